@@ -1,0 +1,68 @@
+# Everything a newcomer needs. Only Python 3.11 or newer is asked for; the rest is fetched into .venv/.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+JS := tests/interop/js
+ARGS ?=
+
+.PHONY: help setup dev js demo test lint format bench lock clean
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "%-8s %s\n", $$1, $$2}'
+
+setup: .venv/.run-stamp  ## .venv/ with the trunkline command in it
+
+dev: .venv/.dev-stamp  ## and what tests, lint and bench need
+
+js: $(JS)/node_modules/.stamp  ## the official JavaScript SDKs, when Node 20 and npm are there
+
+demo: setup  ## a tour in the terminal, then a server to try; ONCE=1 ends after the tour
+	$(BIN)/trunkline demo $(if $(filter-out 0,$(ONCE)),--once)
+
+test: dev js  ## the whole suite; ARGS="-k feed" narrows it
+	$(BIN)/pytest -n auto $(ARGS)
+
+lint: dev  ## style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+
+format: dev  ## write what `lint` would only check
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup  ## compare with other A2A servers; ARGS="--quick", "--only send,get", "--markdown FILE"
+	$(BIN)/python -m bench.run $(ARGS)
+
+lock:  ## pin the newest versions that pyproject.toml allows (needs uv)
+	for part in "" "-dev"; do \
+		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+			--no-emit-index-url --no-header --no-annotate $${part:+--extra dev} \
+			pyproject.toml -o requirements$$part.lock || exit 1; \
+	done
+
+clean:  ## everything that can be made again
+	rm -rf .venv .bench .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage* htmlcov dist build $(JS)/node_modules
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.run-stamp: pyproject.toml requirements.lock
+	@test -n "$(PYTHON)" || { echo "Trunkline needs Python 3.11 or newer; name one with PYTHON=..."; exit 1; }
+	@test -x $(BIN)/python || { echo "Making .venv with $$($(PYTHON) --version)"; $(PYTHON) -m venv .venv; }
+	$(PIP) install -r requirements.lock
+	$(PIP) install --no-deps -e .
+	@touch $@
+
+.venv/.dev-stamp: .venv/.run-stamp requirements-dev.lock
+	$(PIP) install -r requirements-dev.lock
+	@touch $@
+
+# Without Node the JavaScript tests skip and say so; that must not stop the rest.
+$(JS)/node_modules/.stamp: $(JS)/package.json $(JS)/package-lock.json
+	@mkdir -p $(@D)
+	@if node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)' 2>/dev/null && command -v npm >/dev/null; then \
+		(cd $(JS) && npm ci --no-audit --no-fund --loglevel=error) && touch $@ || echo "npm ci failed: the JavaScript tests will be skipped"; \
+	else echo "No Node 20 with npm: the JavaScript tests will be skipped"; fi

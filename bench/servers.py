@@ -1,0 +1,186 @@
+"""The servers under test: how each is installed, started on its own core, watched and ended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from bench.generator import HOST, Endpoint
+
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / ".bench"
+PEERS = Path(__file__).parent / "peers"
+CARD = "/.well-known/agent-card.json"
+SERVER_CPU, GENERATOR_CPU = 0, 1
+UVICORN = "uvicorn[standard]>=0.54"
+# Read before anything is pinned: afterwards this process sees one core only.
+_CPUS = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One server in the table."""
+
+    name: str
+    label: str
+    arguments: tuple[str, ...]
+    packages: tuple[str, ...] = ()
+    environment: str = ""  # folder of its virtual environment; empty: the one this runs in
+    path: str = "/"
+    waits: bool = True  # a send answers the finished task
+    keeps: bool = True  # really runs tasks: the limit does not
+
+    def command(self, port: int, scratch: Path) -> list[str]:
+        """The command line, with the port and a fresh folder filled in."""
+        words = [word.format(port=port, scratch=scratch) for word in self.arguments]
+        if not self.environment:
+            return [str(Path(sys.executable).with_name("trunkline")), *words]
+        return [str(WORK / self.environment / "bin" / "python"), str(PEERS / words[0]), *words[1:]]
+
+
+SERVE = (
+    "serve",
+    "trunkline.demo:agent",
+    "--host",
+    HOST,
+    "--port",
+    "{port}",
+    "--log-level",
+    "warning",
+    "--store",
+)
+SDK = ("a2a-sdk[http-server,sqlite]==1.3.0", UVICORN)
+
+CONTENDERS = {
+    each.name: each
+    for each in (
+        Contender("trunkline", "Trunkline, SQLite", (*SERVE, "sqlite:///{scratch}/tasks.db"), path="/a2a"),
+        Contender("trunkline-memory", "Trunkline, memory", (*SERVE, "memory:"), path="/a2a"),
+        Contender("a2a-sdk", "a2a-sdk 1.3.0, memory", ("sdk_agent.py", "{port}", "memory"), SDK, "a2a-sdk"),
+        Contender(
+            "a2a-sdk-sqlite", "a2a-sdk 1.3.0, SQLite", ("sdk_agent.py", "{port}", "sqlite"), SDK, "a2a-sdk"
+        ),
+        Contender(
+            "fasta2a",
+            "fasta2a 2.1.1, memory",
+            ("fasta2a_agent.py", "{port}"),
+            ("fasta2a==2.1.1", UVICORN),
+            "fasta2a",
+            waits=False,
+        ),
+        Contender("asgi", "bare ASGI", ("asgi_limit.py", "{port}"), (UVICORN,), "asgi", keeps=False),
+    )
+}
+
+
+def install(contender: Contender) -> None:
+    """Make the contender's virtual environment, once."""
+    folder = WORK / contender.environment
+    stamp = folder / ".installed"
+    wanted = "\n".join(contender.packages)
+    if not contender.environment or (stamp.exists() and stamp.read_text(encoding="utf-8") == wanted):
+        return
+    print(f"installing {', '.join(contender.packages)} into .bench/{contender.environment}", flush=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", *contender.packages], check=True)
+    stamp.write_text(wanted, encoding="utf-8")
+
+
+def pin(pid: int, cpu: int) -> None:
+    """Keep a process on one core, where the system can and there is a second one."""
+    if len(_CPUS) >= 2:
+        os.sched_setaffinity(pid, {_CPUS[cpu]})
+
+
+@dataclass
+class Server:
+    """A running contender in a folder of its own; use it as a context manager."""
+
+    contender: Contender
+    ready_seconds: float = 0.0
+    endpoint: Endpoint = field(init=False)
+    scratch: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        scratches = WORK / "scratch"
+        scratches.mkdir(parents=True, exist_ok=True)
+        # Beside the checkout and not in /tmp, which may be memory: fsync must cost what it costs.
+        self.scratch = Path(tempfile.mkdtemp(dir=scratches))
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            self.endpoint = Endpoint(probe.getsockname()[1], self.contender.path)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop(signal.SIGTERM)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start it and wait for its card; the time that took is `ready_seconds`."""
+        started = time.perf_counter()
+        command = self.contender.command(self.endpoint.port, self.scratch)
+        with (self.scratch / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command, cwd=self.scratch, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        pin(self.process.pid, SERVER_CPU)
+        while not self._answers():
+            if self.process.poll() is not None or time.perf_counter() - started > 60:
+                self.stop(signal.SIGKILL)
+                raise RuntimeError(f"{self.contender.label} did not start: {' '.join(command)}\n{self.log()}")
+            time.sleep(0.001)
+        self.ready_seconds = time.perf_counter() - started
+
+    def stop(self, how: signal.Signals) -> None:
+        """End it; a server that does not listen to a polite signal is killed."""
+        if self.process.poll() is not None:
+            return
+        self.process.send_signal(how)
+        try:
+            self.process.wait(3)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(10)
+
+    def log(self) -> str:
+        """The last lines it wrote."""
+        return (self.scratch / "server.log").read_text(encoding="utf-8", errors="replace")[-2000:]
+
+    def cpu(self) -> float:
+        """CPU seconds used so far; 0 where there is no /proc."""
+        try:
+            text = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
+        except OSError:
+            return 0.0
+        fields = text[text.rindex(")") + 2 :].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory(self) -> float:
+        """Resident memory in KiB."""
+        try:
+            text = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text(encoding="ascii")
+            return float(text.partition("\nPss:")[2].split()[0])
+        except (OSError, IndexError):
+            command = ["ps", "-o", "rss=", "-p", str(self.process.pid)]
+            return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection((HOST, self.endpoint.port), 5) as sock:
+                sock.sendall(f"GET {CARD} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n".encode())
+                return b" 200 " in sock.recv(64)
+        except OSError:
+            return False

@@ -1,0 +1,189 @@
+"""The agent: a name, a description and skills. `asgi` is the one seam to the rest of the system."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, TypeVar, overload
+
+from trunkline.agent.binding import Author
+from trunkline.agent.result import conclude, give_up, lose
+from trunkline.agent.skill import Skill, make_skill
+from trunkline.agent.testing import TestClient
+from trunkline.agent.turn import Coalesce, Ended, Turn
+from trunkline.errors import InvalidParams, Misuse, Refused, TurnOver
+from trunkline.run.executor import Verdict, Work
+from trunkline.wire.card import Provider
+from trunkline.wire.types import Message, SendRequest
+
+if TYPE_CHECKING:
+    from trunkline.app import Application
+
+Function = TypeVar("Function", bound=Author)
+_HINTS = ("skillHint", "skill")
+
+
+class Agent:
+    """What others see as one A2A agent."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        description: str = "",
+        version: str = "0.1.0",
+        provider: Provider | None = None,
+        icon_url: str = "",
+        documentation_url: str = "",
+        input_modes: Sequence[str] = (),
+        output_modes: Sequence[str] = (),
+        streaming: bool = True,
+        coalesce: Coalesce | None = None,
+        **settings: object,
+    ) -> None:
+        if not name.strip() or not name.isprintable():
+            raise Misuse("an agent needs a printable name")
+        self.name = name
+        self.description = description or name
+        self.version = version
+        self.provider = provider
+        self.icon_url = icon_url
+        self.documentation_url = documentation_url
+        self.input_modes = tuple(input_modes)
+        self.output_modes = tuple(output_modes)
+        self.streaming = streaming
+        self.coalesce = coalesce or Coalesce()
+        self.settings = settings
+        self.skills: dict[str, Skill] = {}
+        self._default = ""
+        self._application: Application | None = None
+
+    @overload
+    def skill(self, function: Function, /) -> Function: ...
+
+    @overload
+    def skill(
+        self,
+        *,
+        id: str = "",
+        name: str = "",
+        description: str = "",
+        tags: Sequence[str] = (),
+        examples: Sequence[str] = (),
+        input_modes: Sequence[str] = (),
+        output_modes: Sequence[str] = (),
+        default: bool = False,
+    ) -> Callable[[Function], Function]: ...
+
+    def skill(
+        self,
+        function: Function | None = None,
+        /,
+        *,
+        id: str = "",  # noqa: A002 - the protocol's word
+        name: str = "",
+        description: str = "",
+        tags: Sequence[str] = (),
+        examples: Sequence[str] = (),
+        input_modes: Sequence[str] = (),
+        output_modes: Sequence[str] = (),
+        default: bool = False,
+    ) -> Function | Callable[[Function], Function]:
+        """Offer a function as a skill; the first one, or the one marked default, takes what names none."""
+
+        def add(offered: Function) -> Function:
+            made = make_skill(
+                offered,
+                skill_id=id,
+                name=name,
+                description=description,
+                tags=tuple(tags),
+                examples=tuple(examples),
+                input_modes=tuple(input_modes) or self.input_modes,
+                output_modes=tuple(output_modes) or self.output_modes,
+            )
+            self._add(made, default=default)
+            return offered
+
+        return add if function is None else add(function)
+
+    def _add(self, skill: Skill, *, default: bool) -> None:
+        if skill.id in self.skills:
+            raise Misuse(f"agent {self.name} has two skills {skill.id!r}; give one of them another id=")
+        self.skills[skill.id] = skill
+        if default or not self._default:
+            self._default = skill.id
+
+    def admit(self, request: SendRequest) -> str:
+        """The id of the skill that takes this message: by name, by a typed data part, or the default."""
+        skill = self._named(request) or self._typed(request.message) or self.skills.get(self._default)
+        if skill is None:
+            raise Misuse(f"agent {self.name} has no skill; decorate a function with @agent.skill")
+        skill.check(request.message)
+        return skill.id
+
+    def _named(self, request: SendRequest) -> Skill | None:
+        for place, metadata in (("message.metadata", request.message.metadata), ("metadata", request.metadata)):
+            for hint in _HINTS:
+                if metadata and (wanted := metadata.get(hint)) is not None:
+                    if isinstance(wanted, str) and wanted in self.skills:
+                        return self.skills[wanted]
+                    raise InvalidParams(
+                        f"there is no skill {wanted!r}; this agent has {', '.join(self.skills)}",
+                        field=f"{place}.{hint}",
+                    )
+        return None
+
+    def _typed(self, message: Message) -> Skill | None:
+        if len(self.skills) == 1 or not any(part.text is None for part in message.parts):
+            return None
+        for skill in self.skills.values():
+            if skill.binding.typed:
+                try:
+                    skill.check(message)
+                except Refused:
+                    continue
+                return skill
+        return None
+
+    async def run(self, work: Work) -> Verdict:
+        """Call the skill that the task was admitted for."""
+        skill = self.skills.get(work.state.skill)
+        turn = Turn(work, work.state.skill, self.coalesce)
+        try:
+            if skill is None:
+                turn.fail(f"This agent no longer has the skill {work.state.skill}.")
+            return await conclude(turn, await skill.call(turn))
+        except Ended as ended:
+            return await give_up(turn, ended)
+        except TurnOver:
+            raise
+        except Exception:
+            await lose(turn)
+            raise
+
+    def asgi(self, **settings: object) -> Application:
+        """An ASGI application to serve, or to mount under any path of another one.
+
+        Settings given here win over all others; without any, the same application is given each time.
+        """
+        from trunkline.app import build
+
+        if settings:
+            return build(self, settings)
+        if self._application is None:
+            self._application = build(self, {})
+        return self._application
+
+    def lifespan(self, app: object = None) -> AbstractAsyncContextManager[None]:
+        """For a host that does not run a mounted application's lifespan: pass it as the host's own."""
+        del app
+        return self.asgi().lifespan()
+
+    def card_routes(self) -> Application:
+        """For a host that owns the origin: an application to mount at `/.well-known`."""
+        return self.asgi().cards()
+
+    def test_client(self, **settings: object) -> TestClient:
+        """Drive the agent in process: `async with agent.test_client() as client: await client.send("hi")`."""
+        return TestClient(self.asgi(**{"store": "memory:", **settings}))

@@ -1,0 +1,170 @@
+"""How a plain function's parameters are filled from a message.
+
+A `Turn` is passed as it is; a single `str` (or a bare name) takes the text; a dataclass, msgspec
+struct, TypedDict or pydantic model takes a data part as a whole; several parameters take its fields.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.errors import InvalidParams, Misuse
+from trunkline.wire.types import Message
+
+Author = Callable[..., object]
+_TURNS = ("Turn", "SyncTurn")
+
+
+class Binding(Struct, frozen=True):
+    """The filling of one function: which parameter takes the turn, which the text, which the data."""
+
+    turn: str = ""
+    text: str = ""
+    whole: str = ""
+    model: object = None
+    schema: dict[str, object] | None = None
+
+    @property
+    def typed(self) -> bool:
+        """Whether the function reads a data part."""
+        return self.model is not None
+
+    def read(self, message: Message) -> object:
+        """The typed value in a message.
+
+        Raises:
+            InvalidParams: there is no data part, or it does not fit; the field is named.
+        """
+        for place, part in enumerate(message.parts):
+            if part.data is not msgspec.UNSET:
+                return _convert(part.data, self.model, f"message.parts[{place}].data")
+        raise InvalidParams(
+            f"this skill reads a data part with {_members(self.schema)}", field="message.parts"
+        )
+
+    def arguments(self, turn: object, text: str, value: object) -> dict[str, object]:
+        """The keyword arguments of one call."""
+        filled: dict[str, object] = {}
+        if self.turn:
+            filled[self.turn] = turn
+        if self.text:
+            filled[self.text] = text
+        if self.whole:
+            filled[self.whole] = value
+        elif self.model is not None:
+            filled.update(msgspec.structs.asdict(typing.cast("Struct", value)))
+        return filled
+
+
+def bind(function: Author) -> Binding:
+    """Read a function's signature.
+
+    Raises:
+        Misuse: it takes something that a message cannot fill.
+    """
+    signature = inspect.signature(function)
+    hints = _hints(function)
+    turn, rest = "", list[inspect.Parameter]()
+    for parameter in signature.parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise Misuse(f"{_name(function)}: parameters must be named; {parameter} cannot be filled")
+        hint = hints.get(parameter.name)
+        if parameter.name == "turn" or getattr(hint, "__name__", "") in _TURNS:
+            turn = parameter.name
+        else:
+            rest.append(parameter)
+    if not rest:
+        return Binding(turn=turn)
+    if len(rest) == 1:
+        hint = hints.get(rest[0].name, str)
+        if hint is str:
+            return Binding(turn=turn, text=rest[0].name)
+        if _is_model(hint):
+            return Binding(turn=turn, whole=rest[0].name, model=hint, schema=_schema(hint, function))
+    model = _model_of(rest, hints, function)
+    return Binding(turn=turn, model=model, schema=_schema(model, function))
+
+
+def _hints(function: Author) -> dict[str, object]:
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        return dict(typing.get_type_hints(target))
+    except NameError as error:
+        raise Misuse(f"{_name(function)}: annotation not found: {error}") from error
+
+
+def _name(function: Author) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _model_of(rest: list[inspect.Parameter], hints: Mapping[str, object], function: Author) -> type[Struct]:
+    fields: list[tuple[str, type] | tuple[str, type, object]] = []
+    for parameter in sorted(rest, key=lambda one: one.default is not one.empty):
+        hint = typing.cast("type", hints.get(parameter.name, object))
+        plain = typing.cast("type", typing.Any) if hint is object else hint
+        if parameter.default is parameter.empty:
+            fields.append((parameter.name, plain))
+        else:
+            fields.append((parameter.name, plain, parameter.default))
+    return msgspec.defstruct(_name(function), fields, frozen=True)
+
+
+def _is_model(hint: object) -> bool:
+    return isinstance(hint, type) and (
+        is_dataclass(hint)
+        or issubclass(hint, Struct)
+        or typing.is_typeddict(hint)
+        or hasattr(hint, "model_validate")
+    )
+
+
+def _schema(model: object, function: Author) -> dict[str, object]:
+    pydantic_schema = getattr(model, "model_json_schema", None)
+    try:
+        found = pydantic_schema() if callable(pydantic_schema) else _flat(msgspec.json.schema(model))
+    except TypeError as error:
+        raise Misuse(f"{_name(function)}: no JSON schema for its parameters: {error}") from error
+    return typing.cast("dict[str, object]", found)
+
+
+def _flat(schema: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    """A schema whose top is an object and not a reference to one."""
+    reference: str = schema.get("$ref", "")
+    if not reference:
+        return schema
+    definitions = dict[str, typing.Any](schema.get("$defs", {}))
+    top = definitions.pop(reference.rsplit("/", 1)[-1])
+    return {**top, "$defs": definitions} if definitions else top
+
+
+def _members(schema: dict[str, object] | None) -> str:
+    properties = typing.cast("dict[str, object]", (schema or {}).get("properties", {}))
+    return ", ".join(properties) or "an object"
+
+
+def _convert(data: object, model: object, field: str) -> object:
+    validate = getattr(model, "model_validate", None)
+    if callable(validate):
+        try:
+            return validate(data)
+        except ValueError as error:
+            raise InvalidParams(_pydantic_text(error), field=field) from None
+    try:
+        return msgspec.convert(data, typing.cast("type", model))
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `$")
+        raise InvalidParams(f"{field}{path.rstrip('`')}: {text}", field=field + path.rstrip("`")) from None
+
+
+def _pydantic_text(error: ValueError) -> str:
+    listing = getattr(error, "errors", None)
+    if not callable(listing):
+        return str(error)
+    rows = typing.cast("list[dict[str, typing.Any]]", listing())
+    return "; ".join(f"{'.'.join(str(step) for step in row['loc'])}: {row['msg']}" for row in rows)

@@ -1,0 +1,114 @@
+"""What a function may give back, and how it becomes artifacts and a verdict."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import is_dataclass
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.agent.turn import ANSWER, Ended, Turn
+from trunkline.errors import Misuse
+from trunkline.log.events import Chunk, Replied, Status
+from trunkline.run.executor import Verdict
+from trunkline.wire.types import Artifact, Message, Part, TaskState
+
+Result = Any
+_PLAIN = (dict, list, tuple, int, float, bool)
+
+
+async def emit_piece(turn: Turn, piece: Result) -> None:
+    """One value of a generator: text is written, anything else is an artifact of its own."""
+    if isinstance(piece, str):
+        await turn.write(piece)
+    elif isinstance(piece, Artifact):
+        await turn.emit(Chunk(piece, last=True))
+    else:
+        await turn.emit(Chunk(Artifact(turn.next_artifact_id(), parts=(part_of(piece),)), last=True))
+
+
+async def conclude(turn: Turn, result: Result) -> Verdict:
+    """Record what the function gave back and say that the task is completed."""
+    if isinstance(result, Message):
+        if turn.written or turn.has_output:
+            return Status(TaskState.COMPLETED, result)
+        return Replied(result)
+    extra = turn.report.parts(success=True, duration_ms=turn.elapsed_ms)
+    if turn.written:
+        separate = result is not None and result != turn.written
+        await _close(turn, extra)
+        if separate:
+            await turn.emit(Chunk(_artifact(turn.next_artifact_id(), turn, result), last=True))
+    elif result is not None:
+        artifact = result if isinstance(result, Artifact) else _artifact(ANSWER, turn, result)
+        await turn.emit(Chunk(_with(artifact, extra), last=True))
+    elif extra:
+        await turn.emit(Chunk(_with(Artifact(ANSWER), extra), last=True))
+    return Status(TaskState.COMPLETED)
+
+
+async def give_up(turn: Turn, ended: Ended) -> Verdict:
+    """The verdict the author gave instead of a result."""
+    if ended.state is TaskState.COMPLETED:
+        await conclude(turn, None)
+    else:
+        await lose(turn)
+    return Status(ended.state, turn.message(ended.text))
+
+
+async def lose(turn: Turn) -> None:
+    """Record what the run says of itself before its exception becomes the verdict."""
+    extra = turn.report.parts(success=False, duration_ms=turn.elapsed_ms)
+    if turn.written:
+        await _close(turn, extra)
+    elif extra:
+        await turn.emit(Chunk(_with(Artifact(ANSWER), extra), last=True))
+
+
+async def _close(turn: Turn, extra: list[tuple[str, Part]]) -> None:
+    if extra:
+        await turn.flush()
+        await turn.emit(Chunk(_with(Artifact(ANSWER), extra), append=True, last=True, closes=True))
+    else:
+        await turn.flush(last=True)
+
+
+def _with(artifact: Artifact, extra: list[tuple[str, Part]]) -> Artifact:
+    if not extra:
+        return artifact
+    metadata = {**(artifact.metadata or {}), **{uri: part.data for uri, part in extra}}
+    parts = (*artifact.parts, *(part for _, part in extra))
+    return msgspec.structs.replace(
+        artifact, parts=parts, metadata=metadata, extensions=(*artifact.extensions, *(uri for uri, _ in extra))
+    )
+
+
+def _artifact(artifact_id: str, turn: Turn, result: Result) -> Artifact:
+    return Artifact(artifact_id, name=turn.skill, parts=(part_of(result),))
+
+
+def part_of(value: Result) -> Part:
+    """One part for a value.
+
+    Raises:
+        Misuse: nothing on the wire stands for such a value.
+    """
+    if isinstance(value, str):
+        return Part(text=value)
+    if isinstance(value, Part):
+        return value
+    if isinstance(value, bytes):
+        return Part(raw=base64.b64encode(value).decode(), media_type="application/octet-stream")
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return Part(data=dump(mode="json"))
+    if isinstance(value, (*_PLAIN, Struct)) or is_dataclass(value):
+        try:
+            return Part(data=msgspec.to_builtins(value))
+        except (TypeError, msgspec.MsgspecError) as error:
+            raise Misuse(f"the skill returned data that is not JSON: {error}") from error
+    raise Misuse(
+        f"the skill returned {type(value).__name__}; give back text, bytes, data, a Part, an Artifact or a Message"
+    )

@@ -1,0 +1,149 @@
+"""Drives an agent in process, over the same bytes as any other client: no socket, no mock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from trunkline.clock import random_bits
+from trunkline.wire import sse
+
+_TURN = {"role": "ROLE_USER"}
+
+
+class App(Protocol):
+    """An ASGI application with a lifespan of its own."""
+
+    def lifespan(self) -> AbstractAsyncContextManager[None]:
+        """Start and stop it."""
+        ...
+
+    def __call__(
+        self,
+        scope: dict[str, Any],
+        receive: Callable[[], Awaitable[dict[str, Any]]],
+        send: Callable[[Any], Awaitable[None]],
+    ) -> Awaitable[None]:
+        """Serve one request."""
+        ...
+
+
+class CallFailed(AssertionError):
+    """The agent answered with an error."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(f"{error.get('code')}: {error.get('message')}")
+        self.error = error
+
+
+class TestClient:
+    """`async with agent.test_client() as client` starts the agent; results are 1.0 JSON as dicts."""
+
+    __test__ = False
+
+    def __init__(self, app: object) -> None:
+        self._app = cast("App", app)
+        self._life: AbstractAsyncContextManager[None] | None = None
+
+    async def __aenter__(self) -> TestClient:
+        self._life = self._app.lifespan()
+        await self._life.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._life is not None:
+            await self._life.__aexit__(kind, error, trace)
+
+    async def send(self, content: str | list[dict[str, Any]], **message: Any) -> dict[str, Any]:
+        """Send a message and wait; gives the task, or the message if the agent answered with one."""
+        result = await self.call("SendMessage", {"message": self._message(content, message)})
+        return result.get("task") or result["message"]
+
+    async def stream(self, content: str | list[dict[str, Any]], **message: Any) -> AsyncIterator[dict[str, Any]]:
+        """Send a message and give each frame as it comes."""
+        async for frame in self.frames("SendStreamingMessage", {"message": self._message(content, message)}):
+            yield frame
+
+    async def get(self, task_id: str) -> dict[str, Any]:
+        """A task as it stands."""
+        return await self.call("GetTask", {"id": task_id})
+
+    async def cancel(self, task_id: str) -> dict[str, Any]:
+        """Stop a task."""
+        return await self.call("CancelTask", {"id": task_id})
+
+    async def list(self, **query: Any) -> dict[str, Any]:
+        """A page of tasks."""
+        return await self.call("ListTasks", query)
+
+    async def call(self, method: str, params: dict[str, Any]) -> Any:
+        """Any method by its 1.0 name.
+
+        Raises:
+            CallFailed: the agent answered with an error.
+        """
+        body = b"".join([piece async for piece in self._post(method, params)])
+        answer = msgspec.json.decode(body)
+        if "error" in answer:
+            raise CallFailed(answer["error"])
+        return answer["result"]
+
+    async def frames(self, method: str, params: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """The frames of any streaming method."""
+        parser = sse.Parser()
+        async for piece in self._post(method, params):
+            if piece.startswith(b"{"):
+                raise CallFailed(msgspec.json.decode(piece)["error"])
+            for event in parser.feed(piece):
+                yield msgspec.json.decode(event.data)["result"]
+
+    def _message(self, content: str | list[dict[str, Any]], more: dict[str, Any]) -> dict[str, Any]:
+        parts = [{"text": content}] if isinstance(content, str) else content
+        return {"messageId": f"test-{random_bits(64):016x}", "parts": parts, **_TURN, **more}
+
+    async def _post(self, method: str, params: dict[str, Any]) -> AsyncIterator[bytes]:
+        body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/a2a",
+            "query_string": b"",
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"a2a-version", b"1.0")],
+        }
+        pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        asked = False
+        left = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            nonlocal asked
+            if asked:
+                await left.wait()
+                return {"type": "http.disconnect"}
+            asked = True
+            return {"type": "http.request", "body": body, "more_body": False}
+
+        async def send(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.body":
+                pieces.put_nowait(message.get("body", b""))
+
+        async def serve() -> None:
+            try:
+                await self._app(scope, receive, send)
+            finally:
+                pieces.put_nowait(None)
+
+        serving = asyncio.get_running_loop().create_task(serve())
+        try:
+            while (piece := await pieces.get()) is not None:
+                if piece:
+                    yield piece
+        finally:
+            left.set()
+            await serving

@@ -1,0 +1,283 @@
+"""One call of a skill: what it was told, and everything it may say.
+
+A turn only records. Whether its words still count is the log's business; when they do not,
+`TurnOver` ends the function.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from typing import NoReturn
+
+import msgspec
+
+from trunkline.agent.extensions import OPS, Confidence, Effect, Report, Usage
+from trunkline.errors import Misuse, TurnOver
+from trunkline.log.events import AnyEvent, Chunk, Delta, Status
+from trunkline.run.executor import Work
+from trunkline.wire.types import Artifact, Message, Metadata, Part, Role, TaskState
+
+ANSWER = "answer"
+
+
+class Coalesce(msgspec.Struct, frozen=True):
+    """When pieces of written text become one event; the first goes out at once."""
+
+    characters: int = 24
+    milliseconds: int = 100
+
+
+class Ended(BaseException):
+    """The author gave the verdict; not an Exception, so that a broad except does not eat it."""
+
+    def __init__(self, state: TaskState, text: str) -> None:
+        super().__init__(text)
+        self.state = state
+        self.text = text
+
+
+class Turn:
+    """A skill's view of its task."""
+
+    __slots__ = ("_begun", "_coalesce", "_count", "_held", "_loop", "_timer", "_work", "_written", "report", "skill")
+
+    def __init__(self, work: Work, skill: str, coalesce: Coalesce) -> None:
+        self.skill = skill
+        self.report = Report()
+        self._work = work
+        self._coalesce = coalesce
+        self._loop = asyncio.get_running_loop()
+        self._written: list[str] = []
+        self._held = ""
+        self._begun = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._count = 0
+
+    @property
+    def task_id(self) -> str:
+        """The id of the task."""
+        return self._work.state.task_id
+
+    @property
+    def context_id(self) -> str:
+        """The id of the conversation the task belongs to."""
+        return self._work.state.context_id
+
+    @property
+    def caller(self) -> str:
+        """The principal who opened the task."""
+        return self._work.state.owner
+
+    @property
+    def request(self) -> Message:
+        """The message that opened the task."""
+        return self._work.state.message
+
+    @property
+    def metadata(self) -> Metadata:
+        """The metadata of the request, with the message's own on top."""
+        return {**(self._work.state.metadata or {}), **(self.request.metadata or {})}
+
+    @property
+    def output_modes(self) -> tuple[str, ...]:
+        """The media types the caller said it accepts; empty means any."""
+        return self._work.state.output_modes
+
+    @property
+    def text(self) -> str:
+        """All text parts of the request, a line each."""
+        return "\n".join(part.text for part in self.request.parts if part.text is not None)
+
+    @property
+    def data(self) -> list[object]:
+        """The values of all data parts of the request."""
+        return [part.data for part in self.request.parts if part.data is not msgspec.UNSET]
+
+    @property
+    def files(self) -> list[Part]:
+        """All file parts of the request, by content (`raw`, base64) or by address (`url`)."""
+        return [part for part in self.request.parts if part.raw is not None or part.url is not None]
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """The conversation so far: earlier tasks of the context, then this one."""
+        return (*self._work.earlier, *self._work.state.history)
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop the turn lives on."""
+        return self._loop
+
+    @property
+    def elapsed_ms(self) -> int:
+        """How long the run has taken so far."""
+        return self._work.elapsed_ms
+
+    @property
+    def has_output(self) -> bool:
+        """Whether any artifact was emitted."""
+        return self._count > 0
+
+    @property
+    def written(self) -> str:
+        """Everything written so far."""
+        return "".join(self._written)
+
+    async def write(self, text: str) -> None:
+        """Add text to the answer; readers get it as a delta."""
+        if not text:
+            return
+        first = not self._written
+        self._written.append(text)
+        self._held += text
+        if first or len(self._held) >= self._coalesce.characters or not self._coalesce.milliseconds:
+            await self.flush()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(self._coalesce.milliseconds / 1000, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        text, self._held = self._held, ""
+        if text:
+            # A task that has ended is no news for a timer; the function hears of it at its next word.
+            with contextlib.suppress(TurnOver):
+                self._work.put(Delta(ANSWER, text))
+
+    async def flush(self, *, last: bool = False) -> None:
+        """Send held text now."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        text, self._held = self._held, ""
+        if text or last:
+            append = self._begun
+            self._begun = True
+            await self._work.emit(Delta(ANSWER, text, append, last))
+
+    async def status(self, text: str, metadata: Metadata | None = None) -> None:
+        """Say what is going on; it stays on the task until the next word."""
+        await self.flush()
+        await self._work.emit(Status(TaskState.WORKING, self.message(text), metadata))
+
+    async def artifact(
+        self,
+        *,
+        text: str | None = None,
+        data: object = msgspec.UNSET,
+        file: bytes | str | None = None,
+        name: str = "",
+        filename: str = "",
+        media_type: str = "",
+        description: str = "",
+        artifact_id: str = "",
+        append: bool = False,
+        last: bool | None = None,
+        metadata: Metadata | None = None,
+    ) -> str:
+        """Emit a result as it is; `file` is bytes or a URL. Gives its id, to append to it later."""
+        if self._held:
+            await self.flush()
+        part = _part(text, data, file, filename, media_type)
+        one_shot = not artifact_id and not append
+        artifact_id = artifact_id or self.next_artifact_id()
+        artifact = Artifact(artifact_id, name, description, (part,), metadata)
+        await self._work.emit(Chunk(artifact, append, one_shot if last is None else last))
+        return artifact_id
+
+    def next_artifact_id(self) -> str:
+        """The id of the next artifact; counted, so that a run that is played again gives the same."""
+        self._count += 1
+        return f"artifact-{self._count}"
+
+    async def emit(self, event: AnyEvent) -> None:
+        """Record an event after any held text."""
+        if self._held:
+            await self.flush()
+        await self._work.emit(event)
+
+    def message(self, content: str | Part | list[Part], metadata: Metadata | None = None) -> Message:
+        """A message of the agent; returned from a skill before any output it is the direct answer."""
+        parts = [Part(text=content)] if isinstance(content, str) else [content] if isinstance(content, Part) else content
+        return Message(
+            message_id=self._work.ids.new(),
+            context_id=self.context_id,
+            task_id=self.task_id,
+            role=Role.AGENT,
+            parts=tuple(parts),
+            metadata=metadata,
+        )
+
+    async def ask(self, question: str) -> str:
+        """Ask the caller and wait, however long; gives the text of the answer."""
+        return _text(await self.ask_message(question))
+
+    async def ask_message(self, question: str) -> Message:
+        """Like `ask`, but gives the whole message."""
+        await self.flush()
+        return await self._work.ask(Status(TaskState.INPUT_REQUIRED, self.message(question)))
+
+    async def need_auth(self, what: str) -> Message:
+        """Say which authorization is missing and wait for the caller's next message."""
+        await self.flush()
+        return await self._work.ask(Status(TaskState.AUTH_REQUIRED, self.message(what)))
+
+    def reject(self, reason: str) -> NoReturn:
+        """Refuse the task; this ends the function."""
+        raise Ended(TaskState.REJECTED, reason)
+
+    def fail(self, reason: str) -> NoReturn:
+        """End as failed with a reason the caller may read."""
+        raise Ended(TaskState.FAILED, reason)
+
+    def finish(self, closing: str) -> NoReturn:
+        """End as completed with a closing word beside the artifacts; this ends the function."""
+        raise Ended(TaskState.COMPLETED, closing)
+
+    def usage(
+        self,
+        *,
+        input_tokens: int = 0,
+        output_tokens: int = 0,
+        cache_creation_input_tokens: int = 0,
+        cache_read_input_tokens: int = 0,
+        cost_usd: float | None = None,
+    ) -> None:
+        """Add to what the run has used; reported as `cost-v1`."""
+        used = self.report.usage
+        cost = None if cost_usd is None and used.cost_usd is None else (cost_usd or 0) + (used.cost_usd or 0)
+        self.report.usage = Usage(
+            used.input_tokens + input_tokens,
+            used.output_tokens + output_tokens,
+            used.cache_creation_input_tokens + cache_creation_input_tokens,
+            used.cache_read_input_tokens + cache_read_input_tokens,
+            cost,
+        )
+
+    def confidence(self, value: float, explanation: str = "") -> None:
+        """Say how sure the answer is; clamped to 0..1, reported as `confidence-v1`."""
+        self.report.confidence = Confidence(min(1.0, max(0.0, float(value))), explanation)
+
+    def effect(self, domain: str, path: str, value: object = 1, op: str = "inc") -> None:
+        """Record a change of shared state; reported as `worldstate-delta-v1` when the run succeeds."""
+        if op not in OPS:
+            raise Misuse(f"effect op {op!r} is none of {', '.join(OPS)}")
+        self.report.effects.append(Effect(domain, path, value, op))
+
+
+def _text(message: Message) -> str:
+    return "\n".join(part.text for part in message.parts if part.text is not None)
+
+
+def _part(text: str | None, data: object, file: bytes | str | None, filename: str, media_type: str) -> Part:
+    given = (text is not None) + (data is not msgspec.UNSET) + (file is not None)
+    if given != 1:
+        raise Misuse("an artifact takes exactly one of text=, data= or file=")
+    if text is not None:
+        return Part(text=text, media_type=media_type)
+    if isinstance(file, bytes):
+        return Part(raw=base64.b64encode(file).decode(), filename=filename, media_type=media_type)
+    if file is not None:
+        return Part(url=file, filename=filename, media_type=media_type)
+    return Part(data=msgspec.to_builtins(data), filename=filename, media_type=media_type)

@@ -1,0 +1,153 @@
+"""Composition root: the only file that knows every room."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from urllib.parse import urlsplit
+
+from trunkline.agent.agent import Agent
+from trunkline.agent.turn import Coalesce
+from trunkline.clock import now_ms, random_bits
+from trunkline.config import Settings, load
+from trunkline.log.ids import Ids
+from trunkline.run.runner import Limits, Runner
+from trunkline.server.app import Server
+from trunkline.server.calls import Calls
+from trunkline.server.card import Cards
+from trunkline.server.exchange import Receive, Scope, Send
+from trunkline.server.guard import LOOPBACK, Guard, is_loopback
+from trunkline.server.streams import Streams
+from trunkline.store.url import store_from_url
+from trunkline.wire.card import Card, Skill
+
+log = logging.getLogger("trunkline")
+_TEXT = ("text/plain",)
+
+
+class Application:
+    """An agent, its store, its runner and its server: one ASGI application."""
+
+    def __init__(self, agent: Agent, settings: Settings) -> None:
+        self.settings = settings
+        self.store = store_from_url(settings.store)
+        limits = Limits(settings.stall_limit, settings.cancel_limit, settings.drain_limit)
+        agent.coalesce = Coalesce(settings.coalesce_characters, settings.coalesce_milliseconds)
+        self.runner = Runner(self.store, agent, Ids(now_ms, random_bits), limits, dev=settings.dev)
+        self.streams = Streams(self.store, settings.keep_alive, settings.write_limit)
+        calls = Calls(self.runner, wait_limit_s=settings.wait_limit, streaming=agent.streaming)
+        self.server = Server(calls, self.streams, Cards(card_of(agent), settings), settings, Guard(_hosts(settings)))
+        self._live = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve ASGI: HTTP and lifespan."""
+        if scope["type"] == "http":
+            if not self._live:
+                raise RuntimeError(
+                    "the agent has not been started: serve it on its own, or pass lifespan=agent.lifespan to the host"
+                )
+            await self.server(scope, receive, send)
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        else:
+            await receive()
+            await send({"type": "websocket.close", "code": 1003})
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            async with self.lifespan():
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except Exception as error:
+            log.error("app.failed error=%s", error)
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            raise
+        await send({"type": "lifespan.shutdown.complete"})
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Open the store, take up what was left, and put everything back at the end."""
+        if self._live:
+            # Mounted in a host that runs both its own and our lifespan: the first one counts.
+            yield
+            return
+        await self.store.open()
+        self._live = 1
+        try:
+            await self.runner.start()
+            ticking = asyncio.get_running_loop().create_task(self.streams.watch())
+            try:
+                yield
+            finally:
+                self.drain()
+                ticking.cancel()
+                await self.runner.stop()
+        finally:
+            self._live = 0
+            await self.store.close()
+
+    def drain(self) -> None:
+        """The server is going down: end the streams, so that their readers come back elsewhere."""
+        self.streams.close()
+
+    async def cards(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Only the card, for a host that owns the origin's well-known paths."""
+        inner = dict(scope)
+        path: str = scope["path"]
+        if not path.startswith("/.well-known/"):
+            inner["path"] = "/.well-known/" + path.rsplit("/", 1)[-1]
+        inner["root_path"] = ""
+        await self.server(inner, receive, send)
+
+
+def build(agent: Agent, flags: Mapping[str, object]) -> Application:
+    """The application of an agent, with settings from everywhere.
+
+    Raises:
+        Misuse: a setting does not fit.
+    """
+    return Application(agent, load(agent.settings, flags))
+
+
+def _hosts(settings: Settings) -> list[str]:
+    hosts = list(settings.allowed_hosts)
+    if settings.public_url:
+        hosts.append(urlsplit(settings.public_url).hostname or "")
+    return [*hosts, *LOOPBACK] if is_loopback(settings.host) else hosts
+
+
+def card_of(agent: Agent) -> Card:
+    """What the card says of an agent; flags follow from what it does."""
+    skills = tuple(
+        Skill(
+            id=skill.id,
+            name=skill.name,
+            description=skill.description,
+            tags=skill.tags,
+            examples=skill.examples,
+            input_modes=skill.input_modes,
+            output_modes=skill.output_modes,
+        )
+        for skill in agent.skills.values()
+    )
+    return Card(
+        name=agent.name,
+        description=agent.description,
+        version=agent.version,
+        rpc_url="",
+        rest_url="",
+        skills=skills,
+        default_input_modes=_modes(agent.input_modes, [skill.input_modes for skill in skills]),
+        default_output_modes=_modes(agent.output_modes, [skill.output_modes for skill in skills]),
+        streaming=agent.streaming,
+        provider=agent.provider,
+        icon_url=agent.icon_url,
+        documentation_url=agent.documentation_url,
+    )
+
+
+def _modes(given: tuple[str, ...], of_skills: list[tuple[str, ...]]) -> tuple[str, ...]:
+    return given or tuple(dict.fromkeys(mode for modes in of_skills for mode in modes)) or _TEXT

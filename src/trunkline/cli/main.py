@@ -1,0 +1,71 @@
+"""The `trunkline` command: names, flags and exit codes; what they do is in the modules beside this."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from trunkline.errors import TrunklineError
+
+app = typer.Typer(
+    name="trunkline", no_args_is_help=True, add_completion=False, help="A runtime for the Agent2Agent protocol."
+)
+
+
+@app.callback()
+def root() -> None:
+    """A runtime for the Agent2Agent protocol."""
+
+
+@app.command()
+def serve(
+    target: Annotated[str, typer.Argument(metavar="MODULE:AGENT", help="Where the Agent is, e.g. scribe:agent.")],
+    host: Annotated[str | None, typer.Option(help="Address to bind to; loopback unless told.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to bind to.")] = None,
+    store: Annotated[str | None, typer.Option(help="sqlite:///FILE or memory:")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="A key that callers must send; repeatable.")] = None,
+    public_url: Annotated[str | None, typer.Option(help="The address that the card names.")] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Serve other machines without any key.")] = False,
+    dev: Annotated[bool, typer.Option(help="Show exception texts to callers.")] = False,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Any setting as name=value.")] = None,
+) -> None:
+    """Serve an agent over HTTP until interrupted."""
+    from trunkline.cli.serve import run
+
+    run(
+        target,
+        {
+            "host": host,
+            "port": port,
+            "store": store,
+            "keys": tuple(key) if key else None,
+            "public_url": public_url,
+            "open": open_ or None,
+            "dev": dev or None,
+            "log_level": log_level,
+        },
+        settings or [],
+    )
+
+
+@app.command()
+def demo(
+    once: Annotated[bool, typer.Option(help="End after the tour.")] = False,
+    port: Annotated[int, typer.Option(help="Port of the demo server; 0 picks a free one.")] = 0,
+) -> None:
+    """Start the demo agent and walk through what it does."""
+    from trunkline.demo.tour import run
+
+    raise typer.Exit(run(once=once, port=port))
+
+
+def main() -> None:
+    """Entry point: our own errors are one line that names the fix."""
+    try:
+        app()
+    except TrunklineError as error:
+        print(f"trunkline: {error}", file=sys.stderr)
+        raise SystemExit(2) from None

@@ -1,0 +1,129 @@
+"""Typed settings: the only reader of the environment. Every default is safe on the open internet.
+
+Order: what the agent's author gave, then `trunkline.toml`, then `TRUNKLINE_*`, then flags.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.errors import Misuse
+
+PREFIX = "TRUNKLINE_"
+FILE = "trunkline.toml"
+
+
+class Secret:
+    """A text that no log, repr or error shows."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "***"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format("***", spec)
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be set, with its default."""
+
+    store: str = "sqlite:///trunkline.db"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    public_url: str = ""
+    keys: tuple[Secret, ...] = ()
+    open: bool = False
+    dev: bool = False
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    reply: Literal["wait", "receipt"] = "wait"
+    wait_limit: float = 300.0
+    stall_limit: float = 900.0
+    cancel_limit: float = 5.0
+    drain_limit: float = 5.0
+    keep_alive: float = 15.0
+    write_limit: float = 10.0
+    body_limit: int = 1 << 20
+    body_timeout: float = 30.0
+    coalesce_characters: int = 24
+    coalesce_milliseconds: int = 100
+    allowed_hosts: tuple[str, ...] = ()
+    trust_forwarded: bool = False
+
+
+_LISTS = {"keys", "allowed_hosts"}
+
+
+def load(*layers: Mapping[str, object], file: Path | None = None) -> Settings:
+    """Settings from the author's layer, the file, the environment and the flags, in that order.
+
+    Raises:
+        Misuse: a name is unknown or a value does not fit; the message names it.
+    """
+    author, *flags = layers or ({},)
+    merged: dict[str, object] = {}
+    for layer in (author, _from_file(file or Path(FILE)), _from_environment(), *flags):
+        merged.update({name: value for name, value in layer.items() if value is not None})
+    try:
+        return msgspec.convert(merged, Settings, strict=False, dec_hook=_secret)
+    except msgspec.ValidationError as error:
+        raise Misuse(f"settings: {error}") from None
+
+
+def assignment(text: str) -> tuple[str, object]:
+    """A `name=value` flag as a setting.
+
+    Raises:
+        Misuse: there is no equals sign.
+    """
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise Misuse(f"--set takes name=value, not {text!r}")
+    name = name.strip().replace("-", "_")
+    return name, _split(value) if name in _LISTS else value
+
+
+def _from_file(path: Path) -> dict[str, object]:
+    if not path.is_file():
+        return {}
+    try:
+        with path.open("rb") as opened:
+            return tomllib.load(opened)
+    except tomllib.TOMLDecodeError as error:
+        raise Misuse(f"{path}: {error}") from None
+
+
+def _from_environment() -> dict[str, object]:
+    known = {field for field in Settings.__struct_fields__}
+    found: dict[str, object] = {}
+    for name, value in os.environ.items():
+        field = name.removeprefix(PREFIX).lower()
+        if name.startswith(PREFIX) and field in known:
+            found[field] = _split(value) if field in _LISTS else value
+    return found
+
+
+def _split(value: str) -> tuple[str, ...]:
+    return tuple(one.strip() for one in value.split(",") if one.strip())
+
+
+def _secret(kind: type, value: object) -> object:
+    if kind is Secret and isinstance(value, str):
+        return Secret(value)
+    raise NotImplementedError

@@ -1,0 +1,204 @@
+"""An agent whose behaviour is chosen by the first word of the text; for the tour, tests and benchmarks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from trunkline.agent.agent import Agent
+from trunkline.agent.turn import Turn
+from trunkline.wire.card import Provider
+from trunkline.wire.types import Message
+
+PAD = " lorem ipsum dolor sit amet"
+OUT = "out"
+
+agent = Agent(
+    "Trunkline demo",
+    description="Does what the first word of your message says: echo, chunks, hold, sleep, ask, fail and more",
+    version="1.0.0",
+    provider=Provider(organization="Trunkline", url="https://github.com/trunkline"),
+)
+
+
+class Gate:
+    """Holds tasks until a release."""
+
+    def __init__(self) -> None:
+        self._open = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Until the next release."""
+        await self._open.wait()
+
+    def release(self) -> None:
+        """Free every task held so far."""
+        self._open.set()
+        self._open = asyncio.Event()
+
+
+_gate = Gate()
+
+
+async def _echo(turn: Turn, argument: str) -> None:
+    del argument
+    await turn.artifact(text=turn.text, name="echo")
+
+
+async def _chunks(turn: Turn, argument: str) -> None:
+    count = _number(turn, argument, "chunks K")
+    for place in range(count):
+        await turn.artifact(
+            text=f"chunk-{place:06d}{PAD}",
+            name=OUT,
+            artifact_id=OUT,
+            append=place > 0,
+            last=place == count - 1,
+        )
+
+
+async def _hold(turn: Turn, argument: str) -> None:
+    _number(turn, argument, "hold K")
+    await _gate.wait()
+    await _chunks(turn, argument)
+
+
+async def _release(turn: Turn, argument: str) -> None:
+    _gate.release()
+    await _echo(turn, argument)
+
+
+async def _sleep(turn: Turn, argument: str) -> None:
+    seconds = _number(turn, argument, "sleep S", kind=float)
+    await asyncio.sleep(seconds)
+    await turn.artifact(text=f"slept {argument} s", name="sleep")
+
+
+async def _count(turn: Turn, argument: str) -> None:
+    how_many, _, pause = argument.partition(" ")
+    count = _number(turn, how_many, "count N MS")
+    pause_s = _number(turn, pause or "0", "count N MS", kind=float) / 1000
+    for number in range(1, count + 1):
+        await turn.write(f"{number} ")
+        await asyncio.sleep(pause_s)
+
+
+async def _ask(turn: Turn, argument: str) -> None:
+    answer = await turn.ask(argument or "What is your answer?")
+    await turn.artifact(text=answer, name="answer")
+
+
+async def _auth(turn: Turn, argument: str) -> None:
+    answer = await turn.need_auth(argument or "Please authorize access to the demo.")
+    await turn.artifact(text="".join(part.text or "" for part in answer.parts), name="answer")
+
+
+async def _fail(turn: Turn, argument: str) -> None:
+    turn.fail(argument or "This task was asked to fail.")
+
+
+async def _raise(turn: Turn, argument: str) -> None:
+    del turn
+    raise RuntimeError(argument or "raised on request")
+
+
+async def _reject(turn: Turn, argument: str) -> None:
+    turn.reject(argument or "This task was asked to be rejected.")
+
+
+async def _toolerror(turn: Turn, argument: str) -> None:
+    del argument
+    await turn.status("calling the tool `lookup`")
+    await asyncio.sleep(0.05)
+    # A completed task means that the goal was reached; a tool's error text is not a result.
+    turn.fail("The tool `lookup` failed: connection refused.")
+
+
+async def _file(turn: Turn, argument: str) -> None:
+    del argument
+    await turn.artifact(file=b"Hello, file.\n", name="file", filename="hello.txt", media_type="text/plain")
+
+
+async def _data(turn: Turn, argument: str) -> None:
+    del argument
+    await turn.artifact(data={"answer": 42, "list": [1, 2, 3], "nothing": None}, name="data")
+
+
+async def _usage(turn: Turn, argument: str) -> None:
+    turn.usage(input_tokens=120, output_tokens=40, cost_usd=0.0021)
+    await asyncio.sleep(0.002)
+    if argument == "fail":
+        turn.fail("Tokens were used, and still it failed.")
+    await turn.write("used some tokens")
+
+
+async def _effect(turn: Turn, argument: str) -> None:
+    turn.effect("demo", "counters.effects", 1)
+    if argument == "fail":
+        turn.fail("No effect took place.")
+    await turn.write("counted up")
+
+
+async def _confidence(turn: Turn, argument: str) -> None:
+    turn.confidence(_number(turn, argument, "confidence X", kind=float), "as the caller wished")
+    await turn.write("said with confidence")
+
+
+_ACTIONS: dict[str, Callable[[Turn, str], Awaitable[None]]] = {
+    "echo": _echo,
+    "chunks": _chunks,
+    "hold": _hold,
+    "release": _release,
+    "sleep": _sleep,
+    "count": _count,
+    "ask": _ask,
+    "auth": _auth,
+    "fail": _fail,
+    "raise": _raise,
+    "reject": _reject,
+    "toolerror": _toolerror,
+    "file": _file,
+    "data": _data,
+    "usage": _usage,
+    "effect": _effect,
+    "confidence": _confidence,
+}
+
+
+@agent.skill(
+    id="demo",
+    name="Demo",
+    tags=["demo"],
+    examples=["echo hello", "count 20 100", "ask", "sleep 2", "chunks 5", "usage"],
+    input_modes=["text/plain"],
+    default=True,
+)
+async def act(turn: Turn) -> Message | None:
+    """Do what the first word of the text says; anything unknown is echoed."""
+    word, _, argument = turn.text.partition(" ")
+    if word == "message":
+        return turn.message(argument or "A direct message.")
+    await _ACTIONS.get(word, _echo)(turn, argument.strip())
+    return None
+
+
+@agent.skill(tags=["demo"], examples=["hello"])
+def echo(text: str) -> str:
+    """Give back what was sent."""
+    return text
+
+
+@agent.skill(tags=["demo", "typed"])
+def add(a: int, b: int) -> dict[str, int]:
+    """Add two numbers of a data part."""
+    return {"sum": a + b}
+
+
+def _number(turn: Turn, text: str, usage: str, kind: type[int] | type[float] = int) -> int:
+    try:
+        value = kind(text)
+        if 0 <= value <= 100_000:
+            return value  # type: ignore[return-value]
+    except ValueError:
+        pass
+    turn.reject(f"Usage: {usage}, with numbers from 0 to 100000.")

@@ -1,0 +1,140 @@
+"""The one tree of errors.
+
+TrunklineError
+├── Refused                     an answer to a caller; `wire.codes` maps each class to its codes
+│   ├── ParseError  InvalidRequest  MethodNotFound  InvalidParams  InternalError
+│   ├── TaskNotFound  TaskNotCancelable  PushNotSupported  UnsupportedOperation
+│   ├── ContentTypeNotSupported  ExtendedCardNotConfigured
+│   ├── ExtensionRequired  VersionNotSupported
+│   └── Unauthenticated  Forbidden  TooLarge  RouteNotFound  Unavailable
+├── StoreError
+│   ├── Conflict  Duplicate  StoreInUse
+├── TurnOver                    the task ended or moved while its executor still worked
+└── Misuse                      a programming or set-up mistake; the text says what to change
+"""
+
+from __future__ import annotations
+
+
+class TrunklineError(Exception):
+    """Root of everything this package raises on purpose."""
+
+
+class Refused(TrunklineError):
+    """A request that cannot be served, with the reason its sender will read."""
+
+    def __init__(self, message: str, *, field: str = "", **details: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.details = details
+
+
+class ParseError(Refused):
+    """The body is not JSON."""
+
+
+class InvalidRequest(Refused):
+    """The body is JSON but not a request."""
+
+
+class MethodNotFound(Refused):
+    """No such method in the asked version."""
+
+
+class InvalidParams(Refused):
+    """A member is missing, of the wrong type or out of range."""
+
+
+class InternalError(Refused):
+    """Our own fault; the log has the rest."""
+
+
+class TaskNotFound(Refused):
+    """No such task for this caller."""
+
+
+class TaskNotCancelable(Refused):
+    """The task has already ended."""
+
+
+class PushNotSupported(Refused):
+    """This agent sends no push notifications."""
+
+
+class UnsupportedOperation(Refused):
+    """The operation does not fit the agent or the state of the task."""
+
+
+class ContentTypeNotSupported(Refused):
+    """No skill reads this kind of content."""
+
+
+class ExtendedCardNotConfigured(Refused):
+    """There is no extended card."""
+
+
+class ExtensionRequired(Refused):
+    """The caller must ask for an extension that the agent requires."""
+
+
+class VersionNotSupported(Refused):
+    """The asked protocol version is not spoken here."""
+
+
+class Unauthenticated(Refused):
+    """No or wrong credentials."""
+
+
+class Forbidden(Refused):
+    """The caller, its Host or its Origin is not let in."""
+
+
+class TooLarge(Refused):
+    """The body is over the limit."""
+
+
+class RouteNotFound(Refused):
+    """No such path, or not with this verb."""
+
+    def __init__(self, message: str, *, allow: str = "") -> None:
+        super().__init__(message)
+        self.allow = allow
+
+
+class Unavailable(Refused):
+    """The store cannot take writes now, or the server is going down."""
+
+
+class StoreError(TrunklineError):
+    """The store failed; nothing that was not acknowledged may be relied on."""
+
+
+class Conflict(StoreError):
+    """Somebody appended first. Load the task and decide again."""
+
+    def __init__(self, actual: int) -> None:
+        super().__init__(f"the log stands at seq {actual}; read it and decide again")
+        self.actual = actual
+
+
+class Duplicate(StoreError):
+    """The same key was recorded before."""
+
+    def __init__(self, task_id: str, seq: int, digest: bytes) -> None:
+        super().__init__(f"already recorded by task {task_id} at seq {seq}")
+        self.task_id = task_id
+        self.seq = seq
+        self.digest = digest
+
+
+class StoreInUse(StoreError):
+    """Another process has this store open."""
+
+
+class TurnOver(TrunklineError):
+    """The task has ended, or another node owns it; this executor must stop."""
+
+
+class Misuse(TrunklineError):
+    """A mistake in code or settings; the message names the fix."""

@@ -1,0 +1,108 @@
+"""(State, Command) → events, or a refusal. The only place where transitions are judged.
+
+Pure: the caller appends the answer at the seq it decided on; if somebody was faster, it
+folds the news and decides again. So every race has one winner, and it is in the log.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from trunkline import errors
+from trunkline.log import events as ev
+from trunkline.log.fold import State
+from trunkline.wire.types import Message, TaskState
+
+
+class Say(Struct, frozen=True):
+    """The caller says something more on a task; `claim` is the node that goes on with it, if that changes."""
+
+    message: Message
+    claim: str = ""
+
+
+class Cancel(Struct, frozen=True):
+    """Somebody wants the task to stop."""
+
+    by: str
+
+
+class ForceCancel(Struct, frozen=True):
+    """The executor did not stop in time, or there is none: end the task anyway."""
+
+
+class Claim(Struct, frozen=True):
+    """A node takes the task over."""
+
+    node: str
+
+
+class Emit(Struct, frozen=True):
+    """The owner's executor has something to record."""
+
+    node: str
+    events: tuple[ev.AnyEvent, ...]
+
+
+Command = Say | Cancel | ForceCancel | Claim | Emit
+
+
+def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
+    """The events this command adds; none if it changes nothing.
+
+    Raises:
+        Refused: the caller asked for something that the state does not allow.
+        TurnOver: an executor speaks for a task that has ended or is not its own.
+    """
+    match command:
+        case Emit():
+            return _emit(state, command)
+        case Say():
+            return _say(state, command)
+        case Cancel(by=by):
+            return _cancel(state, by)
+        case ForceCancel():
+            return () if state.over else (ev.Status(TaskState.CANCELED),)
+        case Claim(node=node):
+            return () if state.over or state.node == node else (ev.Claimed(node),)
+
+
+def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
+    message = command.message
+    if state.over:
+        raise errors.UnsupportedOperation(
+            f"task {state.task_id} has ended ({_plain(state.state)}); send without taskId to start another",
+            field="message.taskId",
+        )
+    if message.context_id and message.context_id != state.context_id:
+        raise errors.InvalidParams(
+            f"task {state.task_id} belongs to another context; leave contextId out", field="message.contextId"
+        )
+    if not state.interrupted:
+        return (ev.Said(message),)
+    claim = (ev.Claimed(command.claim),) if command.claim and command.claim != state.node else ()
+    return (*claim, ev.Said(message), ev.Status(TaskState.WORKING))
+
+
+def _cancel(state: State, by: str) -> tuple[ev.AnyEvent, ...]:
+    if state.over:
+        raise errors.TaskNotCancelable(f"task {state.task_id} has already ended ({_plain(state.state)})")
+    if state.interrupted:
+        return (ev.Status(TaskState.CANCELED),)
+    return () if state.cancel_requested else (ev.CancelRequested(by),)
+
+
+def _emit(state: State, command: Emit) -> tuple[ev.AnyEvent, ...]:
+    if state.node != command.node:
+        raise errors.TurnOver(f"task {state.task_id} is now run by another node")
+    if state.over:
+        raise errors.TurnOver(f"task {state.task_id} has ended ({_plain(state.state)})")
+    first = command.events[0]
+    quiet = isinstance(first, ev.Replied) or (isinstance(first, ev.Status) and first.state is TaskState.WORKING)
+    if state.state is TaskState.SUBMITTED and not quiet:
+        return (ev.Status(TaskState.WORKING), *command.events)
+    return command.events
+
+
+def _plain(state: TaskState) -> str:
+    return state.value.removeprefix("TASK_STATE_").lower().replace("_", "-")

@@ -1,0 +1,279 @@
+"""Events → State. Pure: the same events always give the same state.
+
+A `State` grows in place, so that a long task costs one step per event and never a copy.
+Nobody outside gets its lists: readers take `task()` or the encoded bytes made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from trunkline.log import events as ev
+from trunkline.wire.times import timestamp
+from trunkline.wire.types import (
+    INTERRUPTED,
+    TERMINAL,
+    Artifact,
+    Message,
+    Metadata,
+    Part,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+
+
+class Head(Struct, frozen=True, gc=False):
+    """The listed fields of a task: what the store keeps beside the log, rebuildable from it."""
+
+    task_id: str
+    context_id: str
+    owner: str
+    state: TaskState
+    status_at: int
+    seq: int
+    node: str
+
+
+class _Growing:
+    """An artifact under construction; text deltas gather in a run until somebody looks."""
+
+    __slots__ = ("artifact", "parts", "run", "written")
+
+    def __init__(self, artifact: Artifact, *, written: bool) -> None:
+        self.artifact = artifact
+        self.parts: list[Part] = list(artifact.parts)
+        self.run: list[str] = []
+        self.written = written
+
+    def whole(self) -> Artifact:
+        self._close_run()
+        known = self.artifact
+        return Artifact(
+            artifact_id=known.artifact_id,
+            name=known.name,
+            description=known.description,
+            parts=tuple(self.parts),
+            metadata=known.metadata,
+            extensions=known.extensions,
+        )
+
+    def write(self, text: str) -> None:
+        self.run.append(text)
+
+    def extend(self, more: Artifact) -> None:
+        self._close_run()
+        self.parts.extend(more.parts)
+        known = self.artifact
+        self.artifact = Artifact(
+            artifact_id=known.artifact_id,
+            name=more.name or known.name,
+            description=more.description or known.description,
+            metadata={**(known.metadata or {}), **(more.metadata or {})} or None,
+            extensions=tuple(dict.fromkeys((*known.extensions, *more.extensions))),
+        )
+
+    def _close_run(self) -> None:
+        if not self.run:
+            return
+        text = "".join(self.run)
+        # Deltas of one answer are one text for a reader, whatever came between two looks.
+        if self.written and self.parts and self.parts[-1].text is not None:
+            text = (self.parts.pop().text or "") + text
+        self.parts.append(Part(text=text))
+        self.run = []
+
+
+class State:
+    """A task folded up to `seq`."""
+
+    __slots__ = (
+        "_artifacts",
+        "_history",
+        "answers",
+        "cancel_requested",
+        "context_id",
+        "metadata",
+        "node",
+        "output_modes",
+        "owner",
+        "reply",
+        "seq",
+        "skill",
+        "state",
+        "status_at",
+        "status_message",
+        "task_id",
+    )
+
+    def __init__(self, task_id: str) -> None:
+        self.task_id = task_id
+        self.seq = 0
+        self.context_id = ""
+        self.owner = ""
+        self.node = ""
+        self.skill = ""
+        self.state = TaskState.SUBMITTED
+        self.status_at = 0
+        self.status_message: Message | None = None
+        self.metadata: Metadata | None = None
+        self.output_modes: tuple[str, ...] = ()
+        self.answers: list[Message] = []
+        self.cancel_requested = False
+        self.reply: Message | None = None
+        self._history: list[Message] = []
+        self._artifacts: dict[str, _Growing] = {}
+
+    @property
+    def over(self) -> bool:
+        """Whether the task has ended for good."""
+        return self.state in TERMINAL
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the task waits for its caller."""
+        return self.state in INTERRUPTED
+
+    @property
+    def resting(self) -> bool:
+        """Whether a waiting sender should be answered now."""
+        return self.state in TERMINAL or self.state in INTERRUPTED
+
+    @property
+    def message(self) -> Message:
+        """The message that opened the task."""
+        return self._history[0]
+
+    @property
+    def history(self) -> tuple[Message, ...]:
+        """What was said so far, oldest first."""
+        return tuple(self._history)
+
+    def has_artifact(self, artifact_id: str) -> bool:
+        """Whether anything was emitted under this id."""
+        return artifact_id in self._artifacts
+
+    @property
+    def has_output(self) -> bool:
+        """Whether any artifact was emitted."""
+        return bool(self._artifacts)
+
+    def artifact(self, artifact_id: str) -> Artifact:
+        """The whole of an artifact as it stands."""
+        return self._artifacts[artifact_id].whole()
+
+    def status(self) -> TaskStatus:
+        """The current status as the wire shows it."""
+        return TaskStatus(state=self.state, message=self.status_message, timestamp=timestamp(self.status_at))
+
+    def task(self, history_length: int | None = None, *, artifacts: bool = True) -> Task:
+        """The task as the wire shows it, with the newest `history_length` messages."""
+        history = self._history if history_length is None else _newest(self._history, history_length)
+        return Task(
+            id=self.task_id,
+            context_id=self.context_id,
+            status=self.status(),
+            artifacts=tuple(grown.whole() for grown in self._artifacts.values()) if artifacts else (),
+            history=tuple(history),
+            metadata=self.metadata,
+        )
+
+    def head_after(self, events: Sequence[ev.AnyEvent], at: int) -> Head | None:
+        """The head once these events are appended here; None if they change no listed field."""
+        seq, changed = self.seq, 0
+        context_id, owner, state, status_at, node = (
+            self.context_id,
+            self.owner,
+            self.state,
+            self.status_at,
+            self.node,
+        )
+        for event in events:
+            seq += 1
+            match event:
+                case ev.Status(state=state):
+                    status_at, changed = at, seq
+                case ev.Submitted(context_id=context_id, owner=owner, node=node):
+                    status_at, changed = at, seq
+                case ev.Replied():
+                    state, status_at, changed = TaskState.COMPLETED, at, seq
+                case ev.Claimed(node=node):
+                    changed = seq
+                case _:
+                    pass
+        return Head(self.task_id, context_id, owner, state, status_at, changed, node) if changed else None
+
+    def apply(self, recorded: ev.Recorded) -> None:
+        """Take the next event in."""
+        if recorded.seq != self.seq + 1:
+            raise ValueError(f"task {self.task_id}: event {recorded.seq} does not follow {self.seq}")
+        self.seq = recorded.seq
+        match recorded.event:
+            case ev.Delta() as event:
+                self._delta(event)
+            case ev.Chunk() as event:
+                self._chunk(event)
+            case ev.Status() as event:
+                self._enter(event.state, event.message, recorded.at)
+            case ev.Submitted() as event:
+                self._submitted(event, recorded.at)
+            case ev.Said(message=message):
+                self._said(message)
+            case ev.Replied(message=message):
+                self.reply = message
+                self._enter(TaskState.COMPLETED, message, recorded.at)
+            case ev.Claimed(node=node):
+                self.node = node
+            case ev.CancelRequested():
+                self.cancel_requested = True
+
+    def _submitted(self, event: ev.Submitted, at: int) -> None:
+        self.context_id = event.context_id
+        self.owner = event.owner
+        self.node = event.node
+        self.skill = event.skill
+        self.metadata = event.metadata
+        self.output_modes = event.output_modes
+        self.status_at = at
+        self._history.append(event.message)
+
+    def _said(self, message: Message) -> None:
+        if self.interrupted:
+            self.answers.append(message)
+            if self.status_message is not None:
+                self._history.append(self.status_message)
+                self.status_message = None
+        self._history.append(message)
+
+    def _enter(self, state: TaskState, message: Message | None, at: int) -> None:
+        self.state = state
+        self.status_message = message
+        self.status_at = at
+
+    def _delta(self, event: ev.Delta) -> None:
+        growing = self._artifacts.get(event.artifact_id)
+        if growing is None:
+            artifact = Artifact(artifact_id=event.artifact_id)
+            growing = self._artifacts[event.artifact_id] = _Growing(artifact, written=True)
+        growing.write(event.text)
+
+    def _chunk(self, event: ev.Chunk) -> None:
+        growing = self._artifacts.get(event.artifact.artifact_id)
+        if growing is not None and event.append:
+            growing.extend(event.artifact)
+        else:
+            self._artifacts[event.artifact.artifact_id] = _Growing(event.artifact, written=False)
+
+
+def _newest(history: list[Message], length: int) -> list[Message]:
+    return history[-length:] if length else []
+
+
+def fold(task_id: str, recorded: Iterable[ev.Recorded]) -> State:
+    """The state after these events."""
+    state = State(task_id)
+    for one in recorded:
+        state.apply(one)
+    return state

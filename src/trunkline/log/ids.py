@@ -1,0 +1,90 @@
+"""Grammar of ids and page tokens. Pure; the sources of time and chance are passed in."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from hashlib import blake2b
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.errors import InvalidParams
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\Z")
+_OWN_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}\Z")
+
+
+class Ids:
+    """Makes UUIDv7: ids that sort by time keep the durable write rate five times higher."""
+
+    __slots__ = ("_counter", "_last", "_now", "_random")
+
+    def __init__(self, now_ms: Callable[[], int], random_bits: Callable[[int], int]) -> None:
+        self._now = now_ms
+        self._random = random_bits
+        self._last = 0
+        self._counter = 0
+
+    def new(self) -> str:
+        """A fresh id, greater than every earlier one of this source."""
+        now = self._now()
+        if now > self._last:
+            self._last = now
+            self._counter = self._random(10)
+        else:
+            # Within one millisecond, or when the clock steps back, the counter keeps the order.
+            self._counter += 1
+            if self._counter > 0xFFF:
+                self._last += 1
+                self._counter = 0
+        tail = self._random(62) | (1 << 63)
+        text = f"{self._last:012x}7{self._counter:03x}{tail:016x}"
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def is_uuid(text: str) -> bool:
+    """Whether a caller's message id is unique by construction, so that a repeat means a retry."""
+    return _UUID.match(text) is not None
+
+
+def is_task_id(text: str) -> bool:
+    """Whether this could be the id of a task at all."""
+    return _OWN_ID.match(text) is not None
+
+
+class Position(Struct, frozen=True, array_like=True):
+    """Where a page ended: after this status time and task, in descending order."""
+
+    status_at: int
+    task_id: str
+
+
+def page_token(position: Position, scope: str) -> str:
+    """An opaque token that is good for this scope (tenant, caller, filter) only."""
+    body = msgspec.json.encode(position)
+    return base64.urlsafe_b64encode(_seal(body, scope) + body).decode().rstrip("=")
+
+
+def read_page_token(token: str, scope: str) -> Position:
+    """The position in a token made for the same scope.
+
+    Raises:
+        InvalidParams: the token is damaged or belongs to another list.
+    """
+    try:
+        raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        # Unused low bits would let several spellings through; only ours counts.
+        if base64.urlsafe_b64encode(raw).decode().rstrip("=") != token or raw[:12] != _seal(raw[12:], scope):
+            raise ValueError
+        return msgspec.json.decode(raw[12:], type=Position)
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        raise InvalidParams(
+            "pageToken is not from this list; start again without it", field="pageToken"
+        ) from None
+
+
+def _seal(body: bytes, scope: str) -> bytes:
+    return blake2b(body, digest_size=12, key=blake2b(scope.encode(), digest_size=32).digest()).digest()

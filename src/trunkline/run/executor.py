@@ -1,0 +1,68 @@
+"""The seam between the runner and whoever does the work: a skill, later a peer, a flow, a model."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from trunkline.log.events import AnyEvent, Replied, Status
+from trunkline.log.fold import State
+from trunkline.log.ids import Ids
+from trunkline.wire.types import Message, SendRequest
+
+Verdict = Status | Replied
+
+
+class Work(Protocol):
+    """One task in the hands of its executor."""
+
+    ids: Ids
+
+    @property
+    def state(self) -> State:
+        """The task as recorded; read it, never change it."""
+        ...
+
+    @property
+    def earlier(self) -> tuple[Message, ...]:
+        """What was said in the same context before this task, oldest first."""
+        ...
+
+    @property
+    def elapsed_ms(self) -> int:
+        """How long this executor has been running."""
+        ...
+
+    def put(self, event: AnyEvent) -> None:
+        """Record an event without waiting for anything.
+
+        Raises:
+            TurnOver: the task has ended or moved; stop.
+        """
+        ...
+
+    async def emit(self, event: AnyEvent) -> None:
+        """Like `put`, but waits when too many events are not yet durable."""
+        ...
+
+    async def ask(self, status: Status) -> Message:
+        """Interrupt the task with a question and wait for the caller's answer.
+
+        Answers that the log already holds are returned at once, in the order they were given.
+        """
+        ...
+
+
+class Executor(Protocol):
+    """Does the work of an agent."""
+
+    def admit(self, request: SendRequest) -> str:
+        """The id of the skill that takes this message; asked before a task exists.
+
+        Raises:
+            Refused: no skill can; the reason names the field and the fix.
+        """
+        ...
+
+    async def run(self, work: Work) -> Verdict:
+        """Work until a verdict; raising is failing."""
+        ...

@@ -1,0 +1,126 @@
+"""One task as everybody in this process reads it: folded once, followed by many.
+
+A feed holds what is committed and nothing else. Readers keep only a place (a seq), so a slow
+one costs no memory; older events than the window are read from the store again.
+"""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop, Future
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from trunkline.log.events import AnyEvent, Recorded
+from trunkline.log.fold import State
+from trunkline.store.base import Log
+
+WINDOW = 512
+PAGE = 500
+
+
+class Watcher(Protocol):
+    """Whoever runs the task; told when the log has moved."""
+
+    def moved(self) -> None:
+        """The feed has taken events in."""
+        ...
+
+
+class Feed:
+    """A task's committed state, its newest events, and those who wait for more."""
+
+    __slots__ = ("__weakref__", "_resters", "_waiters", "base", "frames", "records", "runner", "state", "tenant")
+
+    def __init__(self, tenant: str, state: State) -> None:
+        self.tenant = tenant
+        self.state = state
+        self.base = state.seq
+        self.records: list[Recorded] = []
+        # Encoded frames by dialect and seq, made by the first reader and reused by the others.
+        self.frames: dict[tuple[object, int], bytes] = {}
+        self.runner: Watcher | None = None
+        self._waiters: list[Future[None]] = []
+        self._resters: list[Future[None]] = []
+
+    def take(self, expected: int, events: Sequence[AnyEvent], at: int) -> bool:
+        """Fold committed events in; False if the feed does not stand at `expected`."""
+        state = self.state
+        if state.seq != expected:
+            return False
+        for seq, event in enumerate(events, expected + 1):
+            recorded = Recorded(seq, at, event)
+            state.apply(recorded)
+            self.records.append(recorded)
+        self._wake()
+        return True
+
+    def catch_up(self, recorded: Sequence[Recorded]) -> None:
+        """Fold events in that were read from the store, skipping those already here."""
+        for one in recorded:
+            if one.seq > self.state.seq:
+                self.state.apply(one)
+                self.records.append(one)
+        self._wake()
+
+    def _wake(self) -> None:
+        if len(self.records) > 2 * WINDOW:
+            self._trim()
+        if self._waiters:
+            waiters, self._waiters = self._waiters, []
+            _release(waiters)
+        if self._resters and self.state.resting:
+            resters, self._resters = self._resters, []
+            _release(resters)
+        if self.runner is not None:
+            self.runner.moved()
+
+    def _trim(self) -> None:
+        del self.records[:-WINDOW]
+        self.base = self.records[0].seq - 1
+        self.frames = {key: frame for key, frame in self.frames.items() if key[1] > self.base}
+
+    def changed(self, loop: AbstractEventLoop) -> Future[None]:
+        """Done at the next change."""
+        future: Future[None] = loop.create_future()
+        self._waiters.append(future)
+        return future
+
+    def rested(self, loop: AbstractEventLoop) -> Future[None]:
+        """Done when the task next reaches a terminal or interrupted state."""
+        future: Future[None] = loop.create_future()
+        self._resters.append(future)
+        return future
+
+    def fail(self, error: BaseException) -> None:
+        """The task could not be recorded: tell everyone who waits for it."""
+        waiters, self._waiters, self._resters = [*self._waiters, *self._resters], [], []
+        for future in waiters:
+            if not future.done():
+                future.set_exception(error)
+
+    def nudge(self) -> None:
+        """Wake the readers without news, so that they look at the clock or at the exit."""
+        waiters, self._waiters = self._waiters, []
+        _release(waiters)
+
+    def newer(self, after: int) -> list[Recorded] | None:
+        """Events after a seq, or None if that is before the window."""
+        if after < self.base:
+            return None
+        return self.records[after - self.base :]
+
+
+def _release(futures: list[Future[None]]) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_result(None)
+
+
+async def pages(log: Log, feed: Feed, after: int) -> AsyncIterator[list[Recorded]]:
+    """Events after a seq up to the window, read from the store."""
+    while after < feed.base:
+        batch = await log.read(feed.tenant, feed.state.task_id, after, min(PAGE, feed.base - after))
+        if not batch:
+            return
+        after = batch[-1].seq
+        yield batch

@@ -1,0 +1,148 @@
+"""The one lookup path, and the one way to change a task.
+
+Nobody reaches a task but through `find`, which knows its tenant and its owner; nobody
+appends but through `append`, which tells the feed. So store and stream are one thing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Sequence
+from functools import partial
+from typing import cast
+from weakref import WeakValueDictionary
+
+from trunkline.clock import now_ms
+from trunkline.errors import Conflict, TaskNotFound
+from trunkline.log.decide import Command, decide
+from trunkline.log.events import AnyEvent
+from trunkline.log.fold import State
+from trunkline.log.ids import is_task_id
+from trunkline.run.feed import PAGE, Feed
+from trunkline.store.base import Dedup, Store
+
+
+class Tasks:
+    """The tasks of a store, as this process sees them."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._feeds: WeakValueDictionary[tuple[str, str], Feed] = WeakValueDictionary()
+
+    async def find(self, tenant: str, owner: str, task_id: str) -> Feed:
+        """The feed of a task that this caller owns.
+
+        Raises:
+            TaskNotFound: there is none, or it is somebody else's: the answer is the same.
+        """
+        feed = self._feeds.get((tenant, task_id)) or await self._load(tenant, task_id)
+        if feed is None or feed.state.owner != owner:
+            raise TaskNotFound(f"there is no task {task_id!r}" if is_task_id(task_id) else "there is no such task")
+        return feed
+
+    async def load(self, tenant: str, task_id: str) -> Feed | None:
+        """The feed of a task, for the runner itself."""
+        return self._feeds.get((tenant, task_id)) or await self._load(tenant, task_id)
+
+    async def _load(self, tenant: str, task_id: str) -> Feed | None:
+        if not is_task_id(task_id):
+            return None
+        state = await self.fold(tenant, task_id)
+        if not state.seq:
+            return None
+        # Somebody may have loaded it while we read; there must be one feed per task.
+        return self._feeds.setdefault((tenant, task_id), Feed(tenant, state))
+
+    async def fold(self, tenant: str, task_id: str) -> State:
+        """The state of a task straight from the log."""
+        state = State(task_id)
+        while True:
+            batch = await self.store.read(tenant, task_id, state.seq, PAGE)
+            for recorded in batch:
+                state.apply(recorded)
+            if len(batch) < PAGE:
+                return state
+
+    def begin(self, tenant: str, task_id: str) -> Feed:
+        """The feed of a task that does not exist yet."""
+        feed = self._feeds[(tenant, task_id)] = Feed(tenant, State(task_id))
+        return feed
+
+    def append(self, feed: Feed, events: Sequence[AnyEvent], dedup: Dedup | None = None) -> Future[int]:
+        """Append at the feed's seq; the feed has taken the events in when the future is done."""
+        state = feed.state
+        expected, at = state.seq, now_ms()
+        future = cast(
+            "Future[int]",
+            self.store.append(
+                feed.tenant,
+                state.task_id,
+                expected,
+                events,
+                at=at,
+                head=state.head_after(events, at),
+                dedup=dedup,
+            ),
+        )
+        # Before any awaiting coroutine runs: whoever is woken finds the feed up to date.
+        future.add_done_callback(partial(_committed, feed, expected, events, at))
+        return future
+
+    async def change(self, feed: Feed, command: Command, dedup: Dedup | None = None) -> tuple[AnyEvent, ...]:
+        """Decide on the newest state and append, until nobody was faster; gives what was added."""
+        while True:
+            events = decide(feed.state, command)
+            if not events:
+                return events
+            expected = feed.state.seq
+            try:
+                # The commit goes on if the caller goes away; the feed must hear of it all the same.
+                await asyncio.shield(self.append(feed, events, dedup))
+            except Conflict:
+                await self.refresh(feed)
+                continue
+            if feed.state.seq <= expected:
+                await self.refresh(feed)
+            return events
+
+    async def refresh(self, feed: Feed) -> None:
+        """Bring the feed up to the log."""
+        while True:
+            batch = await self.store.read(feed.tenant, feed.state.task_id, feed.state.seq, PAGE)
+            feed.catch_up(batch)
+            if len(batch) < PAGE:
+                return
+
+    async def rest(self, feed: Feed, limit_s: float) -> None:
+        """Wait until the task is terminal or interrupted, at most this long."""
+        if feed.state.resting:
+            return
+        loop = asyncio.get_running_loop()
+        future = feed.rested(loop)
+        timer = loop.call_later(limit_s, _expire, future)
+        try:
+            await future
+        finally:
+            timer.cancel()
+
+
+    async def end(self, feed: Feed, limit_s: float) -> None:
+        """Wait until the task is over, at most this long."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + limit_s
+        while not feed.state.over and (left := deadline - loop.time()) > 0:
+            future = feed.changed(loop)
+            timer = loop.call_later(left, _expire, future)
+            await future
+            timer.cancel()
+
+
+def _committed(feed: Feed, expected: int, events: Sequence[AnyEvent], at: int, future: Future[int]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        feed.take(expected, events, at)
+
+
+def _expire(future: Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,233 @@
+"""One function per operation. Typed request in, bytes or a stream plan out; no HTTP in here."""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import blake2b
+
+import msgspec
+from msgspec import Struct
+
+from trunkline import errors
+from trunkline.auth.principal import Principal
+from trunkline.clock import now_ms
+from trunkline.log.events import Replied
+from trunkline.log.fold import State
+from trunkline.log.ids import is_uuid, page_token, read_page_token
+from trunkline.run.cache import Cache
+from trunkline.run.feed import Feed
+from trunkline.run.runner import Runner
+from trunkline.server.frames import closing
+from trunkline.server.streams import Plan
+from trunkline.store.base import Dedup, Where
+from trunkline.wire.types import ListQuery, Message, SendRequest, Task, TaskPage, TaskQuery
+from trunkline.wire.writer import WRITERS, Dialect
+
+DEDUP_MS = 24 * 3600 * 1000
+_encode = msgspec.json.Encoder().encode
+
+
+class Caller(Struct, frozen=True, gc=False):
+    """Who asks, in which dialect, and what its headers say about repeats and resuming."""
+
+    principal: Principal
+    dialect: Dialect
+    wait: bool = True
+    idempotency_key: str = ""
+    last_event_id: str | None = None
+
+
+class Calls:
+    """The operations of A2A over one runner."""
+
+    def __init__(self, runner: Runner, *, wait_limit_s: float, streaming: bool) -> None:
+        self._runner = runner
+        self._tasks = runner.tasks
+        self._wait_limit_s = wait_limit_s
+        self._streaming = streaming
+        self._cache = Cache()
+
+    async def send(self, caller: Caller, request: SendRequest) -> bytes:
+        """Take a message; answer with the task at rest, or at once if so asked."""
+        wait = caller.wait if request.wait is None else request.wait
+        feed = await self._take(caller, request, wait=wait)
+        if wait and not feed.state.resting:
+            await self._tasks.rest(feed, self._wait_limit_s)
+        state = feed.state
+        writer = WRITERS[caller.dialect]
+        if state.reply is not None:
+            return writer.answer_message(state.reply)
+        return writer.answer_task(self._task(caller, feed.tenant, state, request.history_length))
+
+    async def _take(self, caller: Caller, request: SendRequest, *, wait: bool) -> Feed:
+        who = caller.principal
+        self._check_tenant(who, request.tenant)
+        if request.wants_push:
+            raise errors.PushNotSupported("this agent sends no push notifications; leave the config out")
+        message = request.message
+        dedup = _dedup(caller, message)
+        try:
+            if message.task_id:
+                feed = await self._tasks.find(who.tenant, who.name, message.task_id)
+                await self._runner.say(feed, message, dedup)
+                return feed
+            feed, opened = self._runner.submit(who.tenant, who.name, request, dedup)
+            if wait:
+                # One wake-up instead of two: the feed hears of a failed append as well.
+                await self._tasks.rest(feed, self._wait_limit_s)
+            else:
+                await asyncio.shield(opened)
+            return feed
+        except errors.Duplicate as earlier:
+            if dedup is None or earlier.digest != dedup.digest:
+                raise errors.InvalidParams(
+                    "this id was used for another message; use a fresh one", field="message.messageId", conflict="DUPLICATE_ID"
+                ) from None
+            return await self._tasks.find(who.tenant, who.name, earlier.task_id)
+        except errors.StoreError as error:
+            raise unavailable(error) from error
+
+    def _check_tenant(self, who: Principal, tenant: str) -> None:
+        if tenant and tenant != who.tenant:
+            raise errors.InvalidParams(f"there is no tenant {tenant!r} here", field="tenant")
+
+    def _task(self, caller: Caller, tenant: str, state: State, history_length: int | None) -> bytes:
+        dialect = caller.dialect
+        if history_length is not None or not state.over:
+            return WRITERS[dialect].task(state.task(history_length))
+        body = self._cache.get(tenant, state.owner, state.task_id, dialect)
+        if body is None:
+            body = WRITERS[dialect].task(state.task())
+            self._cache.put(tenant, state.owner, state.task_id, dialect, body)
+        return body
+
+    async def get(self, caller: Caller, query: TaskQuery) -> bytes:
+        """A task as it stands."""
+        who = caller.principal
+        if query.history_length is None and not query.tenant:
+            body = self._cache.get(who.tenant, who.name, query.id, caller.dialect)
+            if body is not None:
+                return body
+        feed = await self._find(caller, query)
+        return self._task(caller, feed.tenant, feed.state, query.history_length)
+
+    async def _find(self, caller: Caller, query: TaskQuery) -> Feed:
+        who = caller.principal
+        if query.tenant and query.tenant != who.tenant:
+            raise errors.TaskNotFound(f"there is no task {query.id!r}")
+        return await self._tasks.find(who.tenant, who.name, query.id)
+
+    async def cancel(self, caller: Caller, query: TaskQuery) -> bytes:
+        """Stop a task; the answer is the canceled task."""
+        feed = await self._find(caller, query)
+        try:
+            await self._runner.cancel(feed, caller.principal.name)
+        except errors.StoreError as error:
+            raise unavailable(error) from error
+        return self._task(caller, feed.tenant, feed.state, query.history_length)
+
+    async def list(self, caller: Caller, query: ListQuery) -> bytes:
+        """A page of the caller's tasks, newest status first."""
+        who = caller.principal
+        self._check_tenant(who, query.tenant)
+        where = Where(
+            owner=who.name,
+            context_id=query.context_id or None,
+            state=query.status,
+            status_from=query.status_timestamp_after,
+        )
+        scope = _encode((who.tenant, where)).decode()
+        after = read_page_token(query.page_token, scope) if query.page_token else None
+        page = await self._tasks.store.heads(who.tenant, where, size=query.page_size, after=after)
+        tasks: list[Task] = []
+        for head in page.heads:
+            feed = await self._tasks.load(who.tenant, head.task_id)
+            if feed is not None:
+                tasks.append(feed.state.task(query.history_length, artifacts=query.include_artifacts))
+        token = "" if page.next is None else page_token(page.next, scope)
+        return WRITERS[caller.dialect].page(TaskPage(tuple(tasks), token, query.page_size, page.total))
+
+    async def stream(self, caller: Caller, request: SendRequest) -> Plan:
+        """Take a message and follow its task to the next rest."""
+        self._check_streaming()
+        feed = await self._take(caller, request, wait=False)
+        if feed.state.seq == 1:
+            # The first word tells whether this is a task or a direct message; it comes within one commit.
+            await feed.changed(asyncio.get_running_loop())
+        elif caller.last_event_id is not None or request.message.task_id or feed.newer(0) is None:
+            return self._resume(caller, feed, through_questions=False)
+        if (direct := _direct(feed)) is not None:
+            opening = [(None, WRITERS[caller.dialect].message_frame(direct))]
+            return Plan(feed, caller.dialect, opening, None, through_questions=False)
+        return Plan(feed, caller.dialect, [], 0, through_questions=False)
+
+    async def subscribe(self, caller: Caller, query: TaskQuery) -> Plan:
+        """Follow a task to its end, from now or from the last event the caller saw."""
+        self._check_streaming()
+        feed = await self._find(caller, query)
+        if caller.last_event_id is None and feed.state.over and caller.dialect is Dialect.V1:
+            raise errors.UnsupportedOperation(
+                f"task {feed.state.task_id} has ended; get it, or resume with Last-Event-ID"
+            )
+        return self._resume(caller, feed, through_questions=True)
+
+    def _resume(self, caller: Caller, feed: Feed, *, through_questions: bool) -> Plan:
+        state, dialect = feed.state, caller.dialect
+        if caller.last_event_id is not None:
+            after = _place(caller.last_event_id, state)
+            return Plan(feed, dialect, [], after, through_questions=through_questions)
+        writer = WRITERS[dialect]
+        opening: list[tuple[int | None, bytes]] = [(state.seq, writer.task_frame(writer.task(state.task())))]
+        if state.over:
+            opening += [(None, made) for made in closing(state, writer)]
+            return Plan(feed, dialect, opening, None, through_questions=through_questions)
+        return Plan(feed, dialect, opening, state.seq, through_questions=through_questions)
+
+    def _check_streaming(self) -> None:
+        if not self._streaming:
+            raise errors.UnsupportedOperation("this agent does not stream; send and then get the task")
+
+    def push(self) -> bytes:
+        """Any push configuration call."""
+        raise errors.PushNotSupported("this agent sends no push notifications; poll or subscribe instead")
+
+    def extended_card(self, caller: Caller) -> bytes:
+        """The card for authenticated callers."""
+        if caller.dialect is Dialect.V1:
+            raise errors.UnsupportedOperation("this agent has no extended card; its card says so")
+        raise errors.ExtendedCardNotConfigured("this agent has no extended card; its card says so")
+
+
+def unavailable(error: errors.StoreError) -> errors.Unavailable:
+    """What a caller hears when the store cannot take its request."""
+    del error
+    return errors.Unavailable("the store cannot take this now; nothing was recorded, try again")
+
+
+def _dedup(caller: Caller, message: Message) -> Dedup | None:
+    key = caller.idempotency_key
+    if key:
+        key = f"{caller.principal.name}\x1fk\x1f{key}"
+    elif is_uuid(message.message_id):
+        key = f"{caller.principal.name}\x1fm\x1f{message.message_id}"
+    else:
+        return None
+    digest = blake2b(_encode(message), digest_size=16).digest()
+    return Dedup(key, digest, now_ms() + DEDUP_MS)
+
+
+def _direct(feed: Feed) -> Message | None:
+    records = feed.newer(0)
+    if records and len(records) == 2 and isinstance(records[1].event, Replied):
+        return records[1].event.message
+    return None
+
+
+def _place(text: str, state: State) -> int:
+    """The seq in a Last-Event-ID."""
+    if text.isascii() and text.isdigit() and len(text) < 19 and int(text) <= state.seq:
+        return int(text)
+    raise errors.InvalidParams(
+        f"Last-Event-ID must be the id of an event of this task, 0 to {state.seq}; subscribe without it to start over",
+        field="Last-Event-ID",
+    )

@@ -1,0 +1,76 @@
+"""Log events → stream frames of a dialect, encoded once and reused by every reader of a feed."""
+
+from __future__ import annotations
+
+from trunkline.log.events import Chunk, Delta, Recorded, Replied, Status, Submitted
+from trunkline.log.fold import State, fold
+from trunkline.run.feed import Feed
+from trunkline.wire.times import timestamp
+from trunkline.wire.types import (
+    RESTING,
+    Artifact,
+    ArtifactUpdate,
+    Message,
+    Part,
+    StatusUpdate,
+    TaskState,
+    TaskStatus,
+)
+from trunkline.wire.writer import WRITERS, Dialect, Writer
+
+NOTHING = b""
+
+
+def frame(feed: Feed, recorded: Recorded, dialect: Dialect) -> bytes:
+    """The frame of one event; empty for events that are not on the wire."""
+    key = (dialect, recorded.seq)
+    made = feed.frames.get(key)
+    if made is None:
+        made = _encode(feed.state, recorded, dialect)
+        if recorded.seq > feed.base:
+            feed.frames[key] = made
+    return made
+
+
+def _encode(state: State, recorded: Recorded, dialect: Dialect) -> bytes:
+    writer = WRITERS[dialect]
+    match recorded.event:
+        case Chunk() as event:
+            if event.closes and dialect is not Dialect.V1:
+                return whole(state, event.artifact.artifact_id, writer)
+            update = ArtifactUpdate(state.task_id, state.context_id, event.artifact, event.append, event.last)
+            return writer.artifact_frame(update)
+        case Delta() as event:
+            if event.last and dialect is not Dialect.V1:
+                return whole(state, event.artifact_id, writer)
+            artifact = Artifact(event.artifact_id, parts=(Part(text=event.text),))
+            return writer.artifact_frame(
+                ArtifactUpdate(state.task_id, state.context_id, artifact, event.append, event.last)
+            )
+        case Status() as event:
+            return _status(state, recorded.at, event.state, event.message, writer)
+        case Replied(message=message):
+            return _status(state, recorded.at, TaskState.COMPLETED, message, writer)
+        case Submitted():
+            return writer.task_frame(writer.task(fold(state.task_id, (recorded,)).task()))
+        case _:
+            return NOTHING
+
+
+def _status(state: State, at: int, reached: TaskState, message: Message | None, writer: Writer) -> bytes:
+    status = TaskStatus(reached, message, timestamp(at))
+    update = StatusUpdate(state.task_id, state.context_id, status)
+    return writer.status_frame(update, final=reached in RESTING)
+
+
+def whole(state: State, artifact_id: str, writer: Writer) -> bytes:
+    """An artifact as it stands at its end, in one frame."""
+    update = ArtifactUpdate(state.task_id, state.context_id, state.artifact(artifact_id), last_chunk=True)
+    return writer.artifact_frame(update)
+
+
+def closing(state: State, writer: Writer) -> list[bytes]:
+    """What the end of a stream would have been: each whole artifact, then the last status."""
+    frames = [whole(state, artifact.artifact_id, writer) for artifact in state.task().artifacts]
+    frames.append(_status(state, state.status_at, state.state, state.status_message, writer))
+    return frames

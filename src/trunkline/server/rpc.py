@@ -1,0 +1,83 @@
+"""JSON-RPC over HTTP: one POST, one request, both versions."""
+
+from __future__ import annotations
+
+from trunkline import errors
+from trunkline.server.calls import Caller, Calls
+from trunkline.server.exchange import A2A_JSON, JSON, Exchange
+from trunkline.server.streams import Plan
+from trunkline.wire import jsonrpc, read
+from trunkline.wire.codes import code_of
+from trunkline.wire.jsonrpc import Envelope
+from trunkline.wire.operations import METHODS_V1, METHODS_V03, Operation
+from trunkline.wire.versions import Version
+
+MEDIA_TYPES = (JSON, A2A_JSON)
+_PUSH = frozenset({Operation.PUSH_SET, Operation.PUSH_GET, Operation.PUSH_LIST, Operation.PUSH_DELETE})
+
+
+def operation_of(method: str, asked: Version | None) -> tuple[Operation, Version]:
+    """The operation behind a method name and the version that it is served in.
+
+    Raises:
+        MethodNotFound: the version that was asked for has no such method.
+    """
+    if asked is not Version.V03 and (found := METHODS_V1.get(method)) is not None:
+        # A 1.0 name without a version header is served as 1.0: nobody means anything else by it.
+        return found, Version.V1
+    if asked is not Version.V1 and (found := METHODS_V03.get(method)) is not None:
+        return found, Version.V03
+    version = (asked or Version.V03).value
+    other = METHODS_V03.get(method) or METHODS_V1.get(method)
+    advice = "; it is a method of another version, see the A2A-Version header" if other is not None else ""
+    raise errors.MethodNotFound(f"there is no such method in A2A {version}{advice}")
+
+
+def check_media_type(exchange: Exchange) -> None:
+    """A body must say that it is JSON: a page can send anything else without asking the browser.
+
+    Raises:
+        ContentTypeNotSupported: it does not.
+    """
+    given = exchange.headers.get(b"content-type", b"")
+    if given not in MEDIA_TYPES and given.split(b";")[0].strip().lower() not in MEDIA_TYPES:
+        raise errors.ContentTypeNotSupported("send Content-Type: application/json", field="Content-Type")
+
+
+async def perform(
+    calls: Calls, operation: Operation, envelope: Envelope, caller: Caller
+) -> bytes | Plan:
+    """Read the params and make the call."""
+    params = envelope.params
+    match operation:
+        case Operation.SEND:
+            return await calls.send(caller, read.read_send(params))
+        case Operation.GET:
+            return await calls.get(caller, read.read_task_query(params))
+        case Operation.STREAM:
+            return await calls.stream(caller, read.read_send(params))
+        case Operation.SUBSCRIBE:
+            return await calls.subscribe(caller, read.read_task_query(params))
+        case Operation.CANCEL:
+            return await calls.cancel(caller, read.read_task_query(params))
+        case Operation.LIST:
+            return await calls.list(caller, read.read_list_query(params))
+        case Operation.EXTENDED_CARD:
+            return calls.extended_card(caller)
+        case _:
+            return calls.push()
+
+
+def http_status(refused: errors.Refused) -> int:
+    """JSON-RPC errors travel with 200; what HTTP itself must say keeps its own status."""
+    if isinstance(
+        refused,
+        errors.Unauthenticated | errors.Forbidden | errors.TooLarge | errors.RouteNotFound | errors.Unavailable,
+    ):
+        return code_of(refused).http
+    return 415 if refused.field in ("Content-Type", "Content-Encoding") else 200
+
+
+def error_body(envelope: Envelope, refused: errors.Refused) -> bytes:
+    """The error under the id of its request."""
+    return jsonrpc.error(envelope.id, refused)

@@ -1,0 +1,256 @@
+"""The seams of storage: what every store must do, told once.
+
+Two rules hold for all of them. An acknowledged append has been fsynced (the in-memory store
+aside). Every method that touches a task carries its tenant. Nothing here is SQL; nothing
+outside `store/` is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from enum import Enum
+from typing import Protocol
+
+from msgspec import Struct
+
+from trunkline.log.events import AnyEvent, Recorded
+from trunkline.log.fold import Head
+from trunkline.log.ids import Position
+from trunkline.wire.types import TaskState
+
+
+class Dedup(Struct, frozen=True, gc=False):
+    """A key that may be recorded once until it expires, and the digest of what it stood for."""
+
+    key: str
+    digest: bytes
+    expires_at: int
+
+
+class NewDelivery(Struct, frozen=True, gc=False):
+    """One event to announce to one target; `seq` is the event's, `id` stays over retries."""
+
+    id: str
+    seq: int
+    target: str
+    due: int
+
+
+class Delivery(Struct, frozen=True, gc=False):
+    """A delivery as it was taken: leased, with the number of attempts before this one."""
+
+    id: str
+    tenant: str
+    task_id: str
+    seq: int
+    target: str
+    due: int
+    attempts: int
+
+
+class Outcome(Enum):
+    """How an attempt at a delivery ended."""
+
+    DONE = "done"
+    RETRY = "retry"
+    DEAD = "dead"
+
+
+class Hint(Struct, frozen=True, gc=False):
+    """A lossy word that a task's log has grown."""
+
+    tenant: str
+    task_id: str
+    seq: int
+
+
+class Poll(Struct, frozen=True, gc=False):
+    """A reminder, at least each second, that hints may have been lost: look yourself."""
+
+
+class TailRecord(Struct, frozen=True, gc=False):
+    """An event of the whole log with the task it belongs to."""
+
+    tenant: str
+    task_id: str
+    recorded: Recorded
+
+
+Cursor = str
+START: Cursor = ""
+
+
+class Where(Struct, frozen=True, gc=False):
+    """A filter over heads; what is None or empty does not filter."""
+
+    owner: str | None = None
+    context_id: str | None = None
+    state: TaskState | None = None
+    status_from: int | None = None
+
+
+class HeadPage(Struct, frozen=True, gc=False):
+    """Heads, newest status first; `next` is where the following page starts, None at the end."""
+
+    heads: list[Head]
+    next: Position | None
+    total: int
+
+
+class TaskRef(Struct, frozen=True, gc=False):
+    """Names one task."""
+
+    tenant: str
+    task_id: str
+
+
+class Doc(Struct, frozen=True, gc=False):
+    """A small document with its revision, 1 for the first."""
+
+    id: str
+    rev: int
+    body: bytes
+
+
+class Log(Protocol):
+    """The events: the only truth."""
+
+    def append(
+        self,
+        tenant: str,
+        task_id: str,
+        expected: int,
+        events: Sequence[AnyEvent],
+        *,
+        at: int,
+        head: Head | None = None,
+        deliveries: Sequence[NewDelivery] = (),
+        dedup: Dedup | None = None,
+    ) -> Awaitable[int]:
+        """Add events after seq `expected`, all or none; gives the new last seq.
+
+        Raises:
+            Conflict: the log does not stand at `expected`.
+            Duplicate: the dedup key was recorded before and has not expired.
+            StoreError: not written; nothing was acknowledged.
+        """
+        ...
+
+    async def read(self, tenant: str, task_id: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
+        """Events after seq `after`, dense and in order, at most `limit`; empty if there are none."""
+        ...
+
+    def hints(self) -> AsyncIterator[Hint | Poll]:
+        """The doorbell of appends made elsewhere or here; may lose, never lies."""
+        ...
+
+    async def tail(self, cursor: Cursor, limit: int = 1000) -> tuple[list[TailRecord], Cursor]:
+        """The whole log in commit order from a cursor (`START` first): at least once, never skips."""
+        ...
+
+
+class Heads(Protocol):
+    """The folded rows that lists read."""
+
+    async def head(self, tenant: str, task_id: str) -> Head | None:
+        """One head."""
+        ...
+
+    async def heads(
+        self, tenant: str, where: Where, *, size: int, after: Position | None = None
+    ) -> HeadPage:
+        """A keyset page of heads."""
+        ...
+
+    async def rebuild(self, tenant: str | None = None) -> int:
+        """Drop the heads and fold them again from the log; gives how many."""
+        ...
+
+
+class Nodes(Protocol):
+    """Who is alive."""
+
+    async def join(self, node: str) -> None:
+        """Announce a node."""
+        ...
+
+    async def beat(self, node: str) -> None:
+        """Say that a node still lives."""
+        ...
+
+    async def leave(self, node: str) -> None:
+        """A node goes in peace."""
+        ...
+
+    async def orphans(self, limit: int = 100) -> list[TaskRef]:
+        """Submitted or working tasks whose last claim names no living node, oldest first."""
+        ...
+
+
+class Outbox(Protocol):
+    """Deliveries, written with the event they announce."""
+
+    async def take(self, limit: int, lease_ms: int) -> list[Delivery]:
+        """Lease due deliveries; of one task and target only the earliest unsettled."""
+        ...
+
+    async def settle(self, delivery_id: str, outcome: Outcome, next_due: int = 0) -> None:
+        """Record how the attempt ended; RETRY makes it due again at `next_due`."""
+        ...
+
+
+class Clock(Protocol):
+    """The store's time, so that replicas agree."""
+
+    async def now(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+    async def fire_once(self, schedule: str, planned_at: int) -> bool:
+        """True for exactly one caller of each schedule and instant."""
+        ...
+
+
+class Docs(Protocol):
+    """Small documents by tenant and kind, changed by compare-and-set on their revision."""
+
+    async def put(self, tenant: str, kind: str, doc_id: str, body: bytes, expected_rev: int) -> int:
+        """Write over revision `expected_rev` (0: must not exist); gives the new revision.
+
+        Raises:
+            Conflict: the document stands at another revision.
+        """
+        ...
+
+    async def get(self, tenant: str, kind: str, doc_id: str) -> Doc | None:
+        """One document."""
+        ...
+
+    async def list(self, tenant: str, kind: str) -> list[Doc]:
+        """All documents of a kind, by id."""
+        ...
+
+    async def delete(self, tenant: str, kind: str, doc_id: str) -> bool:
+        """Remove a document; whether there was one."""
+        ...
+
+
+class Store(Log, Heads, Nodes, Outbox, Clock, Docs, Protocol):
+    """All of it, with a life."""
+
+    async def open(self) -> None:
+        """Migrate and start.
+
+        Raises:
+            StoreInUse: another process has it; the message names the way out.
+            StoreError: it cannot be opened, or was written by a newer version.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Write what was accepted, then let go."""
+        ...
+
+    async def prune(self, before: int) -> int:
+        """Forget tasks that ended before this moment, and expired dedup keys; gives how many tasks."""
+        ...

@@ -1,0 +1,75 @@
+"""The small writes of the SQLite store; each runs inside the writer thread's transaction.
+
+Invariant: one that raises a StoreError has written nothing before.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from trunkline.errors import Conflict
+from trunkline.store.base import Delivery, Outcome
+from trunkline.store.statements import statements
+
+_SQL, _ = statements("sqlite")
+
+
+def clear_nodes(connection: sqlite3.Connection) -> None:
+    """Forget the nodes of earlier processes: we hold the file's lock, so they are dead."""
+    connection.execute(_SQL["clear_nodes"])
+
+
+def join(connection: sqlite3.Connection, node: str, now: int) -> None:
+    """Note a node."""
+    connection.execute(_SQL["join"], (node, now))
+
+
+def beat(connection: sqlite3.Connection, node: str, now: int) -> None:
+    """Note that a node lives."""
+    connection.execute(_SQL["beat"], (now, node))
+
+
+def leave(connection: sqlite3.Connection, node: str) -> None:
+    """Strike a node out."""
+    connection.execute(_SQL["leave"], (node,))
+
+
+def take(connection: sqlite3.Connection, limit: int, lease_ms: int, now: int) -> list[Delivery]:
+    """Lease what is due."""
+    values = {"now": now, "until": now + lease_ms, "limit": limit}
+    taken = [Delivery(*row) for row in connection.execute(_SQL["take"], values).fetchall()]
+    taken.sort(key=lambda delivery: (delivery.due, delivery.id))
+    return taken
+
+
+def settle(connection: sqlite3.Connection, delivery_id: str, outcome: Outcome, next_due: int) -> None:
+    """Record an attempt."""
+    match outcome:
+        case Outcome.DONE:
+            connection.execute(_SQL["settle_done"], (delivery_id,))
+        case Outcome.RETRY:
+            connection.execute(_SQL["settle_retry"], (next_due, delivery_id))
+        case Outcome.DEAD:
+            connection.execute(_SQL["settle_dead"], (delivery_id,))
+
+
+def fire(connection: sqlite3.Connection, schedule: str, planned_at: int) -> bool:
+    """Claim an instant."""
+    return connection.execute(_SQL["fire"], (schedule, planned_at)).rowcount == 1
+
+
+def put_doc(
+    connection: sqlite3.Connection, tenant: str, kind: str, doc_id: str, *, body: bytes, expected_rev: int
+) -> int:
+    """Write a document over the revision its writer has seen."""
+    row = connection.execute(_SQL["get_doc"], (tenant, kind, doc_id)).fetchone()
+    rev = 0 if row is None else row[1]
+    if rev != expected_rev:
+        raise Conflict(rev)
+    connection.execute(_SQL["put_doc"], (tenant, kind, doc_id, rev + 1, body))
+    return rev + 1
+
+
+def delete_doc(connection: sqlite3.Connection, tenant: str, kind: str, doc_id: str) -> bool:
+    """Remove a document."""
+    return connection.execute(_SQL["delete_doc"], (tenant, kind, doc_id)).rowcount == 1

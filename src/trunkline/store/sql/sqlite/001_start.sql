@@ -1,0 +1,73 @@
+-- The log. `id` is commit order over all tasks, so the table grows at its end only; `task` is
+-- tasks.num, because an index of small integers dirties a third of the pages that one of
+-- 36-character ids does (measured: 8 µs instead of 11 µs of CPU per event in groups of 32).
+CREATE TABLE events (
+    id INTEGER PRIMARY KEY,
+    task INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    body BLOB NOT NULL
+);
+CREATE UNIQUE INDEX events_by_task ON events (task, seq);
+
+-- Who a task is (num, tenant, task_id: written once) and its head (the rest: rebuildable from
+-- the log, NULL until a head was written). A task id exists once, whatever the tenant.
+CREATE TABLE tasks (
+    num INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    context_id TEXT,
+    owner TEXT,
+    state TEXT,
+    status_at INTEGER,
+    seq INTEGER,
+    node TEXT
+);
+CREATE UNIQUE INDEX tasks_by_id ON tasks (task_id);
+CREATE INDEX tasks_by_owner ON tasks (tenant, owner, status_at, task_id);
+-- Without status_at on purpose: a change of status does not touch it, and contexts are small.
+CREATE INDEX tasks_by_context ON tasks (tenant, context_id);
+CREATE INDEX tasks_running ON tasks (node) WHERE state IN ('TASK_STATE_SUBMITTED', 'TASK_STATE_WORKING');
+
+CREATE TABLE dedup (
+    tenant TEXT NOT NULL,
+    key TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    digest BLOB NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, key)
+) WITHOUT ROWID;
+
+-- Settled deliveries are deleted, dead ones kept for whoever looks (due is then NULL).
+CREATE TABLE outbox (
+    tenant TEXT NOT NULL,
+    task_id TEXT NOT NULL,
+    target TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    id TEXT NOT NULL,
+    due INTEGER,
+    lease_until INTEGER NOT NULL DEFAULT 0,
+    attempts INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (tenant, task_id, target, seq, id)
+) WITHOUT ROWID;
+CREATE UNIQUE INDEX outbox_by_id ON outbox (id);
+CREATE INDEX outbox_by_due ON outbox (due) WHERE due IS NOT NULL;
+
+CREATE TABLE docs (
+    tenant TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    rev INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (tenant, kind, id)
+) WITHOUT ROWID;
+
+-- These three hold nothing of a tenant: processes, instants and high-water marks.
+CREATE TABLE nodes (id TEXT PRIMARY KEY, beat INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE fires (
+    schedule TEXT NOT NULL,
+    planned_at INTEGER NOT NULL,
+    PRIMARY KEY (schedule, planned_at)
+) WITHOUT ROWID;
+CREATE TABLE marks (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;

@@ -1,0 +1,279 @@
+"""The embedded store: one SQLite file in WAL mode, or the same code on an in-memory database.
+
+An append is acknowledged after its fsync. One thread writes (`thread.py`), two read
+(`readers.py`); in memory there is one connection, so reads queue behind writes there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeVar
+from urllib.parse import quote
+
+from trunkline.errors import Misuse, StoreError, StoreInUse
+from trunkline.log.events import AnyEvent, Recorded
+from trunkline.log.fold import Head
+from trunkline.log.ids import Position
+from trunkline.store import changes, rows
+from trunkline.store.base import (
+    Cursor,
+    Dedup,
+    Delivery,
+    Doc,
+    HeadPage,
+    Hint,
+    NewDelivery,
+    Outcome,
+    Poll,
+    TailRecord,
+    TaskRef,
+    Where,
+)
+from trunkline.store.bell import Bell
+from trunkline.store.ledger import Ledger
+from trunkline.store.lock import FileLock
+from trunkline.store.migrate import migrate
+from trunkline.store.readers import Readers
+from trunkline.store.sweep import Sweep
+from trunkline.store.thread import WriterThread
+from trunkline.store.writer import Entry, Writer
+
+T = TypeVar("T")
+
+# RETURNING came with this one.
+_OLDEST_SQLITE = (3, 35, 0)
+_PATIENCE = 60.0
+_BUSY_SECONDS = 5.0
+_KEPT_STATEMENTS = 512
+_NEW, _OPEN, _CLOSED = "the store is not open", "", "the store is closed"
+
+
+class SqliteStore:
+    """`Store` on a file, or in memory when there is no path. Opened once, on the loop that uses it."""
+
+    def __init__(self, path: str | None, *, now_ms: Callable[[], int]) -> None:
+        # The real path, so that two names of one file share one lock.
+        self._path = "" if path is None else os.path.realpath(path)
+        self._name = self._path or "the in-memory store"
+        self._now = now_ms
+        self._refusal = _NEW
+        self._lock = FileLock(self._path)
+        self._bell = Bell()
+        self._ledger = Ledger(now_ms)
+        self._writer = Writer(self._submit, self._bell)
+        self._thread = WriterThread(self._connect, self._ledger, self._writer.done)
+        self._readers = Readers(self._connect_reader)
+        self._sweep = Sweep(self._change, self._look, self._ledger, now_ms)
+
+    # Life
+
+    async def open(self) -> None:
+        """See `Store`."""
+        if self._refusal is not _NEW:
+            raise Misuse("a store is opened once; make another one")
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or newer is needed")
+        try:
+            if self._path:
+                self._claim_file()
+            async with asyncio.timeout(_PATIENCE):
+                await self._thread.start()
+        except StoreInUse:
+            raise
+        except (sqlite3.Error, OSError, StoreError) as error:
+            self._lock.release()
+            if isinstance(error, StoreError):
+                raise
+            raise StoreError(f"{self._name} cannot be opened: {error}") from error
+        self._writer.start()
+        self._refusal = _OPEN
+        await self._change(changes.clear_nodes)
+
+    async def close(self) -> None:
+        """See `Store`."""
+        if self._refusal is not _OPEN:
+            return
+        self._refusal = _CLOSED
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self._writer.stop()
+                # The writer's connection goes last: it then folds the WAL back into the file.
+                await asyncio.to_thread(self._readers.close)
+                await self._thread.stop()
+        except TimeoutError:
+            raise StoreError(f"{self._name} did not finish writing within {_PATIENCE:.0f} s") from None
+        finally:
+            self._bell.end()
+        self._lock.release()
+
+    def _claim_file(self) -> None:
+        folder = os.path.dirname(self._path)
+        if not os.path.isdir(folder):
+            raise StoreError(f"{self._path} cannot be opened: there is no folder {folder}")
+        self._lock.acquire()
+        # Logs hold what people said; SQLite gives the WAL the same mode.
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path or ":memory:",
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+            cached_statements=_KEPT_STATEMENTS,
+            check_same_thread=False,
+        )
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA cache_size = -16384")
+            connection.execute("PRAGMA journal_size_limit = 67108864")
+            migrate(connection, self._name)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect_reader(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"file:{quote(self._path)}?mode=ro",
+            uri=True,
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        connection.execute("PRAGMA query_only = ON")
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        return connection
+
+    def _submit(self, group: list[Entry]) -> None:
+        self._thread.submit(group)
+
+    def _change(self, call: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
+        if self._refusal:
+            raise StoreError(self._refusal)
+        return self._thread.change(call)
+
+    def _look(self, call: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
+        if self._refusal:
+            raise StoreError(self._refusal)
+        return self._readers.look(call) if self._path else self._thread.look(call)
+
+    # Log
+
+    def append(
+        self,
+        tenant: str,
+        task_id: str,
+        expected: int,
+        events: Sequence[AnyEvent],
+        *,
+        at: int,
+        head: Head | None = None,
+        deliveries: Sequence[NewDelivery] = (),
+        dedup: Dedup | None = None,
+    ) -> asyncio.Future[int]:
+        """See `Log`."""
+        return self._writer.append(
+            tenant, task_id, expected, events, at=at, head=head, deliveries=deliveries, dedup=dedup
+        )
+
+    async def read(self, tenant: str, task_id: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
+        """See `Log`."""
+        return await self._look(partial(rows.read, tenant=tenant, task_id=task_id, after=after, limit=limit))
+
+    def hints(self) -> AsyncIterator[Hint | Poll]:
+        """See `Log`."""
+        return self._bell.listen()
+
+    async def tail(self, cursor: Cursor, limit: int = 1000) -> tuple[list[TailRecord], Cursor]:
+        """See `Log`."""
+        return await self._look(partial(rows.tail, cursor=cursor, limit=limit))
+
+    # Heads
+
+    async def head(self, tenant: str, task_id: str) -> Head | None:
+        """See `Heads`."""
+        return await self._look(partial(rows.head, tenant=tenant, task_id=task_id))
+
+    async def heads(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
+        """See `Heads`."""
+        return await self._look(partial(rows.heads, tenant=tenant, where=where, size=size, after=after))
+
+    async def rebuild(self, tenant: str | None = None) -> int:
+        """See `Heads`."""
+        return await self._sweep.rebuild(tenant)
+
+    async def prune(self, before: int) -> int:
+        """See `Store`."""
+        return await self._sweep.prune(before)
+
+    # Nodes
+
+    async def join(self, node: str) -> None:
+        """See `Nodes`."""
+        await self._change(partial(changes.join, node=node, now=self._now()))
+
+    async def beat(self, node: str) -> None:
+        """See `Nodes`."""
+        await self._change(partial(changes.beat, node=node, now=self._now()))
+
+    async def leave(self, node: str) -> None:
+        """See `Nodes`."""
+        await self._change(partial(changes.leave, node=node))
+
+    async def orphans(self, limit: int = 100) -> list[TaskRef]:
+        """See `Nodes`."""
+        return await self._look(partial(rows.orphans, limit=limit))
+
+    # Outbox
+
+    async def take(self, limit: int, lease_ms: int) -> list[Delivery]:
+        """See `Outbox`."""
+        return await self._change(partial(changes.take, limit=limit, lease_ms=lease_ms, now=self._now()))
+
+    async def settle(self, delivery_id: str, outcome: Outcome, next_due: int = 0) -> None:
+        """See `Outbox`."""
+        await self._change(
+            partial(changes.settle, delivery_id=delivery_id, outcome=outcome, next_due=next_due)
+        )
+
+    # Clock
+
+    async def now(self) -> int:
+        """See `Clock`."""
+        return self._now()
+
+    async def fire_once(self, schedule: str, planned_at: int) -> bool:
+        """See `Clock`."""
+        return await self._change(partial(changes.fire, schedule=schedule, planned_at=planned_at))
+
+    # Docs
+
+    async def put(self, tenant: str, kind: str, doc_id: str, body: bytes, expected_rev: int) -> int:
+        """See `Docs`."""
+        return await self._change(
+            partial(
+                changes.put_doc,
+                tenant=tenant,
+                kind=kind,
+                doc_id=doc_id,
+                body=body,
+                expected_rev=expected_rev,
+            )
+        )
+
+    async def get(self, tenant: str, kind: str, doc_id: str) -> Doc | None:
+        """See `Docs`."""
+        return await self._look(partial(rows.get_doc, tenant=tenant, kind=kind, doc_id=doc_id))
+
+    async def list(self, tenant: str, kind: str) -> list[Doc]:
+        """See `Docs`."""
+        return await self._look(partial(rows.list_docs, tenant=tenant, kind=kind))
+
+    async def delete(self, tenant: str, kind: str, doc_id: str) -> bool:
+        """See `Docs`."""
+        return await self._change(partial(changes.delete_doc, tenant=tenant, kind=kind, doc_id=doc_id))

@@ -1,0 +1,165 @@
+"""Group commit, on the loop's side: gathers appends and hands them to a backend in groups.
+
+Everything accepted while one group is being written forms the next, so a group costs its
+callers one fsync together. Knows neither SQL nor threads; the backend calls `done` on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from trunkline.errors import Misuse, StoreError
+from trunkline.log.events import AnyEvent, encode
+from trunkline.log.fold import Head
+from trunkline.store.base import Dedup, NewDelivery
+from trunkline.store.bell import Bell
+
+GROUP_EVENTS = 500
+GROUP_BYTES = 1 << 20
+
+# What became of one append: its last seq, or why it was refused.
+Outcome = int | StoreError
+
+
+class Entry(Struct, gc=False, eq=False):
+    """One append on its way to the disk."""
+
+    future: asyncio.Future[int]
+    tenant: str
+    task_id: str
+    expected: int
+    bodies: list[bytes]
+    at: int
+    size: int
+    head: Head | None
+    deliveries: Sequence[NewDelivery]
+    dedup: Dedup | None
+
+
+class Writer:
+    """The queue of appends. At most one group is with the backend at any time."""
+
+    __slots__ = ("_bell", "_busy", "_bytes", "_events", "_idle", "_loop", "_pending", "_refusal", "_submit")
+
+    _loop: asyncio.AbstractEventLoop
+    _idle: asyncio.Event
+
+    def __init__(self, submit: Callable[[list[Entry]], None], bell: Bell) -> None:
+        self._submit = submit
+        self._bell = bell
+        self._pending: list[Entry] = []
+        self._events = 0
+        self._bytes = 0
+        self._busy = False
+        self._refusal = "the store is not open"
+
+    def start(self) -> None:
+        """Take appends from here on, on the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._refusal = ""
+
+    async def stop(self) -> None:
+        """Take no more, and wait until all that was taken is settled."""
+        self._refusal = "the store is closed"
+        await self._idle.wait()
+
+    def append(
+        self,
+        tenant: str,
+        task_id: str,
+        expected: int,
+        events: Sequence[AnyEvent],
+        *,
+        at: int,
+        head: Head | None,
+        deliveries: Sequence[NewDelivery],
+        dedup: Dedup | None,
+    ) -> asyncio.Future[int]:
+        """Queue one append; the future ends with its last seq, Conflict, Duplicate or StoreError.
+
+        Raises:
+            Misuse: there is nothing to write, or it cannot be written as JSON.
+        """
+        if self._refusal:
+            return self._refused()
+        bodies = _bodies(task_id, events)
+        size = len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))
+        future = self._loop.create_future()
+        self._pending.append(
+            Entry(future, tenant, task_id, expected, bodies, at, size, head, deliveries, dedup)
+        )
+        self._events += len(bodies)
+        self._bytes += size
+        if not self._busy:
+            self._busy = True
+            self._idle.clear()
+            # After this pass of the loop, so that appends made together share the first group too.
+            self._loop.call_soon(self._flush)
+        return future
+
+    def done(self, group: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
+        """Called by the backend, on the loop, when a group has ended."""
+        # The next group goes first: the backend writes it while callers read their answers.
+        if self._pending:
+            self._flush()
+        else:
+            self._busy = False
+            self._idle.set()
+        for entry, outcome in zip(group, outcomes, strict=True):
+            future = entry.future
+            if future.done():
+                continue
+            if isinstance(outcome, int):
+                future.set_result(outcome)
+            else:
+                future.set_exception(outcome)
+        if self._bell.heard:
+            self._bell.ring(
+                (entry.tenant, entry.task_id, outcome)
+                for entry, outcome in zip(group, outcomes, strict=True)
+                if isinstance(outcome, int)
+            )
+
+    def _flush(self) -> None:
+        if self._events <= GROUP_EVENTS and self._bytes <= GROUP_BYTES:
+            group, self._pending = self._pending, []
+            self._events = self._bytes = 0
+        else:
+            group = self._first_group()
+        self._submit(group)
+
+    def _first_group(self) -> list[Entry]:
+        events = size = count = 0
+        for entry in self._pending:
+            events += len(entry.bodies)
+            size += entry.size
+            # One append is never split, so a huge one is a group of its own.
+            if count and (events > GROUP_EVENTS or size > GROUP_BYTES):
+                events -= len(entry.bodies)
+                size -= entry.size
+                break
+            count += 1
+        group = self._pending[:count]
+        del self._pending[:count]
+        self._events -= events
+        self._bytes -= size
+        return group
+
+    def _refused(self) -> asyncio.Future[int]:
+        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        future.set_exception(StoreError(self._refusal))
+        return future
+
+
+def _bodies(task_id: str, events: Sequence[AnyEvent]) -> list[bytes]:
+    if not events:
+        raise Misuse(f"task {task_id}: an append needs at least one event")
+    try:
+        return [encode(event) for event in events]
+    except (TypeError, ValueError) as error:
+        raise Misuse(f"task {task_id}: an event cannot be written as JSON: {error}") from error

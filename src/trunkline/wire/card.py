@@ -1,0 +1,228 @@
+"""The agent card: one canonical `Card`, written as pure 1.0 or as one card that both versions read."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.wire.types import Metadata, WireStruct
+
+
+class Skill(WireStruct, frozen=True):
+    """What the agent can do."""
+
+    id: str
+    name: str
+    description: str
+    tags: tuple[str, ...]
+    examples: tuple[str, ...] = ()
+    input_modes: tuple[str, ...] = ()
+    output_modes: tuple[str, ...] = ()
+
+
+class Provider(WireStruct, frozen=True):
+    """Who runs the agent."""
+
+    organization: str
+    url: str
+
+
+class Extension(WireStruct, frozen=True):
+    """A protocol extension the agent speaks."""
+
+    uri: str
+    description: str = ""
+    required: bool = False
+    params: Metadata | None = None
+
+
+class ApiKeyScheme(Struct, frozen=True):
+    """A key in a header."""
+
+    header: str
+    description: str = ""
+
+
+class BearerScheme(Struct, frozen=True):
+    """A token in `Authorization: Bearer`."""
+
+    bearer_format: str = ""
+    description: str = ""
+
+
+Scheme = ApiKeyScheme | BearerScheme
+
+
+class Card(Struct, frozen=True, kw_only=True):
+    """All that a card says, whatever the version. Each requirement lists schemes that go together."""
+
+    name: str
+    description: str
+    version: str
+    rpc_url: str
+    rest_url: str
+    skills: tuple[Skill, ...]
+    default_input_modes: tuple[str, ...] = ("text/plain",)
+    default_output_modes: tuple[str, ...] = ("text/plain",)
+    streaming: bool = True
+    push: bool = False
+    extended_card: bool = False
+    extensions: tuple[Extension, ...] = ()
+    provider: Provider | None = None
+    icon_url: str = ""
+    documentation_url: str = ""
+    schemes: dict[str, Scheme] = {}
+    requirements: tuple[tuple[str, ...], ...] = ()
+
+
+class _Interface(WireStruct, frozen=True):
+    url: str
+    protocol_binding: str
+    protocol_version: str
+
+
+class _Capabilities(WireStruct, frozen=True):
+    streaming: bool
+    push_notifications: bool
+    extended_agent_card: bool
+    extensions: tuple[Extension, ...] = ()
+
+
+class _ApiKey(WireStruct, frozen=True):
+    location: str
+    name: str
+    description: str = ""
+
+
+class _HttpAuth(WireStruct, frozen=True):
+    scheme: str
+    bearer_format: str = ""
+    description: str = ""
+
+
+class _Scheme(WireStruct, frozen=True):
+    """The 1.0 wrapper; in a hybrid card it also carries the members of the 0.3 scheme."""
+
+    api_key_security_scheme: _ApiKey | None = None
+    http_auth_security_scheme: _HttpAuth | None = None
+    type: str = ""
+    location: str = msgspec.field(default="", name="in")
+    name: str = ""
+    scheme: str = ""
+    bearer_format: str = ""
+    description: str = ""
+
+
+class _Interface03(Struct, frozen=True):
+    url: str
+    transport: str
+
+
+class _Scopes(Struct, frozen=True):
+    list: tuple[str, ...] = ()
+
+
+class _Requirement(Struct, frozen=True):
+    schemes: dict[str, _Scopes]
+
+
+class _Document(WireStruct, frozen=True, kw_only=True):
+    name: str
+    description: str
+    version: str
+    supported_interfaces: tuple[_Interface, ...]
+    provider: Provider | None = None
+    icon_url: str = ""
+    documentation_url: str = ""
+    capabilities: _Capabilities
+    security_schemes: dict[str, _Scheme] = {}
+    security_requirements: tuple[_Requirement, ...] = ()
+    default_input_modes: tuple[str, ...]
+    default_output_modes: tuple[str, ...]
+    skills: tuple[Skill, ...]
+    # Below: the top-level members of 0.3, unset in a pure 1.0 card.
+    protocol_version: str = ""
+    url: str = ""
+    preferred_transport: str = ""
+    additional_interfaces: tuple[_Interface03, ...] = ()
+    supports_authenticated_extended_card: bool | None = None
+    security: tuple[dict[str, tuple[str, ...]], ...] = ()
+
+
+def card_v1(card: Card) -> bytes:
+    """The card as 1.0 has it, and nothing else: strict readers refuse members they do not know."""
+    return msgspec.json.encode(_pure(card))
+
+
+def card_hybrid(card: Card) -> bytes:
+    """One card for readers of both versions: 1.0 with the top-level members of 0.3."""
+    pure = _pure(card)
+    hybrid = msgspec.structs.replace(
+        pure,
+        security_schemes={name: _for_both(scheme) for name, scheme in pure.security_schemes.items()},
+        protocol_version="0.3.0",
+        url=card.rpc_url,
+        preferred_transport="JSONRPC",
+        # 0.3 wants the main url listed here again.
+        additional_interfaces=(
+            _Interface03(card.rpc_url, "JSONRPC"),
+            _Interface03(card.rest_url, "HTTP+JSON"),
+        ),
+        supports_authenticated_extended_card=card.extended_card,
+        security=tuple({name: () for name in names} for names in card.requirements),
+    )
+    return msgspec.json.encode(hybrid)
+
+
+def _pure(card: Card) -> _Document:
+    return _Document(
+        name=card.name,
+        description=card.description,
+        version=card.version,
+        supported_interfaces=(
+            _Interface(card.rpc_url, "JSONRPC", "1.0"),
+            _Interface(card.rest_url, "HTTP+JSON", "1.0"),
+            _Interface(card.rpc_url, "JSONRPC", "0.3"),
+            # Clients of 0.3 put `/v1/…` behind this url themselves.
+            _Interface(card.rest_url, "HTTP+JSON", "0.3"),
+        ),
+        provider=card.provider,
+        icon_url=card.icon_url,
+        documentation_url=card.documentation_url,
+        capabilities=_Capabilities(card.streaming, card.push, card.extended_card, card.extensions),
+        security_schemes={name: _wrapped(scheme) for name, scheme in card.schemes.items()},
+        security_requirements=tuple(
+            _Requirement({name: _Scopes() for name in names}) for names in card.requirements
+        ),
+        default_input_modes=card.default_input_modes,
+        default_output_modes=card.default_output_modes,
+        skills=card.skills,
+    )
+
+
+def _wrapped(scheme: Scheme) -> _Scheme:
+    if isinstance(scheme, ApiKeyScheme):
+        return _Scheme(api_key_security_scheme=_ApiKey("header", scheme.header, scheme.description))
+    http = _HttpAuth("Bearer", scheme.bearer_format, scheme.description)
+    return _Scheme(http_auth_security_scheme=http)
+
+
+def _for_both(wrapped: _Scheme) -> _Scheme:
+    """The wrapper with the members of a 0.3 scheme beside it; each side's readers skip the other's."""
+    key, http = wrapped.api_key_security_scheme, wrapped.http_auth_security_scheme
+    if key is not None:
+        return _Scheme(
+            api_key_security_scheme=key,
+            type="apiKey",
+            location=key.location,
+            name=key.name,
+            description=key.description,
+        )
+    assert http is not None
+    return _Scheme(
+        http_auth_security_scheme=http,
+        type="http",
+        scheme=http.scheme,
+        bearer_format=http.bearer_format,
+        description=http.description,
+    )

@@ -1,0 +1,69 @@
+"""The one table: error class ⇄ JSON-RPC code ⇄ HTTP status ⇄ gRPC status name."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from trunkline import errors as e
+
+
+class Code(Struct, frozen=True):
+    """How one error class looks on each binding."""
+
+    rpc: int
+    reason: str
+    http: int
+    grpc: str
+    http_03: int
+    name_03: str
+
+
+CODES: dict[type[e.Refused], Code] = {
+    e.ParseError: Code(-32700, "PARSE_ERROR", 400, "INVALID_ARGUMENT", 400, "JSONParseError"),
+    e.InvalidRequest: Code(-32600, "INVALID_REQUEST", 400, "INVALID_ARGUMENT", 400, "InvalidRequestError"),
+    e.MethodNotFound: Code(-32601, "METHOD_NOT_FOUND", 404, "NOT_FOUND", 404, "MethodNotFoundError"),
+    e.InvalidParams: Code(-32602, "INVALID_PARAMS", 400, "INVALID_ARGUMENT", 400, "InvalidParamsError"),
+    e.InternalError: Code(-32603, "INTERNAL", 500, "INTERNAL", 500, "InternalError"),
+    e.TaskNotFound: Code(-32001, "TASK_NOT_FOUND", 404, "NOT_FOUND", 404, "TaskNotFoundError"),
+    e.TaskNotCancelable: Code(
+        -32002, "TASK_NOT_CANCELABLE", 400, "FAILED_PRECONDITION", 409, "TaskNotCancelableError"
+    ),
+    e.PushNotSupported: Code(
+        -32003,
+        "PUSH_NOTIFICATION_NOT_SUPPORTED",
+        400,
+        "FAILED_PRECONDITION",
+        501,
+        "PushNotificationNotSupportedError",
+    ),
+    e.UnsupportedOperation: Code(
+        -32004, "UNSUPPORTED_OPERATION", 400, "FAILED_PRECONDITION", 501, "UnsupportedOperationError"
+    ),
+    e.ContentTypeNotSupported: Code(
+        -32005, "CONTENT_TYPE_NOT_SUPPORTED", 400, "INVALID_ARGUMENT", 415, "ContentTypeNotSupportedError"
+    ),
+    e.ExtendedCardNotConfigured: Code(
+        -32007,
+        "EXTENDED_AGENT_CARD_NOT_CONFIGURED",
+        400,
+        "FAILED_PRECONDITION",
+        404,
+        "AuthenticatedExtendedCardNotConfiguredError",
+    ),
+    e.ExtensionRequired: Code(
+        -32008, "EXTENSION_SUPPORT_REQUIRED", 400, "FAILED_PRECONDITION", 400, "ExtensionSupportRequiredError"
+    ),
+    e.VersionNotSupported: Code(
+        -32009, "VERSION_NOT_SUPPORTED", 400, "FAILED_PRECONDITION", 400, "VersionNotSupportedError"
+    ),
+    e.Unauthenticated: Code(-32010, "UNAUTHENTICATED", 401, "UNAUTHENTICATED", 401, "UnauthenticatedError"),
+    e.Forbidden: Code(-32011, "PERMISSION_DENIED", 403, "PERMISSION_DENIED", 403, "ForbiddenError"),
+    e.TooLarge: Code(-32600, "BODY_TOO_LARGE", 413, "INVALID_ARGUMENT", 413, "InvalidRequestError"),
+    e.RouteNotFound: Code(-32601, "ROUTE_NOT_FOUND", 404, "NOT_FOUND", 404, "RouteNotFoundError"),
+    e.Unavailable: Code(-32603, "UNAVAILABLE", 503, "UNAVAILABLE", 503, "UnavailableError"),
+}
+
+
+def code_of(error: e.Refused) -> Code:
+    """The row for this error's class."""
+    return CODES[type(error)]

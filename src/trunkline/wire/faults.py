@@ -1,0 +1,66 @@
+"""What msgspec says about bad input, said to the one who sent it: plain JSON words and a path."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from trunkline.errors import InvalidParams, ParseError
+
+_DEPTH = 100
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_STRING = re.compile(rb'"[^"]*"')
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+_BRACES = bytes.maketrans(b"[]", b"{}")
+_QUOTED = re.compile(r"`([^`]*)`")
+_PATH = re.compile(r" - at `\$\.?([^`]*)`\Z")
+_JSON_WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
+
+# What decoding foreign bytes can raise: bad syntax or types, bad UTF-8 inside a string, endless nesting.
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+
+def not_json(error: Exception) -> ParseError:
+    """The refusal of a body that cannot be read at all."""
+    if isinstance(error, RecursionError):
+        return too_deep()
+    if isinstance(error, UnicodeDecodeError):
+        return ParseError("the body is not JSON: a string is not UTF-8")
+    said = str(error).removeprefix("JSON is malformed: ").lower()
+    return ParseError(f"the body is not JSON: {_PATH.sub('', said)}")
+
+
+def misfit(error: msgspec.ValidationError, whole: str) -> InvalidParams:
+    """The refusal of a member of the wrong type or size; `whole` names the object that was read."""
+    said = str(error)
+    at = _PATH.search(said)
+    field = at[1] if at else ""
+    what = _QUOTED.sub(lambda quoted: _words(quoted[1]), _PATH.sub("", said))
+    return InvalidParams(f"{field or whole}: {what[:1].lower()}{what[1:]}", field=field)
+
+
+def _words(types: str) -> str:
+    return " or ".join(_JSON_WORDS.get(word, word) for word in types.split(" | ") if word != "null") or "null"
+
+
+def too_deep() -> ParseError:
+    """The refusal of endless nesting."""
+    return ParseError(f"the body is nested deeper than {_DEPTH} levels")
+
+
+def check_depth(body: bytes) -> None:
+    """Free-form members nest at most 100 levels, as in ProtoJSON: what can be read can also be written.
+
+    Raises:
+        ParseError: it nests deeper.
+    """
+    if body.count(b"{") + body.count(b"[") <= _DEPTH:
+        return
+    brackets = _STRING.sub(b"", _ESCAPE.sub(b"", body).translate(_BRACES, _NOT_STRUCTURE))
+    for _ in range(_DEPTH):
+        # Each round takes the innermost level away, all of it in C.
+        brackets = brackets.replace(b"{}", b"")
+        if not brackets:
+            return
+    raise too_deep()

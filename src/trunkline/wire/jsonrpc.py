@@ -1,0 +1,146 @@
+"""JSON-RPC 2.0 envelopes and error objects."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from trunkline.errors import InvalidParams, InvalidRequest, Refused
+from trunkline.wire.codes import code_of
+from trunkline.wire.details import Detail, details
+from trunkline.wire.faults import UNREADABLE, not_json
+from trunkline.wire.operations import METHODS_V03, METHODS_V1
+
+__all__ = [
+    "METHODS_V03",
+    "METHODS_V1",
+    "Envelope",
+    "RequestId",
+    "envelope_parts",
+    "error",
+    "read_envelope",
+    "result",
+]
+
+RequestId = str | int | float | None
+
+
+class Envelope(Struct, frozen=True):
+    """One request. When `fault` is set, nothing else but `id` counts, and the answer is that error."""
+
+    id: RequestId = None
+    method: str = ""
+    params: Raw | None = None
+    notification: bool = False
+    fault: Refused | None = None
+
+
+class _Proper(Struct, frozen=True, gc=False):
+    jsonrpc: Literal["2.0"]
+    method: str
+    id: RequestId | UnsetType = UNSET
+    params: Raw = Raw()
+
+
+class _Any(Struct, frozen=True):
+    jsonrpc: Any = None
+    method: Any = None
+    id: Any | UnsetType = UNSET
+    params: Raw = Raw()
+
+
+class _Error(Struct, frozen=True):
+    code: int
+    message: str
+    data: tuple[Detail, ...]
+
+
+class _ErrorAnswer(Struct, frozen=True):
+    jsonrpc: str
+    id: RequestId
+    error: _Error
+
+
+_proper = msgspec.json.Decoder(_Proper)
+_any = msgspec.json.Decoder(_Any)
+_encode = msgspec.json.Encoder().encode
+
+
+def read_envelope(body: bytes) -> Envelope:
+    """The request in a body; never raises, so that the answer to a bad one can carry its id."""
+    try:
+        proper = _proper.decode(body)
+    except msgspec.ValidationError:
+        return _faulty(body)
+    except UNREADABLE as error:
+        return Envelope(fault=not_json(error))
+    params = proper.params
+    if proper.id is UNSET:
+        envelope = Envelope(None, proper.method, params, True)
+    else:
+        envelope = Envelope(proper.id, proper.method, params)
+    # A view, not a copy: params may be megabytes. Raw values come without the whitespace around them.
+    if bytes(memoryview(params)[:1]) == b"{":
+        return envelope
+    return _with_odd_params(envelope, bytes(params))
+
+
+def _with_odd_params(envelope: Envelope, params: bytes) -> Envelope:
+    fault: Refused | None = None
+    if params[:1] == b"[":
+        fault = InvalidParams("params must be an object; A2A has no positional parameters", field="params")
+    elif params not in (b"", b"null"):
+        fault = InvalidRequest("params must be an object", field="params")
+    return msgspec.structs.replace(envelope, params=None, fault=fault)
+
+
+def _faulty(body: bytes) -> Envelope:
+    if body.lstrip()[:1] == b"[":
+        return Envelope(fault=_batch(body))
+    try:
+        found = _any.decode(body)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        if text.startswith("Expected `object`"):
+            return Envelope(fault=InvalidRequest("the body must be a JSON-RPC request object"))
+        return Envelope(fault=not_json(error))
+    except UNREADABLE as error:
+        return Envelope(fault=not_json(error))
+    if found.id is not UNSET and not _is_id(found.id):
+        return Envelope(fault=InvalidRequest("id must be a string, a number or null", field="id"))
+    what = (
+        InvalidRequest('jsonrpc must be "2.0"', field="jsonrpc")
+        if found.jsonrpc != "2.0"
+        else InvalidRequest("method must be a string", field="method")
+    )
+    return Envelope(id=None if found.id is UNSET else found.id, notification=found.id is UNSET, fault=what)
+
+
+def _batch(body: bytes) -> Refused:
+    try:
+        msgspec.json.decode(body, type=list[Raw])
+    except UNREADABLE as error:
+        return not_json(error)
+    return InvalidRequest("batches are not part of A2A; send one request object per POST")
+
+
+def _is_id(value: Any) -> bool:
+    return value is None or (isinstance(value, str | int | float) and not isinstance(value, bool))
+
+
+def envelope_parts(request_id: RequestId) -> tuple[bytes, bytes]:
+    """What stands before and after a result, for a stream that sends many under one id."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":' % _encode(request_id), b"}"
+
+
+def result(request_id: RequestId, result_bytes: bytes) -> bytes:
+    """The answer with this result."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_encode(request_id), result_bytes)
+
+
+def error(request_id: RequestId, refused: Refused) -> bytes:
+    """The answer with this error. Both versions carry the same codes and data; 0.3 leaves `data` open."""
+    what = _Error(code_of(refused).rpc, refused.message, details(refused))
+    return _encode(_ErrorAnswer("2.0", request_id, what))

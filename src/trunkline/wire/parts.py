@@ -1,0 +1,107 @@
+"""Parts of every dialect → the one `Part`. Pure."""
+
+from __future__ import annotations
+
+import binascii
+from typing import Any, NoReturn, cast
+
+from msgspec import UNSET, UnsetType
+
+from trunkline.errors import InvalidParams
+from trunkline.wire.shapes import FileShape, PartShape
+from trunkline.wire.types import Part
+
+# Which members each discriminator of 0.3 (`kind`) and of its ancestors (`type`) may announce.
+_ANNOUNCED = {
+    "text": ("text",),
+    "file": ("file", "raw", "url"),
+    "data": ("data",),
+    "raw": ("raw",),
+    "url": ("url",),
+}
+
+
+def read_part(shape: PartShape, path: str, index: int, *, proto: bool) -> Part:
+    """One part; `path[index]` is its place in the request.
+
+    Raises:
+        InvalidParams: it has no content, two contents, or one that contradicts its discriminator.
+    """
+    data = shape.data
+    # A null beside another content is a serializer's way to say "not set"; alone it is the value null.
+    if data is None and (shape.text, shape.raw, shape.url, shape.file) != (None, None, None, None):
+        data = UNSET
+    content = _content(shape, data, path, index)
+    announced = shape.kind or shape.type
+    if announced is not None and content not in _ANNOUNCED.get(announced, ()):
+        member = "kind" if shape.kind else "type"
+        _refuse(path, index, f".{member}", f"{announced!r} does not name its content, which is {content}")
+    if shape.file is not None:
+        return _file_part(shape, shape.file, path, index)
+    if shape.raw is not None:
+        _check_base64(shape.raw, path, index, ".raw")
+    if proto and data is not UNSET:
+        data = _unwrapped(data)
+    return Part(
+        shape.text,
+        shape.raw,
+        shape.url,
+        data,
+        shape.filename or "",
+        shape.media_type or "",
+        shape.metadata,
+        shape.extra,
+    )
+
+
+def _content(shape: PartShape, data: Any | UnsetType, path: str, index: int) -> str:
+    found = ""
+    count = 0
+    if shape.text is not None:
+        found, count = "text", 1
+    if shape.raw is not None:
+        found, count = "raw", count + 1
+    if shape.url is not None:
+        found, count = "url", count + 1
+    if shape.file is not None:
+        found, count = "file", count + 1
+    if data is not UNSET:
+        found, count = "data", count + 1
+    if count != 1:
+        _refuse(path, index, "", "must have exactly one of text, raw, url, data (or file in 0.3)")
+    return found
+
+
+def _file_part(shape: PartShape, file: FileShape, path: str, index: int) -> Part:
+    raws = [text for text in (file.content, file.file_with_bytes) if text is not None]
+    urls = [text for text in (file.uri, file.file_with_uri) if text is not None]
+    if len(raws) + len(urls) != 1:
+        _refuse(path, index, ".file", "must have exactly one of bytes and uri")
+    for text in raws:
+        _check_base64(text, path, index, ".file.bytes" if file.content is not None else ".file.fileWithBytes")
+    return Part(
+        raw=raws[0] if raws else None,
+        url=urls[0] if urls else None,
+        filename=file.name or shape.filename or "",
+        media_type=file.mime_type or shape.media_type or "",
+        metadata=shape.metadata,
+        extra=shape.extra,
+    )
+
+
+def _check_base64(text: str, path: str, index: int, member: str) -> None:
+    try:
+        binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:
+        _refuse(path, index, member, "must be standard base64 with padding")
+
+
+def _unwrapped(data: Any) -> Any:
+    if isinstance(data, dict) and "data" in data and len(cast("dict[str, Any]", data)) == 1:
+        return cast("dict[str, Any]", data)["data"]
+    return cast("Any", data)
+
+
+def _refuse(path: str, index: int, member: str, what: str) -> NoReturn:
+    field = f"{path}[{index}]{member}"
+    raise InvalidParams(f"{field}: {what}", field=field)

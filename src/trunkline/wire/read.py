@@ -1,0 +1,206 @@
+"""The lenient reader: params of every dialect → the one request. Raises nothing but `Refused`.
+
+The fast path is one strict decode into a superset struct. Whatever that refuses is decoded
+again without types, tidied and converted, so that odd spellings are read and errors are exact.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from msgspec import Raw
+
+from trunkline.errors import InvalidParams
+from trunkline.wire.faults import UNREADABLE, check_depth, misfit, not_json
+from trunkline.wire.foreign import check_foreign, plain_task_id, role_named, state_named
+from trunkline.wire.parts import read_part
+from trunkline.wire.shapes import ConfigurationShape, ListShape, MessageShape, SendShape, Shape, TaskShape
+from trunkline.wire.tidy import PLANS, tidy
+from trunkline.wire.times import milliseconds
+from trunkline.wire.types import ListQuery, Message, Role, SendRequest, TaskQuery, TaskState
+
+S = TypeVar("S", bound=Shape)
+
+_send = msgspec.json.Decoder(SendShape)
+_task = msgspec.json.Decoder(TaskShape)
+_list = msgspec.json.Decoder(ListShape)
+_NO_CONFIGURATION = ConfigurationShape()
+
+
+def read_send(raw: bytes | Raw | None, *, proto: bool = False) -> SendRequest:
+    """Params of `send` and `stream`; `proto` says that the body is ProtoJSON of the 0.3 proto.
+
+    Raises:
+        ParseError: the bytes are not JSON.
+        InvalidParams: a member is missing, of the wrong type or out of range.
+    """
+    shape = _read(_send, SendShape, raw)
+    said, path = (shape.request, "request") if shape.message is None else (shape.message, "message")
+    if said is None:
+        raise InvalidParams("message is missing", field="message")
+    wanted = shape.configuration or _NO_CONFIGURATION
+    return SendRequest(
+        message=_message(said, path, shape.context_id or "", proto=proto),
+        accepted_output_modes=wanted.accepted_output_modes or (),
+        # In the proto of 0.3 a history length of 0 is the same as none given.
+        history_length=(wanted.history_length or None) if proto else wanted.history_length,
+        wait=_wait(wanted),
+        wants_push=_wants_push(wanted),
+        metadata=shape.metadata,
+        tenant=shape.tenant or "",
+    )
+
+
+def read_task_query(raw: bytes | Raw | None) -> TaskQuery:
+    """Params of `get`, `cancel` and `subscribe`: the id as `id`, `taskId` or `name`, bare or `tasks/{id}`.
+
+    Raises:
+        ParseError: the bytes are not JSON.
+        InvalidParams: the id is missing, or a member does not fit.
+    """
+    shape = _read(_task, TaskShape, raw)
+    task_id = plain_task_id(shape.id or shape.task_id or shape.name or "")
+    if not task_id:
+        raise InvalidParams("id is missing; name the task", field="id")
+    return TaskQuery(task_id, shape.history_length, shape.tenant or "")
+
+
+def task_query_from(task_id: str, params: dict[str, str]) -> TaskQuery:
+    """The same for REST: the id of the path and the query string.
+
+    Raises:
+        InvalidParams: a parameter does not fit.
+    """
+    shape = _from_query(TaskShape, params)
+    return TaskQuery(task_id, shape.history_length, shape.tenant or "")
+
+
+def read_list_query(raw: bytes | Raw | None) -> ListQuery:
+    """Params of `list`; absent ones ask for the first page of everything.
+
+    Raises:
+        ParseError: the bytes are not JSON.
+        InvalidParams: a member does not fit.
+    """
+    return _list_query(_read(_list, ListShape, raw))
+
+
+def list_query_from(params: dict[str, str]) -> ListQuery:
+    """The same for REST: a query string in camelCase or snake_case; an empty value is an absent one.
+
+    Raises:
+        InvalidParams: a parameter does not fit.
+    """
+    return _list_query(_from_query(ListShape, params))
+
+
+def _read(decoder: msgspec.json.Decoder[S], shape: type[S], raw: bytes | Raw | None) -> S:
+    body = b"{}" if raw is None else bytes(raw)
+    check_depth(body)
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError:
+        return _read_tidied(shape, body)
+    except UNREADABLE as error:
+        raise not_json(error) from None
+
+
+def _read_tidied(shape: type[S], body: bytes) -> S:
+    try:
+        value = msgspec.json.decode(body)
+    except UNREADABLE as error:
+        raise not_json(error) from None
+    try:
+        return msgspec.convert(tidy(value, PLANS[shape]), shape)
+    except msgspec.ValidationError as error:
+        raise misfit(error, "params") from None
+
+
+def _from_query(shape: type[S], params: dict[str, str]) -> S:
+    given = {name: text for name, text in params.items() if text}
+    try:
+        return msgspec.convert(tidy(given, PLANS[shape]), shape, strict=False)
+    except msgspec.ValidationError as error:
+        raise misfit(error, "query") from None
+
+
+def _message(shape: MessageShape, path: str, outer_context: str, *, proto: bool) -> Message:
+    where = "parts" if shape.content is None else "content"
+    parts = shape.parts or shape.content
+    if not shape.message_id:
+        raise InvalidParams(f"{path}.messageId is missing", field=f"{path}.messageId")
+    if not parts:
+        raise InvalidParams(f"{path}.parts must have at least one part", field=f"{path}.parts")
+    _check_role(shape.role, f"{path}.role")
+    place = f"{path}.{where}"
+    return Message(
+        check_foreign(shape.message_id, f"{path}.messageId"),
+        _context(shape.context_id or "", outer_context, path),
+        plain_task_id(shape.task_id or ""),
+        Role.USER,
+        tuple([read_part(part, place, index, proto=proto) for index, part in enumerate(parts)]),
+        shape.metadata,
+        shape.extensions or (),
+        shape.reference_task_ids or (),
+        shape.extra,
+    )
+
+
+def _check_role(spelled: str | None, field: str) -> None:
+    if spelled in {"ROLE_USER", "user"}:
+        return
+    if spelled is None:
+        raise InvalidParams(f"{field} is missing", field=field)
+    if role_named(spelled) is not Role.USER:
+        raise InvalidParams(f"{field} must be ROLE_USER (user in 0.3) in what a client sends", field=field)
+
+
+def _context(inner: str, outer: str, path: str) -> str:
+    if inner and outer and inner != outer:
+        raise InvalidParams(
+            f"contextId differs between params and {path}; give it once", field=f"{path}.contextId"
+        )
+    context = inner or outer
+    return check_foreign(context, f"{path}.contextId" if inner else "contextId") if context else ""
+
+
+def _wait(wanted: ConfigurationShape) -> bool | None:
+    if wanted.return_immediately is not None:
+        return not wanted.return_immediately
+    return wanted.blocking
+
+
+def _wants_push(wanted: ConfigurationShape) -> bool:
+    return not (
+        wanted.push_notification_config is None
+        and wanted.task_push_notification_config is None
+        and wanted.push_notification is None
+    )
+
+
+def _list_query(shape: ListShape) -> ListQuery:
+    after = shape.status_timestamp_after
+    return ListQuery(
+        context_id=shape.context_id or "",
+        status=_status(shape.status),
+        page_size=50 if shape.page_size is None else shape.page_size,
+        page_token=shape.page_token or "",
+        history_length=shape.history_length,
+        status_timestamp_after=milliseconds(after, "statusTimestampAfter") if after else None,
+        include_artifacts=shape.include_artifacts or False,
+        tenant=shape.tenant or "",
+    )
+
+
+def _status(spelled: str | None) -> TaskState | None:
+    # The proto's zero value is its way to ask for no filter.
+    if not spelled or spelled == "TASK_STATE_UNSPECIFIED":
+        return None
+    state = state_named(spelled)
+    if state is None:
+        raise InvalidParams(f"status: no such state; one of {_STATE_NAMES}", field="status")
+    return state
+
+
+_STATE_NAMES = ", ".join(state.value for state in TaskState)

@@ -1,0 +1,163 @@
+"""The objects of A2A 1.0 as frozen structs; the shape in which everything inside speaks.
+
+Field order is wire order. `extra` holds members that belong to no dialect, so that they
+survive a round trip; writers flatten it. Pure data: no clock, no I/O.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+Metadata = dict[str, Any]
+
+
+class TaskState(Enum):
+    """Where a task stands, spelled as in 1.0."""
+
+    SUBMITTED = "TASK_STATE_SUBMITTED"
+    WORKING = "TASK_STATE_WORKING"
+    COMPLETED = "TASK_STATE_COMPLETED"
+    FAILED = "TASK_STATE_FAILED"
+    CANCELED = "TASK_STATE_CANCELED"
+    INPUT_REQUIRED = "TASK_STATE_INPUT_REQUIRED"
+    REJECTED = "TASK_STATE_REJECTED"
+    AUTH_REQUIRED = "TASK_STATE_AUTH_REQUIRED"
+
+
+class Role(Enum):
+    """Who speaks in a message."""
+
+    USER = "ROLE_USER"
+    AGENT = "ROLE_AGENT"
+
+
+TERMINAL = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED})
+INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
+# A frozenset of enum members costs a Python-level hash per look-up; hot paths ask by identity of the set.
+RESTING = TERMINAL | INTERRUPTED
+
+
+class WireStruct(Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
+    """Base of every wire object: immutable, camelCase, defaults left out."""
+
+
+class Part(WireStruct, frozen=True):
+    """One piece of content: exactly one of text, raw (base64), url or data."""
+
+    text: str | None = None
+    raw: str | None = None
+    url: str | None = None
+    data: Any | UnsetType = UNSET
+    filename: str = ""
+    media_type: str = ""
+    metadata: Metadata | None = None
+    extra: Metadata | None = None
+
+
+class Message(WireStruct, frozen=True):
+    """What one side said once."""
+
+    message_id: str
+    context_id: str = ""
+    task_id: str = ""
+    role: Role | None = None
+    parts: tuple[Part, ...] = ()
+    metadata: Metadata | None = None
+    extensions: tuple[str, ...] = ()
+    reference_task_ids: tuple[str, ...] = ()
+    extra: Metadata | None = None
+
+
+class TaskStatus(WireStruct, frozen=True):
+    """A state, when it was reached and what was said with it."""
+
+    state: TaskState
+    message: Message | None = None
+    timestamp: str = ""
+
+
+class Artifact(WireStruct, frozen=True):
+    """A result, or a piece of one."""
+
+    artifact_id: str
+    name: str = ""
+    description: str = ""
+    parts: tuple[Part, ...] = ()
+    metadata: Metadata | None = None
+    extensions: tuple[str, ...] = ()
+
+
+class Task(WireStruct, frozen=True):
+    """A task as its readers see it."""
+
+    id: str
+    context_id: str
+    status: TaskStatus
+    artifacts: tuple[Artifact, ...] = ()
+    history: tuple[Message, ...] = ()
+    metadata: Metadata | None = None
+
+
+class StatusUpdate(WireStruct, frozen=True):
+    """A stream's word that the status changed."""
+
+    task_id: str
+    context_id: str
+    status: TaskStatus
+    metadata: Metadata | None = None
+
+
+class ArtifactUpdate(WireStruct, frozen=True):
+    """A stream's word that an artifact grew."""
+
+    task_id: str
+    context_id: str
+    artifact: Artifact
+    append: bool = False
+    last_chunk: bool = False
+    metadata: Metadata | None = None
+
+
+class SendRequest(WireStruct, frozen=True):
+    """What `send` and `stream` take, from any dialect."""
+
+    message: Message
+    accepted_output_modes: tuple[str, ...] = ()
+    history_length: int | None = None
+    wait: bool | None = None
+    wants_push: bool = False
+    metadata: Metadata | None = None
+    tenant: str = ""
+
+
+class TaskQuery(WireStruct, frozen=True):
+    """What `get`, `cancel` and `subscribe` take."""
+
+    id: str
+    history_length: int | None = None
+    tenant: str = ""
+
+
+class ListQuery(WireStruct, frozen=True):
+    """What `list` takes."""
+
+    context_id: str = ""
+    status: TaskState | None = None
+    page_size: int = 50
+    page_token: str = ""
+    history_length: int | None = None
+    status_timestamp_after: int | None = None
+    include_artifacts: bool = False
+    tenant: str = ""
+
+
+class TaskPage(WireStruct, frozen=True, omit_defaults=False):
+    """One page of `list`; all four members are always present."""
+
+    tasks: tuple[Task, ...]
+    next_page_token: str
+    page_size: int
+    total_size: int

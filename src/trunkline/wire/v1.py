@@ -1,0 +1,104 @@
+"""Writes 1.0: the canonical structs as they are, with `extra` members back in their places."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.wire.types import ArtifactUpdate, Message, StatusUpdate, Task, TaskPage
+
+_encode = msgspec.json.Encoder().encode
+# In JSON text a quote inside a string is escaped, so this stands only where a member begins.
+_EXTRA_MEMBER = b'"extra":'
+
+
+def task(task: Task) -> bytes:
+    """A bare Task."""
+    body = _encode(task)
+    return _encode(_flat_task(_plain(task))) if _EXTRA_MEMBER in body else body
+
+
+def message(message: Message) -> bytes:
+    """A bare Message."""
+    return _message(message)
+
+
+def answer_task(task_bytes: bytes) -> bytes:
+    """The result of a send that made or continued a task."""
+    return b'{"task":%b}' % task_bytes
+
+
+def answer_message(message: Message) -> bytes:
+    """The result of a send that was answered directly."""
+    return b'{"message":%b}' % _message(message)
+
+
+task_frame = answer_task
+message_frame = answer_message
+
+
+def status_frame(update: StatusUpdate, *, final: bool) -> bytes:
+    """A change of status in a stream; in 1.0 its end is the end of the stream, and `final` is not written."""
+    body = _encode(update)
+    if _EXTRA_MEMBER in body:
+        plain = _plain(update)
+        _flatten_status(plain["status"])
+        body = _encode(plain)
+    return b'{"statusUpdate":%b}' % body
+
+
+def artifact_frame(update: ArtifactUpdate) -> bytes:
+    """A new or grown artifact in a stream."""
+    body = _encode(update)
+    if _EXTRA_MEMBER in body:
+        plain = _plain(update)
+        _flatten_parts(plain["artifact"])
+        body = _encode(plain)
+    return b'{"artifactUpdate":%b}' % body
+
+
+def page(page: TaskPage) -> bytes:
+    """One page of `list`."""
+    body = _encode(page)
+    if _EXTRA_MEMBER not in body:
+        return body
+    plain = _plain(page)
+    plain["tasks"] = [_flat_task(item) for item in plain["tasks"]]
+    return _encode(plain)
+
+
+def _message(message: Message) -> bytes:
+    body = _encode(message)
+    return _encode(_flat(_plain(message))) if _EXTRA_MEMBER in body else body
+
+
+def _plain(value: Struct) -> dict[str, Any]:
+    return msgspec.to_builtins(value)
+
+
+def _flat_task(plain: dict[str, Any]) -> dict[str, Any]:
+    _flatten_status(plain["status"])
+    for artifact in plain.get("artifacts", ()):
+        _flatten_parts(artifact)
+    if "history" in plain:
+        plain["history"] = [_flat(item) for item in plain["history"]]
+    return plain
+
+
+def _flatten_status(status: dict[str, Any]) -> None:
+    if "message" in status:
+        status["message"] = _flat(status["message"])
+
+
+def _flatten_parts(holder: dict[str, Any]) -> None:
+    if "parts" in holder:
+        holder["parts"] = [_flat(part) for part in holder["parts"]]
+
+
+def _flat(plain: dict[str, Any]) -> dict[str, Any]:
+    """A message or a part with its `extra` among its own members, which it never overrides."""
+    _flatten_parts(plain)
+    extra: dict[str, Any] = plain.pop("extra", None) or {}
+    return {**plain, **{name: value for name, value in extra.items() if name not in plain}}

@@ -1,0 +1,60 @@
+"""The dialects we write, and what a writer of any of them offers."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+from trunkline.wire import v03, v03proto, v1
+from trunkline.wire.types import ArtifactUpdate, Message, StatusUpdate, Task, TaskPage
+
+
+class Dialect(Enum):
+    """The three shapes of the same objects."""
+
+    V1 = "1.0"
+    V03 = "0.3"
+    V03_PROTO = "0.3 ProtoJSON"
+
+
+class Writer(Protocol):
+    """One dialect, out. The modules `v1`, `v03` and `v03proto` are writers."""
+
+    def task(self, task: Task) -> bytes:
+        """A bare Task, as `get` and `cancel` answer."""
+        ...
+
+    def message(self, message: Message) -> bytes:
+        """A bare Message."""
+        ...
+
+    def answer_task(self, task_bytes: bytes) -> bytes:
+        """The result of a send around a Task already written by `task`."""
+        ...
+
+    def answer_message(self, message: Message) -> bytes:
+        """The result of a send that was answered directly."""
+        ...
+
+    def task_frame(self, task_bytes: bytes) -> bytes:
+        """A stream frame around a Task already written by `task`."""
+        ...
+
+    def message_frame(self, message: Message) -> bytes:
+        """A stream frame with a Message."""
+        ...
+
+    def status_frame(self, update: StatusUpdate, *, final: bool) -> bytes:
+        """A stream frame with a change of status."""
+        ...
+
+    def artifact_frame(self, update: ArtifactUpdate) -> bytes:
+        """A stream frame with a new or grown artifact."""
+        ...
+
+    def page(self, page: TaskPage) -> bytes:
+        """One page of `list`."""
+        ...
+
+
+WRITERS: dict[Dialect, Writer] = {Dialect.V1: v1, Dialect.V03: v03, Dialect.V03_PROTO: v03proto}

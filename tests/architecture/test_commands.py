@@ -1,0 +1,95 @@
+"""Commands and links in README and docs exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.source import ROOT
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^( *)```(?:sh|bash|shell|console)[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+SCRIPT = Path(sys.executable).with_name("trunkline")
+
+
+def _commands() -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for page in PAGES:
+        for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+            for line in block[2].replace("\\\n", " ").splitlines():
+                command = line.strip().removeprefix("$ ").removeprefix(".venv/bin/")
+                if command.startswith(("trunkline ", "make ", "python", "curl ")):
+                    found.append((page.relative_to(ROOT).as_posix(), command))
+    return found
+
+
+@pytest.mark.parametrize(("page", "command"), _commands())
+def test_command(page: str, command: str) -> None:
+    words = shlex.split(command, comments=True)
+    words = words[: next((n for n, w in enumerate(words) if w in {"|", "&", "&&", ";", ">"}), len(words))]
+    match words[0]:
+        case "make":
+            targets = {w for w in words[1:] if "=" not in w and not w.startswith("-")}
+            assert targets <= _make_targets()
+        case "trunkline":
+            _check_trunkline(words[1:])
+        case "curl":
+            assert any(re.match(r"https?://", w) for w in words), "curl without a URL"
+        case _:
+            _check_python(words[1:])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_links(page: Path) -> None:
+    targets = [t.split("#")[0] for t in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in t]
+    assert [t for t in targets if t and not t.startswith("mailto:") and not (page.parent / t).exists()] == []
+
+
+def _check_trunkline(words: list[str]) -> None:
+    path: list[str] = []
+    # Words in front of the first argument or flag name the command: `trunkline task list`.
+    for word in words:
+        if word.startswith("-") or not _help(*path, word):
+            break
+        path.append(word)
+    assert path or words[0] in {"--help", "--version"}, f"no command trunkline {words[0]}"
+    text = _help(*path)
+    flags = {word.split("=")[0] for word in words if word.startswith("--")}
+    assert {flag for flag in flags if flag not in text} == set()
+
+
+def _check_python(words: list[str]) -> None:
+    if words[:1] == ["-m"]:
+        assert importlib.util.find_spec(words[1].split(".")[0]), f"no module {words[1]}"
+    elif words and not words[0].startswith("-") and "/" in words[0]:
+        assert (ROOT / words[0]).exists()
+
+
+@cache
+def _help(*path: str) -> str:
+    """The help of a command without line breaks, or an empty string when there is none."""
+    done = subprocess.run(
+        [SCRIPT, *path, "--help"],
+        capture_output=True, text=True, timeout=60, check=False,
+        env={"COLUMNS": "400", "NO_COLOR": "1", "TERM": "dumb", "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    usage = re.search(r"Usage: (.*)", done.stdout)
+    # An argument that happens to be followed by --help also succeeds; its usage line is the parent's.
+    named = usage is not None and usage[1].split()[1 : 1 + len(path)] == list(path)
+    return done.stdout if done.returncode == 0 and named else ""
+
+
+@cache
+def _make_targets() -> set[str]:
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return {
+        name for line in re.findall(r"^([a-z][\w -]*):(?!=)", text, re.MULTILINE) for name in line.split()
+    }

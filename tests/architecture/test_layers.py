@@ -1,0 +1,108 @@
+"""Rooms import downward only, at the top of the file, and without cycles."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+
+from tests.architecture.source import imports, modules
+
+# Top to bottom. The package itself is the author's front door, so it ranks with `agent`.
+LAYERS = (
+    {"cli"},
+    {"app"},
+    {"gateway", "dash"},
+    {"server", "agent", "fleet", "flow", "bridge", "mock", "doctor", "demo", ""},
+    {"run", "client"},
+    {"auth"},
+    {"store", "net"},
+    {"log"},
+    {"wire"},
+    {"errors", "clock", "config", "telemetry"},
+)
+RANK = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
+
+# (importing module, imported module): why it may look up.
+EXCEPTIONS = {
+    ("trunkline.agent.agent", "trunkline.app"): "Agent.asgi, the one seam to the composition root",
+}
+# Third-party modules that only one room may import.
+DOORS = {"sqlite3": "store", "asyncpg": "store", "httpx2": "net"}
+
+
+def test_every_room_has_a_layer() -> None:
+    assert {m.room for m in modules()} <= RANK.keys(), "a new room: give it a place in LAYERS and pyproject"
+
+
+def test_imports_go_down() -> None:
+    upward = [
+        f"{m.where}:{i.line} imports {i.target}"
+        for m in modules()
+        for i in imports(m)
+        if i.target.split(".")[0] == "trunkline" and (m.name, i.target) not in EXCEPTIONS
+        if RANK[m.room] > RANK[room_of(i.target)]
+    ]
+    assert upward == []
+
+
+def test_each_door_has_one_room() -> None:
+    strays = [
+        f"{m.where}:{i.line} imports {i.target}"
+        for m in modules()
+        for i in imports(m)
+        if DOORS.get(i.target.split(".")[0], m.room) != m.room
+    ]
+    assert strays == []
+
+
+def test_pure_rooms_have_no_json_clock_or_io() -> None:
+    banned = {"json", "time", "asyncio", "os", "socket", "threading", "random", "secrets", "logging"}
+    strays = [
+        f"{m.where}:{i.line} imports {i.target}"
+        for m in modules()
+        for i in imports(m)
+        if m.room in {"wire", "log"} and i.target.split(".")[0] in banned
+    ]
+    assert strays == []
+
+
+def test_imports_stand_at_the_top() -> None:
+    lazy = [
+        f"{m.where}:{i.line} imports {i.target} inside {i.function}()"
+        for m in modules()
+        for i in imports(m)
+        if i.function and m.room not in {"cli", "app"} and (m.name, i.target) not in EXCEPTIONS
+    ]
+    assert lazy == []
+
+
+def test_no_relative_imports() -> None:
+    relative = [m.at(n) for m in modules() for n in m.walk(ast.ImportFrom) if getattr(n, "level", 0)]
+    assert relative == []
+
+
+def test_no_import_cycles() -> None:
+    graph = {
+        m.name: {i.target for i in imports(m) if not i.typing_only and not i.function and i.target != m.name}
+        for m in modules()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError("import cycle: " + " → ".join(error.args[1])) from None
+
+
+def test_private_names_stay_in_their_room() -> None:
+    strays = [
+        f"{m.where}:{i.line} imports {name} from {i.target}"
+        for m in modules()
+        for i in imports(m)
+        for name in i.names
+        if name.startswith("_") and not name.startswith("__")
+        if i.target.startswith("trunkline") and room_of(i.target) != m.room
+    ]
+    assert strays == []
+
+
+def room_of(name: str) -> str:
+    return name.split(".")[1] if "." in name else ""

@@ -1,0 +1,61 @@
+"""What every suite shares: hypothesis settings, and a visible skip where Node is missing."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.harness import Agent, ServerProcess
+
+JS = Path(__file__).parent / "interop" / "js"
+
+# Failures print the blob that repeats them. No deadline: a busy machine is not a bug.
+settings.register_profile(
+    "default", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("long", parent=settings.get_profile("default"), max_examples=2_000)
+settings.load_profile("default")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `js` are skipped, with the reason, where they cannot run."""
+    marked = [item for item in items if item.get_closest_marker("js")]
+    if marked and (reason := _why_no_js()):
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@cache
+def _why_no_js() -> str:
+    node = shutil.which("node")
+    if node is None:
+        return "Node is not installed"
+    version = subprocess.run(
+        [node, "--version"], capture_output=True, text=True, timeout=30, check=True
+    ).stdout
+    if int(version.strip().lstrip("v").split(".")[0]) < 20:
+        return f"Node 20 or newer is needed, found {version.strip()}"
+    if not (JS / "node_modules" / "a2a-js-1").is_dir():
+        return "the JavaScript SDKs are not installed: run `make js`"
+    return ""
+
+
+@pytest.fixture(scope="session")
+def demo_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One demo agent on SQLite for every test that does not need its own."""
+    with ServerProcess(tmp_path_factory.mktemp("demo")) as server:
+        yield server
+
+
+@pytest.fixture
+def demo(demo_server: ServerProcess) -> Iterator[Agent]:
+    """The demo agent, spoken to by hand."""
+    agent = Agent(demo_server.base)
+    yield agent
+    agent.close()
