@@ -173,7 +173,9 @@ class Stream(asyncio.Protocol):
         "completed",
         "events",
         "first",
+        "opened",
         "opening",
+        "started",
         "over",
     )
 
@@ -195,6 +197,7 @@ class Stream(asyncio.Protocol):
         self.opening = b""
         self.events = self.chunks = 0
         self._live = True
+        self.started = self.opened = perf_counter()
         self._transport.write(request)
 
     def close(self) -> None:
@@ -228,6 +231,7 @@ class Stream(asyncio.Protocol):
         self._tally.chunks += chunks
         if self.events and not self.opening:
             self.opening = window[:2_000]
+            self.opened = perf_counter()
             if not self.first.done():
                 self.first.set_result(None)
         if not self.completed:
@@ -273,10 +277,14 @@ class StreamLoop(Tally):
         super().__init__(expected)
         self.make = make
         self.stop = False
+        self.firsts = array("d")  # seconds to the first event; beside `wholes` it tells a burst from a flow
+        self.wholes = array("d")
 
     def ended(self, stream: Stream) -> None:
         """Judge it, and start the next."""
         super().ended(stream)
+        self.firsts.append(stream.opened - stream.started)
+        self.wholes.append(perf_counter() - stream.started)
         if not self.stop and stream.completed:
             stream.start(self.make())
 

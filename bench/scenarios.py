@@ -6,6 +6,7 @@ import asyncio
 import re
 import resource
 import signal
+import statistics
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -100,7 +101,10 @@ async def stream(server: Server, scale: Scale) -> Sample:
     window = await stream_loop(
         server.endpoint, loop, connections=16, warm=scale.warm, seconds=scale.seconds, cpu=server.cpu
     )
-    return _rate(window)
+    sample = _rate(window)
+    sample.extra["first_event_ms"] = statistics.median(loop.firsts) * 1e3
+    sample.extra["whole_ms"] = statistics.median(loop.wholes) * 1e3
+    return sample
 
 
 async def fan_out(server: Server, scale: Scale) -> Sample:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tests.wire import samples
 from trunkline.errors import InvalidParams, ParseError, Refused
-from trunkline.wire import v03, v03proto, v1
 from trunkline.wire.read import (
     list_query_from,
     read_list_query,
@@ -383,25 +382,3 @@ def test_any_query_string_is_read_or_refused(params: dict[str, str]) -> None:
             read()
         except Refused as error:
             assert error.message
-
-
-@given(samples.messages())
-def test_round_trip_v1(message: Message) -> None:
-    written = v1.message(message)
-    read = read_send(samples.sent(written)).message
-    assert read == message
-    assert v1.message(read) == written
-
-
-@given(samples.messages())
-def test_round_trip_v03(message: Message) -> None:
-    written = v03.message(message)
-    read = read_send(samples.sent(written)).message
-    assert read.extra == message.extra
-    assert v03.message(read) == written
-
-
-@given(samples.messages())
-def test_round_trip_v03proto(message: Message) -> None:
-    written = v03proto.message(message)
-    assert v03proto.message(read_send(samples.sent(written), proto=True).message) == written

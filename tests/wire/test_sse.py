@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 from trunkline.errors import TooLarge
 from trunkline.wire.sse import COMMENT, Event, Parser, frame
 
-nasty = st.text(st.sampled_from('\r\n\0\u2028\u2029\u0085\ufeff :dataidevnt1é"\\'), max_size=30) | st.text(
-    max_size=9
-)
+nasty = st.text(st.sampled_from('\r\n\0\u2028\u2029\u0085\ufeff :dataidevnt1é"\\'), max_size=20)
 
 
 def test_frame() -> None:
@@ -20,14 +18,14 @@ def test_frame() -> None:
 
 
 @settings(max_examples=2_000)
-@given(st.lists(st.tuples(st.none() | st.integers(0, 2**60), nasty), max_size=4), st.data())
-def test_no_text_forges_an_event(sent: list[tuple[int | None, str]], data: st.DataObject) -> None:
+@given(st.lists(st.tuples(st.none() | st.integers(0, 2**60), nasty), max_size=3), st.integers(0, 99))
+def test_no_text_forges_an_event(sent: list[tuple[int | None, str]], percent: int) -> None:
     encoded = [(seq, msgspec.json.encode(text)) for seq, text in sent]
     # JSON as we write it, and the same text raw, as if a line end had slipped through.
-    raw = [(seq, text.encode("utf-8", "replace")) for seq, text in sent]
+    raw = [(seq, text.encode()) for seq, text in sent]
     for payloads in (encoded, raw):
         stream = COMMENT.join(frame(seq, payload) for seq, payload in payloads) + COMMENT
-        cut = data.draw(st.integers(0, len(stream)))
+        cut = len(stream) * percent // 99
         parser = Parser()
         events = parser.feed(stream[:cut]) + parser.feed(stream[cut:])
         lines = [payload.replace(b"\r\n", b"\n").replace(b"\r", b"\n").decode() for _, payload in payloads]

@@ -50,7 +50,7 @@ class Report:
     __slots__ = ("confidence", "effects", "usage")
 
     def __init__(self) -> None:
-        self.usage = Usage()
+        self.usage: Usage | None = None
         self.confidence: Confidence | None = None
         self.effects: list[Effect] = []
 
@@ -58,7 +58,7 @@ class Report:
         """The data parts with the URI of their extension."""
         found: list[tuple[str, Part]] = []
         if self.usage:
-            found.append(_part("cost-v1", self._cost(success=success, duration_ms=duration_ms)))
+            found.append(_part("cost-v1", _cost(self.usage, success=success, duration_ms=duration_ms)))
         if self.confidence is not None:
             body: Metadata = {"confidence": self.confidence.value, "success": success}
             if self.confidence.explanation:
@@ -71,17 +71,17 @@ class Report:
             found.append(_part("worldstate-delta-v1", {"deltas": deltas}))
         return found
 
-    def _cost(self, *, success: bool, duration_ms: int) -> Metadata:
-        used = self.usage
-        tokens = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
-        if used.cache_creation_input_tokens:
-            tokens["cache_creation_input_tokens"] = used.cache_creation_input_tokens
-        if used.cache_read_input_tokens:
-            tokens["cache_read_input_tokens"] = used.cache_read_input_tokens
-        body: Metadata = {"usage": tokens, "durationMs": duration_ms, "success": success}
-        if used.cost_usd is not None:
-            body["costUsd"] = used.cost_usd
-        return body
+
+def _cost(used: Usage, *, success: bool, duration_ms: int) -> Metadata:
+    tokens = {"input_tokens": used.input_tokens, "output_tokens": used.output_tokens}
+    if used.cache_creation_input_tokens:
+        tokens["cache_creation_input_tokens"] = used.cache_creation_input_tokens
+    if used.cache_read_input_tokens:
+        tokens["cache_read_input_tokens"] = used.cache_read_input_tokens
+    body: Metadata = {"usage": tokens, "durationMs": duration_ms, "success": success}
+    if used.cost_usd is not None:
+        body["costUsd"] = used.cost_usd
+    return body
 
 
 def _part(name: str, body: Metadata) -> tuple[str, Part]:

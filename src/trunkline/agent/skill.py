@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from enum import Enum
 from typing import Any, cast
 
 from msgspec import UNSET, Struct
@@ -24,6 +25,14 @@ JSON = "application/json"
 TEXT = "text/plain"
 
 
+class Form(Enum):
+    """How a function is called."""
+
+    COROUTINE = "coroutine"
+    ASYNC_GENERATOR = "async generator"
+    SYNC = "sync"
+
+
 class Skill(Struct, frozen=True):
     """A function an agent offers, as card and runner know it."""
 
@@ -36,6 +45,8 @@ class Skill(Struct, frozen=True):
     output_modes: tuple[str, ...]
     function: Author
     binding: Binding
+    form: Form
+    takes_text: bool
 
     def check(self, message: Message) -> None:
         """Whether this skill can read the message.
@@ -44,7 +55,10 @@ class Skill(Struct, frozen=True):
             ContentTypeNotSupported: a part has a media type that the skill does not read.
             InvalidParams: what the skill needs is missing or does not fit.
         """
-        for place, part in enumerate(message.parts):
+        parts = message.parts
+        if self.takes_text and len(parts) == 1 and parts[0].text is not None:
+            return
+        for place, part in enumerate(parts):
             kind = _media_type(part)
             if kind and not _covers(self.input_modes, kind):
                 raise ContentTypeNotSupported(
@@ -69,16 +83,17 @@ class Skill(Struct, frozen=True):
 
     async def call(self, turn: Turn) -> Result:
         """Run the function for one turn."""
-        value = self.binding.read(turn.request) if self.binding.typed else None
-        function = self.function
-        if inspect.iscoroutinefunction(function):
-            return await cast("Awaitable[Result]", function(**self.binding.arguments(turn, turn.text, value)))
-        if inspect.isasyncgenfunction(function):
-            pieces = cast("AsyncIterator[Result]", function(**self.binding.arguments(turn, turn.text, value)))
+        binding, function = self.binding, self.function
+        value = binding.read(turn.request) if binding.typed else None
+        text = turn.text if binding.text else ""
+        if self.form is Form.COROUTINE:
+            return await cast("Awaitable[Result]", function(**binding.arguments(turn, text, value)))
+        if self.form is Form.ASYNC_GENERATOR:
+            pieces = cast("AsyncIterator[Result]", function(**binding.arguments(turn, text, value)))
             async for piece in pieces:
                 await emit_piece(turn, piece)
             return None
-        arguments = self.binding.arguments(SyncTurn(turn), turn.text, value)
+        arguments = binding.arguments(SyncTurn(turn), text, value)
         return await _in_thread(lambda: _sync(function, arguments, turn))
 
 
@@ -97,17 +112,27 @@ def make_skill(
     binding = bind(function)
     own_id = skill_id or getattr(function, "__name__", type(function).__name__)
     summary = (inspect.getdoc(function) or "").split("\n\n", 1)[0].replace("\n", " ")
+    modes = input_modes or ((JSON,) if binding.typed else (TEXT,))
     return Skill(
         id=own_id,
         name=name or own_id.replace("_", " ").capitalize(),
         description=description or summary or own_id,
         tags=tags or (own_id,),
         examples=examples,
-        input_modes=input_modes or ((JSON,) if binding.typed else (TEXT,)),
+        input_modes=modes,
         output_modes=output_modes or (TEXT, JSON),
         function=function,
         binding=binding,
+        form=_form(function),
+        takes_text=not binding.typed and _covers(modes, TEXT),
     )
+
+
+def _form(function: Author) -> Form:
+    called = function if inspect.isroutine(function) else type(function).__call__
+    if inspect.iscoroutinefunction(called):
+        return Form.COROUTINE
+    return Form.ASYNC_GENERATOR if inspect.isasyncgenfunction(called) else Form.SYNC
 
 
 class SyncTurn:

@@ -88,7 +88,7 @@ class Turn:
     @property
     def text(self) -> str:
         """All text parts of the request, a line each."""
-        return "\n".join(part.text for part in self.request.parts if part.text is not None)
+        return _text(self.request)
 
     @property
     def data(self) -> list[object]:
@@ -245,7 +245,7 @@ class Turn:
         cost_usd: float | None = None,
     ) -> None:
         """Add to what the run has used; reported as `cost-v1`."""
-        used = self.report.usage
+        used = self.report.usage or Usage()
         cost = None if cost_usd is None and used.cost_usd is None else (cost_usd or 0) + (used.cost_usd or 0)
         self.report.usage = Usage(
             used.input_tokens + input_tokens,
@@ -267,7 +267,10 @@ class Turn:
 
 
 def _text(message: Message) -> str:
-    return "\n".join(part.text for part in message.parts if part.text is not None)
+    parts = message.parts
+    if len(parts) == 1:
+        return parts[0].text or ""
+    return "\n".join(part.text for part in parts if part.text is not None)
 
 
 def _part(text: str | None, data: object, file: bytes | str | None, filename: str, media_type: str) -> Part:

@@ -12,7 +12,13 @@ LONG_S = 8.0
 _STREAMED = ("tck-stream-001", "tck-stream-003", "tck-stream-ordering-001", "tck-stream-artifact-text")
 
 tck = Agent("Trunkline test-kit agent", description="Behaves as the 1.0 test kit expects", version="1.0.0")
-tck03 = Agent("Trunkline test-kit agent 0.3", description="Behaves as the 0.3 test kit expects", version="1.0.0")
+tck03 = Agent(
+    "Trunkline test-kit agent 0.3",
+    description="Behaves as the 0.3 test kit expects",
+    version="1.0.0",
+    # The kit looks for its own words beside the media types; without them it leaves out files and data.
+    input_modes=["text/plain", "application/json", "text", "file", "data"],
+)
 
 
 async def _pause() -> None:

@@ -95,11 +95,14 @@ class State:
         "answers",
         "cancel_requested",
         "context_id",
+        "interrupted",
         "metadata",
         "node",
         "output_modes",
+        "over",
         "owner",
         "reply",
+        "resting",
         "seq",
         "skill",
         "state",
@@ -116,6 +119,8 @@ class State:
         self.node = ""
         self.skill = ""
         self.state = TaskState.SUBMITTED
+        # Ended for good; waiting for its caller; either, so that a waiting sender is answered.
+        self.over = self.interrupted = self.resting = False
         self.status_at = 0
         self.status_message: Message | None = None
         self.metadata: Metadata | None = None
@@ -125,21 +130,6 @@ class State:
         self.reply: Message | None = None
         self._history: list[Message] = []
         self._artifacts: dict[str, _Growing] = {}
-
-    @property
-    def over(self) -> bool:
-        """Whether the task has ended for good."""
-        return self.state in TERMINAL
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the task waits for its caller."""
-        return self.state in INTERRUPTED
-
-    @property
-    def resting(self) -> bool:
-        """Whether a waiting sender should be answered now."""
-        return self.state in TERMINAL or self.state in INTERRUPTED
 
     @property
     def message(self) -> Message:
@@ -249,6 +239,9 @@ class State:
 
     def _enter(self, state: TaskState, message: Message | None, at: int) -> None:
         self.state = state
+        self.over = state in TERMINAL
+        self.interrupted = state in INTERRUPTED
+        self.resting = self.over or self.interrupted
         self.status_message = message
         self.status_at = at
 

@@ -56,6 +56,7 @@ class Owner:
         "_drained",
         "_flushing",
         "_force",
+        "_in_flight",
         "_loop",
         "_replayed",
         "_started_at",
@@ -81,7 +82,8 @@ class Owner:
         self._replayed = len(feed.state.answers)
         self._buffer: list[AnyEvent] = []
         self._flushing = False
-        self._drained: Future[None] | None = None
+        self._in_flight: tuple[AnyEvent, ...] = ()
+        self._drained: list[Future[None]] = []
         self._stop: Status | None = None
         self._force: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -243,10 +245,9 @@ class Owner:
         if self._buffer and not self._flushing:
             self._flush()
         if self._flushing:
-            if self._drained is None:
-                self._drained = self._loop.create_future()
-            # One future serves every drain of this owner; a cancelled one must not end the others' wait.
-            await asyncio.shield(self._drained)
+            drained: Future[None] = self._loop.create_future()
+            self._drained.append(drained)
+            await drained
 
     def _flush(self) -> None:
         events = tuple(self._buffer)
@@ -262,11 +263,11 @@ class Owner:
             if not self._settle(over):
                 self._interrupt(Status(TaskState.CANCELED))
             return
-        future = self._desk.tasks.append(self.feed, decided)
-        future.add_done_callback(lambda done: self._flushed(done, events))
+        self._in_flight = events
+        self._desk.tasks.append(self.feed, decided, then=self._flushed)
 
-    def _flushed(self, future: Future[int], events: tuple[AnyEvent, ...]) -> None:
-        error = future.exception()
+    def _flushed(self, error: BaseException | None) -> None:
+        events, self._in_flight = self._in_flight, ()
         if error is None:
             if self._buffer:
                 self._flush()
@@ -291,11 +292,14 @@ class Owner:
     def _settle(self, error: BaseException | None) -> bool:
         """End the flush; whether anybody waited for it."""
         self._flushing = False
-        drained, self._drained = self._drained, None
-        if drained is None or drained.done():
-            return False
-        if error is None:
-            drained.set_result(None)
-        else:
-            drained.set_exception(error)
-        return True
+        waiting, self._drained = self._drained, []
+        told = False
+        for drained in waiting:
+            if drained.done():
+                continue
+            told = True
+            if error is None:
+                drained.set_result(None)
+            else:
+                drained.set_exception(error)
+        return told

@@ -139,12 +139,11 @@ class Runner:
             metadata=request.metadata,
         )
         feed = self.tasks.begin(tenant, task_id)
-        future = self.tasks.append(feed, (event,), dedup)
-        future.add_done_callback(partial(self._opened, feed, bool(said.context_id)))
+        future = self.tasks.append(feed, (event,), dedup, partial(self._opened, feed, bool(said.context_id)))
         return feed, future
 
-    def _opened(self, feed: Feed, continues: bool, future: Future[int]) -> None:
-        if (error := future.exception()) is not None:
+    def _opened(self, feed: Feed, continues: bool, error: BaseException | None) -> None:
+        if error is not None:
             feed.fail(error)
         elif continues:
             self.spawn(self._start_knowing(feed))

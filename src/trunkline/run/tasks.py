@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 from weakref import WeakValueDictionary
@@ -38,7 +38,7 @@ class Tasks:
         """
         feed = self._feeds.get((tenant, task_id)) or await self._load(tenant, task_id)
         if feed is None or feed.state.owner != owner:
-            raise TaskNotFound(f"there is no task {task_id!r}" if is_task_id(task_id) else "there is no such task")
+            raise TaskNotFound(f"task {task_id!r} was not found" if is_task_id(task_id) else "the task was not found")
         return feed
 
     async def load(self, tenant: str, task_id: str) -> Feed | None:
@@ -69,8 +69,14 @@ class Tasks:
         feed = self._feeds[(tenant, task_id)] = Feed(tenant, State(task_id))
         return feed
 
-    def append(self, feed: Feed, events: Sequence[AnyEvent], dedup: Dedup | None = None) -> Future[int]:
-        """Append at the feed's seq; the feed has taken the events in when the future is done."""
+    def append(
+        self,
+        feed: Feed,
+        events: Sequence[AnyEvent],
+        dedup: Dedup | None = None,
+        then: Callable[[BaseException | None], None] | None = None,
+    ) -> Future[int]:
+        """Append at the feed's seq; the feed has taken the events in when `then` is called."""
         state = feed.state
         expected, at = state.seq, now_ms()
         future = cast(
@@ -86,7 +92,7 @@ class Tasks:
             ),
         )
         # Before any awaiting coroutine runs: whoever is woken finds the feed up to date.
-        future.add_done_callback(partial(_committed, feed, expected, events, at))
+        future.add_done_callback(partial(_committed, feed, expected, events, at, then))
         return future
 
     async def change(self, feed: Feed, command: Command, dedup: Dedup | None = None) -> tuple[AnyEvent, ...]:
@@ -132,15 +138,32 @@ class Tasks:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + limit_s
         while not feed.state.over and (left := deadline - loop.time()) > 0:
-            future = feed.changed(loop)
-            timer = loop.call_later(left, _expire, future)
+            await self.move(feed, left)
+
+    async def move(self, feed: Feed, limit_s: float) -> None:
+        """Wait until the log of the task moves, at most this long."""
+        loop = asyncio.get_running_loop()
+        future = feed.changed(loop)
+        timer = loop.call_later(limit_s, _expire, future)
+        try:
             await future
+        finally:
             timer.cancel()
 
 
-def _committed(feed: Feed, expected: int, events: Sequence[AnyEvent], at: int, future: Future[int]) -> None:
-    if not future.cancelled() and future.exception() is None:
+def _committed(
+    feed: Feed,
+    expected: int,
+    events: Sequence[AnyEvent],
+    at: int,
+    then: Callable[[BaseException | None], None] | None,
+    future: Future[int],
+) -> None:
+    error = future.exception()
+    if error is None:
         feed.take(expected, events, at)
+    if then is not None:
+        then(error)
 
 
 def _expire(future: Future[None]) -> None:

@@ -12,10 +12,10 @@ from trunkline.config import Settings
 from trunkline.server import rest, rpc
 from trunkline.server.calls import Caller, Calls
 from trunkline.server.card import Cards
-from trunkline.server.exchange import Disconnected, Exchange, Headers, Receive, Scope, Send
+from trunkline.server.exchange import EVENTS, Disconnected, Exchange, Headers, Receive, Scope, Send
 from trunkline.server.guard import Guard
 from trunkline.server.streams import Plan, Streams
-from trunkline.wire import jsonrpc
+from trunkline.wire import jsonrpc, sse
 from trunkline.wire import rest as routes
 from trunkline.wire.codes import code_of
 from trunkline.wire.jsonrpc import Envelope
@@ -93,10 +93,12 @@ class Server:
     async def _refuse_rpc(self, exchange: Exchange, envelope: Envelope, refused: errors.Refused) -> None:
         _note(exchange, refused)
         status = rpc.http_status(refused)
-        if envelope.notification and status == 200:
-            await exchange.respond(204, b"")
-            return
-        await exchange.respond(status, rpc.error_body(envelope, refused), headers=_headers(refused))
+        # Also without an id: A2A has no notifications, so whoever left it out should hear what is wrong.
+        body = jsonrpc.error(envelope.id, refused)
+        if status == 200 and rpc.reads_frames_only(exchange, envelope):
+            await exchange.respond(200, sse.frame(None, body), EVENTS)
+        else:
+            await exchange.respond(status, body, headers=_headers(refused))
 
     async def _rest(self, exchange: Exchange) -> None:
         dialect = Dialect.V03_PROTO if exchange.path.startswith("/v1/") else Dialect.V03

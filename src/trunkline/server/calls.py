@@ -24,6 +24,8 @@ from trunkline.wire.types import ListQuery, Message, SendRequest, Task, TaskPage
 from trunkline.wire.writer import WRITERS, Dialect
 
 DEDUP_MS = 24 * 3600 * 1000
+# The first word of a run tells a task from a direct message; it comes within one commit.
+FIRST_WORD_S = 5.0
 _encode = msgspec.json.Encoder().encode
 
 
@@ -51,13 +53,16 @@ class Calls:
         """Take a message; answer with the task at rest, or at once if so asked."""
         wait = caller.wait if request.wait is None else request.wait
         feed = await self._take(caller, request, wait=wait)
-        if wait and not feed.state.resting:
-            await self._tasks.rest(feed, self._wait_limit_s)
         state = feed.state
+        receipt = state.task(request.history_length) if state.seq == 1 and not wait else None
+        if receipt is not None:
+            await self._tasks.move(feed, FIRST_WORD_S)
+        elif wait and not state.resting:
+            await self._tasks.rest(feed, self._wait_limit_s)
         writer = WRITERS[caller.dialect]
         if state.reply is not None:
             return writer.answer_message(state.reply)
-        return writer.answer_task(self._task(caller, feed.tenant, state, request.history_length))
+        return writer.answer_task(writer.task(receipt or state.task(request.history_length)))
 
     async def _take(self, caller: Caller, request: SendRequest, *, wait: bool) -> Feed:
         who = caller.principal
@@ -93,11 +98,8 @@ class Calls:
 
     def _task(self, caller: Caller, tenant: str, state: State, history_length: int | None) -> bytes:
         dialect = caller.dialect
-        if history_length is not None or not state.over:
-            return WRITERS[dialect].task(state.task(history_length))
-        body = self._cache.get(tenant, state.owner, state.task_id, dialect)
-        if body is None:
-            body = WRITERS[dialect].task(state.task())
+        body = WRITERS[dialect].task(state.task(history_length))
+        if history_length is None and state.over:
             self._cache.put(tenant, state.owner, state.task_id, dialect, body)
         return body
 
@@ -114,7 +116,7 @@ class Calls:
     async def _find(self, caller: Caller, query: TaskQuery) -> Feed:
         who = caller.principal
         if query.tenant and query.tenant != who.tenant:
-            raise errors.TaskNotFound(f"there is no task {query.id!r}")
+            raise errors.TaskNotFound(f"task {query.id!r} was not found")
         return await self._tasks.find(who.tenant, who.name, query.id)
 
     async def cancel(self, caller: Caller, query: TaskQuery) -> bytes:
@@ -152,8 +154,7 @@ class Calls:
         self._check_streaming()
         feed = await self._take(caller, request, wait=False)
         if feed.state.seq == 1:
-            # The first word tells whether this is a task or a direct message; it comes within one commit.
-            await feed.changed(asyncio.get_running_loop())
+            await self._tasks.move(feed, FIRST_WORD_S)
         elif caller.last_event_id is not None or request.message.task_id or feed.newer(0) is None:
             return self._resume(caller, feed, through_questions=False)
         if (direct := _direct(feed)) is not None:

@@ -45,14 +45,14 @@ class Cards:
         """
         if exchange.method not in ("GET", "HEAD"):
             raise errors.RouteNotFound("the card takes GET only", allow="GET, HEAD")
-        asked = negotiate(exchange.text(b"a2a-version"), exchange.query().get("A2A-Version"))
-        made = self._make(self.base_url(exchange), pure=asked is Version.V1)
+        made = self._make(self.base_url(exchange), pure=_asked(exchange) is Version.V1)
         headers = [
             (b"etag", made.etag),
             (b"cache-control", b"public, max-age=60"),
             (b"vary", b"A2A-Version"),
         ]
-        if made.etag in exchange.headers.get(b"if-none-match", b""):
+        known = exchange.headers.get(b"if-none-match", b"")
+        if made.etag in known or known == b"*":
             await exchange.respond(304, b"", headers=headers)
         else:
             await exchange.respond(200, made.body, JSON, headers)
@@ -87,3 +87,11 @@ class Cards:
         else:
             place = (exchange.text(b"host") or "").strip()
         return f"{scheme}://{place}{exchange.base}"
+
+
+def _asked(exchange: Exchange) -> Version | None:
+    try:
+        return negotiate(exchange.text(b"a2a-version"), exchange.query().get("A2A-Version"))
+    except errors.VersionNotSupported:
+        # The card is how a caller learns which versions are spoken here.
+        return None

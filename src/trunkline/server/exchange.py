@@ -16,6 +16,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 JSON = b"application/json"
 A2A_JSON = b"application/a2a+json"
+EVENTS = b"text/event-stream"
 
 
 class Disconnected(Exception):  # noqa: N818 - not an error: the caller went away

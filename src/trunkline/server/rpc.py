@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from trunkline import errors
 from trunkline.server.calls import Caller, Calls
-from trunkline.server.exchange import A2A_JSON, JSON, Exchange
+from trunkline.server.exchange import A2A_JSON, EVENTS, JSON, Exchange
 from trunkline.server.streams import Plan
-from trunkline.wire import jsonrpc, read
+from trunkline.wire import read
 from trunkline.wire.codes import code_of
 from trunkline.wire.jsonrpc import Envelope
 from trunkline.wire.operations import METHODS_V1, METHODS_V03, Operation
 from trunkline.wire.versions import Version
 
 MEDIA_TYPES = (JSON, A2A_JSON)
-_PUSH = frozenset({Operation.PUSH_SET, Operation.PUSH_GET, Operation.PUSH_LIST, Operation.PUSH_DELETE})
 
 
 def operation_of(method: str, asked: Version | None) -> tuple[Operation, Version]:
@@ -78,6 +77,7 @@ def http_status(refused: errors.Refused) -> int:
     return 415 if refused.field in ("Content-Type", "Content-Encoding") else 200
 
 
-def error_body(envelope: Envelope, refused: errors.Refused) -> bytes:
-    """The error under the id of its request."""
-    return jsonrpc.error(envelope.id, refused)
+def reads_frames_only(exchange: Exchange, envelope: Envelope) -> bool:
+    """0.3 clients that open a stream refuse anything but a stream: an error reaches them as a frame only."""
+    streaming = METHODS_V03.get(envelope.method) in (Operation.STREAM, Operation.SUBSCRIBE)
+    return streaming and exchange.headers.get(b"accept", b"").startswith(EVENTS)

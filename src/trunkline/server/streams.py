@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from trunkline.clock import random_bits
 from trunkline.log.events import Recorded
 from trunkline.run.feed import Feed, pages
-from trunkline.server.exchange import Exchange
+from trunkline.server.exchange import EVENTS, Exchange
 from trunkline.server.frames import frame
 from trunkline.store.base import Log
 from trunkline.wire import sse
@@ -22,7 +22,7 @@ from trunkline.wire.writer import Dialect
 log = logging.getLogger("trunkline.server")
 TICK_S = 1.0
 HEADERS = [
-    (b"content-type", b"text/event-stream"),
+    (b"content-type", EVENTS),
     (b"cache-control", b"no-store, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]

@@ -156,9 +156,7 @@ class Heads(Protocol):
         """One head."""
         ...
 
-    async def heads(
-        self, tenant: str, where: Where, *, size: int, after: Position | None = None
-    ) -> HeadPage:
+    async def heads(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
         """A keyset page of heads."""
         ...
 

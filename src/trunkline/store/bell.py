@@ -103,17 +103,16 @@ class Bell:
     def ring(self, grown: Iterable[tuple[str, str, int]]) -> None:
         """Tell all listeners which (tenant, task, seq) were committed."""
         hints = {task_id: Hint(tenant, task_id, seq) for tenant, task_id, seq in grown}
-        for reference in tuple(self.heard):
-            listener = reference()
-            if listener is not None and hints:
-                for hint in hints.values():
-                    listener.tell(hint)
-                listener.wake()
+        for listener in self._living():
+            for hint in hints.values():
+                listener.tell(hint)
+            listener.wake()
 
     def end(self) -> None:
         """Let every listener come to its end."""
         self._over = True
-        for reference in tuple(self.heard):
-            listener = reference()
-            if listener is not None:
-                listener.end()
+        for listener in self._living():
+            listener.end()
+
+    def _living(self) -> list[Listener]:
+        return [listener for reference in self.heard if (listener := reference()) is not None]

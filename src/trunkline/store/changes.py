@@ -44,13 +44,12 @@ def take(connection: sqlite3.Connection, limit: int, lease_ms: int, now: int) ->
 
 def settle(connection: sqlite3.Connection, delivery_id: str, outcome: Outcome, next_due: int) -> None:
     """Record an attempt."""
-    match outcome:
-        case Outcome.DONE:
-            connection.execute(_SQL["settle_done"], (delivery_id,))
-        case Outcome.RETRY:
-            connection.execute(_SQL["settle_retry"], (next_due, delivery_id))
-        case Outcome.DEAD:
-            connection.execute(_SQL["settle_dead"], (delivery_id,))
+    if outcome is Outcome.DONE:
+        connection.execute(_SQL["settle_done"], (delivery_id,))
+    elif outcome is Outcome.RETRY:
+        connection.execute(_SQL["settle_retry"], (next_due, delivery_id))
+    else:
+        connection.execute(_SQL["settle_dead"], (delivery_id,))
 
 
 def fire(connection: sqlite3.Connection, schedule: str, planned_at: int) -> bool:

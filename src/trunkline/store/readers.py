@@ -34,8 +34,8 @@ class Readers:
         return asyncio.get_running_loop().run_in_executor(self._threads, self._run, call)
 
     def close(self) -> None:
-        """Wait for the running reads and close; blocks."""
-        self._threads.shutdown(cancel_futures=True)
+        """Answer the reads that were taken, then close; blocks."""
+        self._threads.shutdown()
         while not self._free.empty():
             self._free.get().close()
 

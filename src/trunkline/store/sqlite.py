@@ -14,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 from urllib.parse import quote
 
-from trunkline.errors import Misuse, StoreError, StoreInUse
+from trunkline.errors import Misuse, StoreError
 from trunkline.log.events import AnyEvent, Recorded
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
@@ -82,9 +82,12 @@ class SqliteStore:
                 self._claim_file()
             async with asyncio.timeout(_PATIENCE):
                 await self._thread.start()
-        except StoreInUse:
-            raise
+        except TimeoutError:
+            # The thread may still get there, so the lock stays with this process.
+            self._refusal = _CLOSED
+            raise StoreError(f"{self._name} did not open within {_PATIENCE:.0f} s") from None
         except (sqlite3.Error, OSError, StoreError) as error:
+            self._refusal = _CLOSED
             self._lock.release()
             if isinstance(error, StoreError):
                 raise

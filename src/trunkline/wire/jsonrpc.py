@@ -115,7 +115,8 @@ def _faulty(body: bytes) -> Envelope:
         if found.jsonrpc != "2.0"
         else InvalidRequest("method must be a string", field="method")
     )
-    return Envelope(id=None if found.id is UNSET else found.id, notification=found.id is UNSET, fault=what)
+    # What is not a request is not a notification either: it is answered, under the id `null`.
+    return Envelope(id=None if found.id is UNSET else found.id, fault=what)
 
 
 def _batch(body: bytes) -> Refused:

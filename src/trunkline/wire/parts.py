@@ -74,7 +74,7 @@ def _content(shape: PartShape, data: Any | UnsetType, path: str, index: int) -> 
 
 def _file_part(shape: PartShape, file: FileShape, path: str, index: int) -> Part:
     raws = [text for text in (file.content, file.file_with_bytes) if text is not None]
-    urls = [text for text in (file.uri, file.file_with_uri) if text is not None]
+    urls = [text for text in (file.uri, file.url, file.file_with_uri) if text is not None]
     if len(raws) + len(urls) != 1:
         _refuse(path, index, ".file", "must have exactly one of bytes and uri")
     for text in raws:

@@ -28,6 +28,7 @@ class FileShape(Shape, frozen=True):
 
     content: str | None = msgspec.field(default=None, name="bytes")
     uri: str | None = None
+    url: str | None = None
     file_with_bytes: str | None = None
     file_with_uri: str | None = None
     name: str | None = None

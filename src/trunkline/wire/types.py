@@ -17,6 +17,9 @@ Metadata = dict[str, Any]
 class TaskState(Enum):
     """Where a task stands, spelled as in 1.0."""
 
+    # Members are singletons; Enum's own hash is Python code, and states are looked up on every event.
+    __hash__ = object.__hash__
+
     SUBMITTED = "TASK_STATE_SUBMITTED"
     WORKING = "TASK_STATE_WORKING"
     COMPLETED = "TASK_STATE_COMPLETED"
@@ -36,7 +39,6 @@ class Role(Enum):
 
 TERMINAL = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED})
 INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
-# A frozenset of enum members costs a Python-level hash per look-up; hot paths ask by identity of the set.
 RESTING = TERMINAL | INTERRUPTED
 
 

@@ -1,0 +1,342 @@
+"""Heads: one row per task, keyset pages, filters, and the same again from the log."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.conformance.store.given import (
+    AT,
+    A,
+    Author,
+    B,
+    delta,
+    ids,
+    listed,
+    message,
+    status,
+    submitted,
+    task,
+)
+from trunkline.log import events as ev
+from trunkline.log.fold import Head
+from trunkline.log.ids import Position
+from trunkline.store.base import Where
+from trunkline.wire.types import TaskState
+
+EVERYTHING = Where()
+
+
+def test_no_head_without_a_task(run, store):
+    assert run(store.head(A, "t1")) is None
+
+
+def test_no_head_when_none_was_written(run, store):
+    async def case():
+        await store.append(A, "t1", 0, [delta()], at=AT)
+        page = await store.heads(A, EVERYTHING, size=5)
+        return await store.head(A, "t1"), page.heads, page.total
+
+    assert run(case()) == (None, [], 0)
+
+
+def test_a_head_comes_back_equal(run, store):
+    async def case():
+        head = Head("t1", "ctx", "ann", TaskState.INPUT_REQUIRED, AT, 1, "n1")
+        await store.append(A, "t1", 0, [submitted()], at=AT, head=head)
+        return await store.head(A, "t1") == head == (await store.heads(A, EVERYTHING, size=1)).heads[0]
+
+    assert run(case())
+
+
+@pytest.mark.parametrize("state", list(TaskState), ids=lambda state: state.name.lower())
+def test_every_state_is_kept(run, store, state):
+    async def case():
+        await task(store, "t1", state=state)
+        return (await store.head(A, "t1")).state, ids(await listed(store, Where(state=state)))
+
+    assert run(case()) == (state, ["t1"])
+
+
+@pytest.mark.parametrize("text", ["", "ünï", "日本", "'; --", '"', "a\\b", "👍", "%_"])
+def test_any_context_and_owner(run, store, text):
+    async def case():
+        await task(store, "t1", context=text, owner=text, node=text)
+        await task(store, "t2", context="else", owner="else")
+        head = await store.head(A, "t1")
+        assert (head.context_id, head.owner, head.node) == (text, text, text)
+        return [
+            ids(await listed(store, where))
+            for where in (Where(owner=text), Where(context_id=text), Where(owner=text, context_id=text))
+        ]
+
+    assert run(case()) == [["t1"]] * 3
+
+
+def test_a_later_head_replaces_the_earlier(run, store):
+    async def case():
+        author = await task(store, "t1")
+        await author.append(status(TaskState.COMPLETED), at=AT + 5)
+        return await store.head(A, "t1"), (await store.heads(A, EVERYTHING, size=5)).total
+
+    head, total = run(case())
+    assert (head.state, head.status_at, head.seq, total) == (TaskState.COMPLETED, AT + 5, 3, 1)
+
+
+def test_the_last_head_of_a_group_stays(run, store):
+    async def case():
+        states = [TaskState.SUBMITTED, TaskState.WORKING, TaskState.FAILED]
+        await asyncio.gather(
+            *(
+                store.append(
+                    A, "t1", seq, [delta()], at=AT, head=Head("t1", "c", "ann", state, AT + seq, seq + 1, "n")
+                )
+                for seq, state in enumerate(states)
+            )
+        )
+        return await store.head(A, "t1")
+
+    head = run(case())
+    assert (head.state, head.seq) == (TaskState.FAILED, 3)
+
+
+def test_an_append_without_a_head_leaves_it(run, store):
+    async def case():
+        author = await task(store, "t1")
+        before = await store.head(A, "t1")
+        await author.append(delta(), delta())
+        return before == await store.head(A, "t1")
+
+    assert run(case())
+
+
+def test_a_head_may_come_later_than_its_task(run, store):
+    async def case():
+        await store.append(A, "t1", 0, [delta()], at=AT)
+        head = Head("t1", "c", "ann", TaskState.WORKING, AT, 2, "n")
+        await store.append(A, "t1", 1, [status()], at=AT, head=head)
+        return await store.head(A, "t1") == head
+
+    assert run(case())
+
+
+def test_another_tenant_sees_no_head(run, store):
+    async def case():
+        await task(store, "t1")
+        page = await store.heads(B, EVERYTHING, size=5)
+        return await store.head(B, "t1"), page.heads, page.total, page.next
+
+    assert run(case()) == (None, [], 0, None)
+
+
+@pytest.fixture
+def shelf(run, store):
+    """Twelve tasks: three owners, four contexts, changing states and times."""
+    states = [TaskState.WORKING, TaskState.COMPLETED, TaskState.FAILED]
+
+    async def fill():
+        for n in range(12):
+            await task(
+                store,
+                f"t{n:02}",
+                owner=f"owner-{n % 3}",
+                context=f"ctx-{n % 4}",
+                state=states[n // 4],
+                at=AT + (n * 7 % 12) * 10,
+            )
+        await task(store, "foreign", tenant=B, owner="owner-0", context="ctx-0")
+
+    run(fill())
+    return store
+
+
+def expected(chosen):
+    kept = [n for n in range(12) if chosen(n)]
+    return [f"t{n:02}" for n in sorted(kept, key=lambda n: (n * 7 % 12, n), reverse=True)]
+
+
+FILTERS = {
+    "all": (EVERYTHING, lambda n: True),
+    "owner": (Where(owner="owner-1"), lambda n: n % 3 == 1),
+    "context": (Where(context_id="ctx-2"), lambda n: n % 4 == 2),
+    "state": (Where(state=TaskState.COMPLETED), lambda n: n // 4 == 1),
+    "from": (Where(status_from=AT + 60), lambda n: n * 7 % 12 >= 6),
+    "owner+context": (Where(owner="owner-0", context_id="ctx-0"), lambda n: n % 12 == 0),
+    "owner+state": (Where(owner="owner-2", state=TaskState.WORKING), lambda n: n % 3 == 2 and n < 4),
+    "owner+from": (Where(owner="owner-2", status_from=AT + 30), lambda n: n % 3 == 2 and n * 7 % 12 >= 3),
+    "context+state": (Where(context_id="ctx-1", state=TaskState.FAILED), lambda n: n % 4 == 1 and n >= 8),
+    "all four": (
+        Where("owner-0", "ctx-3", TaskState.WORKING, AT + 10),
+        lambda n: n % 3 == 0 and n % 4 == 3 and n < 4 and n * 7 % 12 >= 1,
+    ),
+    "no owner": (Where(owner="nobody"), lambda n: False),
+    "empty owner": (Where(owner=""), lambda n: False),
+    "future": (Where(status_from=AT + 10**9), lambda n: False),
+}
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 50])
+@pytest.mark.parametrize("name", FILTERS)
+def test_filters_order_and_pages(run, shelf, name, size):
+    where, chosen = FILTERS[name]
+
+    async def case():
+        page = await shelf.heads(A, where, size=size)
+        return ids(await listed(shelf, where, size=size)), page.total
+
+    found, total = run(case())
+    assert found == expected(chosen)
+    assert total == len(found)
+
+
+def test_total_counts_beyond_the_page_and_after_it(run, shelf):
+    async def case():
+        first = await shelf.heads(A, EVERYTHING, size=5)
+        second = await shelf.heads(A, EVERYTHING, size=5, after=first.next)
+        return first.total, second.total, len(second.heads)
+
+    assert run(case()) == (12, 12, 5)
+
+
+def test_an_exact_last_page_has_no_next(run, shelf):
+    async def case():
+        first = await shelf.heads(A, EVERYTHING, size=6)
+        second = await shelf.heads(A, EVERYTHING, size=6, after=first.next)
+        return first.next is None, second.next is None, len(second.heads)
+
+    assert run(case()) == (False, True, 6)
+
+
+def test_next_names_the_last_of_the_page(run, shelf):
+    page = run(shelf.heads(A, EVERYTHING, size=4))
+    last = page.heads[-1]
+    assert page.next == Position(last.status_at, last.task_id)
+
+
+def test_status_from_is_inclusive(run, store):
+    async def case():
+        await task(store, "t1", at=AT)
+        return [(await store.heads(A, Where(status_from=AT + n), size=5)).total for n in (-1, 0, 1)]
+
+    assert run(case()) == [1, 1, 0]
+
+
+def test_equal_times_are_ordered_by_id(run, store):
+    async def case():
+        for name in ("b", "a", "c"):
+            await task(store, name)
+        return ids(await listed(store, EVERYTHING, size=1))
+
+    assert run(case()) == ["c", "b", "a"]
+
+
+def test_a_position_that_is_gone_still_works(run, shelf):
+    found = run(shelf.heads(A, EVERYTHING, size=50, after=Position(AT + 55, "gone")))
+    assert [head.status_at for head in found.heads] == sorted((AT + n * 10 for n in range(6)), reverse=True)
+
+
+def test_a_task_that_moves_up_is_not_repeated_on_later_pages(run, store):
+    async def case():
+        authors = [await task(store, f"t{n}", at=AT + n) for n in range(4)]
+        first = await store.heads(A, EVERYTHING, size=2)
+        await authors[0].append(status(TaskState.COMPLETED), at=AT + 100)
+        second = await store.heads(A, EVERYTHING, size=2, after=first.next)
+        return ids(first.heads), ids(second.heads)
+
+    assert run(case()) == (["t3", "t2"], ["t1"])
+
+
+# Rebuild
+
+
+async def snapshot(store):
+    return {tenant: await listed(store, EVERYTHING, tenant=tenant, size=50) for tenant in (A, B)}
+
+
+def test_rebuild_of_nothing(run, store):
+    assert run(store.rebuild()) == 0
+
+
+def test_rebuild_gives_the_same_rows(run, shelf):
+    async def case():
+        before = await snapshot(shelf)
+        return before, await shelf.rebuild(), await snapshot(shelf)
+
+    before, count, after = run(case())
+    assert count == 13
+    assert before == after
+
+
+def test_rebuild_of_one_tenant_counts_only_that(run, shelf):
+    async def case():
+        before = await snapshot(shelf)
+        return await shelf.rebuild(B), await shelf.rebuild("nobody"), before == await snapshot(shelf)
+
+    assert run(case()) == (1, 0, True)
+
+
+def test_rebuild_stands_at_the_last_listed_change(run, store):
+    async def case():
+        author = Author(store, "t1")
+        await author.append(submitted(), status(), delta(), at=AT)
+        await author.append(delta(), ev.Said(message()), at=AT + 1)
+        await author.append(ev.Claimed("n2"), delta(), at=AT + 2)
+        before = await store.head(A, "t1")
+        await store.rebuild()
+        return before, await store.head(A, "t1")
+
+    before, after = run(case())
+    assert before == after
+    assert (after.seq, after.node, after.status_at) == (6, "n2", AT)
+
+
+def test_rebuild_mends_wrong_heads(run, store):
+    async def case():
+        author = await task(store, "t1", state=TaskState.COMPLETED)
+        right = await store.head(A, "t1")
+        wrong = Head("t1", "bad", "bad", TaskState.WORKING, 1, 3, "bad")
+        await store.append(A, "t1", author.state.seq, [delta()], at=AT, head=wrong)
+        await store.append(A, "t2", 0, [delta()], at=AT, head=Head("t2", "", "x", TaskState.FAILED, 1, 1, ""))
+        assert await store.rebuild() == 1
+        return right == await store.head(A, "t1"), await store.head(A, "t2")
+
+    assert run(case()) == (True, None)
+
+
+def test_rebuild_of_a_reply_and_of_a_long_task(run, store):
+    async def case():
+        one = await task(store, "t1")
+        await one.append(ev.Replied(message()), at=AT + 3)
+        long = await task(store, "t2")
+        for _ in range(5):
+            await long.append(*[delta()] * 1_000)
+        before = await snapshot(store)
+        return await store.rebuild(), before == await snapshot(store)
+
+    assert run(case()) == (2, True)
+
+
+def test_rebuild_over_several_pages_beside_appends(run, store):
+    async def case():
+        authors = await asyncio.gather(*(task(store, f"t{n:03}") for n in range(250)))
+
+        async def work(author):
+            await author.append(status(TaskState.COMPLETED), at=AT + 9)
+
+        count, *_ = await asyncio.gather(store.rebuild(), *map(work, authors[::2]))
+        before = await snapshot(store)
+        assert await store.rebuild() == count
+        return count, before == await snapshot(store), before[A][0].status_at
+
+    assert run(case()) == (250, True, AT + 9)
+
+
+def test_appends_go_on_after_a_rebuild(run, store):
+    async def case():
+        author = await task(store, "t1")
+        await store.rebuild()
+        await author.append(status(TaskState.COMPLETED), at=AT + 1)
+        return (await store.head(A, "t1")).state
+
+    assert run(case()) is TaskState.COMPLETED

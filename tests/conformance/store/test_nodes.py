@@ -1,0 +1,147 @@
+"""Nodes and orphans."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conformance.store.given import AT, A, B, status, task
+from trunkline.log import events as ev
+from trunkline.store.base import TaskRef
+from trunkline.wire.types import INTERRUPTED, TERMINAL, TaskState
+
+
+async def orphaned(store, limit=100):
+    return [ref.task_id for ref in await store.orphans(limit)]
+
+
+def test_no_tasks_no_orphans(run, store):
+    assert run(store.orphans()) == []
+
+
+@pytest.mark.parametrize("state", [TaskState.SUBMITTED, TaskState.WORKING], ids=str)
+def test_a_running_task_of_nobody_is_an_orphan(run, store, state):
+    async def case():
+        await task(store, "t1", node="gone", state=state)
+        return await store.orphans()
+
+    assert run(case()) == [TaskRef(A, "t1")]
+
+
+@pytest.mark.parametrize("state", sorted(TERMINAL | INTERRUPTED, key=str), ids=str)
+def test_a_resting_task_is_none(run, store, state):
+    async def case():
+        await task(store, "t1", node="gone", state=state)
+        return await store.orphans()
+
+    assert run(case()) == []
+
+
+def test_a_joined_node_keeps_its_tasks(run, store):
+    async def case():
+        await store.join("n1")
+        await task(store, "t1", node="n1")
+        await task(store, "t2", node="n2")
+        return await orphaned(store)
+
+    assert run(case()) == ["t2"]
+
+
+def test_joining_twice_is_joining(run, store):
+    async def case():
+        await store.join("n1")
+        await store.join("n1")
+        await task(store, "t1", node="n1")
+        return await orphaned(store)
+
+    assert run(case()) == []
+
+
+def test_leaving_gives_them_up(run, store):
+    async def case():
+        await store.join("n1")
+        await task(store, "t1", node="n1")
+        await store.leave("n1")
+        return await orphaned(store)
+
+    assert run(case()) == ["t1"]
+
+
+def test_leaving_unknown_is_fine(run, store):
+    assert run(store.leave("nobody")) is None
+
+
+def test_a_beat_keeps_a_node(run, store):
+    async def case():
+        await store.join("n1")
+        await task(store, "t1", node="n1")
+        await store.beat("n1")
+        return await orphaned(store)
+
+    assert run(case()) == []
+
+
+def test_a_beat_does_not_bring_a_node_back(run, store):
+    async def case():
+        await store.join("n1")
+        await task(store, "t1", node="n1")
+        await store.leave("n1")
+        await store.beat("n1")
+        return await orphaned(store)
+
+    assert run(case()) == ["t1"]
+
+
+def test_a_claim_by_a_living_node_ends_it(run, store):
+    async def case():
+        await store.join("n2")
+        author = await task(store, "t1", node="gone")
+        await author.append(ev.Claimed("n2"))
+        return await orphaned(store)
+
+    assert run(case()) == []
+
+
+def test_the_end_of_a_task_ends_it(run, store):
+    async def case():
+        author = await task(store, "t1", node="gone")
+        await author.append(status(TaskState.FAILED))
+        return await orphaned(store)
+
+    assert run(case()) == []
+
+
+def test_oldest_first_and_bounded(run, store):
+    async def case():
+        for name, at in (("t1", AT + 3), ("t2", AT + 1), ("t3", AT + 2)):
+            await task(store, name, node="gone", at=at)
+        return await orphaned(store), await orphaned(store, limit=2)
+
+    assert run(case()) == (["t2", "t3", "t1"], ["t2", "t3"])
+
+
+def test_orphans_of_all_tenants(run, store):
+    async def case():
+        await task(store, "t1", tenant=A, node="gone")
+        await task(store, "t2", tenant=B, node="gone", at=AT + 1)
+        return await store.orphans()
+
+    assert run(case()) == [TaskRef(A, "t1"), TaskRef(B, "t2")]
+
+
+def test_nodes_do_not_survive_their_process(run, bench):
+    if not bench.lasts:
+        pytest.skip("nothing outlives a store in memory")
+
+    async def case():
+        store = bench.make()
+        await store.open()
+        await store.join("n1")
+        await task(store, "t1", node="n1")
+        await store.close()
+        store = bench.make()
+        await store.open()
+        found = await orphaned(store)
+        await store.close()
+        return found
+
+    assert run(case()) == ["t1"]

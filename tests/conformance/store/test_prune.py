@@ -1,0 +1,164 @@
+"""Prune: ended tasks go with all that is theirs, nothing else does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.conformance.store.given import AT, A, Author, B, delta, ids, listed, status, submitted, task
+from trunkline.errors import Conflict, Duplicate
+from trunkline.store.base import Dedup, NewDelivery, Where
+from trunkline.wire.types import TERMINAL, TaskState
+
+OPEN = [state for state in TaskState if state not in TERMINAL]
+
+
+def test_nothing_to_forget(run, store):
+    assert run(store.prune(AT)) == 0
+
+
+@pytest.mark.parametrize("state", sorted(TERMINAL, key=str), ids=str)
+def test_an_ended_task_goes(run, store, state):
+    async def case():
+        await task(store, "t1", state=state)
+        count = await store.prune(AT + 1)
+        return count, await store.read(A, "t1"), await store.head(A, "t1"), await store.tail("")
+
+    count, events, head, (tail, _) = run(case())
+    assert (count, events, head, tail) == (1, [], None, [])
+
+
+@pytest.mark.parametrize("state", OPEN, ids=str)
+def test_an_open_task_stays(run, store, state):
+    async def case():
+        author = await task(store, "t1", state=state)
+        return await store.prune(AT + 10**9), len(await store.read(A, "t1")) == author.state.seq
+
+    assert run(case()) == (0, True)
+
+
+def test_the_moment_itself_is_not_before(run, store):
+    async def case():
+        await task(store, "t1", state=TaskState.COMPLETED, at=AT)
+        return await store.prune(AT), await store.prune(AT + 1)
+
+    assert run(case()) == (0, 1)
+
+
+def test_newer_ones_and_other_tasks_stay(run, store):
+    async def case():
+        await task(store, "old", state=TaskState.COMPLETED, at=AT)
+        await task(store, "old-b", tenant=B, state=TaskState.FAILED, at=AT)
+        await task(store, "new", state=TaskState.COMPLETED, at=AT + 10)
+        await task(store, "open", at=AT)
+        count = await store.prune(AT + 5)
+        return count, ids(await listed(store, Where())), len(await store.read(A, "new"))
+
+    assert run(case()) == (2, ["new", "open"], 2)
+
+
+def test_their_deliveries_go_too(run, store):
+    async def case():
+        author = await task(store, "t1")
+        other = await task(store, "t2")
+        for number, each in enumerate((author, other)):
+            delivery = NewDelivery(f"d{number}", each.state.seq + 1, "hook", AT)
+            await store.append(A, each.state.task_id, each.state.seq, [delta()], at=AT, deliveries=[delivery])
+        ended = Author(store, "t3")
+        await ended.append(submitted(), status(TaskState.COMPLETED))
+        done = [NewDelivery("d3", 2, "hook", AT)]
+        await store.append(A, "t3", 2, [delta()], at=AT, deliveries=done)
+        await store.prune(AT + 1)
+        return sorted(delivery.id for delivery in await store.take(10, 1_000))
+
+    assert run(case()) == ["d0", "d1"]
+
+
+def test_their_keys_go_too(run, store):
+    async def case():
+        key = Dedup("k", b"", AT + 10**9)
+        author = Author(store, "t1")
+        events = (submitted(), status(TaskState.COMPLETED))
+        head = author.state.head_after(events, AT)
+        await store.append(A, "t1", 0, events, at=AT, head=head, dedup=key)
+        await store.prune(AT + 1)
+        return await store.append(A, "t2", 0, [delta()], at=AT, dedup=key)
+
+    assert run(case()) == 1
+
+
+def test_keys_of_the_living_stay_until_they_expire(run, store, clock):
+    async def case():
+        key = Dedup("k", b"", AT + 1_000)
+        await store.append(A, "t1", 0, [delta()], at=AT, dedup=key)
+        # The moment to prune by is not the time of day.
+        await store.prune(AT + 10**9)
+        with pytest.raises(Duplicate):
+            await store.append(A, "t2", 0, [delta()], at=AT, dedup=key)
+        clock.ms = AT + 1_000
+        await store.prune(0)
+        return await store.append(A, "t2", 0, [delta()], at=AT, dedup=key)
+
+    assert run(case()) == 1
+
+
+def test_many_keys_over_several_pages(run, store, clock):
+    async def case():
+        keys = [Dedup(f"k{n:04}", b"", AT + (500 if n % 2 else 10**9)) for n in range(2_400)]
+        appends = (store.append(A, f"t{n}", 0, [delta()], at=AT, dedup=key) for n, key in enumerate(keys))
+        await asyncio.gather(*appends)
+        clock.ms = AT + 600
+        await store.prune(0)
+        again = (store.append(A, f"u{n}", 0, [delta()], at=AT, dedup=key) for n, key in enumerate(keys))
+        return await asyncio.gather(*again, return_exceptions=True)
+
+    results = run(case())
+    assert all(isinstance(result, Duplicate) for result in results[::2])
+    assert results[1::2] == [1] * 1_200
+
+
+def test_a_pruned_task_is_gone_for_appends(run, store):
+    async def case():
+        author = await task(store, "t1", state=TaskState.COMPLETED)
+        await store.prune(AT + 1)
+        with pytest.raises(Conflict) as caught:
+            await store.append(A, "t1", author.state.seq, [delta()], at=AT)
+        return caught.value.actual
+
+    assert run(case()) == 0
+
+
+def test_many_tasks_over_several_pages(run, store):
+    async def case():
+        states = [TaskState.COMPLETED, TaskState.WORKING, TaskState.FAILED]
+        await asyncio.gather(*(task(store, f"t{n:03}", state=states[n % 3]) for n in range(450)))
+        count = await store.prune(AT + 1)
+        return count, (await store.heads(A, Where(), size=1)).total, len((await store.tail("", 5_000))[0])
+
+    assert run(case()) == (300, 150, 300)
+
+
+def test_rebuild_after_prune_brings_nothing_back(run, store):
+    async def case():
+        await task(store, "t1", state=TaskState.COMPLETED)
+        await task(store, "t2")
+        await store.prune(AT + 1)
+        return await store.rebuild(), ids(await listed(store, Where()))
+
+    assert run(case()) == (1, ["t2"])
+
+
+def test_appends_beside_a_prune_lose_nothing(run, store):
+    async def case():
+        await asyncio.gather(*(task(store, f"old{n}", state=TaskState.COMPLETED) for n in range(300)))
+        living = await asyncio.gather(*(task(store, f"new{n}") for n in range(50)))
+
+        async def work(author):
+            for _ in range(10):
+                await author.append(delta())
+
+        count, *_ = await asyncio.gather(store.prune(AT + 1), *map(work, living))
+        return count, [len(await store.read(A, f"new{n}")) for n in range(50)]
+
+    assert run(case()) == (300, [12] * 50)

@@ -1,0 +1,165 @@
+"""Tail: the whole log in commit order, never skipping."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.conformance.store.given import AT, A, B, delta, deltas, task
+from trunkline.errors import StoreError
+from trunkline.store.base import START
+from trunkline.wire.types import TaskState
+
+
+async def all_of(store, cursor=START, limit=7):
+    found = []
+    while True:
+        page, cursor = await store.tail(cursor, limit)
+        if not page:
+            return found, cursor
+        found += page
+
+
+def test_an_empty_log(run, store):
+    records, cursor = run(store.tail(START))
+    assert records == []
+    assert cursor == START
+
+
+def test_a_record_carries_its_tenant_and_task(run, store):
+    async def case():
+        await store.append(B, "t1", 0, [delta("x")], at=5)
+        return (await store.tail(START))[0][0]
+
+    record = run(case())
+    assert (record.tenant, record.task_id) == (B, "t1")
+    assert (record.recorded.seq, record.recorded.at, record.recorded.event) == (1, 5, delta("x"))
+
+
+def test_order_is_the_order_of_commits(run, store):
+    async def case():
+        for name in ("t3", "t1", "t2"):
+            await store.append(A, name, 0, [delta(name)], at=AT)
+        return [record.task_id for record in (await all_of(store))[0]]
+
+    assert run(case()) == ["t3", "t1", "t2"]
+
+
+def test_all_tenants_are_in_it(run, store):
+    async def case():
+        await store.append(A, "t1", 0, [delta()], at=AT)
+        await store.append(B, "t2", 0, [delta()], at=AT)
+        return {record.tenant for record in (await all_of(store))[0]}
+
+    assert run(case()) == {A, B}
+
+
+def test_pages_neither_skip_nor_repeat(run, store):
+    async def case():
+        await asyncio.gather(*(store.append(A, f"t{n}", 0, deltas(5), at=AT) for n in range(20)))
+        found, _ = await all_of(store)
+        return [(record.task_id, record.recorded.seq) for record in found]
+
+    pairs = run(case())
+    assert len(pairs) == len(set(pairs)) == 100
+
+
+def test_within_a_task_seq_grows(run, store):
+    async def case():
+        appends = [store.append(A, f"t{n % 3}", n // 3, [delta()], at=AT) for n in range(60)]
+        await asyncio.gather(*appends)
+        return (await all_of(store))[0]
+
+    seen = {}
+    for record in run(case()):
+        assert record.recorded.seq == seen.get(record.task_id, 0) + 1
+        seen[record.task_id] = record.recorded.seq
+
+
+def test_at_the_end_the_cursor_stays(run, store):
+    async def case():
+        await store.append(A, "t1", 0, deltas(3), at=AT)
+        _, cursor = await store.tail(START)
+        return cursor, await store.tail(cursor)
+
+    cursor, (records, again) = run(case())
+    assert records == []
+    assert again == cursor
+
+
+def test_news_follow_the_cursor(run, store):
+    async def case():
+        await store.append(A, "t1", 0, deltas(3), at=AT)
+        _, cursor = await store.tail(START)
+        await store.append(A, "t1", 3, [delta("news")], at=AT)
+        return (await store.tail(cursor))[0]
+
+    (record,) = run(case())
+    assert record.recorded.event == delta("news")
+
+
+def test_a_tail_beside_writers_misses_nothing(run, store):
+    async def write(name):
+        for seq in range(40):
+            await store.append(A, name, seq, [delta()], at=AT)
+
+    async def follow():
+        found, cursor = [], START
+        while len(found) < 320:
+            page, cursor = await store.tail(cursor, 50)
+            found += page
+        return found
+
+    async def case():
+        _, found = await asyncio.gather(asyncio.gather(*(write(f"t{n}") for n in range(8))), follow())
+        return [(record.task_id, record.recorded.seq) for record in found]
+
+    pairs = run(case())
+    assert len(set(pairs)) == len(pairs) == 320
+
+
+def test_refused_appends_are_not_in_it(run, store):
+    async def case():
+        rivals = [store.append(A, "t1", 0, [delta()], at=AT) for _ in range(9)]
+        await asyncio.gather(*rivals, return_exceptions=True)
+        return len((await all_of(store))[0])
+
+    assert run(case()) == 1
+
+
+def test_a_cursor_survives_a_prune_of_everything(run, store):
+    async def case():
+        await task(store, "t1", state=TaskState.COMPLETED)
+        _, cursor = await store.tail(START)
+        assert await store.prune(AT + 1) == 1
+        await store.append(A, "t2", 0, [delta("after")], at=AT)
+        return [record.task_id for record in (await store.tail(cursor))[0]]
+
+    assert run(case()) == ["t2"]
+
+
+def test_a_cursor_survives_a_prune_and_a_restart(run, bench):
+    if not bench.lasts:
+        pytest.skip("nothing outlives a store in memory")
+
+    async def case():
+        store = bench.make()
+        await store.open()
+        await task(store, "t1", state=TaskState.COMPLETED)
+        _, cursor = await store.tail(START)
+        await store.prune(AT + 1)
+        await store.close()
+        store = bench.make()
+        await store.open()
+        await store.append(A, "t2", 0, [delta("after")], at=AT)
+        records, _ = await store.tail(cursor)
+        await store.close()
+        return [record.task_id for record in records]
+
+    assert run(case()) == ["t2"]
+
+
+def test_a_cursor_from_elsewhere_is_refused(run, store):
+    with pytest.raises(StoreError, match="cursor"):
+        run(store.tail("no-cursor"))

@@ -1,0 +1,99 @@
+"""Appends against a model of twenty lines: whatever is asked, in whatever groups."""
+
+from __future__ import annotations
+
+import asyncio
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trunkline.errors import Conflict, Duplicate
+from trunkline.log.events import Delta
+from trunkline.store.base import START, Dedup
+from trunkline.store.sqlite import SqliteStore
+
+TENANTS = ("a", "b")
+TASKS = ("t1", "t2", "t3")
+
+appends = st.tuples(
+    st.sampled_from(TENANTS),
+    st.sampled_from(TASKS),
+    st.integers(-1, 1).flatmap(lambda drift: st.just(drift)),
+    st.integers(1, 4),
+    st.sampled_from([None, None, "k1", "k2"]),
+    st.integers(1, 40),
+)
+# Groups of appends, and how far the clock moves after each.
+scripts = st.lists(st.tuples(st.lists(appends, max_size=8), st.integers(0, 30)), max_size=8)
+
+
+class Model:
+    """What the log must say, one append at a time."""
+
+    def __init__(self):
+        self.logs = {}
+        self.keys = {}
+        self.order = []
+        self.now = 0
+
+    def seq(self, tenant, task_id):
+        owner, texts = self.logs.get(task_id, (tenant, []))
+        return len(texts) if owner == tenant else 0
+
+    def append(self, tenant, task_id, expected, texts, *, key, life):
+        known = self.keys.get((tenant, key))
+        if key is not None and known is not None and known[2] > self.now:
+            return ("duplicate", known[0], known[1])
+        owner, log = self.logs.get(task_id, (tenant, []))
+        if owner != tenant:
+            return ("conflict", 0)
+        if len(log) != expected:
+            return ("conflict", len(log))
+        self.logs[task_id] = (tenant, log + texts)
+        self.order += [(tenant, task_id, text) for text in texts]
+        if key is not None:
+            self.keys[tenant, key] = (task_id, expected + len(texts), self.now + life)
+        return expected + len(texts)
+
+
+def outcome(result):
+    match result:
+        case Conflict(actual=actual):
+            return ("conflict", actual)
+        case Duplicate(task_id=task_id, seq=seq):
+            return ("duplicate", task_id, seq)
+        case _:
+            return result
+
+
+async def play(script):
+    model = Model()
+    store = SqliteStore(None, now_ms=lambda: model.now)
+    await store.open()
+    number = 0
+    for group, pause in script:
+        futures, expected_outcomes = [], []
+        for tenant, task_id, drift, count, key, life in group:
+            expected = model.seq(tenant, task_id) + drift
+            texts = [f"{number}.{index}" for index in range(count)]
+            number += 1
+            dedup = None if key is None else Dedup(key, b"", model.now + life)
+            events = [Delta("a", text) for text in texts]
+            futures.append(store.append(tenant, task_id, expected, events, at=1, dedup=dedup))
+            expected_outcomes.append(model.append(tenant, task_id, expected, texts, key=key, life=life))
+        results = await asyncio.gather(*futures, return_exceptions=True)
+        assert [outcome(result) for result in results] == expected_outcomes
+        model.now += pause
+    for tenant in TENANTS:
+        for task_id in TASKS:
+            owner, texts = model.logs.get(task_id, (tenant, []))
+            found = await store.read(tenant, task_id)
+            assert [recorded.event.text for recorded in found] == (texts if owner == tenant else [])
+    records, _ = await store.tail(START, 10_000)
+    assert [(one.tenant, one.task_id, one.recorded.event.text) for one in records] == model.order
+    await store.close()
+
+
+@given(scripts)
+def test_the_store_agrees_with_the_model(script):
+    asyncio.run(play(script))

@@ -1,0 +1,46 @@
+"""Which store a URL means."""
+
+from __future__ import annotations
+
+import pytest
+
+from trunkline.errors import Misuse
+from trunkline.store.url import store_from_url
+
+
+def test_relative(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = store_from_url("sqlite:///some.db")
+    run(store.open())
+    run(store.close())
+    assert (tmp_path / "some.db").is_file()
+
+
+def test_absolute(run, tmp_path):
+    store = store_from_url(f"sqlite:///{tmp_path}/a b#%.db")
+    run(store.open())
+    assert run(store.read("a", "t")) == []
+    run(store.close())
+    assert (tmp_path / "a b#%.db").is_file()
+
+
+def test_memory(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = store_from_url("memory:")
+    run(store.open())
+    run(store.close())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_time_is_the_wall_clock(run):
+    assert run(store_from_url("memory:").now()) > 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "memory", "memory:x", "sqlite:", "sqlite://", "sqlite:///", "sqlite://host/x.db", "x.db",
+     "postgresql://localhost/x", "sqlite:///x.db?mode=ro", "sqlite:///a\0b"],
+)  # fmt: skip
+def test_anything_else_is_a_mistake_that_names_what_is_accepted(url):
+    with pytest.raises(Misuse, match=r"sqlite:///relative\.db, sqlite:////absolute\.db or memory:"):
+        store_from_url(url)

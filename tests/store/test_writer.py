@@ -1,0 +1,149 @@
+"""How appends are gathered, seen from a backend that only notes its groups."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from trunkline.errors import Conflict, StoreError
+from trunkline.log.events import Delta
+from trunkline.store.bell import Bell
+from trunkline.store.writer import GROUP_BYTES, GROUP_EVENTS, Writer
+
+
+class Backend:
+    """Keeps each group until it is told to end it."""
+
+    def __init__(self):
+        self.groups = []
+        self.writer = Writer(self.groups.append, Bell())
+
+    def append(self, events=1, size=1, task_id="t"):
+        parts = [Delta("a", "x" * size)] * events
+        return self.writer.append("a", task_id, 0, parts, at=1, head=None, deliveries=(), dedup=None)
+
+    def finish(self, *outcomes):
+        group = self.groups[-1]
+        self.writer.done(group, outcomes or [1] * len(group))
+
+
+@pytest.fixture
+def backend(run):
+    async def make():
+        backend = Backend()
+        backend.writer.start()
+        return backend
+
+    return run(make())
+
+
+async def turn():
+    await asyncio.sleep(0)
+
+
+def sizes(backend):
+    return [len(group) for group in backend.groups]
+
+
+def test_an_idle_writer_flushes_in_the_same_turn(run, backend):
+    async def case():
+        backend.append()
+        await turn()
+
+    run(case())
+    assert sizes(backend) == [1]
+
+
+def test_appends_made_together_share_a_group(run, backend):
+    async def case():
+        for _ in range(9):
+            backend.append()
+        await turn()
+
+    run(case())
+    assert sizes(backend) == [9]
+
+
+def test_what_comes_meanwhile_is_the_next_group(run, backend):
+    async def case():
+        first = backend.append()
+        await turn()
+        rest = [backend.append() for _ in range(5)]
+        await turn()
+        assert sizes(backend) == [1]
+        backend.finish()
+        assert sizes(backend) == [1, 5]
+        assert await first == 1
+        assert not any(future.done() for future in rest)
+
+    run(case())
+
+
+def test_a_group_holds_no_more_events_than_allowed(run, backend):
+    async def case():
+        futures = [backend.append(events=60) for _ in range(20)]
+        await turn()
+        while not all(future.done() for future in futures):
+            backend.finish()
+
+    run(case())
+    assert sizes(backend) == [GROUP_EVENTS // 60, GROUP_EVENTS // 60, 4]
+
+
+def test_a_group_holds_no_more_bytes_than_allowed(run, backend):
+    async def case():
+        futures = [backend.append(size=GROUP_BYTES // 3) for _ in range(5)]
+        await turn()
+        while not all(future.done() for future in futures):
+            backend.finish()
+
+    run(case())
+    assert sizes(backend) == [2, 2, 1]
+
+
+def test_a_huge_append_goes_alone(run, backend):
+    async def case():
+        futures = [backend.append(), backend.append(events=2, size=GROUP_BYTES), backend.append()]
+        await turn()
+        while not all(future.done() for future in futures):
+            backend.finish()
+
+    run(case())
+    assert sizes(backend) == [1, 1, 1]
+
+
+def test_each_caller_gets_its_own_outcome(run, backend):
+    async def case():
+        futures = [backend.append() for _ in range(3)]
+        await turn()
+        backend.finish(7, Conflict(3), StoreError("disk"))
+        return await asyncio.gather(*futures, return_exceptions=True)
+
+    first, second, third = run(case())
+    assert (first, second.actual, str(third)) == (7, 3, "disk")
+
+
+def test_a_caller_that_left_is_passed_over(run, backend):
+    async def case():
+        gone, here = backend.append(), backend.append()
+        await turn()
+        gone.cancel()
+        backend.finish()
+        return await here
+
+    assert run(case()) == 1
+
+
+def test_stop_waits_for_what_was_taken(run, backend):
+    async def case():
+        backend.append()
+        stopping = asyncio.ensure_future(backend.writer.stop())
+        await turn()
+        assert not stopping.done()
+        backend.finish()
+        await stopping
+        with pytest.raises(StoreError, match="closed"):
+            await backend.append()
+
+    run(case())

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+from hypothesis import given
+
+from tests.wire import samples
+from trunkline.wire import v03, v03proto, v1
+from trunkline.wire.read import read_send
+from trunkline.wire.types import Message
+
+
+@given(samples.messages())
+def test_round_trip_v1(message: Message) -> None:
+    written = v1.message(message)
+    read = read_send(samples.sent(written)).message
+    assert read == message
+    assert v1.message(read) == written
+
+
+@given(samples.messages())
+def test_round_trip_v03(message: Message) -> None:
+    written = v03.message(message)
+    read = read_send(samples.sent(written)).message
+    assert read.extra == message.extra
+    assert v03.message(read) == written
+
+
+@given(samples.messages())
+def test_round_trip_v03proto(message: Message) -> None:
+    written = v03proto.message(message)
+    assert v03proto.message(read_send(samples.sent(written), proto=True).message) == written
