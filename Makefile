@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JS := tests/interop/js
 ARGS ?=
 
-.PHONY: help setup dev js demo test lint format bench lock clean
+.PHONY: help setup dev js demo test lint format bench tck lock clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -37,6 +37,9 @@ format: dev  ## write what `lint` would only check
 
 bench: setup  ## compare with other A2A servers; ARGS="--quick", "--only send,get", "--markdown FILE"
 	$(BIN)/python -m bench.run $(ARGS)
+
+tck: setup  ## the official test kit: TCK=DIR (a checkout of a2aproject/a2a-tck) LINE=1.0 or 0.3
+	$(BIN)/python scripts/tck.py $(or $(TCK),$(error TCK=DIR names a checkout of the test kit)) $(or $(LINE),1.0)
 
 lock:  ## pin the newest versions that pyproject.toml allows (needs uv)
 	for part in "" "-dev"; do \

@@ -23,6 +23,7 @@ async def check(endpoint: Endpoint, *, waits: bool = True, chunks: int = 5) -> N
     updates = [e["artifactUpdate"] for e in events if "artifactUpdate" in e]
     texts = _texts(u["artifact"] for u in updates)
     wanted = [f"chunk-{n:06d} lorem ipsum dolor sit amet" for n in range(chunks)]
+    _expect(all(len(u["artifact"]["parts"]) == 1 for u in updates), "one chunk in one event", updates)
     _expect(texts == wanted, f"{chunks} chunks in order", texts)
     _expect([bool(u.get("append")) for u in updates] == [n > 0 for n in range(chunks)], "append", updates)
     _expect([bool(u.get("lastChunk")) for u in updates][-1], "lastChunk on the last", updates[-1])

@@ -54,7 +54,7 @@ def serve(
 @app.command()
 def demo(
     once: Annotated[bool, typer.Option(help="End after the tour.")] = False,
-    port: Annotated[int, typer.Option(help="Port of the demo server; 0 picks a free one.")] = 0,
+    port: Annotated[int, typer.Option(help="Port of the demo server, or the next free one.")] = 8000,
 ) -> None:
     """Start the demo agent and walk through what it does."""
     from trunkline.demo.tour import run

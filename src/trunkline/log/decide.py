@@ -11,7 +11,7 @@ from msgspec import Struct
 from trunkline import errors
 from trunkline.log import events as ev
 from trunkline.log.fold import State
-from trunkline.wire.types import Message, TaskState
+from trunkline.wire.types import TERMINAL, Message, TaskState
 
 
 class Say(Struct, frozen=True):
@@ -88,7 +88,7 @@ def _cancel(state: State, by: str) -> tuple[ev.AnyEvent, ...]:
     if state.over:
         raise errors.TaskNotCancelable(f"task {state.task_id} has already ended ({_plain(state.state)})")
     if state.interrupted:
-        return (ev.Status(TaskState.CANCELED),)
+        return (ev.CancelRequested(by), ev.Status(TaskState.CANCELED))
     return () if state.cancel_requested else (ev.CancelRequested(by),)
 
 
@@ -97,11 +97,20 @@ def _emit(state: State, command: Emit) -> tuple[ev.AnyEvent, ...]:
         raise errors.TurnOver(f"task {state.task_id} is now run by another node")
     if state.over:
         raise errors.TurnOver(f"task {state.task_id} has ended ({_plain(state.state)})")
-    first = command.events[0]
+    events = _to_the_end(command.events)
+    first = events[0]
     quiet = isinstance(first, ev.Replied) or (isinstance(first, ev.Status) and first.state is TaskState.WORKING)
     if state.state is TaskState.SUBMITTED and not quiet:
-        return (ev.Status(TaskState.WORKING), *command.events)
-    return command.events
+        return (ev.Status(TaskState.WORKING), *events)
+    return events
+
+
+def _to_the_end(events: tuple[ev.AnyEvent, ...]) -> tuple[ev.AnyEvent, ...]:
+    # What is said after a verdict comes too late, also within one append.
+    for count, event in enumerate(events[:-1], 1):
+        if isinstance(event, ev.Replied) or (isinstance(event, ev.Status) and event.state in TERMINAL):
+            return events[:count]
+    return events
 
 
 def _plain(state: TaskState) -> str:

@@ -40,13 +40,14 @@ class Head(Struct, frozen=True, gc=False):
 class _Growing:
     """An artifact under construction; text deltas gather in a run until somebody looks."""
 
-    __slots__ = ("artifact", "parts", "run", "written")
+    __slots__ = ("artifact", "open", "parts", "run")
 
-    def __init__(self, artifact: Artifact, *, written: bool) -> None:
+    def __init__(self, artifact: Artifact) -> None:
         self.artifact = artifact
         self.parts: list[Part] = list(artifact.parts)
         self.run: list[str] = []
-        self.written = written
+        # Whether the last part was made of deltas, so that the next ones belong to it.
+        self.open = False
 
     def whole(self) -> Artifact:
         self._close_run()
@@ -65,6 +66,7 @@ class _Growing:
 
     def extend(self, more: Artifact) -> None:
         self._close_run()
+        self.open = False
         self.parts.extend(more.parts)
         known = self.artifact
         self.artifact = Artifact(
@@ -79,10 +81,11 @@ class _Growing:
         if not self.run:
             return
         text = "".join(self.run)
-        # Deltas of one answer are one text for a reader, whatever came between two looks.
-        if self.written and self.parts and self.parts[-1].text is not None:
+        # Invariant: a look between two deltas changes nothing; together they stay one text.
+        if self.open:
             text = (self.parts.pop().text or "") + text
         self.parts.append(Part(text=text))
+        self.open = True
         self.run = []
 
 
@@ -140,10 +143,6 @@ class State:
     def history(self) -> tuple[Message, ...]:
         """What was said so far, oldest first."""
         return tuple(self._history)
-
-    def has_artifact(self, artifact_id: str) -> bool:
-        """Whether anything was emitted under this id."""
-        return artifact_id in self._artifacts
 
     @property
     def has_output(self) -> bool:
@@ -247,9 +246,10 @@ class State:
 
     def _delta(self, event: ev.Delta) -> None:
         growing = self._artifacts.get(event.artifact_id)
-        if growing is None:
+        # As for chunks: stream readers are told to append or to begin anew, so the fold does the same.
+        if growing is None or not event.append:
             artifact = Artifact(artifact_id=event.artifact_id)
-            growing = self._artifacts[event.artifact_id] = _Growing(artifact, written=True)
+            growing = self._artifacts[event.artifact_id] = _Growing(artifact)
         growing.write(event.text)
 
     def _chunk(self, event: ev.Chunk) -> None:
@@ -257,7 +257,7 @@ class State:
         if growing is not None and event.append:
             growing.extend(event.artifact)
         else:
-            self._artifacts[event.artifact.artifact_id] = _Growing(event.artifact, written=False)
+            self._artifacts[event.artifact.artifact_id] = _Growing(event.artifact)
 
 
 def _newest(history: list[Message], length: int) -> list[Message]:

@@ -97,11 +97,13 @@ def _refold(connection: sqlite3.Connection, *, tenant: str | None, after: int) -
 def _fold_head(connection: sqlite3.Connection, tenant: str, task_id: str) -> tuple[Head | None, int]:
     state = State(task_id)
     head: Head | None = None
-    while page := rows.read(connection, tenant, task_id, after=state.seq, limit=PAGE_EVENTS):
+    seq = 0
+    while page := rows.read(connection, tenant, task_id, after=seq, limit=PAGE_EVENTS):
         for recorded in page:
             head = state.head_after((recorded.event,), recorded.at) or head
             state.apply(recorded)
-    return head, state.seq
+        seq = page[-1].seq
+    return head, seq
 
 
 def _listed(head: Head) -> tuple[Value, ...]:

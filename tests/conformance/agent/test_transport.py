@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.conformance.agent.conftest import KEY
-from tests.conformance.agent.talk import METHODS, TERMINAL, VERSIONS, Talk, as_json, bodies, kinds, said, states
-from tests.harness import V1, Agent, Frames, message, params, plain_state, text_of
+from tests.conformance.agent.talk import METHODS, TERMINAL, VERSIONS, Talk, as_json, bodies, kinds, said, states, until
+from tests.harness import V1, Agent, message, params, plain_state, text_of
 
 CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
 NOBODY = "0198f0c0-0000-7000-8000-000000000000"
@@ -142,7 +142,7 @@ def test_AG_07_unknown_method(talk: Talk) -> None:
     assert response.json()["error"]["code"] == -32601
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"not json", b'{"jsonrpc": "2.0", "id": 1,', b"\xff\xfe", b'{"a": "\xff"}'])
+@pytest.mark.parametrize("body", [b"", b"{", b"not json", b'{"jsonrpc": "2.0", "id": 1,', b"\xff\xfe", b'{"jsonrpc": "2.0", "id": 1, "method": "\xff"}'])
 def test_AG_08_unparsable_body(talk: Talk, body: bytes) -> None:
     response = talk.agent.post(body, V1 if talk.version == "1.0" else {})
     answer = response.json()
@@ -223,13 +223,13 @@ def test_AG_12_result_is_retrievable(talk: Talk) -> None:
 def test_AG_13_cancel_works(subject: Talk) -> None:
     key = str(uuid.uuid4())
     task_id = subject.send(f"tick {key}", wait=False)["id"]
-    first = _done(subject, key)
+    first = until(lambda: _done(subject, key))
     began = time.monotonic()
     result = subject.result("cancel", {"id": task_id})
     assert time.monotonic() - began < 1.0
     assert plain_state(result) == "canceled"
     stopped = _done(subject, key)
-    assert stopped > first
+    assert stopped >= first
     # Forty more calls are time for many ticks of 2 ms, if anything still ticked.
     assert {_done(subject, key) for _ in range(40)} == {stopped}
     assert plain_state(subject.get(task_id)) == "canceled"
@@ -465,8 +465,4 @@ def test_AG_25_an_exception_gives_a_reason_and_no_traceback(talk: Talk) -> None:
 
 def test_AG_25_the_stream_shows_it_too(talk: Talk) -> None:
     with talk.stream("fail on air") as frames:
-        assert said(bodies(_all(frames), "status-update")[-1]) == "on air"
-
-
-def _all(frames: Frames) -> Any:
-    return frames.all()
+        assert said(bodies(frames.all(), "status-update")[-1]) == "on air"
