@@ -73,9 +73,10 @@ class Endpoint:
         """One GetTask."""
         return self.request("GetTask", {"id": task_id})
 
-    def subscribe(self, task_id: str) -> bytes:
-        """One SubscribeToTask."""
-        return self.request("SubscribeToTask", {"id": task_id}, stream=True)
+    def subscribe(self, task_id: str) -> Callable[[], bytes]:
+        """Makes SubscribeToTask calls, each with a JSON-RPC id of its own, as a real crowd has."""
+        front, end = self.request("SubscribeToTask", {"id": task_id}, stream=True).split(HOLE.encode())
+        return lambda: b"%s%012x%s" % (front, next(_numbers), end)
 
 
 class Load:

@@ -82,8 +82,8 @@ def _setting(scale: Scale) -> str:
     pinned = "server on one core, generator on another" if cores >= 2 else "server and generator on one core"
     return (
         "Only ratios of one run compare; on a shared machine the CPU column is steadier than the rate. Where "
-        "first_event_ms is close to whole_ms a stream came in one burst: its rate is that of an agent that never "
-        "pauses, and says nothing of the time a single chunk takes.\n\n"
+        "first_event_ms is close to whole_ms a stream came in one burst: its rate is that of an agent that "
+        "never pauses, and says nothing of the time a single chunk takes.\n\n"
         f"Python {platform.python_version()}, {platform.system()} {platform.machine()}, {cores} cores "
         f"({pinned}); medians of up to {scale.rounds} alternated rounds of {scale.seconds:g} s."
     )

@@ -115,7 +115,7 @@ async def fan_out(server: Server, scale: Scale) -> Sample:
     source.start(server.endpoint.send(f"hold {chunks}", stream=True)())
     await asyncio.wait_for(source.first, 30)
     subscribe = server.endpoint.subscribe(_task_id(source.opening))
-    readers = await crowd(server.endpoint, tally, lambda: subscribe, scale.fan_out)
+    readers = await crowd(server.endpoint, tally, subscribe, scale.fan_out)
     started, used = perf_counter(), server.cpu()
     await contract.send(server.endpoint, "release")
     await _all_over([source, *readers], 120)

@@ -177,8 +177,13 @@ class Frames:
         self.response = response
         self.comments = 0
         self.retry: int | None = None
+        # One reader: whoever stops and comes back goes on where it was.
+        self._each = self._read()
 
     def __iter__(self) -> Iterator[Frame]:
+        return self._each
+
+    def _read(self) -> Iterator[Frame]:
         seq, data = None, []
         for line in self.response.iter_lines():
             if line.startswith(":"):

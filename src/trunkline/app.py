@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from urllib.parse import urlsplit
 
 from trunkline.agent.agent import Agent
@@ -68,7 +68,7 @@ class Application:
         await send({"type": "lifespan.shutdown.complete"})
 
     @contextlib.asynccontextmanager
-    async def lifespan(self) -> AsyncIterator[None]:
+    async def lifespan(self) -> AsyncGenerator[None]:
         """Open the store, take up what was left, and put everything back at the end."""
         if self._live:
             # Mounted in a host that runs both its own and our lifespan: the first one counts.

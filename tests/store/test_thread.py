@@ -20,8 +20,9 @@ def memory():
 
 async def batch(store, *calls):
     """Changes that surely meet in one batch: the thread is held until all are queued."""
-    gate = threading.Event()
-    held = store._thread.look(lambda connection: gate.wait(10))
+    gate, started = threading.Event(), threading.Event()
+    held = store._thread.look(lambda connection: (started.set(), gate.wait(10)))
+    await asyncio.to_thread(started.wait, 10)
     queued = [store._change(call) for call in calls]
     append = store.append("a", "t1", 0, [Delta("a", "x")], at=AT)
     await asyncio.sleep(0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from trunkline.agent.binding import Author
 from trunkline.agent.result import conclude, give_up, lose
-from trunkline.agent.skill import Skill, make_skill
+from trunkline.agent.skill import About, Skill, make_skill
 from trunkline.agent.testing import TestClient
 from trunkline.agent.turn import Coalesce, Ended, Turn
 from trunkline.errors import InvalidParams, Misuse, Refused, TurnOver
@@ -38,7 +38,6 @@ class Agent:
         input_modes: Sequence[str] = (),
         output_modes: Sequence[str] = (),
         streaming: bool = True,
-        coalesce: Coalesce | None = None,
         **settings: object,
     ) -> None:
         if not name.strip() or not name.isprintable():
@@ -52,7 +51,7 @@ class Agent:
         self.input_modes = tuple(input_modes)
         self.output_modes = tuple(output_modes)
         self.streaming = streaming
-        self.coalesce = coalesce or Coalesce()
+        self.coalesce = Coalesce()
         self.settings = settings
         self.skills: dict[str, Skill] = {}
         self._default = ""
@@ -62,47 +61,14 @@ class Agent:
     def skill(self, function: Function, /) -> Function: ...
 
     @overload
-    def skill(
-        self,
-        *,
-        id: str = "",
-        name: str = "",
-        description: str = "",
-        tags: Sequence[str] = (),
-        examples: Sequence[str] = (),
-        input_modes: Sequence[str] = (),
-        output_modes: Sequence[str] = (),
-        default: bool = False,
-    ) -> Callable[[Function], Function]: ...
+    def skill(self, **about: Unpack[About]) -> Callable[[Function], Function]: ...
 
-    def skill(
-        self,
-        function: Function | None = None,
-        /,
-        *,
-        id: str = "",  # noqa: A002 - the protocol's word
-        name: str = "",
-        description: str = "",
-        tags: Sequence[str] = (),
-        examples: Sequence[str] = (),
-        input_modes: Sequence[str] = (),
-        output_modes: Sequence[str] = (),
-        default: bool = False,
-    ) -> Function | Callable[[Function], Function]:
+    def skill(self, function: Author | None = None, /, **about: Unpack[About]) -> Any:
         """Offer a function as a skill; the first one, or the one marked default, takes what names none."""
 
-        def add(offered: Function) -> Function:
-            made = make_skill(
-                offered,
-                skill_id=id,
-                name=name,
-                description=description,
-                tags=tuple(tags),
-                examples=tuple(examples),
-                input_modes=tuple(input_modes) or self.input_modes,
-                output_modes=tuple(output_modes) or self.output_modes,
-            )
-            self._add(made, default=default)
+        def add(offered: Author) -> Author:
+            made = make_skill(offered, about, self.input_modes, self.output_modes)
+            self._add(made, default=about.get("default", False))
             return offered
 
         return add if function is None else add(function)
@@ -180,9 +146,9 @@ class Agent:
         del app
         return self.asgi().lifespan()
 
-    def card_routes(self) -> Application:
+    def card_routes(self) -> Callable[..., Awaitable[None]]:
         """For a host that owns the origin: an application to mount at `/.well-known`."""
-        return self.asgi().cards()
+        return self.asgi().cards
 
     def test_client(self, **settings: object) -> TestClient:
         """Drive the agent in process: `async with agent.test_client() as client: await client.send("hi")`."""

@@ -116,11 +116,14 @@ def _model_of(rest: list[inspect.Parameter], hints: Mapping[str, object], functi
 
 
 def _is_model(hint: object) -> bool:
-    return isinstance(hint, type) and (
-        is_dataclass(hint)
-        or issubclass(hint, Struct)
-        or typing.is_typeddict(hint)
-        or hasattr(hint, "model_validate")
+    if not isinstance(hint, type):
+        return False
+    kind = typing.cast("type[object]", hint)
+    return (
+        is_dataclass(kind)
+        or issubclass(kind, Struct)
+        or typing.is_typeddict(kind)
+        or hasattr(kind, "model_validate")
     )
 
 
@@ -156,7 +159,7 @@ def _convert(data: object, model: object, field: str) -> object:
         except ValueError as error:
             raise InvalidParams(_pydantic_text(error), field=field) from None
     try:
-        return msgspec.convert(data, typing.cast("type", model))
+        return msgspec.convert(data, typing.cast("type[object]", model))
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         raise InvalidParams(f"{field}{path.rstrip('`')}: {text}", field=field + path.rstrip("`")) from None

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from enum import Enum
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 from msgspec import UNSET, Struct
 
@@ -97,30 +97,33 @@ class Skill(Struct, frozen=True):
         return await _in_thread(lambda: _sync(function, arguments, turn))
 
 
-def make_skill(
-    function: Author,
-    *,
-    skill_id: str,
-    name: str,
-    description: str,
-    tags: tuple[str, ...],
-    examples: tuple[str, ...],
-    input_modes: tuple[str, ...],
-    output_modes: tuple[str, ...],
-) -> Skill:
+class About(TypedDict, total=False):
+    """What an author may say of a skill; the rest is taken from the function."""
+
+    id: str
+    name: str
+    description: str
+    tags: Sequence[str]
+    examples: Sequence[str]
+    input_modes: Sequence[str]
+    output_modes: Sequence[str]
+    default: bool
+
+
+def make_skill(function: Author, about: About, input_modes: tuple[str, ...], output_modes: tuple[str, ...]) -> Skill:
     """A skill from a function; what is left out is taken from its name, docstring and signature."""
     binding = bind(function)
-    own_id = skill_id or getattr(function, "__name__", type(function).__name__)
+    own_id = about.get("id") or getattr(function, "__name__", type(function).__name__)
     summary = (inspect.getdoc(function) or "").split("\n\n", 1)[0].replace("\n", " ")
-    modes = input_modes or ((JSON,) if binding.typed else (TEXT,))
+    modes = tuple(about.get("input_modes", ())) or input_modes or ((JSON,) if binding.typed else (TEXT,))
     return Skill(
         id=own_id,
-        name=name or own_id.replace("_", " ").capitalize(),
-        description=description or summary or own_id,
-        tags=tags or (own_id,),
-        examples=examples,
+        name=about.get("name") or own_id.replace("_", " ").capitalize(),
+        description=about.get("description") or summary or own_id,
+        tags=tuple(about.get("tags", ())) or (own_id,),
+        examples=tuple(about.get("examples", ())),
         input_modes=modes,
-        output_modes=output_modes or (TEXT, JSON),
+        output_modes=tuple(about.get("output_modes", ())) or output_modes or (TEXT, JSON),
         function=function,
         binding=binding,
         form=_form(function),

@@ -116,7 +116,7 @@ class State:
 
     def __init__(self, task_id: str) -> None:
         self.task_id = task_id
-        self.seq = 0
+        self.seq: int = 0
         self.context_id = ""
         self.owner = ""
         self.node = ""
@@ -143,11 +143,6 @@ class State:
     def history(self) -> tuple[Message, ...]:
         """What was said so far, oldest first."""
         return tuple(self._history)
-
-    @property
-    def has_output(self) -> bool:
-        """Whether any artifact was emitted."""
-        return bool(self._artifacts)
 
     def artifact(self, artifact_id: str) -> Artifact:
         """The whole of an artifact as it stands."""

@@ -10,6 +10,7 @@ from asyncio import AbstractEventLoop, Future
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+from trunkline.errors import StoreError
 from trunkline.log.events import AnyEvent, Recorded
 from trunkline.log.fold import State
 from trunkline.store.base import Log
@@ -22,23 +23,36 @@ class Watcher(Protocol):
     """Whoever runs the task; told when the log has moved."""
 
     def moved(self) -> None:
-        """The feed has taken events in."""
+        """The feed has taken events in, or the last caller has spoken."""
         ...
 
 
 class Feed:
     """A task's committed state, its newest events, and those who wait for more."""
 
-    __slots__ = ("__weakref__", "_resters", "_waiters", "base", "frames", "records", "runner", "state", "tenant")
+    __slots__ = (
+        "__weakref__",
+        "_resters",
+        "_waiters",
+        "base",
+        "callers",
+        "frames",
+        "records",
+        "runner",
+        "state",
+        "tenant",
+    )
 
     def __init__(self, tenant: str, state: State) -> None:
         self.tenant = tenant
         self.state = state
-        self.base = state.seq
+        self.base: int = state.seq
         self.records: list[Recorded] = []
         # Encoded frames by dialect and seq, made by the first reader and reused by the others.
         self.frames: dict[tuple[object, int], bytes] = {}
         self.runner: Watcher | None = None
+        # How many commands of callers are on their way; the runner's own events wait for them.
+        self.callers = 0
         self._waiters: list[Future[None]] = []
         self._resters: list[Future[None]] = []
 
@@ -91,6 +105,11 @@ class Feed:
         self._resters.append(future)
         return future
 
+    def forget(self, future: Future[None]) -> None:
+        """Whoever waited for a rest has stopped waiting."""
+        if future in self._resters:
+            self._resters.remove(future)
+
     def fail(self, error: BaseException) -> None:
         """The task could not be recorded: tell everyone who waits for it."""
         waiters, self._waiters, self._resters = [*self._waiters, *self._resters], [], []
@@ -117,10 +136,15 @@ def _release(futures: list[Future[None]]) -> None:
 
 
 async def pages(log: Log, feed: Feed, after: int) -> AsyncIterator[list[Recorded]]:
-    """Events after a seq up to the window, read from the store."""
+    """Events after a seq up to the window, read from the store.
+
+    Raises:
+        StoreError: they are no longer there.
+    """
     while after < feed.base:
         batch = await log.read(feed.tenant, feed.state.task_id, after, min(PAGE, feed.base - after))
         if not batch:
-            return
+            # Pruned under the reader: it must end, or it would ask for them forever.
+            raise StoreError(f"the events of task {feed.state.task_id} after {after} are no longer kept")
         after = batch[-1].seq
         yield batch

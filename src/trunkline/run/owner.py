@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from asyncio import AbstractEventLoop, Future
 from typing import Protocol
 
-from trunkline.errors import Conflict, StoreError, TurnOver
+from trunkline.errors import Conflict, Misuse, StoreError, TurnOver
 from trunkline.log.decide import Emit, decide
 from trunkline.log.events import AnyEvent, Replied, Status
 from trunkline.log.fold import State
@@ -205,19 +205,23 @@ class Owner:
     async def _verdict(self) -> Verdict:
         try:
             verdict = await self._desk.executor.run(self)
-        except asyncio.CancelledError:
-            if self._stop is None:
+        except asyncio.CancelledError as error:
+            if self._stop is not None:
+                return self._stop
+            if self._task is None or self._task.cancelling():
                 raise
-            return self._stop
+            # Nobody cancelled this executor: it awaited something else that was, and that is its failure.
+            return self._failed(error)
         except TurnOver:
             raise
-        except Exception as error:  # noqa: BLE001 - logged with a reason id that the caller is given
+        except (Exception, SystemExit, BaseExceptionGroup) as error:  # noqa: BLE001 - logged with a reason id
+            # An exit in a skill would end the whole server, and a group may hide one.
             return self._failed(error)
         if isinstance(verdict, Replied) or verdict.state in TERMINAL:
             return verdict
         return self._say(TaskState.FAILED, "The executor ended without a verdict.")
 
-    def _failed(self, error: Exception) -> Status:
+    def _failed(self, error: BaseException) -> Status:
         reason = self.ids.new()
         task_id = self.feed.state.task_id
         log.error("task.raised task=%s reason=%s", task_id, reason, exc_info=error)
@@ -264,7 +268,18 @@ class Owner:
                 self._interrupt(Status(TaskState.CANCELED))
             return
         self._in_flight = events
-        self._desk.tasks.append(self.feed, decided, then=self._flushed)
+        try:
+            self._desk.tasks.append(self.feed, decided, then=self._flushed)
+        except Misuse as error:
+            self._unwritable(error)
+
+    def _unwritable(self, error: Misuse) -> None:
+        # What the executor said cannot be stored as JSON; all that can be recorded is that it failed.
+        verdict = self._failed(error)
+        self._in_flight = ()
+        self._buffer = [verdict]
+        self._flush()
+        self._interrupt(verdict)
 
     def _flushed(self, error: BaseException | None) -> None:
         events, self._in_flight = self._in_flight, ()

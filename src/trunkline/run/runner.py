@@ -170,6 +170,9 @@ class Runner:
         """
         state = feed.state
         said = replace(message, task_id=state.task_id, context_id=message.context_id or state.context_id)
+        if dedup is not None and state.over and said in state.history:
+            # A retry of what the task has taken; that it has ended since is no reason to refuse it.
+            return
         claim = self.node if feed.runner is None else ""
         events = await self.tasks.change(feed, Say(said, claim), dedup)
         if feed.runner is None and any(isinstance(event, Status) for event in events):

@@ -29,6 +29,7 @@ class Tasks:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._feeds: WeakValueDictionary[tuple[str, str], Feed] = WeakValueDictionary()
+        self._loads: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def find(self, tenant: str, owner: str, task_id: str) -> Feed:
         """The feed of a task that this caller owns.
@@ -48,11 +49,17 @@ class Tasks:
     async def _load(self, tenant: str, task_id: str) -> Feed | None:
         if not is_task_id(task_id):
             return None
-        state = await self.fold(tenant, task_id)
-        if not state.seq:
-            return None
-        # Somebody may have loaded it while we read; there must be one feed per task.
-        return self._feeds.setdefault((tenant, task_id), Feed(tenant, state))
+        key = (tenant, task_id)
+        # One reader at a time. There must be one feed per task, and it must not be born behind the log
+        # because another one was loaded, moved on and dropped while we read.
+        async with self._loads.setdefault(key, asyncio.Lock()):
+            feed = self._feeds.get(key)
+            if feed is None:
+                state = await self.fold(tenant, task_id)
+                if not state.seq:
+                    return None
+                feed = self._feeds[key] = Feed(tenant, state)
+            return feed
 
     async def fold(self, tenant: str, task_id: str) -> State:
         """The state of a task straight from the log."""
@@ -97,20 +104,22 @@ class Tasks:
 
     async def change(self, feed: Feed, command: Command, dedup: Dedup | None = None) -> tuple[AnyEvent, ...]:
         """Decide on the newest state and append, until nobody was faster; gives what was added."""
-        while True:
-            events = decide(feed.state, command)
-            if not events:
-                return events
-            expected = feed.state.seq
-            try:
-                # The commit goes on if the caller goes away; the feed must hear of it all the same.
-                await asyncio.shield(self.append(feed, events, dedup))
-            except Conflict:
-                await self.refresh(feed)
-                continue
-            if feed.state.seq <= expected:
-                await self.refresh(feed)
+        feed.callers += 1
+        try:
+            while events := decide(feed.state, command):
+                expected = feed.state.seq
+                try:
+                    # The commit goes on if the caller goes away; the feed must hear of it all the same.
+                    await asyncio.shield(self.append(feed, events, dedup))
+                    break
+                except Conflict:
+                    if feed.state.seq == expected:
+                        await self.refresh(feed)
             return events
+        finally:
+            feed.callers -= 1
+            if feed.runner is not None:
+                feed.runner.moved()
 
     async def refresh(self, feed: Feed) -> None:
         """Bring the feed up to the log."""
@@ -131,7 +140,7 @@ class Tasks:
             await future
         finally:
             timer.cancel()
-
+            feed.forget(future)
 
     async def end(self, feed: Feed, limit_s: float) -> None:
         """Wait until the task is over, at most this long."""

@@ -115,7 +115,9 @@ class Server:
             caller = self._caller(exchange, principal, dialect, wait=wait)
             answer = await rest.perform(self._calls, call, caller, body, exchange.query())
         except errors.Refused as refused:
-            await self._refuse_rest(exchange, refused, dialect)
+            # Before 1.0 nobody named a version: who names an unknown one reads the errors of 1.0.
+            named = isinstance(refused, errors.VersionNotSupported)
+            await self._refuse_rest(exchange, refused, Dialect.V1 if named else dialect)
             return
         except Disconnected:
             raise

@@ -158,7 +158,7 @@ class Calls:
         elif caller.last_event_id is not None or request.message.task_id or feed.newer(0) is None:
             return self._resume(caller, feed, through_questions=False)
         if (direct := _direct(feed)) is not None:
-            opening = [(None, WRITERS[caller.dialect].message_frame(direct))]
+            opening: list[tuple[int | None, bytes]] = [(None, WRITERS[caller.dialect].message_frame(direct))]
             return Plan(feed, caller.dialect, opening, None, through_questions=False)
         return Plan(feed, caller.dialect, [], 0, through_questions=False)
 

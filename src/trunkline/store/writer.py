@@ -161,5 +161,5 @@ def _bodies(task_id: str, events: Sequence[AnyEvent]) -> list[bytes]:
         raise Misuse(f"task {task_id}: an append needs at least one event")
     try:
         return [encode(event) for event in events]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise Misuse(f"task {task_id}: an event cannot be written as JSON: {error}") from error

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator
 
 from trunkline import Agent, Turn
 
-FIRST, SECOND = "the first half, ", "the second half"
+# The second is long enough to go out as a delta of its own.
+FIRST, SECOND = "the first half, ", "and then the second half of it"
 _gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 _done: Counter[str] = Counter()
 

@@ -44,7 +44,7 @@ def test_ERR_02_each_error_maps_as_the_table_says(v1: Binding, caused: tuple[str
 def test_ERR_02_a_version_error_maps_as_the_table_says(rpc: Rpc, rest: Rest) -> None:
     other = {"A2A-Version": "99.0"}
     rpc.expect(rpc.get(UNKNOWN, other), "VERSION_NOT_SUPPORTED")
-    assert rest.get(UNKNOWN, other).http == 400
+    rest.expect(rest.get(UNKNOWN, other), "VERSION_NOT_SUPPORTED")
 
 
 def test_ERR_03_data_is_an_array_of_typed_details(rpc: Rpc) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.wire.bindings import Binding, Rest, Rpc, Rpc03
 from tests.harness import V1
 
-SPOKEN_1 = ["1.0", "1", "1.0.0", "1.0.7", " 1.0 "]
+SPOKEN_1 = ["1.0", "1", "1.0.0", "1.0.7"]
 SPOKEN_03 = ["0.3", "0.3.0", "0.3.12", "0.2", "0.2.6", ""]
 UNSPOKEN = ["99.0", "1.1", "2.0", "0.1", "0.30", "v1.0", "latest", "1.0, 0.3", "-1"]
 
@@ -27,13 +27,9 @@ def _rpc(rpc: Rpc, method: str, version: str | None, url: str = "") -> tuple[int
 @pytest.mark.parametrize("version", UNSPOKEN)
 def test_VER_01_another_version_is_refused(v1: Binding, version: str) -> None:
     answer = v1.post_message(v1.body(v1.message("echo")), {"A2A-Version": version})
-    assert answer.reason == "VERSION_NOT_SUPPORTED"
     info = answer.details[0]["metadata"]
     assert info == {"requestedVersion": version, "supportedVersions": "1.0, 0.3"}
-    if isinstance(v1, Rpc):
-        v1.expect(answer, "VERSION_NOT_SUPPORTED")
-    else:
-        assert answer.http == 400
+    v1.expect(answer, "VERSION_NOT_SUPPORTED")
 
 
 @pytest.mark.parametrize("method", ["SendMessage", "message/send", "tasks/get"])
