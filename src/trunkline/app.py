@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from urllib.parse import urlsplit
 
 from trunkline.agent.agent import Agent
@@ -76,6 +76,7 @@ class Application:
             return
         await self.store.open()
         self._live = 1
+        self.streams.closing = False
         try:
             await self.runner.start()
             ticking = asyncio.get_running_loop().create_task(self.streams.watch())
@@ -93,14 +94,16 @@ class Application:
         """The server is going down: end the streams, so that their readers come back elsewhere."""
         self.streams.close()
 
-    async def cards(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Only the card, for a host that owns the origin's well-known paths."""
-        inner = dict(scope)
-        path: str = scope["path"]
-        if not path.startswith("/.well-known/"):
-            inner["path"] = "/.well-known/" + path.rsplit("/", 1)[-1]
-        inner["root_path"] = ""
-        await self.server(inner, receive, send)
+    def cards(self, path: str) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+        """Only the card, for a host that owns the origin's well-known paths and has the agent under `path`."""
+
+        async def card(scope: Scope, receive: Receive, send: Send) -> None:
+            # The host's own prefix, where a proxy strips one, comes before the mount.
+            base = scope.get("app_root_path", "") + path.rstrip("/")
+            inner = {**scope, "root_path": base, "path": f"{base}/.well-known/{scope['path'].rsplit('/', 1)[-1]}"}
+            await self(inner, receive, send)
+
+        return card
 
 
 def build(agent: Agent, flags: Mapping[str, object]) -> Application:

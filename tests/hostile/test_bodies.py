@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 import zlib
 from collections.abc import Callable, Iterator
 from itertools import chain, repeat
@@ -120,14 +121,12 @@ def test_two_readings_of_one_request_are_refused(target: ServerProcess, framing:
 def test_more_bytes_than_declared_are_not_a_second_answer(target: ServerProcess) -> None:
     raw = request("POST", "/a2a", None, TYPE, V1, b"Content-Length: 2") + _send("echo no")
     said, _ = until_closed(target.port, [raw, b"\r\n\r\n"])
-    assert said.count(b"HTTP/1.1 200 ") == 1
+    assert said.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 400 ")), said[:200]
     assert b"echo no" not in said
 
 
 def test_a_caller_that_leaves_in_the_middle_is_forgotten(target: ServerProcess) -> None:
     for path in POSTS:
-        import socket
-
         with socket.create_connection(("127.0.0.1", target.port)) as line:
             line.sendall(request("POST", path, None, TYPE, b"Content-Length: 100") + b"{")
 

@@ -207,6 +207,16 @@ def test_an_old_sqlite_is_refused(run, make, monkeypatch):
         run(make().open())
 
 
+def test_close_ends_the_threads(run, make):
+    before = set(threading.enumerate())
+    store = make()
+    run(store.open())
+    run(store.read("default", "t1"))
+    run(store.close())
+    left = [thread.name for thread in set(threading.enumerate()) - before]
+    assert not [name for name in left if name.startswith("trunkline")]
+
+
 def hold(store):
     """Keeps the writer thread busy until the event is set."""
     gate = threading.Event()

@@ -42,6 +42,13 @@ def test_JRP_06_a_request_without_id_is_a_notification() -> None:
     assert read.fault is None
 
 
+@pytest.mark.parametrize("body", [b'{"jsonrpc":"1","method":"GetTask"}', b'{"jsonrpc":"2.0","params":{}}'])
+def test_JRP_02_what_is_no_request_is_no_notification(body: bytes) -> None:
+    read = read_envelope(body)
+    assert isinstance(read.fault, e.InvalidRequest)
+    assert (read.id, read.notification) == (None, False)
+
+
 @pytest.mark.parametrize("params", [b"", b',"params":null', b', "params" : null'])
 def test_absent_params(params: bytes) -> None:
     assert read_envelope(b'{"jsonrpc":"2.0","id":1,"method":"x"%b}' % params).params is None

@@ -38,6 +38,7 @@ def read(part: dict[str, Any], *, proto: bool = False) -> Part:
             Part(raw="aGk=", filename="n", media_type="a/b"),
         ),
         ({"type": "file", "file": {"uri": "http://x"}}, Part(url="http://x")),
+        ({"kind": "file", "file": {"url": "http://x"}}, Part(url="http://x")),
         ({"file": {"fileWithBytes": "aGk="}}, Part(raw="aGk=")),
         ({"file": {"fileWithUri": "http://x", "sizeInBytes": 1}}, Part(url="http://x")),
         (

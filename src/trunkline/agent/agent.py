@@ -61,7 +61,7 @@ class Agent:
     def skill(self, function: Function, /) -> Function: ...
 
     @overload
-    def skill(self, **about: Unpack[About]) -> Callable[[Function], Function]: ...
+    def skill(self, /, **about: Unpack[About]) -> Callable[[Function], Function]: ...
 
     def skill(self, function: Author | None = None, /, **about: Unpack[About]) -> Any:
         """Offer a function as a skill; the first one, or the one marked default, takes what names none."""
@@ -112,6 +112,15 @@ class Agent:
                 return skill
         return None
 
+    def named(self, name: str) -> str:
+        """The id of the skill of this name; empty if the name is the agent's own."""
+        if name in self.skills:
+            return name
+        if name == self.name:
+            return ""
+        known = ", ".join([self.name, *self.skills])
+        raise InvalidParams(f"there is no agent or skill {name!r} here; there are {known}", field="agent_id")
+
     async def run(self, work: Work) -> Verdict:
         """Call the skill that the task was admitted for."""
         skill = self.skills.get(work.state.skill)
@@ -120,8 +129,12 @@ class Agent:
             if skill is None:
                 turn.fail(f"This agent no longer has the skill {work.state.skill}.")
             return await conclude(turn, await skill.call(turn))
-        except Ended as ended:
-            return await give_up(turn, ended)
+        except (Ended, BaseExceptionGroup) as error:
+            # A verdict given inside a task group comes wrapped in what it stopped.
+            if (ended := _ended(error)) is not None:
+                return await give_up(turn, ended)
+            await lose(turn)
+            raise
         except TurnOver:
             raise
         except Exception:
@@ -131,25 +144,36 @@ class Agent:
     def asgi(self, **settings: object) -> Application:
         """An ASGI application to serve, or to mount under any path of another one.
 
-        Settings given here win over all others; without any, the same application is given each time.
+        Settings given here win over all others. Without any, the application made last is given again:
+        `lifespan` and `card_routes` are that one's.
         """
+        if settings or self._application is None:
+            self._application = self._build(settings)
+        return self._application
+
+    def _build(self, settings: dict[str, object]) -> Application:
         from trunkline.app import build
 
-        if settings:
-            return build(self, settings)
-        if self._application is None:
-            self._application = build(self, {})
-        return self._application
+        return build(self, settings)
 
     def lifespan(self, app: object = None) -> AbstractAsyncContextManager[None]:
         """For a host that does not run a mounted application's lifespan: pass it as the host's own."""
         del app
         return self.asgi().lifespan()
 
-    def card_routes(self) -> Callable[..., Awaitable[None]]:
-        """For a host that owns the origin: an application to mount at `/.well-known`."""
-        return self.asgi().cards
+    def card_routes(self, path: str = "") -> Callable[..., Awaitable[None]]:
+        """For a host that owns the origin: an application to mount at `/.well-known`.
+
+        `path` is where the agent itself is mounted, so that the card can say so.
+        """
+        return self.asgi().cards(path)
 
     def test_client(self, **settings: object) -> TestClient:
         """Drive the agent in process: `async with agent.test_client() as client: await client.send("hi")`."""
-        return TestClient(self.asgi(**{"store": "memory:", **settings}))
+        return TestClient(self._build({"store": "memory:", **settings}))
+
+
+def _ended(error: BaseException) -> Ended | None:
+    if isinstance(error, BaseExceptionGroup):
+        return next((found for one in error.exceptions if (found := _ended(one)) is not None), None)
+    return error if isinstance(error, Ended) else None

@@ -10,6 +10,7 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +20,7 @@ from trunkline.wire.types import Message
 
 Author = Callable[..., object]
 _TURNS = ("Turn", "SyncTurn")
+_EXACT = 2**53
 
 
 class Binding(Struct, frozen=True):
@@ -73,7 +75,7 @@ def bind(function: Author) -> Binding:
     turn, rest = "", list[inspect.Parameter]()
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise Misuse(f"{_name(function)}: parameters must be named; {parameter} cannot be filled")
+            raise Misuse(f"{name_of(function)}: parameters must be named; {parameter} cannot be filled")
         hint = hints.get(parameter.name)
         if parameter.name == "turn" or getattr(hint, "__name__", "") in _TURNS:
             turn = parameter.name
@@ -92,15 +94,23 @@ def bind(function: Author) -> Binding:
 
 
 def _hints(function: Author) -> dict[str, object]:
-    target = function if inspect.isroutine(function) else type(function).__call__
+    plain = inner(function)
+    target = plain if inspect.isroutine(plain) else type(plain).__call__
     try:
         return dict(typing.get_type_hints(target))
     except NameError as error:
-        raise Misuse(f"{_name(function)}: annotation not found: {error}") from error
+        raise Misuse(f"{name_of(function)}: annotation not found: {error}") from error
 
 
-def _name(function: Author) -> str:
-    return getattr(function, "__name__", type(function).__name__)
+def inner(function: Author) -> Author:
+    """The function inside partial ones."""
+    return inner(function.func) if isinstance(function, partial) else function
+
+
+def name_of(function: Author) -> str:
+    """What to call a function by."""
+    plain = inner(function)
+    return getattr(plain, "__name__", type(plain).__name__)
 
 
 def _model_of(rest: list[inspect.Parameter], hints: Mapping[str, object], function: Author) -> type[Struct]:
@@ -112,7 +122,7 @@ def _model_of(rest: list[inspect.Parameter], hints: Mapping[str, object], functi
             fields.append((parameter.name, plain))
         else:
             fields.append((parameter.name, plain, parameter.default))
-    return msgspec.defstruct(_name(function), fields, frozen=True)
+    return msgspec.defstruct(name_of(function), fields, frozen=True)
 
 
 def _is_model(hint: object) -> bool:
@@ -132,7 +142,7 @@ def _schema(model: object, function: Author) -> dict[str, object]:
     try:
         found = pydantic_schema() if callable(pydantic_schema) else _flat(msgspec.json.schema(model))
     except TypeError as error:
-        raise Misuse(f"{_name(function)}: no JSON schema for its parameters: {error}") from error
+        raise Misuse(f"{name_of(function)}: no JSON schema for its parameters: {error}") from error
     return typing.cast("dict[str, object]", found)
 
 
@@ -157,17 +167,34 @@ def _convert(data: object, model: object, field: str) -> object:
         try:
             return validate(data)
         except ValueError as error:
-            raise InvalidParams(_pydantic_text(error), field=field) from None
+            raise _misfit(error, field) from None
     try:
-        return msgspec.convert(data, typing.cast("type[object]", model))
+        return msgspec.convert(_with_integers(data), typing.cast("type[object]", model))
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         raise InvalidParams(f"{field}{path.rstrip('`')}: {text}", field=field + path.rstrip("`")) from None
 
 
-def _pydantic_text(error: ValueError) -> str:
+def _with_integers(data: object) -> object:
+    """2.0 as 2: JSON has one kind of number, and clients built on Protobuf write every one with a fraction."""
+    if isinstance(data, float) and data.is_integer() and abs(data) <= _EXACT:
+        return int(data)
+    if isinstance(data, list):
+        return [_with_integers(one) for one in typing.cast("list[object]", data)]
+    if isinstance(data, dict):
+        return {name: _with_integers(one) for name, one in typing.cast("dict[str, object]", data).items()}
+    return data
+
+
+def _misfit(error: ValueError, field: str) -> InvalidParams:
+    """What pydantic found, each with its place; the first is the field."""
     listing = getattr(error, "errors", None)
     if not callable(listing):
-        return str(error)
+        return InvalidParams(f"{field}: {error}", field=field)
     rows = typing.cast("list[dict[str, typing.Any]]", listing())
-    return "; ".join(f"{'.'.join(str(step) for step in row['loc'])}: {row['msg']}" for row in rows)
+    found = [(field + "".join(map(_step, row["loc"])), row["msg"]) for row in rows]
+    return InvalidParams("; ".join(f"{place}: {text}" for place, text in found), field=found[0][0])
+
+
+def _step(step: str | int) -> str:
+    return f"[{step}]" if isinstance(step, int) else f".{step}"

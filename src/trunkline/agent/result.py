@@ -31,21 +31,21 @@ async def emit_piece(turn: Turn, piece: Result) -> None:
 
 async def conclude(turn: Turn, result: Result) -> Verdict:
     """Record what the function gave back and say that the task is completed."""
-    if isinstance(result, Message):
-        if turn.written or turn.has_output:
-            return Status(TaskState.COMPLETED, result)
-        return Replied(result)
     extra = turn.report.parts(success=True, duration_ms=turn.elapsed_ms)
-    if turn.written:
-        separate = result is not None and result != turn.written
+    if isinstance(result, Message):
+        if not turn.spoke:
+            return Replied(_told(result, extra))
         await _close(turn, extra)
-        if separate:
-            await turn.emit(Chunk(_artifact(turn.next_artifact_id(), turn, result), last=True))
-    elif result is not None:
-        artifact = result if isinstance(result, Artifact) else _artifact(ANSWER, turn, result)
-        await turn.emit(Chunk(_with(artifact, extra), last=True))
-    elif extra:
-        await turn.emit(Chunk(_with(Artifact(ANSWER), extra), last=True))
+        return Status(TaskState.COMPLETED, result)
+    if result is None or (turn.written and isinstance(result, str) and result == turn.written):
+        await _close(turn, extra)
+    elif turn.written:
+        # Shaped before the answer is closed: a result that cannot be must not find a success recorded.
+        artifact = _artifact(turn.next_artifact_id(), turn, result)
+        await _close(turn, extra)
+        await turn.emit(Chunk(artifact, last=True))
+    else:
+        await turn.emit(Chunk(_with(_artifact(ANSWER, turn, result), extra), last=True))
     return Status(TaskState.COMPLETED)
 
 
@@ -60,19 +60,25 @@ async def give_up(turn: Turn, ended: Ended) -> Verdict:
 
 async def lose(turn: Turn) -> None:
     """Record what the run says of itself before its exception becomes the verdict."""
-    extra = turn.report.parts(success=False, duration_ms=turn.elapsed_ms)
-    if turn.written:
-        await _close(turn, extra)
-    elif extra:
-        await turn.emit(Chunk(_with(Artifact(ANSWER), extra), last=True))
+    await _close(turn, turn.report.parts(success=False, duration_ms=turn.elapsed_ms))
 
 
 async def _close(turn: Turn, extra: list[tuple[str, Part]]) -> None:
+    """End the written answer, if there is one, with what the run says of itself."""
     if extra:
-        await turn.flush()
-        await turn.emit(Chunk(_with(Artifact(ANSWER), extra), append=True, last=True, closes=True))
-    else:
+        written = bool(turn.written)
+        await turn.emit(Chunk(_with(Artifact(ANSWER), extra), append=written, last=True, closes=written))
+    elif turn.written:
         await turn.flush(last=True)
+
+
+def _told(message: Message, extra: list[tuple[str, Part]]) -> Message:
+    """A direct answer has no artifact, so what the run says of itself goes into its metadata."""
+    if not extra:
+        return message
+    metadata = {**(message.metadata or {}), **{uri: part.data for uri, part in extra}}
+    extensions = (*message.extensions, *(uri for uri, _ in extra))
+    return msgspec.structs.replace(message, metadata=metadata, extensions=extensions)
 
 
 def _with(artifact: Artifact, extra: list[tuple[str, Part]]) -> Artifact:
@@ -86,6 +92,8 @@ def _with(artifact: Artifact, extra: list[tuple[str, Part]]) -> Artifact:
 
 
 def _artifact(artifact_id: str, turn: Turn, result: Result) -> Artifact:
+    if isinstance(result, Artifact):
+        return result
     return Artifact(artifact_id, name=turn.skill, parts=(part_of(result),))
 
 

@@ -7,6 +7,8 @@ whose calls block. Whatever the function gives back is shaped by `result`.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import contextlib
 import inspect
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
@@ -15,10 +17,10 @@ from typing import Any, TypedDict, cast
 
 from msgspec import UNSET, Struct
 
-from trunkline.agent.binding import Author, Binding, bind
+from trunkline.agent.binding import Author, Binding, bind, inner, name_of
 from trunkline.agent.result import Result, emit_piece
 from trunkline.agent.turn import Turn
-from trunkline.errors import ContentTypeNotSupported, InvalidParams
+from trunkline.errors import ContentTypeNotSupported, InvalidParams, Misuse, TurnOver
 from trunkline.wire.types import Message, Part
 
 JSON = "application/json"
@@ -89,12 +91,14 @@ class Skill(Struct, frozen=True):
         if self.form is Form.COROUTINE:
             return await cast("Awaitable[Result]", function(**binding.arguments(turn, text, value)))
         if self.form is Form.ASYNC_GENERATOR:
-            pieces = cast("AsyncIterator[Result]", function(**binding.arguments(turn, text, value)))
-            async for piece in pieces:
-                await emit_piece(turn, piece)
-            return None
-        arguments = binding.arguments(SyncTurn(turn), text, value)
-        return await _in_thread(lambda: _sync(function, arguments, turn))
+            return await _unfold(turn, function(**binding.arguments(turn, text, value)))
+        blocking = SyncTurn(turn)
+        arguments = binding.arguments(blocking, text, value)
+        try:
+            given = await _in_thread(lambda: _sync(function, arguments, blocking))
+        finally:
+            blocking.release()
+        return await _unfold(turn, given)
 
 
 class About(TypedDict, total=False):
@@ -113,8 +117,8 @@ class About(TypedDict, total=False):
 def make_skill(function: Author, about: About, input_modes: tuple[str, ...], output_modes: tuple[str, ...]) -> Skill:
     """A skill from a function; what is left out is taken from its name, docstring and signature."""
     binding = bind(function)
-    own_id = about.get("id") or getattr(function, "__name__", type(function).__name__)
-    summary = (inspect.getdoc(function) or "").split("\n\n", 1)[0].replace("\n", " ")
+    own_id = about.get("id") or name_of(function)
+    summary = (inspect.getdoc(inner(function)) or "").split("\n\n", 1)[0].replace("\n", " ")
     modes = tuple(about.get("input_modes", ())) or input_modes or ((JSON,) if binding.typed else (TEXT,))
     return Skill(
         id=own_id,
@@ -132,7 +136,8 @@ def make_skill(function: Author, about: About, input_modes: tuple[str, ...], out
 
 
 def _form(function: Author) -> Form:
-    called = function if inspect.isroutine(function) else type(function).__call__
+    plain = inspect.unwrap(inner(function))
+    called = plain if inspect.isroutine(plain) else type(plain).__call__
     if inspect.iscoroutinefunction(called):
         return Form.COROUTINE
     return Form.ASYNC_GENERATOR if inspect.isasyncgenfunction(called) else Form.SYNC
@@ -144,6 +149,33 @@ class SyncTurn:
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
         self._loop = asyncio.get_running_loop()
+        self._waits: set[concurrent.futures.Future[object]] = set()
+        self._released = False
+
+    def release(self) -> None:
+        """The task has no more use for the thread: let it out of whatever it still waits for."""
+        self._released = True
+        for wait in list(self._waits):
+            wait.cancel()
+
+    def emit_piece(self, piece: Result) -> None:
+        """One value of a generator."""
+        self._wait(emit_piece(self._turn, piece))
+
+    def _wait(self, work: Coroutine[None, None, object]) -> object:
+        if self._released or _on_a_loop():
+            work.close()
+            if self._released:
+                raise TurnOver(f"task {self._turn.task_id} has ended or moved")
+            raise Misuse("this turn blocks; make the skill an async function to use it on an event loop")
+        wait = asyncio.run_coroutine_threadsafe(work, self._loop)
+        self._waits.add(wait)
+        try:
+            return wait.result()
+        except concurrent.futures.CancelledError:
+            raise TurnOver(f"task {self._turn.task_id} has ended or moved") from None
+        finally:
+            self._waits.discard(wait)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._turn, name)
@@ -152,18 +184,36 @@ class SyncTurn:
         start = cast("Callable[..., Coroutine[None, None, object]]", found)
 
         def blocking(*args: object, **kwargs: object) -> object:
-            return asyncio.run_coroutine_threadsafe(start(*args, **kwargs), self._loop).result()
+            return self._wait(start(*args, **kwargs))
 
         return blocking
 
 
-def _sync(function: Author, arguments: dict[str, object], turn: Turn) -> Result:
+def _on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _sync(function: Author, arguments: dict[str, object], turn: SyncTurn) -> Result:
     given = function(**arguments)
     if not inspect.isgenerator(given):
         return cast("Result", given)
-    loop = turn.loop
     for piece in cast("Iterator[Result]", given):
-        asyncio.run_coroutine_threadsafe(emit_piece(turn, piece), loop).result()
+        turn.emit_piece(piece)
+    return None
+
+
+async def _unfold(turn: Turn, given: Result) -> Result:
+    """What a function gave back, or what came of it: a wrapper may hide a coroutine or a generator."""
+    if inspect.isawaitable(given):
+        given = await cast("Awaitable[Result]", given)
+    if not isinstance(given, AsyncIterator):
+        return given
+    async for piece in cast("AsyncIterator[Result]", given):
+        await emit_piece(turn, piece)
     return None
 
 
@@ -171,6 +221,11 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
     """Run work in a thread that cannot hold up the end of the process, however long it hangs."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
+
+    def tell(value: Result, error: BaseException | None) -> None:
+        # Without its loop there is nobody left to hear how the function ended.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, value, error)
 
     def settle(value: Result, error: BaseException | None) -> None:
         if future.done():
@@ -185,9 +240,9 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
             value = work()
         except BaseException as error:  # noqa: BLE001 - carried to the awaiting coroutine
             carried = RuntimeError("the skill raised StopIteration") if isinstance(error, StopIteration) else error
-            loop.call_soon_threadsafe(settle, None, carried)
+            tell(None, carried)
         else:
-            loop.call_soon_threadsafe(settle, value, None)
+            tell(value, None)
 
     threading.Thread(target=body, name="trunkline-skill", daemon=True).start()
     return await future

@@ -41,7 +41,7 @@ class Ended(BaseException):
 class Turn:
     """A skill's view of its task."""
 
-    __slots__ = ("_begun", "_coalesce", "_count", "_held", "_loop", "_timer", "_work", "_written", "report", "skill")
+    __slots__ = ("_begun", "_coalesce", "_count", "_held", "_loop", "_spoke", "_timer", "_work", "_written", "report", "skill")
 
     def __init__(self, work: Work, skill: str, coalesce: Coalesce) -> None:
         self.skill = skill
@@ -52,6 +52,7 @@ class Turn:
         self._written: list[str] = []
         self._held = ""
         self._begun = False
+        self._spoke = False
         self._timer: asyncio.TimerHandle | None = None
         self._count = 0
 
@@ -116,9 +117,9 @@ class Turn:
         return self._work.elapsed_ms
 
     @property
-    def has_output(self) -> bool:
-        """Whether any artifact was emitted."""
-        return self._count > 0
+    def spoke(self) -> bool:
+        """Whether anything was said on the task so far; a direct answer must be the first word."""
+        return self._spoke
 
     @property
     def written(self) -> str:
@@ -153,13 +154,12 @@ class Turn:
         text, self._held = self._held, ""
         if text or last:
             append = self._begun
-            self._begun = True
+            self._begun = self._spoke = True
             await self._work.emit(Delta(ANSWER, text, append, last))
 
     async def status(self, text: str, metadata: Metadata | None = None) -> None:
         """Say what is going on; it stays on the task until the next word."""
-        await self.flush()
-        await self._work.emit(Status(TaskState.WORKING, self.message(text), metadata))
+        await self.emit(Status(TaskState.WORKING, self.message(text), metadata))
 
     async def artifact(
         self,
@@ -177,13 +177,11 @@ class Turn:
         metadata: Metadata | None = None,
     ) -> str:
         """Emit a result as it is; `file` is bytes or a URL. Gives its id, to append to it later."""
-        if self._held:
-            await self.flush()
         part = _part(text, data, file, filename, media_type)
         one_shot = not artifact_id and not append
         artifact_id = artifact_id or self.next_artifact_id()
         artifact = Artifact(artifact_id, name, description, (part,), metadata)
-        await self._work.emit(Chunk(artifact, append, one_shot if last is None else last))
+        await self.emit(Chunk(artifact, append, one_shot if last is None else last))
         return artifact_id
 
     def next_artifact_id(self) -> str:
@@ -195,6 +193,7 @@ class Turn:
         """Record an event after any held text."""
         if self._held:
             await self.flush()
+        self._spoke = True
         await self._work.emit(event)
 
     def message(self, content: str | Part | list[Part], metadata: Metadata | None = None) -> Message:
@@ -215,13 +214,16 @@ class Turn:
 
     async def ask_message(self, question: str) -> Message:
         """Like `ask`, but gives the whole message."""
-        await self.flush()
-        return await self._work.ask(Status(TaskState.INPUT_REQUIRED, self.message(question)))
+        return await self._interrupt(Status(TaskState.INPUT_REQUIRED, self.message(question)))
 
     async def need_auth(self, what: str) -> Message:
         """Say which authorization is missing and wait for the caller's next message."""
+        return await self._interrupt(Status(TaskState.AUTH_REQUIRED, self.message(what)))
+
+    async def _interrupt(self, status: Status) -> Message:
         await self.flush()
-        return await self._work.ask(Status(TaskState.AUTH_REQUIRED, self.message(what)))
+        self._spoke = True
+        return await self._work.ask(status)
 
     def reject(self, reason: str) -> NoReturn:
         """Refuse the task; this ends the function."""

@@ -22,6 +22,7 @@ def root() -> None:
 @app.command()
 def serve(
     target: Annotated[str, typer.Argument(metavar="MODULE:AGENT", help="Where the Agent is, e.g. scribe:agent.")],
+    *,
     host: Annotated[str | None, typer.Option(help="Address to bind to; loopback unless told.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to bind to.")] = None,
     store: Annotated[str | None, typer.Option(help="sqlite:///FILE or memory:")] = None,
@@ -53,6 +54,7 @@ def serve(
 
 @app.command()
 def demo(
+    *,
     once: Annotated[bool, typer.Option(help="End after the tour.")] = False,
     port: Annotated[int, typer.Option(help="Port of the demo server, or the next free one.")] = 8000,
 ) -> None:

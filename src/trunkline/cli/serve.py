@@ -14,6 +14,7 @@ import uvicorn
 
 from trunkline.agent.agent import Agent
 from trunkline.app import Application, build
+from trunkline.cli.connection import Connection
 from trunkline.config import Settings, assignment
 from trunkline.errors import Misuse
 from trunkline.server.guard import is_loopback
@@ -91,6 +92,7 @@ def run(target: str, flags: Mapping[str, object], settings: list[str]) -> None:
         proxy_headers=False,
         backlog=4096,
         ws="none",
+        http=Connection,
         lifespan="on",
         timeout_keep_alive=75,
         timeout_graceful_shutdown=int(chosen.drain_limit + chosen.cancel_limit + 5),

@@ -6,6 +6,8 @@ folds the news and decides again. So every race has one winner, and it is in the
 
 from __future__ import annotations
 
+from typing import assert_never
+
 from msgspec import Struct
 
 from trunkline import errors
@@ -65,13 +67,15 @@ def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
             return () if state.over else (ev.Status(TaskState.CANCELED),)
         case Claim(node=node):
             return () if state.over or state.node == node else (ev.Claimed(node),)
+        case _:
+            assert_never(command)
 
 
 def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
     message = command.message
     if state.over:
         raise errors.UnsupportedOperation(
-            f"task {state.task_id} has ended ({_plain(state.state)}); send without taskId to start another",
+            f"task {state.task_id} has ended ({plain(state.state)}); send without taskId to start another",
             field="message.taskId",
         )
     if message.context_id and message.context_id != state.context_id:
@@ -86,7 +90,7 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
 
 def _cancel(state: State, by: str) -> tuple[ev.AnyEvent, ...]:
     if state.over:
-        raise errors.TaskNotCancelable(f"task {state.task_id} has already ended ({_plain(state.state)})")
+        raise errors.TaskNotCancelable(f"task {state.task_id} has already ended ({plain(state.state)})")
     if state.interrupted:
         return (ev.CancelRequested(by), ev.Status(TaskState.CANCELED))
     return () if state.cancel_requested else (ev.CancelRequested(by),)
@@ -96,13 +100,18 @@ def _emit(state: State, command: Emit) -> tuple[ev.AnyEvent, ...]:
     if state.node != command.node:
         raise errors.TurnOver(f"task {state.task_id} is now run by another node")
     if state.over:
-        raise errors.TurnOver(f"task {state.task_id} has ended ({_plain(state.state)})")
+        raise errors.TurnOver(f"task {state.task_id} has ended ({plain(state.state)})")
     events = _to_the_end(command.events)
-    first = events[0]
-    quiet = isinstance(first, ev.Replied) or (isinstance(first, ev.Status) and first.state is TaskState.WORKING)
-    if state.state is TaskState.SUBMITTED and not quiet:
+    if state.state is TaskState.SUBMITTED and not _opens(events[0]):
         return (ev.Status(TaskState.WORKING), *events)
     return events
+
+
+def _opens(event: ev.AnyEvent) -> bool:
+    """Whether this may be a task's first word: that it is worked on, or a direct answer."""
+    return isinstance(event, ev.Replied) or (
+        isinstance(event, ev.Status) and event.state is TaskState.WORKING
+    )
 
 
 def _to_the_end(events: tuple[ev.AnyEvent, ...]) -> tuple[ev.AnyEvent, ...]:
@@ -113,5 +122,6 @@ def _to_the_end(events: tuple[ev.AnyEvent, ...]) -> tuple[ev.AnyEvent, ...]:
     return events
 
 
-def _plain(state: TaskState) -> str:
+def plain(state: TaskState) -> str:
+    """A state as people read it."""
     return state.value.removeprefix("TASK_STATE_").lower().replace("_", "-")

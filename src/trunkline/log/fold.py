@@ -7,6 +7,7 @@ Nobody outside gets its lists: readers take `task()` or the encoded bytes made f
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import assert_never
 
 from msgspec import Struct
 
@@ -212,6 +213,8 @@ class State:
                 self.node = node
             case ev.CancelRequested():
                 self.cancel_requested = True
+            case _:
+                assert_never(recorded.event)
 
     def _submitted(self, event: ev.Submitted, at: int) -> None:
         self.context_id = event.context_id

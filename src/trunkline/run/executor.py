@@ -63,6 +63,14 @@ class Executor(Protocol):
         """
         ...
 
+    def named(self, name: str) -> str:
+        """The id of the skill of this name; empty if the name is the agent's own.
+
+        Raises:
+            InvalidParams: there is neither.
+        """
+        ...
+
     async def run(self, work: Work) -> Verdict:
         """Work until a verdict; raising is failing."""
         ...

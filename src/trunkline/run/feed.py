@@ -37,6 +37,7 @@ class Feed:
         "base",
         "callers",
         "frames",
+        "readers",
         "records",
         "runner",
         "state",
@@ -48,8 +49,9 @@ class Feed:
         self.state = state
         self.base: int = state.seq
         self.records: list[Recorded] = []
-        # Encoded frames by dialect and seq, made by the first reader and reused by the others.
+        # Encoded frames by dialect and seq, made by one reader for the others.
         self.frames: dict[tuple[object, int], bytes] = {}
+        self.readers = 0
         self.runner: Watcher | None = None
         # How many commands of callers are on their way; the runner's own events wait for them.
         self.callers = 0

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from asyncio import AbstractEventLoop, Future
+from collections.abc import Coroutine
 from typing import Protocol
 
 from trunkline.errors import Conflict, Misuse, StoreError, TurnOver
@@ -17,6 +17,7 @@ from trunkline.log.decide import Emit, decide
 from trunkline.log.events import AnyEvent, Replied, Status
 from trunkline.log.fold import State
 from trunkline.log.ids import Ids
+from trunkline.run.conversation import earlier
 from trunkline.run.executor import Executor, Verdict
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
@@ -47,18 +48,24 @@ class Desk(Protocol):
 
 
 class Owner:
-    """Runs one task's executor and records what it says."""
+    """Runs one task's executor and records what it says; begins as soon as it is made."""
 
     __slots__ = (
+        "_abandoned",
         "_asked",
+        "_begun",
         "_buffer",
+        "_continues",
         "_desk",
         "_drained",
         "_flushing",
         "_force",
+        "_held",
         "_in_flight",
         "_loop",
+        "_question",
         "_replayed",
+        "_spoken",
         "_started_at",
         "_stop",
         "_task",
@@ -70,7 +77,7 @@ class Owner:
         "waiting",
     )
 
-    def __init__(self, desk: Desk, feed: Feed, loop: AbstractEventLoop) -> None:
+    def __init__(self, desk: Desk, feed: Feed, loop: AbstractEventLoop, *, continues: bool) -> None:
         self.feed = feed
         self.ids = desk.ids
         self.earlier: tuple[Message, ...] = ()
@@ -78,17 +85,22 @@ class Owner:
         self.heard_at = self._started_at = loop.time()
         self._desk = desk
         self._loop = loop
+        self._continues = continues
+        self._question = asyncio.Lock()
         self._asked = 0
         self._replayed = len(feed.state.answers)
         self._buffer: list[AnyEvent] = []
         self._flushing = False
+        self._held = False
         self._in_flight: tuple[AnyEvent, ...] = ()
         self._drained: list[Future[None]] = []
         self._stop: Status | None = None
         self._force: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._begun = self._spoken = self._abandoned = False
         self._unsaid = feed.state.state is TaskState.SUBMITTED
         feed.runner = self
+        self._task = loop.create_task(self._run())
+        self._task.add_done_callback(self._done)
 
     @property
     def state(self) -> State:
@@ -100,17 +112,16 @@ class Owner:
         """Milliseconds since this executor began, at least one."""
         return max(1, round((self._loop.time() - self._started_at) * 1000))
 
-    def start(self) -> None:
-        """Begin; whatever the executor says before it first waits goes into one append."""
-        self._task = self._loop.create_task(self._run())
-        self._task.add_done_callback(self._done)
-        self._loop.call_soon(self._first_pause)
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is lost if the process ends now."""
+        return self.waiting or self._abandoned or self.feed.state.over
 
     def _first_pause(self) -> None:
-        if self._unsaid and self._task is not None and not self._task.done():
+        # Whatever the executor said before it first waits goes into one append.
+        if self._unsaid and not self._task.done():
             self._unsaid = False
-            if not self._buffer:
-                self.put(Status(TaskState.WORKING))
+            self._buffer = self._buffer or [Status(TaskState.WORKING)]
         if self._buffer and not self._flushing:
             self._flush()
 
@@ -124,9 +135,12 @@ class Owner:
         """Record an event with the next flush."""
         if self._asked < self._replayed:
             return
-        if self.feed.state.over:
-            raise TurnOver(f"task {self.feed.state.task_id} has ended")
+        if self._abandoned or self.feed.state.over:
+            raise TurnOver(f"task {self.feed.state.task_id} has ended or been left")
         self.heard_at = self._loop.time()
+        if isinstance(event, Status) and event.state is TaskState.WORKING and self._question.locked():
+            # Another coroutine of the executor has a question open; only the answer may close it.
+            return
         self._buffer.append(event)
         if not self._flushing and not self._unsaid:
             self._flushing = True
@@ -134,24 +148,33 @@ class Owner:
 
     async def ask(self, status: Status) -> Message:
         """Interrupt the task and wait for the caller; the log holds the answers."""
-        place, self._asked = self._asked, self._asked + 1
-        answers = self.feed.state.answers
-        if place >= len(answers):
-            self._buffer.append(status)
-            self.waiting = True
-            try:
-                await self.drain()
-                while place >= len(answers):
-                    await self.feed.changed(self._loop)
-            finally:
-                self.waiting = False
+        # One question at a time: the answer to one must not be taken for the answer to another.
+        async with self._question:
+            place, answers = self._asked, self.feed.state.answers
+            if place == len(answers):
                 self.heard_at = self._loop.time()
-        return answers[place]
+                self._buffer.append(status)
+                await self.drain()
+                await self._answered(place)
+            self._asked += 1
+            return answers[place]
+
+    async def _answered(self, place: int) -> None:
+        self.waiting = True
+        try:
+            while place == len(self.feed.state.answers):
+                await self.feed.changed(self._loop)
+        finally:
+            self.waiting = False
+            self.heard_at = self._loop.time()
 
     def moved(self) -> None:
-        """The log moved: an end that is not ours, or a cancel, stops the executor."""
+        """The log moved: an end or a claim that is not ours, or a cancel, stops the executor."""
         state = self.feed.state
-        if state.over and not self._flushing:
+        if self._held and not self.feed.callers:
+            self._held = False
+            self._flush()
+        elif (state.over and not self._flushing) or state.node != self._desk.node:
             self._interrupt(Status(TaskState.CANCELED))
         elif state.cancel_requested and self._stop is None:
             self.stop(Status(TaskState.CANCELED))
@@ -167,27 +190,32 @@ class Owner:
 
     def abandon(self) -> None:
         """Leave the task as it is; whoever claims it next goes on from the log."""
-        if self._task is not None:
-            self._task.cancel()
+        self._abandoned = True
+        self._task.cancel()
 
     def _interrupt(self, verdict: Status) -> bool:
-        if self._task is None or self._task.done() or self._stop is not None:
+        if self._spoken or self._stop is not None:
             return False
         self._stop = verdict
-        self._task.cancel()
+        # Cancelled before its first step, a task would end without a word; `_verdict` looks instead.
+        if self._begun:
+            self._task.cancel()
         return True
 
     def _overrule(self) -> None:
         # The executor ignores its cancellation. Its thread or coroutine may go on, its words no longer count.
-        if self._stop is not None:
+        if self._stop is not None and not self._spoken:
             log.warning("task.overruled task=%s", self.feed.state.task_id)
             self._buffer = [self._stop]
             if not self._flushing:
                 self._flush()
 
     async def _run(self) -> None:
+        self._begun = True
         verdict = await self._verdict()
-        if not self.feed.state.over:
+        # From here on there is no executor to stop; its last word is on its way.
+        self._spoken = True
+        if not self.feed.state.over and not self._abandoned:
             self._buffer.append(verdict)
         await self.drain()
 
@@ -203,23 +231,42 @@ class Owner:
             log.error("task.lost task=%s", self.feed.state.task_id, exc_info=error)
 
     async def _verdict(self) -> Verdict:
+        if self._stop is not None:
+            return self._stop
         try:
+            if self._continues:
+                self.earlier = await earlier(self._desk.tasks, self.feed)
+            self._loop.call_soon(self._first_pause)
             verdict = await self._desk.executor.run(self)
-        except asyncio.CancelledError as error:
-            if self._stop is not None:
+        except BaseException as error:  # noqa: BLE001 - raised, or logged with a reason id that the caller is given
+            return self._broken(error)
+        match verdict:
+            case Replied():
+                return verdict
+            case Status() if verdict.state in TERMINAL:
+                return verdict
+            case _:
+                return self._say(TaskState.FAILED, "The executor ended without a verdict.")
+
+    def _broken(self, error: BaseException) -> Status:
+        """The verdict on an executor that raised."""
+        match error:
+            case asyncio.CancelledError() if self._stop is not None:
                 return self._stop
-            if self._task is None or self._task.cancelling():
-                raise
-            # Nobody cancelled this executor: it awaited something else that was, and that is its failure.
-            return self._failed(error)
-        except TurnOver:
-            raise
-        except (Exception, SystemExit, BaseExceptionGroup) as error:  # noqa: BLE001 - logged with a reason id
-            # An exit in a skill would end the whole server, and a group may hide one.
-            return self._failed(error)
-        if isinstance(verdict, Replied) or verdict.state in TERMINAL:
-            return verdict
-        return self._say(TaskState.FAILED, "The executor ended without a verdict.")
+            case asyncio.CancelledError() if self._task.cancelling():
+                raise error
+            case TurnOver() if not self._ours():
+                raise error
+            case KeyboardInterrupt() | GeneratorExit():
+                raise error
+            case _:
+                # Also an exit, which would end the process, or a cancel that nobody here asked for.
+                failed = self._failed(error)
+                return self._stop or failed
+
+    def _ours(self) -> bool:
+        state = self.feed.state
+        return not state.over and state.node == self._desk.node
 
     def _failed(self, error: BaseException) -> Status:
         reason = self.ids.new()
@@ -235,7 +282,8 @@ class Owner:
             context_id=known.context_id,
             task_id=known.task_id,
             role=Role.AGENT,
-            parts=(Part(text=text),),
+            # An exception's text may hold what no JSON can.
+            parts=(Part(text=text.encode(errors="replace").decode()),),
         )
         return Status(state, message)
 
@@ -254,12 +302,13 @@ class Owner:
             await drained
 
     def _flush(self) -> None:
+        self._flushing = True
+        if self.feed.callers:
+            # A caller goes first and then wakes us; or a talkative skill would never hear it.
+            self._held = True
+            return
         events = tuple(self._buffer)
         self._buffer.clear()
-        if not events:
-            self._settle(None)
-            return
-        self._flushing = True
         try:
             decided = decide(self.feed.state, Emit(self._desk.node, events))
         except TurnOver as over:
@@ -293,15 +342,17 @@ class Owner:
         if isinstance(error, Conflict):
             # Somebody spoke in between: read what, then decide anew whether our words still count.
             self._desk.spawn(self._again())
-        elif isinstance(error, StoreError):
+        else:
             # The store may recover (a full disk); until then back-pressure holds the executor.
             log.error("task.unwritten task=%s error=%s", self.feed.state.task_id, error)
             self._loop.call_later(RETRY_S, self._flush)
-        else:
-            self._settle(error)
 
     async def _again(self) -> None:
-        await self._desk.tasks.refresh(self.feed)
+        try:
+            await self._desk.tasks.refresh(self.feed)
+        except StoreError as error:
+            log.error("task.unread task=%s error=%s", self.feed.state.task_id, error)
+            await asyncio.sleep(RETRY_S)
         self._flush()
 
     def _settle(self, error: BaseException | None) -> bool:

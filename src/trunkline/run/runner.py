@@ -5,26 +5,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import Future
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from trunkline.errors import StoreError, TaskNotCancelable
-from trunkline.log.decide import Cancel, Claim, Emit, ForceCancel, Say
+from trunkline.errors import StoreError, TaskNotCancelable, Unavailable
+from trunkline.log.decide import Cancel, Claim, Emit, ForceCancel, Say, plain
 from trunkline.log.events import Status, Submitted
 from trunkline.log.ids import Ids
-from trunkline.run.conversation import earlier
 from trunkline.run.executor import Executor
 from trunkline.run.feed import Feed
 from trunkline.run.owner import Owner
 from trunkline.run.tasks import Tasks
-from trunkline.store.base import Dedup, Store
+from trunkline.store.base import Dedup, Store, TaskRef
 from trunkline.wire.types import Message, Part, Role, SendRequest, TaskState
 
 log = logging.getLogger("trunkline.run")
 BEAT_S = 1.0
+UNWIND_S = 1.0
 
 
 class Limits(Struct, frozen=True):
@@ -51,6 +51,9 @@ class Runner:
         self._store = store
         self._owners: set[Owner] = set()
         self._background: set[asyncio.Task[None]] = set()
+        # Messages on their way to an executor; the end waits for them.
+        self._arriving = 0
+        self._stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -68,23 +71,39 @@ class Runner:
         self.spawn(self._watch())
 
     async def stop(self) -> None:
-        """Let executors end for a while, then end them with a reason."""
-        deadline = self.loop.time() + self.limits.drain_s
-        while any(not owner.waiting for owner in self._owners) and self.loop.time() < deadline:
-            await asyncio.sleep(0.02)
+        """Take nothing new, let executors end for a while, then end them with a reason."""
+        self._stopping = True
+        await self._until(lambda: not self._arriving and self._idle(), self.limits.drain_s)
         for owner in list(self._owners):
-            if owner.waiting:
-                # Its question stays open in the log; the answer starts it again.
+            if owner.idle:
+                # A question stays open in the log; the answer starts it again.
                 owner.abandon()
             else:
                 owner.stop_with("The server was stopped before the task ended.")
-        deadline = self.loop.time() + self.limits.cancel_s + 1
-        while self._owners and self.loop.time() < deadline:
-            await asyncio.sleep(0.02)
+        await self._until(self._idle, self.limits.cancel_s + 1)
+        for owner in list(self._owners):
+            owner.abandon()
+        await self._until(lambda: not self._owners, UNWIND_S)
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        await self._store.leave(self.node)
+        try:
+            await self._store.leave(self.node)
+        except StoreError as error:
+            log.error("node.unsaid node=%s error=%s", self.node, error)
+
+    def _idle(self) -> bool:
+        return all(owner.idle for owner in self._owners)
+
+    async def _until(self, reached: Callable[[], bool], limit_s: float) -> None:
+        deadline = self.loop.time() + limit_s
+        # Once in the life of a process; an event would cost every task something.
+        while not reached() and self.loop.time() < deadline:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    def _check_open(self) -> None:
+        if self._stopping:
+            raise Unavailable("the server is going down; nothing was recorded, try again")
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Run something in the background until the runner stops."""
@@ -96,6 +115,13 @@ class Runner:
         self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("background.failed", exc_info=error)
+
+    async def _apart(self, work: Coroutine[None, None, None]) -> None:
+        """Do it to the end, even if whoever asked goes away in the middle."""
+        task = self.loop.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        await asyncio.shield(task)
 
     def left(self, owner: Owner) -> None:
         """An owner is done."""
@@ -113,7 +139,9 @@ class Runner:
 
         Raises:
             Refused: no skill takes the message.
+            Unavailable: the runner is stopping.
         """
+        self._check_open()
         skill = self.executor.admit(request)
         said = request.message
         task_id = self.ids.new()
@@ -140,43 +168,40 @@ class Runner:
         )
         feed = self.tasks.begin(tenant, task_id)
         future = self.tasks.append(feed, (event,), dedup, partial(self._opened, feed, bool(said.context_id)))
+        self._arriving += 1
         return feed, future
 
     def _opened(self, feed: Feed, continues: bool, error: BaseException | None) -> None:
+        self._arriving -= 1
         if error is not None:
             feed.fail(error)
-        elif continues:
-            self.spawn(self._start_knowing(feed))
         else:
-            self._start(feed)
-
-    def _start(self, feed: Feed) -> Owner:
-        owner = Owner(self, feed, self.loop)
-        self._owners.add(owner)
-        owner.start()
-        return owner
-
-    async def _start_knowing(self, feed: Feed) -> None:
-        owner = Owner(self, feed, self.loop)
-        self._owners.add(owner)
-        owner.earlier = await earlier(self.tasks, feed)
-        owner.start()
+            self._owners.add(Owner(self, feed, self.loop, continues=continues))
 
     async def say(self, feed: Feed, message: Message, dedup: Dedup | None = None) -> None:
         """Add the caller's message; if the task waited for it and nobody runs it, go on here.
 
         Raises:
             Refused: the task has ended, or belongs to another context.
+            Unavailable: the runner is stopping.
         """
+        self._check_open()
+        await self._apart(self._say(feed, message, dedup))
+
+    async def _say(self, feed: Feed, message: Message, dedup: Dedup | None) -> None:
         state = feed.state
         said = replace(message, task_id=state.task_id, context_id=message.context_id or state.context_id)
         if dedup is not None and state.over and said in state.history:
             # A retry of what the task has taken; that it has ended since is no reason to refuse it.
             return
         claim = self.node if feed.runner is None else ""
-        events = await self.tasks.change(feed, Say(said, claim), dedup)
+        self._arriving += 1
+        try:
+            events = await self.tasks.change(feed, Say(said, claim), dedup)
+        finally:
+            self._arriving -= 1
         if feed.runner is None and any(isinstance(event, Status) for event in events):
-            await self._start_knowing(feed)
+            self._owners.add(Owner(self, feed, self.loop, continues=True))
 
     async def cancel(self, feed: Feed, by: str) -> None:
         """Stop a task: cooperatively at first, in any case within the limit.
@@ -184,22 +209,29 @@ class Runner:
         Raises:
             TaskNotCancelable: it has ended, or ended otherwise before it could be stopped.
         """
+        await self._apart(self._cancel(feed, by))
+
+    async def _cancel(self, feed: Feed, by: str) -> None:
         await self.tasks.change(feed, Cancel(by))
         limit = self.cancel_limit_s + 1 if feed.runner is not None else 0.0
         await self.tasks.end(feed, limit)
         if not feed.state.over:
             await self.tasks.change(feed, ForceCancel())
-        if feed.state.state is not TaskState.CANCELED:
-            raise TaskNotCancelable(f"task {feed.state.task_id} ended before it could be canceled")
+        state = feed.state
+        if state.state is not TaskState.CANCELED:
+            raise TaskNotCancelable(f"task {state.task_id} was faster than the cancel: {plain(state.state)}")
 
     async def _recover(self) -> None:
-        while refs := await self._store.orphans():
-            for ref in refs:
-                feed = await self.tasks.load(ref.tenant, ref.task_id)
-                if feed is not None:
-                    await self._bury(feed)
+        seen: set[TaskRef] = set()
+        while refs := [ref for ref in await self._store.orphans() if ref not in seen]:
+            seen.update(refs)
+            # Together, so that they share their commits: a crash may leave thousands.
+            await asyncio.gather(*(self._bury(ref) for ref in refs))
 
-    async def _bury(self, feed: Feed) -> None:
+    async def _bury(self, ref: TaskRef) -> None:
+        feed = await self.tasks.load(ref.tenant, ref.task_id)
+        if feed is None:
+            return
         await self.tasks.change(feed, Claim(self.node))
         state = feed.state
         if state.cancel_requested:

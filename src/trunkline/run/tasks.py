@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import cast
 from weakref import WeakValueDictionary
 
@@ -86,6 +85,14 @@ class Tasks:
         """Append at the feed's seq; the feed has taken the events in when `then` is called."""
         state = feed.state
         expected, at = state.seq, now_ms()
+
+        def committed(done: Future[int]) -> None:
+            error = done.exception()
+            if error is None:
+                feed.take(expected, events, at)
+            if then is not None:
+                then(error)
+
         future = cast(
             "Future[int]",
             self.store.append(
@@ -99,7 +106,7 @@ class Tasks:
             ),
         )
         # Before any awaiting coroutine runs: whoever is woken finds the feed up to date.
-        future.add_done_callback(partial(_committed, feed, expected, events, at, then))
+        future.add_done_callback(committed)
         return future
 
     async def change(self, feed: Feed, command: Command, dedup: Dedup | None = None) -> tuple[AnyEvent, ...]:
@@ -158,21 +165,6 @@ class Tasks:
             await future
         finally:
             timer.cancel()
-
-
-def _committed(
-    feed: Feed,
-    expected: int,
-    events: Sequence[AnyEvent],
-    at: int,
-    then: Callable[[BaseException | None], None] | None,
-    future: Future[int],
-) -> None:
-    error = future.exception()
-    if error is None:
-        feed.take(expected, events, at)
-    if then is not None:
-        then(error)
 
 
 def _expire(future: Future[None]) -> None:

@@ -9,7 +9,7 @@ from trunkline import errors
 from trunkline.auth.keys import Keyring
 from trunkline.auth.principal import Principal
 from trunkline.config import Settings
-from trunkline.server import rest, rpc
+from trunkline.server import delegate, rest, rpc
 from trunkline.server.calls import Caller, Calls
 from trunkline.server.card import Cards
 from trunkline.server.exchange import EVENTS, Disconnected, Exchange, Headers, Receive, Scope, Send
@@ -24,6 +24,8 @@ from trunkline.wire.writer import Dialect
 
 log = logging.getLogger("trunkline.server")
 _UNREAD = Envelope()
+# What a stream shall send, and what stands before and after each of its frames.
+Following = tuple[Plan, tuple[bytes, bytes]]
 _BEARER: Headers = [(b"www-authenticate", b"Bearer, ApiKey")]
 
 
@@ -38,7 +40,7 @@ class Server:
         self._guard = guard
         self._keys = Keyring(settings.keys)
         self._wait = settings.reply == "wait"
-        self._fixed: dict[str, Callable[[Exchange], Awaitable[None]]] = {
+        self._fixed: dict[str, Callable[[Exchange], Awaitable[Following | None]]] = {
             "/a2a": self._rpc,
             "/a2a/": self._rpc,
             "/.well-known/agent-card.json": self._card,
@@ -49,9 +51,34 @@ class Server:
         """Serve one HTTP request."""
         exchange = Exchange(scope, receive, send)
         try:
-            await self._fixed.get(exchange.path, self._rest)(exchange)
+            following = await self._route(exchange.path)(exchange)
         except Disconnected:
-            log.debug("request.left path=%s", exchange.path)
+            log.debug("request.left path=%a", exchange.path[:64])
+            return
+        if following is not None:
+            # From here: a stream may stay for days, and its request should not stay in memory with it.
+            exchange.headers = {}
+            await self._streams.serve(exchange, *following)
+
+    def _route(self, path: str) -> Callable[[Exchange], Awaitable[Following | None]]:
+        fixed = self._fixed.get(path)
+        if fixed is not None:
+            return fixed
+        return self._delegate if path.startswith(delegate.PREFIX) else self._rest
+
+    async def _delegate(self, exchange: Exchange) -> None:
+        try:
+            principal = self._admit(exchange)
+            caller = Caller(principal, Dialect.V03, wait=False)
+            status, body = await delegate.perform(self._calls, exchange, caller, self._body)
+        except errors.Refused as refused:
+            await self._refuse_rest(exchange, refused, Dialect.V03)
+        except Disconnected:
+            raise
+        except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
+            await self._refuse_rest(exchange, _internal(error), Dialect.V03)
+        else:
+            await exchange.respond(status, body)
 
     async def _card(self, exchange: Exchange) -> None:
         try:
@@ -60,35 +87,39 @@ class Server:
         except errors.Refused as refused:
             await self._refuse_rest(exchange, refused, Dialect.V1)
 
-    async def _rpc(self, exchange: Exchange) -> None:
+    async def _rpc(self, exchange: Exchange) -> Following | None:
         envelope = _UNREAD
         try:
+            principal = self._admit(exchange)
             if exchange.method != "POST":
                 raise errors.RouteNotFound("JSON-RPC takes POST only", allow="POST")
-            principal = self._admit(exchange)
             rpc.check_media_type(exchange)
             body = await exchange.body(self._settings.body_limit, self._settings.body_timeout)
             envelope = jsonrpc.read_envelope(body)
             if envelope.fault is not None:
-                raise envelope.fault
+                # Not raised: its traceback would lead back to it through this frame, a circle that keeps
+                # the whole body in memory until somebody collects garbage.
+                await self._refuse_rpc(exchange, envelope, envelope.fault)
+                return None
             operation, version = rpc.operation_of(envelope.method, _asked(exchange))
             dialect = Dialect.V1 if version is Version.V1 else Dialect.V03
             caller = self._caller(exchange, principal, dialect, wait=self._wait)
             answer = await rpc.perform(self._calls, operation, envelope, caller)
         except errors.Refused as refused:
             await self._refuse_rpc(exchange, envelope, refused)
-            return
+            return None
         except Disconnected:
             raise
         except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
             await self._refuse_rpc(exchange, envelope, _internal(error))
-            return
+            return None
         if envelope.notification:
             await exchange.respond(204, b"")
         elif isinstance(answer, bytes):
             await exchange.respond(200, jsonrpc.result(envelope.id, answer))
         else:
-            await self._streams.serve(exchange, answer, jsonrpc.envelope_parts(envelope.id))
+            return answer, jsonrpc.envelope_parts(envelope.id)
+        return None
 
     async def _refuse_rpc(self, exchange: Exchange, envelope: Envelope, refused: errors.Refused) -> None:
         _note(exchange, refused)
@@ -100,12 +131,15 @@ class Server:
         else:
             await exchange.respond(status, body, headers=_headers(refused))
 
-    async def _rest(self, exchange: Exchange) -> None:
+    async def _rest(self, exchange: Exchange) -> Following | None:
         dialect = Dialect.V03_PROTO if exchange.path.startswith("/v1/") else Dialect.V03
         try:
+            if exchange.headers.get(b"a2a-version") == b"1.0":
+                dialect = Dialect.V1
+            principal = self._admit(exchange)
             asked = _asked(exchange)
             dialect = Dialect.V1 if asked is Version.V1 else dialect
-            principal = self._admit(exchange)
+            rest.check_path(exchange)
             call = routes.match(exchange.method, exchange.path)
             dialect = rest.dialect_of(call, asked)
             if call.tenant and call.tenant != principal.tenant:
@@ -118,17 +152,17 @@ class Server:
             # Before 1.0 nobody named a version: who names an unknown one reads the errors of 1.0.
             named = isinstance(refused, errors.VersionNotSupported)
             await self._refuse_rest(exchange, refused, Dialect.V1 if named else dialect)
-            return
+            return None
         except Disconnected:
             raise
         except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
             await self._refuse_rest(exchange, _internal(error), dialect)
-            return
+            return None
         if isinstance(answer, Plan):
-            await self._streams.serve(exchange, answer)
-        else:
-            status = rest.success_status(call, dialect)
-            await exchange.respond(status, answer, rest.media_type(exchange, dialect))
+            return answer, (b"", b"")
+        status = rest.success_status(call, dialect)
+        await exchange.respond(status, answer, rest.media_type(exchange, dialect))
+        return None
 
     async def _body(self, exchange: Exchange) -> bytes:
         if exchange.method in ("GET", "HEAD", "DELETE"):
@@ -173,8 +207,9 @@ def _headers(refused: errors.Refused) -> Headers:
 
 
 def _note(exchange: Exchange, refused: errors.Refused) -> None:
-    # No text of the refusal: it may quote the caller. The reason and the field are ours.
-    log.info("request.refused path=%s reason=%s field=%s", exchange.path[:64], code_of(refused).reason, refused.field)
+    # No text of the refusal: it may quote the caller. The reason and the field are ours; a path is
+    # written in ASCII with escapes, or a line end in it would forge a line of the log.
+    log.info("request.refused path=%a reason=%s field=%s", exchange.path[:64], code_of(refused).reason, refused.field)
 
 
 def _internal(error: Exception) -> errors.Refused:

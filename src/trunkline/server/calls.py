@@ -119,6 +119,23 @@ class Calls:
             raise errors.TaskNotFound(f"task {query.id!r} was not found")
         return await self._tasks.find(who.tenant, who.name, query.id)
 
+    async def delegate(self, caller: Caller, request: SendRequest) -> Task:
+        """Take a message for a workflow engine, which polls."""
+        feed = await self._take(caller, request, wait=False)
+        return feed.state.task()
+
+    async def task(self, caller: Caller, query: TaskQuery) -> Task:
+        """A task as it stands, not yet written."""
+        return (await self._find(caller, query)).state.task()
+
+    def skill_named(self, name: str) -> str:
+        """The skill that a workflow engine means; the agent's own name means its default one.
+
+        Raises:
+            InvalidParams: there is neither a skill nor an agent of that name.
+        """
+        return self._runner.executor.named(name)
+
     async def cancel(self, caller: Caller, query: TaskQuery) -> bytes:
         """Stop a task; the answer is the canceled task."""
         feed = await self._find(caller, query)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, MutableMapping, Sequence
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -23,21 +23,63 @@ class Disconnected(Exception):  # noqa: N818 - not an error: the caller went awa
     """The caller left before its request was whole."""
 
 
+class _Begun:
+    """A wait whose first step is taken at once; awaiting it goes on from there, if there is more to wait for."""
+
+    __slots__ = ("_rest", "_step", "done", "value")
+
+    def __init__(self, waited: Awaitable[MutableMapping[str, Any]]) -> None:
+        self._rest = waited.__await__()
+        self.done = False
+        self.value: MutableMapping[str, Any] = {}
+        try:
+            self._step = next(self._rest)
+        except StopIteration as end:
+            self.done, self.value = True, end.value
+
+    def __await__(self) -> Generator[Any, Any, MutableMapping[str, Any]]:
+        while not self.done:
+            try:
+                try:
+                    sent = yield self._step
+                except BaseException as error:  # noqa: BLE001 - handed on to the one who waits
+                    self._step = self._rest.throw(error)
+                else:
+                    self._step = self._rest.send(sent)
+            except StopIteration as end:
+                self.done, self.value = True, end.value
+        return self.value
+
+
+def _below(path: str, scope: Scope) -> str:
+    """A path relative to the mount, whether or not a proxy has stripped the prefix of the whole host."""
+    base: str = scope["root_path"]
+    for prefix in (base, base.removeprefix(scope.get("app_root_path", ""))):
+        if path.startswith(prefix + "/"):
+            return path[len(prefix) :]
+    return path
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"the body may have {limit} bytes at the most")
+
+
 class Exchange:
     """A request as the server reads it; `path` is relative to the mount."""
 
-    __slots__ = ("base", "headers", "method", "path", "receive", "scope", "send")
+    __slots__ = ("_whole", "base", "headers", "method", "path", "receive", "scope", "send")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.receive = receive
         self.send = send
+        self._whole = False
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.method: str = scope["method"]
         path: str = scope["path"]
         base: str = scope.get("root_path", "")
         self.base = base
-        self.path = path[len(base) :] if base and path.startswith(base) else path
+        self.path = _below(path, scope) if base else path
 
     def query(self) -> dict[str, str]:
         """The query string; the last of several values counts.
@@ -72,13 +114,16 @@ class Exchange:
             raise ContentTypeNotSupported("send the body uncompressed", field="Content-Encoding")
         length = headers.get(b"content-length")
         if length is not None and (len(length) > 18 or int(length) > limit):
-            raise TooLarge(f"the body may have {limit} bytes at the most")
-        message = await self.receive()
-        if not message.get("more_body") and message["type"] == "http.request":
-            return self._within(message.get("body", b""), limit)
+            raise _too_large(limit)
+        # Nearly every body is there already. A clock costs more than the reading, so it is for those that are not.
+        begun = _Begun(self.receive())
+        if begun.done:
+            message = begun.value
+            if message["type"] == "http.request" and not message.get("more_body"):
+                return self._within(message.get("body", b""), limit)
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._rest(message, limit)
+                return await self._rest(await begun, limit)
         except TimeoutError:
             raise InvalidRequest(f"the body did not arrive within {timeout_s:g} s") from None
 
@@ -92,20 +137,30 @@ class Exchange:
             size += len(piece)
             pieces.append(piece)
             if size > limit:
-                raise TooLarge(f"the body may have {limit} bytes at the most")
+                raise _too_large(limit)
             if not message.get("more_body"):
-                return b"".join(pieces)
+                return self._within(b"".join(pieces), limit)
             message = await self.receive()
 
     def _within(self, body: bytes, limit: int) -> bytes:
         if len(body) > limit:
-            raise TooLarge(f"the body may have {limit} bytes at the most")
+            raise _too_large(limit)
+        self._whole = True
         return body
+
+    def _leaves_body(self) -> bool:
+        """Whether the caller announced a body that nobody has read to its end."""
+        headers = self.headers
+        announced = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+        return announced and self.scope.get("http_version", "1.1") < "2"
 
     async def respond(self, status: int, body: bytes, media_type: bytes = JSON, headers: Headers = ()) -> None:
         """Send a whole answer."""
         send = self.send
         length = (b"content-length", b"%d" % len(body))
+        if not self._whole and self._leaves_body():
+            # Else the server would go on taking in, and throwing away, whatever the caller likes to send.
+            headers = [*headers, (b"connection", b"close")]
         await send(
             {
                 "type": "http.response.start",

@@ -10,7 +10,7 @@ from trunkline.wire.types import (
     RESTING,
     Artifact,
     ArtifactUpdate,
-    Message,
+    Metadata,
     Part,
     StatusUpdate,
     TaskState,
@@ -27,7 +27,7 @@ def frame(feed: Feed, recorded: Recorded, dialect: Dialect) -> bytes:
     made = feed.frames.get(key)
     if made is None:
         made = _encode(feed.state, recorded, dialect)
-        if recorded.seq > feed.base:
+        if feed.readers > 1 and recorded.seq > feed.base:
             feed.frames[key] = made
     return made
 
@@ -48,19 +48,18 @@ def _encode(state: State, recorded: Recorded, dialect: Dialect) -> bytes:
                 ArtifactUpdate(state.task_id, state.context_id, artifact, event.append, event.last)
             )
         case Status() as event:
-            return _status(state, recorded.at, event.state, event.message, writer)
+            return _status(state, TaskStatus(event.state, event.message, timestamp(recorded.at)), writer, event.metadata)
         case Replied(message=message):
-            return _status(state, recorded.at, TaskState.COMPLETED, message, writer)
+            return _status(state, TaskStatus(TaskState.COMPLETED, message, timestamp(recorded.at)), writer)
         case Submitted():
             return writer.task_frame(writer.task(fold(state.task_id, (recorded,)).task()))
         case _:
             return NOTHING
 
 
-def _status(state: State, at: int, reached: TaskState, message: Message | None, writer: Writer) -> bytes:
-    status = TaskStatus(reached, message, timestamp(at))
-    update = StatusUpdate(state.task_id, state.context_id, status)
-    return writer.status_frame(update, final=reached in RESTING)
+def _status(state: State, status: TaskStatus, writer: Writer, metadata: Metadata | None = None) -> bytes:
+    update = StatusUpdate(state.task_id, state.context_id, status, metadata)
+    return writer.status_frame(update, final=status.state in RESTING)
 
 
 def whole(state: State, artifact_id: str, writer: Writer) -> bytes:
@@ -72,5 +71,5 @@ def whole(state: State, artifact_id: str, writer: Writer) -> bytes:
 def closing(state: State, writer: Writer) -> list[bytes]:
     """What the end of a stream would have been: each whole artifact, then the last status."""
     frames = [whole(state, artifact.artifact_id, writer) for artifact in state.task().artifacts]
-    frames.append(_status(state, state.status_at, state.state, state.status_message, writer))
+    frames.append(_status(state, state.status(), writer))
     return frames

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from urllib.parse import urlsplit
+from ipaddress import ip_address
 
-from trunkline.errors import Forbidden
+from trunkline.errors import Forbidden, Misuse
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_NO_NAME = frozenset("@/\\?# \t\r\n\0")
 
 
 def is_loopback(host: str) -> bool:
     """Whether a bind address is this machine alone."""
-    return host in ("localhost", "::1", "[::1]") or host.startswith("127.")
+    try:
+        return ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        # A name such as 127.example.org may lead anywhere.
+        return host == "localhost"
 
 
 class Guard:
     """Checks the Host and Origin of every request; an empty list lets every Host in."""
 
     def __init__(self, hosts: Iterable[str]) -> None:
-        self._hosts = frozenset(host.lower() for host in hosts)
+        """Take the names to let in, with or without a port, which does not count.
+
+        Raises:
+            Misuse: one of them is no host; an empty list by mistake would let everybody in.
+        """
+        self._hosts = frozenset(map(_listed, hosts))
         # Hosts repeat; judging each spelling once keeps this off the hot path. Only good ones are kept.
         self._passed: set[bytes] = set()
 
@@ -43,16 +53,28 @@ class Guard:
             self._passed.add(host)
 
     def _judge_origin(self, origin: bytes, host: bytes) -> None:
-        given = urlsplit(origin.decode("latin-1")).netloc
-        if given.encode("latin-1") == host and given:
-            return
-        if not given or _name(given) not in self._hosts:
+        scheme, _, given = origin.partition(b"://")
+        name = _name(given.decode("latin-1")) if scheme in (b"http", b"https") else ""
+        if not name or (name not in self._hosts and given.lower() != host.lower()):
             raise Forbidden("pages of this Origin may not call this agent", field="Origin")
 
 
 def _name(host: str) -> str:
-    """A Host without its port."""
+    """A Host without its port; nothing if it is not one of these two and no more."""
     bare = host.lower()
     if bare.startswith("["):
-        return bare.partition("]")[0] + "]"
-    return bare.partition(":")[0]
+        name, bracket, rest = bare.partition("]")
+        name += bracket
+    else:
+        name, colon, port = bare.partition(":")
+        rest = colon + port
+    good = not rest or (rest[0] == ":" and rest[1:].isascii() and rest[1:].isdigit())
+    return name if good and not _NO_NAME.intersection(name) else ""
+
+
+def _listed(host: str) -> str:
+    # A bare IPv6 address has brackets in a Host header.
+    name = _name(f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host.strip())
+    if not name:
+        raise Misuse(f"allowed_hosts: {host!r} is not the name of a host")
+    return name

@@ -23,6 +23,17 @@ def dialect_of(call: RestCall, asked: Version | None) -> Dialect:
     return Dialect.V03_PROTO if call.v1_prefixed else Dialect.V03
 
 
+def check_path(exchange: Exchange) -> None:
+    """A slash is a slash only if it was sent as one: an escaped one is no part of any path here.
+
+    Raises:
+        RouteNotFound: there is an escaped one.
+    """
+    raw: bytes = exchange.scope.get("raw_path") or b""
+    if b"%" in raw and b"%2f" in raw.lower():
+        raise errors.RouteNotFound("no such path here; the card names the interfaces")
+
+
 def media_type(exchange: Exchange, dialect: Dialect) -> bytes:
     """1.0 prefers its own media type; who speaks plain JSON is answered in it."""
     if dialect is not Dialect.V1:

@@ -69,10 +69,10 @@ async def perform(
 
 def http_status(refused: errors.Refused) -> int:
     """JSON-RPC errors travel with 200; what HTTP itself must say keeps its own status."""
-    if isinstance(
-        refused,
-        errors.Unauthenticated | errors.Forbidden | errors.TooLarge | errors.RouteNotFound | errors.Unavailable,
-    ):
+    if isinstance(refused, errors.RouteNotFound):
+        # The one path of JSON-RPC is always found; only the verb can be wrong.
+        return 405
+    if isinstance(refused, errors.Unauthenticated | errors.Forbidden | errors.TooLarge | errors.Unavailable):
         return code_of(refused).http
     return 415 if refused.field in ("Content-Type", "Content-Encoding") else 200
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 
 from trunkline.clock import random_bits
 from trunkline.log.events import Recorded
@@ -92,7 +91,10 @@ class Stream:
         plan = self._plan
         feed = plan.feed
         while plan.after is not None:
-            body = b"".join([piece async for piece in self._news(plan.after)])
+            if plan.after < feed.base:
+                await self._catch_up(loop, plan.after)
+            records = feed.newer(plan.after)
+            body = self._render(records) if records else b""
             done = self._at_end() or self._streams.closing or self._gone
             if body or done:
                 await self._write(loop, body, more=not done)
@@ -103,15 +105,12 @@ class Stream:
             if feed.state.seq == plan.after:
                 await feed.changed(loop)
 
-    async def _news(self, after: int) -> AsyncIterator[bytes]:
-        feed = self._plan.feed
-        records = feed.newer(after)
-        if records is None:
-            async for page in pages(self._streams.log, feed, after):
-                yield self._render(page)
-            records = feed.newer(self._plan.after or 0) or []
-        if records:
-            yield self._render(records)
+    async def _catch_up(self, loop: asyncio.AbstractEventLoop, after: int) -> None:
+        # Page by page: however far behind a reader is, the server holds one page for it and can cut it.
+        async for page in pages(self._streams.log, self._plan.feed, after):
+            await self._write(loop, self._render(page), more=True)
+            if self._gone or self._streams.closing:
+                return
 
     def _render(self, records: list[Recorded]) -> bytes:
         plan = self._plan
@@ -168,13 +167,15 @@ class Streams:
     def __len__(self) -> int:
         return len(self._open)
 
-    async def serve(self, exchange: Exchange, plan: Plan, around: tuple[bytes, bytes] = (b"", b"")) -> None:
+    async def serve(self, exchange: Exchange, plan: Plan, around: tuple[bytes, bytes]) -> None:
         """Answer an exchange with a stream."""
         stream = Stream(self, exchange, plan, around)
         self._open.add(stream)
+        plan.feed.readers += 1
         try:
             await stream.run()
         finally:
+            plan.feed.readers -= 1
             self._open.discard(stream)
 
     async def watch(self) -> None:

@@ -27,8 +27,8 @@ class Dedup(Struct, frozen=True, gc=False):
     expires_at: int
 
 
-class NewDelivery(Struct, frozen=True, gc=False):
-    """One event to announce to one target; `seq` is the event's, `id` stays over retries."""
+class Announcement(Struct, frozen=True, gc=False):
+    """One event to tell one target; `seq` is the event's, `id` stays over retries."""
 
     id: str
     seq: int
@@ -124,7 +124,7 @@ class Log(Protocol):
         *,
         at: int,
         head: Head | None = None,
-        deliveries: Sequence[NewDelivery] = (),
+        deliveries: Sequence[Announcement] = (),
         dedup: Dedup | None = None,
     ) -> Awaitable[int]:
         """Add events after seq `expected`, all or none; gives the new last seq.

@@ -15,7 +15,7 @@ from trunkline.errors import Conflict, Duplicate
 from trunkline.store.statements import RowsStatement, statements
 from trunkline.store.writer import Entry, Outcome
 
-PLACES = 20_000
+PLACES = 4_096
 _ROWS_AT_ONCE = 128
 
 _PLAIN, _ROWS = statements("sqlite")

@@ -26,7 +26,7 @@ from trunkline.store.base import (
     Doc,
     HeadPage,
     Hint,
-    NewDelivery,
+    Announcement,
     Outcome,
     Poll,
     TailRecord,
@@ -107,6 +107,7 @@ class SqliteStore:
                 # The writer's connection goes last: it then folds the WAL back into the file.
                 await asyncio.to_thread(self._readers.close)
                 await self._thread.stop()
+            self._thread.join()
         except TimeoutError:
             raise StoreError(f"{self._name} did not finish writing within {_PATIENCE:.0f} s") from None
         finally:
@@ -132,7 +133,7 @@ class SqliteStore:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA cache_size = -16384")
+            connection.execute("PRAGMA cache_size = -4096")
             connection.execute("PRAGMA journal_size_limit = 67108864")
             migrate(connection, self._name)
         except BaseException:
@@ -176,7 +177,7 @@ class SqliteStore:
         *,
         at: int,
         head: Head | None = None,
-        deliveries: Sequence[NewDelivery] = (),
+        deliveries: Sequence[Announcement] = (),
         dedup: Dedup | None = None,
     ) -> asyncio.Future[int]:
         """See `Log`."""

@@ -20,6 +20,7 @@ from trunkline.store.ledger import Ledger
 from trunkline.store.writer import Entry, Outcome
 
 T = TypeVar("T")
+_RETURN_SECONDS = 1.0
 _logger = logging.getLogger("trunkline.store")
 
 # Errors that lie in what was to be written; everything else lies in the file or the disk.
@@ -115,6 +116,10 @@ class WriterThread:
         self._queue.put(_Batch.end)
         return self._ended
 
+    def join(self) -> None:
+        """Wait for the thread, which has said that it ended and has only to return."""
+        self._thread.join(_RETURN_SECONDS)
+
     def submit(self, group: list[Entry]) -> None:
         """Write a group; `done` is called with the outcomes."""
         self._queue.put(lambda batch: batch.group.extend(group))
@@ -177,7 +182,8 @@ class WriterThread:
 
     def _serve(self, batch: _Batch) -> None:
         try:
-            batch.outcomes = self._write(batch.group, batch.changes)
+            if batch.group or batch.changes:
+                batch.outcomes = self._write(batch.group, batch.changes)
         except _DATA_ERRORS:
             self._write_apart(batch)
         except Exception as error:  # noqa: BLE001 - logged, and every caller is told

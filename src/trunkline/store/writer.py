@@ -14,7 +14,7 @@ from msgspec import Struct
 from trunkline.errors import Misuse, StoreError
 from trunkline.log.events import AnyEvent, encode
 from trunkline.log.fold import Head
-from trunkline.store.base import Dedup, NewDelivery
+from trunkline.store.base import Dedup, Announcement
 from trunkline.store.bell import Bell
 
 GROUP_EVENTS = 500
@@ -35,7 +35,7 @@ class Entry(Struct, gc=False, eq=False):
     at: int
     size: int
     head: Head | None
-    deliveries: Sequence[NewDelivery]
+    deliveries: Sequence[Announcement]
     dedup: Dedup | None
 
 
@@ -77,7 +77,7 @@ class Writer:
         *,
         at: int,
         head: Head | None,
-        deliveries: Sequence[NewDelivery],
+        deliveries: Sequence[Announcement],
         dedup: Dedup | None,
     ) -> asyncio.Future[int]:
         """Queue one append; the future ends with its last seq, Conflict, Duplicate or StoreError.

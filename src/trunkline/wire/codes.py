@@ -48,7 +48,7 @@ CODES: dict[type[e.Refused], Code] = {
         400,
         "FAILED_PRECONDITION",
         404,
-        "AuthenticatedExtendedCardNotConfiguredError",
+        "ExtendedAgentCardNotConfiguredError",
     ),
     e.ExtensionRequired: Code(
         -32008, "EXTENSION_SUPPORT_REQUIRED", 400, "FAILED_PRECONDITION", 400, "ExtensionSupportRequiredError"

@@ -10,7 +10,7 @@ from tests.conformance.store.given import AT, A, B, delta, deltas, message, stat
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.log import events as ev
 from trunkline.log.fold import Head
-from trunkline.store.base import Dedup, NewDelivery
+from trunkline.store.base import Dedup, Announcement
 from trunkline.wire.types import Artifact, Part, Role, TaskState
 
 
@@ -111,7 +111,7 @@ def test_a_conflict_writes_nothing(run, store):
         await store_append(store, deltas(2))
         head = Head("t1", "c", "ann", TaskState.FAILED, AT, 2, "n1")
         dedup = Dedup("k", b"d", AT + 10_000)
-        delivery = NewDelivery("d1", 2, "hook", AT)
+        delivery = Announcement("d1", 2, "hook", AT)
         with pytest.raises(Conflict):
             await store_append(store, [delta()], expected=1, head=head, dedup=dedup, deliveries=[delivery])
         assert await store.head(A, "t1") is None
@@ -397,7 +397,7 @@ def test_roles_and_states_keep_their_spelling(run, store):
 
 def test_more_tasks_than_are_remembered(run, store):
     async def case():
-        names = [f"t{index:05}" for index in range(21_000)]
+        names = [f"t{index:05}" for index in range(9_000)]
         for start in range(0, len(names), 3_000):
             part = names[start : start + 3_000]
             await asyncio.gather(*(store.append(A, name, 0, [delta()], at=AT) for name in part))

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, delta, deltas, listed, task
 from trunkline.errors import Duplicate, Misuse, StoreError
-from trunkline.store.base import Dedup, NewDelivery, Outcome, Where
+from trunkline.store.base import Dedup, Announcement, Outcome, Where
 
 CALLS = {
     "read": lambda store: store.read(A, "t1"),
@@ -100,7 +100,7 @@ def test_everything_outlives_the_store(run, bench):
 
     async def fill(store):
         author = await task(store, "t1")
-        delivery = NewDelivery("d1", 3, "hook", AT)
+        delivery = Announcement("d1", 3, "hook", AT)
         await store.append(
             A, "t1", author.state.seq, deltas(3), at=AT, deliveries=[delivery],
             dedup=Dedup("k", b"digest", AT + 10_000),

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, B, delta
 from trunkline.errors import StoreError
-from trunkline.store.base import Delivery, NewDelivery, Outcome
+from trunkline.store.base import Delivery, Announcement, Outcome
 
 LEASE = 30_000
 
@@ -18,7 +18,7 @@ async def announce(store, *deliveries, task_id="t1", tenant=A, expected=0):
 
 
 def one(name="d1", seq=1, target="hook", due=AT):
-    return NewDelivery(name, seq, target, due)
+    return Announcement(name, seq, target, due)
 
 
 async def taken(store, limit=10):

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, Author, B, delta, ids, listed, status, submitted, task
 from trunkline.errors import Conflict, Duplicate
-from trunkline.store.base import Dedup, NewDelivery, Where
+from trunkline.store.base import Dedup, Announcement, Where
 from trunkline.wire.types import TERMINAL, TaskState
 
 OPEN = [state for state in TaskState if state not in TERMINAL]
@@ -63,11 +63,11 @@ def test_their_deliveries_go_too(run, store):
         author = await task(store, "t1")
         other = await task(store, "t2")
         for number, each in enumerate((author, other)):
-            delivery = NewDelivery(f"d{number}", each.state.seq + 1, "hook", AT)
+            delivery = Announcement(f"d{number}", each.state.seq + 1, "hook", AT)
             await store.append(A, each.state.task_id, each.state.seq, [delta()], at=AT, deliveries=[delivery])
         ended = Author(store, "t3")
         await ended.append(submitted(), status(TaskState.COMPLETED))
-        done = [NewDelivery("d3", 2, "hook", AT)]
+        done = [Announcement("d3", 2, "hook", AT)]
         await store.append(A, "t3", 2, [delta()], at=AT, deliveries=done)
         await store.prune(AT + 1)
         return sorted(delivery.id for delivery in await store.take(10, 1_000))

@@ -101,7 +101,9 @@ class Binding:
         """The Task that a text leads to."""
         return self.post_message(self.body(self.message(text, **more), wait=wait)).task
 
-    def send_message(self, message: Any, headers: dict[str, str] | None = None, **configuration: Any) -> Answer:
+    def send_message(
+        self, message: Any, headers: dict[str, str] | None = None, **configuration: Any
+    ) -> Answer:
         return self.post_message(self.body(message, **configuration), headers)
 
     def exchange(self, verb: str, url: str, body: Any, headers: dict[str, str]) -> httpx2.Response:
@@ -167,12 +169,19 @@ class Rpc(Binding):
     def answer(self, response: httpx2.Response, body: bytes) -> Answer:
         document = json.loads(body) if body else {}
         return Answer(
-            response.status_code, response.headers, body, document, document.get("result"), document.get("error")
+            response.status_code,
+            response.headers,
+            body,
+            document,
+            document.get("result"),
+            document.get("error"),
         )
 
     def expect(self, answer: Answer, reason: str) -> None:
         assert answer.error is not None, answer.body
-        assert (answer.http, answer.error["code"], answer.reason) == (200, TABLE[reason][0], reason), answer.body
+        assert (answer.http, answer.error["code"], answer.reason) == (200, TABLE[reason][0], reason), (
+            answer.body
+        )
 
     def post_message(self, body: Any, headers: dict[str, str] | None = None) -> Answer:
         return self.call("send", body, headers)

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from tests.conformance.wire.bindings import BINDINGS, DIALECTS, EVERY, Alias03, Binding, Proto03, Rest, Rpc, Rpc03
+from tests.conformance.wire.bindings import (
+    BINDINGS,
+    DIALECTS,
+    EVERY,
+    Alias03,
+    Binding,
+    Proto03,
+    Rest,
+    Rpc,
+    Rpc03,
+)
 from tests.harness import ServerProcess
 
 HERE = Path(__file__).parent
@@ -32,7 +43,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
         key = (target, *flags, store)
         if key not in running:
             directory = tmp_path_factory.mktemp("wire")
-            env = {"PYTHONPATH": str(HERE)}
+            env = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
             running[key] = ServerProcess(directory, target, *flags, store=store, env=env).start()
         return running[key]
 

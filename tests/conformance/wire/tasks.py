@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.conformance.wire.bindings import Binding, Rpc
+from tests.conformance.wire.bindings import Binding, Proto03, Rpc
 from tests.harness import Frame, Frames
 
 TERMINAL = ("TASK_STATE_COMPLETED", "TASK_STATE_FAILED", "TASK_STATE_CANCELED", "TASK_STATE_REJECTED")
@@ -98,3 +98,15 @@ def text_of(holder: Any) -> str:
 def stored(task: Any) -> dict[str, str]:
     """The text of each artifact of a task."""
     return {one["artifactId"]: text_of(one) for one in task.get("artifacts", [])}
+
+
+def done_in_03(binding: Binding, text: str, **more: Any) -> Any:
+    """The task of a send that waits, out of its wrapper."""
+    result = binding.send_message(binding.message(text, **more), wait=True).result
+    return result.get("task", result)
+
+
+def state_in_03(v03: Binding, name: str) -> str:
+    if isinstance(v03, Proto03):
+        return f"TASK_STATE_{name.upper().replace('-', '_')}"
+    return name

@@ -70,7 +70,12 @@ def test_CARD_02_the_card_for_both_has_the_members_of_0_3_too(both: Any) -> None
 
 
 def test_CARD_03_every_interface_answers_in_its_binding_and_version(card: Any, http: httpx2.Client) -> None:
-    speakers = {("JSONRPC", "1.0"): Rpc, ("HTTP+JSON", "1.0"): Rest, ("JSONRPC", "0.3"): Rpc03, ("HTTP+JSON", "0.3"): Proto03}
+    speakers = {
+        ("JSONRPC", "1.0"): Rpc,
+        ("HTTP+JSON", "1.0"): Rest,
+        ("JSONRPC", "0.3"): Rpc03,
+        ("HTTP+JSON", "0.3"): Proto03,
+    }
     for interface in card["supportedInterfaces"]:
         speaker = speakers[interface["protocolBinding"], interface["protocolVersion"]]
         spoken = speaker(interface["url"].removesuffix("/a2a"), http)
@@ -181,3 +186,20 @@ def test_CARD_12_a_forged_host_is_refused(base: str, http: httpx2.Client) -> Non
 
 def test_CARD_13_bindings_are_the_standard_ones(card: Any) -> None:
     assert {one["protocolBinding"] for one in card["supportedInterfaces"]} == {"JSONRPC", "HTTP+JSON"}
+
+
+FORWARDED = {
+    "X-Forwarded-Host": "proxy.example.com",
+    "X-Forwarded-Proto": "https",
+    "X-Forwarded-Prefix": "/agents",
+}
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_CARD_12_forwarded_headers_count_when_trusted_only(
+    serve: Serve, http: httpx2.Client, trusted: bool
+) -> None:
+    server = serve("trunkline.demo:agent", *(("--set", "trust_forwarded=true") if trusted else ()))
+    card = http.get(server.base + PATH, headers={**V1, **FORWARDED}).json()
+    expected = "https://proxy.example.com/agents" if trusted else server.base
+    assert card["supportedInterfaces"][1]["url"] == expected

@@ -8,8 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.wire.bindings import BAD_REQUEST, ERROR_INFO, UNKNOWN, Answer, Binding, Rest, Rpc, refused
-from tests.conformance.wire.conftest import Serve
+from tests.conformance.wire.bindings import (
+    BAD_REQUEST,
+    ERROR_INFO,
+    UNKNOWN,
+    Answer,
+    Binding,
+    Rest,
+    Rpc,
+    refused,
+)
 
 Cause = Callable[[Binding], Answer]
 
@@ -89,7 +97,7 @@ def test_ERR_07_no_insides_in_messages(caused: tuple[str, Answer]) -> None:
     assert not re.search(rb"Traceback|\.py|/src/|trunkline\.|msgspec|Exception|0x[0-9a-f]{6}", caused[1].body)
 
 
-def test_ERR_07_a_raising_skill_gives_a_reason_id_and_no_more(v1: Binding, serve: Serve) -> None:
+def test_ERR_07_a_raising_skill_gives_a_reason_id_and_no_more(v1: Binding) -> None:
     task = v1.send("raise secret-inside-the-exception")
     assert task["status"]["state"] == "TASK_STATE_FAILED"
     said = task["status"]["message"]["parts"][0]["text"]

@@ -34,7 +34,9 @@ def test_JRP_01_the_id_comes_back_as_it_was(rpc: Rpc, request_id: Any) -> None:
 @pytest.mark.parametrize("request_id", IDS)
 def test_JRP_01_the_id_is_in_every_frame(rpc: Rpc, request_id: Any) -> None:
     body = json.dumps(_request("SendStreamingMessage", {"message": rpc.message("chunks 2")}, request_id))
-    with rpc.http.stream("POST", rpc.url, content=body, headers={**V1, "Content-Type": "application/json"}) as got:
+    with rpc.http.stream(
+        "POST", rpc.url, content=body, headers={**V1, "Content-Type": "application/json"}
+    ) as got:
         frames = [json.loads(line[6:]) for line in got.iter_lines() if line.startswith("data: ")]
     assert len(frames) == 5
     assert all(set(one) == {"jsonrpc", "id", "result"} and one["id"] == request_id for one in frames)
@@ -70,7 +72,10 @@ def test_JRP_02_what_is_wrong_has_its_code(rpc: Rpc, body: bytes, code: int, req
     assert (response.status_code, answer["error"]["code"], answer["id"]) == (200, code, request_id)
 
 
-@pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "application/a2a+json", "APPLICATION/JSON"])
+@pytest.mark.parametrize(
+    "kind",
+    ["application/json", "application/json; charset=utf-8", "application/a2a+json", "APPLICATION/JSON"],
+)
 def test_JRP_03_json_in_and_out(rpc: Rpc, kind: str) -> None:
     response = _post(rpc, _request("GetTask", {"id": "none"}), **{"Content-Type": kind})
     assert response.status_code == 200
@@ -132,3 +137,9 @@ def test_JRP_06_a_notification_gets_no_result(rpc: Rpc) -> None:
     assert (response.status_code, response.content) == (204, b"")
     # It was a request all the same, and was served.
     assert rpc.send_message(message).task["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+def test_JRP_06_a_notification_that_is_wrong_is_told_so(rpc: Rpc) -> None:
+    response = _post(rpc, {"jsonrpc": "2.0", "method": "GetTask", "params": {"id": "none"}})
+    answer = response.json()
+    assert (response.status_code, answer["id"], answer["error"]["code"]) == (200, None, -32001)

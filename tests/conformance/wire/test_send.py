@@ -166,6 +166,8 @@ def test_SND_20_a_hand_written_id_is_two_tasks(v1: Binding) -> None:
     [
         ({"messageId": None}, "message.messageId"),
         ({"messageId": ""}, "message.messageId"),
+        ({"messageId": "x" * 257}, "message.messageId"),
+        ({"messageId": "line\nend"}, "message.messageId"),
         ({"role": None}, "message.role"),
         ({"role": "ROLE_AGENT"}, "message.role"),
         ({"role": "ROLE_UNSPECIFIED"}, "message.role"),

@@ -87,7 +87,9 @@ def test_STR_07_every_frame_names_task_and_context(v1: Binding) -> None:
     with v1.stream("count 3 0") as frames:
         first, *rest = frames.all()
     task = update_of(first)
-    assert {(update_of(one)["taskId"], update_of(one)["contextId"]) for one in rest} == {(task["id"], task["contextId"])}
+    assert {(update_of(one)["taskId"], update_of(one)["contextId"]) for one in rest} == {
+        (task["id"], task["contextId"])
+    }
 
 
 @pytest.mark.parametrize("text", ["chunks 7", "count 60 0", "usage", "echo one"])
@@ -182,3 +184,19 @@ def test_STR_09_readers_of_two_bindings_see_the_same_events(rpc: Rpc, rest: Bind
     with speaker(rpc).subscribe(task["id"]) as one, rest.subscribe(task["id"]) as other:
         release(rpc)
         assert [(frame.id, frame.result) for frame in one] == [(frame.id, frame.result) for frame in other]
+
+
+@pytest.mark.parametrize(("milliseconds", "each"), [(0, True), (60_000, False)])
+def test_STR_08_written_text_is_gathered_as_set(
+    speak1: Callable[..., Binding], serve: Serve, milliseconds: int, each: bool
+) -> None:
+    spoken = speak1(serve("trunkline.demo:agent", "--set", f"coalesce_milliseconds={milliseconds}").base)
+    with spoken.stream("count 60 0") as frames:
+        seen = frames.all()
+    texts = [text_of(update_of(one)["artifact"]) for one in seen if kind_of(one) == "artifactUpdate"]
+    first, *middle, _ = texts
+    assert "".join(texts) == "".join(f"{number} " for number in range(1, 61))
+    # The first piece never waits; the others gather until there are 24 characters.
+    assert first == "1 "
+    assert all(len(text) >= 24 for text in middle) is not each
+    assert len(middle) == 59 if each else len(middle) < 10

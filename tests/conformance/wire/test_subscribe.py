@@ -73,7 +73,10 @@ def test_SUB_02_a_subscription_stays_open_through_a_question(v1: Binding) -> Non
         assert state_of(next(each)) == "TASK_STATE_INPUT_REQUIRED"
         v1.send("later", taskId=asked["id"], wait=False)
         rest = list(each)
-    assert [state_of(one) for one in rest if kind_of(one) == "statusUpdate"] == ["TASK_STATE_WORKING", "TASK_STATE_COMPLETED"]
+    assert [state_of(one) for one in rest if kind_of(one) == "statusUpdate"] == [
+        "TASK_STATE_WORKING",
+        "TASK_STATE_COMPLETED",
+    ]
 
 
 @pytest.fixture
@@ -100,7 +103,9 @@ def test_resume_from_zero_is_the_whole_story(v1: Binding, told: list[Frame]) -> 
         assert _same(frames.all(), told)
 
 
-@pytest.mark.parametrize("last", ["+1", "-1", "1.0", "abc", "", "1 2", "0x1", str(2**63), str(2**64), "9" * 400])
+@pytest.mark.parametrize(
+    "last", ["+1", "-1", "1.0", "abc", "", "1 2", "0x1", str(2**63), str(2**64), "9" * 400]
+)
 def test_resume_from_nowhere_is_one_named_error(v1: Binding, told: list[Frame], last: str) -> None:
     answer = refused(v1.subscribe(update_of(told[0])["id"], last=last))
     v1.expect(answer, "INVALID_PARAMS")

@@ -74,7 +74,9 @@ def test_VER_05_the_version_as_query_parameter(rpc: Rpc, rest: Rest) -> None:
     assert "task" in body["result"]  # type: ignore[operator]
     _, body = _rpc(rpc, "SendMessage", None, rpc.url + "?A2A-Version=99.0")
     assert body["error"]["code"] == -32009  # type: ignore[index]
-    made = rest.exchange("POST", f"{rest.base}/message:send?A2A-Version=1.0", rest.body(rest.message("echo")), {})
+    made = rest.exchange(
+        "POST", f"{rest.base}/message:send?A2A-Version=1.0", rest.body(rest.message("echo")), {}
+    )
     assert made.json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
     task_id = made.json()["task"]["id"]
     assert "kind" not in rest.http.get(f"{rest.base}/tasks/{task_id}?A2A-Version=1.0").json()
@@ -105,7 +107,9 @@ def test_VER_07_the_header_name_has_no_case(rpc: Rpc, name: str) -> None:
 
 
 @pytest.mark.parametrize("version", [None, *SPOKEN_03, *UNSPOKEN])
-def test_the_card_is_served_whatever_version_is_named(base: str, http: httpx2.Client, version: str | None) -> None:
+def test_the_card_is_served_whatever_version_is_named(
+    base: str, http: httpx2.Client, version: str | None
+) -> None:
     headers = {} if version is None else {"A2A-Version": version}
     card = http.get(f"{base}/.well-known/agent-card.json", headers=headers)
     assert card.status_code == 200

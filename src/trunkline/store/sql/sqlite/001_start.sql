@@ -24,7 +24,8 @@ CREATE TABLE tasks (
     node TEXT
 );
 CREATE UNIQUE INDEX tasks_by_id ON tasks (task_id);
-CREATE INDEX tasks_by_owner ON tasks (tenant, owner, status_at, task_id);
+-- With the state, so that counting and filtering a list stay inside the index.
+CREATE INDEX tasks_by_owner ON tasks (tenant, owner, status_at, task_id, state);
 -- Without status_at on purpose: a change of status does not touch it, and contexts are small.
 CREATE INDEX tasks_by_context ON tasks (tenant, context_id);
 CREATE INDEX tasks_running ON tasks (node) WHERE state IN ('TASK_STATE_SUBMITTED', 'TASK_STATE_WORKING');

@@ -67,10 +67,11 @@ SELECT task_id, context_id, owner, state, status_at, seq, node
 FROM tasks
 WHERE task_id = ? AND tenant = ? AND state IS NOT NULL;
 
--- The two marks are filled with the filters below that a caller asked for.
+-- The marks are filled with the filters below that a caller asked for. An owner is there when a
+-- head is, and its index knows it.
 -- name: heads
 SELECT
-    (SELECT count(*) FROM tasks WHERE tenant = :tenant AND state IS NOT NULL /*filters*/),
+    (SELECT count(*) FROM tasks WHERE tenant = :tenant AND owner IS NOT NULL /*filters*/),
     (
         SELECT json_group_array(json_object(
             'task_id', task_id, 'context_id', context_id, 'owner', owner, 'state', state,
@@ -79,7 +80,7 @@ SELECT
         FROM (
             SELECT task_id, context_id, owner, state, status_at, seq, node
             FROM tasks
-            WHERE tenant = :tenant AND state IS NOT NULL /*filters*/ /*after*/
+            WHERE tenant = :tenant AND owner IS NOT NULL /*filters*/ /*after*/
             ORDER BY status_at DESC, task_id DESC
             LIMIT :limit
         )

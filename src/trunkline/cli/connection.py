@@ -1,0 +1,37 @@
+"""One HTTP connection of `trunkline serve`: uvicorn's, with a bound on what comes before a body."""
+
+from __future__ import annotations
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEAD_LIMIT = 64 << 10
+_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+
+
+class Connection(HttpToolsProtocol):
+    """Uvicorn bounds bodies by asking the application; the request line and the headers by nothing."""
+
+    _counted: object = None
+    _head = 0
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; a head that does not end is not read further."""
+        super().data_received(data)
+        # The path is known when the head is complete, and every head has a scope of its own.
+        if "path" not in (self.scope or ()):
+            self._count(len(data))
+
+    def _count(self, size: int) -> None:
+        # The piece in which a head begins may hold the body before it, so counting starts with the next one.
+        if self._counted is not self.scope:
+            self._counted, self._head = self.scope, 0
+            return
+        self._head += size
+        if self._head > HEAD_LIMIT and not self.transport.is_closing():
+            self.transport.write(_TOO_LONG)
+            self.transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of the last request: the two hold each other, and with them a body that nobody read."""
+        super().connection_lost(exc)
+        self.cycle = None  # type: ignore[assignment]

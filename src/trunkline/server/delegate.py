@@ -1,0 +1,38 @@
+"""The task API of workflow engines under `/delegate`, where it cannot collide with A2A's own paths."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from msgspec.structs import replace
+
+from trunkline.errors import RouteNotFound
+from trunkline.server.calls import Caller, Calls
+from trunkline.server.exchange import Exchange
+from trunkline.wire.delegate import read_submission, record, request_of
+from trunkline.wire.types import TaskQuery
+
+PREFIX = "/delegate/"
+_TASKS = PREFIX + "tasks"
+_CREATED = 201
+
+
+async def perform(
+    calls: Calls, exchange: Exchange, caller: Caller, read_body: Callable[[Exchange], Awaitable[bytes]]
+) -> tuple[int, bytes]:
+    """Submit or poll; gives status and body."""
+    path, method = exchange.path, exchange.method
+    if path == _TASKS:
+        if method != "POST":
+            raise RouteNotFound("this path takes POST only", allow="POST")
+        submission = read_submission(await read_body(exchange))
+        request = request_of(submission, calls.skill_named(submission.agent_id))
+        # The correlation id is the engine's word for "the same step again": it never starts a second task.
+        known = replace(caller, idempotency_key=submission.correlation_id)
+        return _CREATED, record(await calls.delegate(known, request))
+    task_id = path.removeprefix(_TASKS + "/")
+    if task_id == path or not task_id or "/" in task_id:
+        raise RouteNotFound("no such path here; submit to /delegate/tasks, poll /delegate/tasks/{id}")
+    if method != "GET":
+        raise RouteNotFound("this path takes GET only", allow="GET")
+    return 200, record(await calls.task(caller, TaskQuery(task_id)))

@@ -1,0 +1,218 @@
+"""Parameters filled from messages, their schemas, and errors that name the field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+
+from tests.agent.drive import field_of, parts, refusal, send, state, text
+from trunkline import Agent, Misuse, SyncTurn, Turn
+from trunkline.agent.binding import bind
+
+
+@dataclass
+class Order:
+    item: str
+    count: int = 1
+    tags: list[str] = field(default_factory=list[str])
+
+
+class Place(msgspec.Struct):
+    city: str
+    zip_code: int = msgspec.field(name="zip", default=0)
+
+
+class Query(TypedDict):
+    words: list[str]
+    limit: int
+
+
+class Booking(pydantic.BaseModel):
+    nights: int = pydantic.Field(ge=1)
+    room: Literal["single", "double"] = "single"
+
+
+def order(turn: Turn, order: Order) -> dict[str, Any]:
+    return {"got": [order.item, order.count, order.tags], "type": type(order).__name__}
+
+
+def place(place: Place) -> list[Any]:
+    return [place.city, place.zip_code]
+
+
+def query(query: Query) -> list[Any]:
+    return [query["words"], query["limit"]]
+
+
+def booking(booking: Booking) -> list[Any]:
+    return [booking.nights, booking.room]
+
+
+def plain(a: int, b: int = 2, note: str | None = None) -> list[Any]:
+    return [a, b, note]
+
+
+def mixed(n: int = 7, *, turn: Turn, word: str) -> list[Any]:
+    return [n, word, turn.skill]
+
+
+def one_number(n: int) -> int:
+    return n
+
+
+def agent_with(function: Callable[..., object]) -> Agent:
+    agent = Agent("under test")
+    agent.skill(function)
+    return agent
+
+
+def data(value: Any) -> list[dict[str, Any]]:
+    return [{"data": value}]
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "expected"),
+    [
+        (order, {"item": "tea", "count": 3, "tags": ["hot"]}, {"got": ["tea", 3, ["hot"]], "type": "Order"}),
+        (order, {"item": "tea"}, {"got": ["tea", 1, []], "type": "Order"}),
+        (place, {"city": "Oslo", "zip": 150}, ["Oslo", 150]),
+        (query, {"words": ["a"], "limit": 3}, [["a"], 3]),
+        (booking, {"nights": 2, "room": "double"}, [2, "double"]),
+        (plain, {"a": 1}, [1, 2, None]),
+        (plain, {"a": 1, "b": 5, "note": "x"}, [1, 5, "x"]),
+        (mixed, {"word": "w"}, [7, "w", "mixed"]),
+        (one_number, {"n": 4}, 4),
+    ],
+    ids=lambda one: getattr(one, "__name__", str(one)[:30]),
+)
+def test_a_data_part_fills_the_parameters(function: Callable[..., object], given: Any, expected: Any) -> None:
+    task = send(agent_with(function), data(given))
+    assert state(task) == "completed"
+    assert parts(task) == [{"data": expected}]
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "at", "told"),
+    [
+        (order, {"count": 3}, "message.parts[0].data", "item"),
+        (order, {"item": "tea", "count": "three"}, "message.parts[0].data.count", "int"),
+        (order, {"item": "tea", "tags": ["a", 1]}, "message.parts[0].data.tags[1]", "str"),
+        (place, {"city": 5}, "message.parts[0].data.city", "str"),
+        (query, {"words": "a", "limit": 3}, "message.parts[0].data.words", "array"),
+        (query, {"words": []}, "message.parts[0].data", "limit"),
+        (booking, {"nights": 0}, "message.parts[0].data.nights", "greater than or equal to 1"),
+        (booking, {"nights": 1, "room": "suite"}, "message.parts[0].data.room", "single"),
+        (plain, {}, "message.parts[0].data", "a"),
+        (plain, {"a": 1, "b": None}, "message.parts[0].data.b", "int"),
+        (plain, [1, 2], "message.parts[0].data", "object"),
+        (plain, None, "message.parts[0].data", "object"),
+        (one_number, 4, "message.parts[0].data", "object"),
+    ],
+    ids=lambda one: getattr(one, "__name__", str(one)[:30]),
+)
+def test_what_does_not_fit_names_the_field(function: Callable[..., object], given: Any, at: str, told: str) -> None:
+    error = refusal(agent_with(function), data(given))
+    assert error["code"] == -32602
+    assert field_of(error) == at
+    assert told in error["message"]
+
+
+def test_the_data_part_is_found_among_others() -> None:
+    content = [{"text": "please"}, {"data": {"a": 1}}]
+    agent = Agent("under test")
+    agent.skill(input_modes=["text/plain", "application/json"])(plain)
+    assert parts(send(agent, content)) == [{"data": [1, 2, None]}]
+    error = refusal(agent, [{"text": "please"}, {"data": {"a": "one"}}])
+    assert field_of(error) == "message.parts[1].data.a"
+
+
+def test_no_data_part_says_what_is_wanted() -> None:
+    error = refusal(agent_with(plain), "just text")
+    assert error["code"] == -32602
+    assert field_of(error) == "message.parts"
+    assert "a, b, note" in error["message"]
+
+
+def test_text_fills_a_single_string() -> None:
+    assert text(send(agent_with(lambda text: f"<{text}>"), "hi")) == "<hi>"
+
+    def greet(name: str, turn: SyncTurn) -> str:
+        return f"{turn.task_id != ''} {name}"
+
+    assert text(send(agent_with(greet), "hi")) == "True hi"
+
+
+def test_a_turn_is_known_by_its_name_or_type() -> None:
+    async def by_name(turn) -> str:  # type: ignore[no-untyped-def]  # noqa: ANN001
+        return turn.text
+
+    async def by_type(t: Turn) -> str:
+        return t.text
+
+    async def neither() -> str:
+        return "nothing"
+
+    for function, expected in ((by_name, "hi"), (by_type, "hi"), (neither, "nothing")):
+        assert text(send(agent_with(function), "hi")) == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "required", "names"),
+    [
+        (order, ["item"], {"item", "count", "tags"}),
+        (place, ["city"], {"city", "zip"}),
+        (query, ["limit", "words"], {"words", "limit"}),
+        (booking, ["nights"], {"nights", "room"}),
+        (plain, ["a"], {"a", "b", "note"}),
+        (mixed, ["word"], {"n", "word"}),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_schema(function: Callable[..., object], required: list[str], names: set[str]) -> None:
+    schema = bind(function).schema
+    assert schema is not None
+    assert schema["type"] == "object"
+    assert sorted(schema["required"]) == required  # type: ignore[call-overload]
+    assert set(schema["properties"]) == names  # type: ignore[call-overload]
+
+
+def test_plain_functions_have_no_schema() -> None:
+    assert bind(lambda text: text).schema is None
+    assert not bind(lambda turn: turn).typed
+
+
+def star(*words: str) -> None: ...
+
+
+def stars(**words: str) -> None: ...
+
+
+def positional(a: str, b: int, /) -> None: ...
+
+
+def unknown(a: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+def complex_one(a: complex, b: int) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "told"),
+    [
+        (star, "star: parameters must be named; *words"),
+        (stars, "stars: parameters must be named; **words"),
+        (positional, "positional: parameters must be named; a"),
+        (unknown, "unknown: annotation not found: name 'Nowhere'"),
+        (complex_one, "complex_one: no JSON schema"),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_misuse_says_which_function_and_why(function: Callable[..., object], told: str) -> None:
+    with pytest.raises(Misuse) as caught:
+        agent_with(function)
+    assert told in str(caught.value)

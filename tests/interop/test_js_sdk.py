@@ -1,0 +1,239 @@
+"""The official JavaScript SDKs, unchanged, drive the demo agent: 0.3.x and 1.x, JSON-RPC and HTTP+JSON.
+
+One Node process per SDK plays every scene (js/scenes.mjs) and prints what it got; here it is judged.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import ServerProcess, plain_state, text_of
+
+pytestmark = pytest.mark.js
+
+JS = Path(__file__).parent / "js"
+WIRES = [
+    "sdk_03 0.3-JSONRPC",
+    "sdk_03 0.3-HTTP+JSON",
+    "sdk_1 1.0-JSONRPC",
+    "sdk_1 1.0-HTTP+JSON",
+    "sdk_1 0.3-JSONRPC",
+    "sdk_1 0.3-HTTP+JSON",
+]
+
+
+class Shown:
+    """What one SDK got from the agent over one wire, scene by scene."""
+
+    def __init__(self, wire: str, scenes: dict[str, Any]) -> None:
+        self.version = wire.partition("-")[0]
+        self._scenes = scenes
+
+    def __getitem__(self, scene: str) -> Any:
+        line = self._scenes[scene]
+        assert "result" in line, line["broke"]
+        return line["result"]
+
+
+@pytest.fixture(scope="session")
+def played(demo_server: ServerProcess) -> dict[str, dict[str, Any]]:
+    """Every line of every SDK, by script and wire, then by scene."""
+    found: dict[str, dict[str, Any]] = {}
+    for script in ("sdk_03", "sdk_1"):
+        command = [shutil.which("node") or "node", f"{script}.mjs", demo_server.base]
+        ended = subprocess.run(command, cwd=JS, capture_output=True, text=True, timeout=60, check=False)
+        assert ended.returncode == 0, ended.stderr
+        for text in ended.stdout.splitlines():
+            line = json.loads(text)
+            found.setdefault(f"{script} {line['wire']}", {})[line["scene"]] = line
+    return found
+
+
+@pytest.fixture(params=WIRES)
+def shown(request: pytest.FixtureRequest, played: dict[str, dict[str, Any]]) -> Shown:
+    return Shown(request.param.split(" ")[1], played[request.param])
+
+
+def told(message: Any) -> str:
+    return "".join(part.get("text", "") for part in message["parts"])
+
+
+def inner(event: Any) -> Any:
+    """What an event of a stream is about, without the member that 1.0 puts around it."""
+    return event if "kind" in event else next(iter(event.values()))
+
+
+def streamed_text(events: list[Any]) -> str:
+    """What a reader has at the end: appended chunks, or the last whole artifact."""
+    text = ""
+    for event in map(inner, events):
+        if "artifact" in event:
+            text = (text if event.get("append") else "") + told(event["artifact"])
+        elif event.get("artifacts"):
+            text = text_of(event)
+    return text
+
+
+def states_of(events: list[Any]) -> list[str]:
+    return [plain_state(event) for event in map(inner, events) if "status" in event]
+
+
+def test_every_scene_was_played(played: dict[str, dict[str, Any]]) -> None:
+    assert sorted(played) == sorted(WIRES)
+    assert len({tuple(scenes) for scenes in played.values()}) == 1
+
+
+def test_card(shown: Shown) -> None:
+    assert shown["card"]["name"] == "Trunkline demo"
+    assert shown["card"]["capabilities"]["streaming"] is True
+    assert {skill["id"] for skill in shown["card"]["skills"]} >= {"demo", "echo", "add"}
+
+
+def test_send_and_wait(shown: Shown) -> None:
+    task = shown["send"]
+    assert (plain_state(task), text_of(task)) == ("completed", "echo hello")
+    assert [told(message) for message in task["history"]] == ["echo hello"]
+
+
+def test_receipt_and_poll(shown: Shown) -> None:
+    assert plain_state(shown["receipt"]["first"]) in ("submitted", "working")
+    assert text_of(shown["receipt"]["last"]) == "slept 0.1 s"
+
+
+def test_history_length(shown: Shown) -> None:
+    assert not shown["history"]["none"].get("history")
+    assert len(shown["history"]["one"]["history"]) == 1
+
+
+def test_stream(shown: Shown) -> None:
+    events = shown["stream"]
+    assert streamed_text(events) == "1 2 3 4 5 "
+    assert states_of(events) == ["submitted", "working", "completed"]
+    assert sum("artifact" in inner(event) for event in events) >= 2
+
+
+def test_drop_the_stream_and_resubscribe(shown: Shown) -> None:
+    events = shown["resubscribe"]
+    assert (states_of(events)[0], states_of(events)[-1]) == ("working", "completed")
+    assert streamed_text(events) == "".join(f"{number} " for number in range(1, 21))
+
+
+def test_list(shown: Shown) -> None:
+    if shown.version == "0.3":
+        assert shown["list"] is None, "0.3 has no list for these clients"
+        return
+    first, last = shown["list"]["first"], shown["list"]["last"]
+    assert [task["id"] for task in (*last["tasks"], *first["tasks"])] == shown["list"]["sent"]
+    assert (first["totalSize"], first["pageSize"]) == (2, 1)
+    assert not last.get("nextPageToken")
+
+
+def test_cancel(shown: Shown) -> None:
+    assert plain_state(shown["cancel"]) == "canceled"
+
+
+def test_question_and_answer(shown: Shown) -> None:
+    asked, done = shown["question"]["asked"], shown["question"]["done"]
+    assert (plain_state(asked), told(asked["status"]["message"])) == ("input-required", "Which colour?")
+    assert (done["id"], plain_state(done), text_of(done)) == (asked["id"], "completed", "blue")
+
+
+def test_question_and_answer_streamed(shown: Shown) -> None:
+    asked, answered = shown["question_streamed"]["asked"], shown["question_streamed"]["answered"]
+    assert states_of(asked)[-1] == "input-required"
+    assert (states_of(answered)[-1], streamed_text(answered)) == ("completed", "green")
+
+
+def test_direct_message(shown: Shown) -> None:
+    assert told(shown["message"]) == "hi"
+    assert [told(inner(event)) for event in shown["message_streamed"]] == ["hi"]
+
+
+def test_file_artifact(shown: Shown) -> None:
+    part = shown["file"]["artifacts"][0]["parts"][0]
+    content = part["file"]["bytes"] if "file" in part else part["raw"]
+    assert base64.b64decode(content) == b"Hello, file.\n"
+    assert (part.get("mediaType") or part["file"]["mimeType"]) == "text/plain"
+
+
+def test_data(shown: Shown) -> None:
+    assert shown["data"]["artifacts"][0]["parts"][0]["data"] == {
+        "answer": 42,
+        "list": [1, 2, 3],
+        "nothing": None,
+    }
+    assert shown["data_in"]["artifacts"][0]["parts"][0]["data"] == {"sum": 5}
+
+
+@pytest.mark.parametrize(
+    ("scene", "state", "reason"),
+    [
+        ("fail", "failed", "no luck"),
+        ("reject", "rejected", "not mine"),
+        ("auth", "auth-required", "Who are you?"),
+    ],
+)
+def test_other_ends(shown: Shown, scene: str, state: str, reason: str) -> None:
+    status = shown[scene]["status"]
+    assert (plain_state(shown[scene]), told(status["message"])) == (state, reason)
+
+
+def test_subscribe_to_a_finished_task(shown: Shown) -> None:
+    error, events = shown["subscribe_finished"]["error"], shown["subscribe_finished"]["events"]
+    if shown.version == "1.0":
+        assert kind_of(error) == "UnsupportedOperation"
+    else:
+        assert error["type"] == "none"
+        assert (states_of(events)[-1], streamed_text(events)) == ("completed", "echo done")
+
+
+def kind_of(error: Any) -> str:
+    """The name of an error class without the transport in it."""
+    return re.sub(r"JsonRpc|Rest|JSONRPC|Error$", "", error["type"])
+
+
+@pytest.mark.parametrize(
+    ("call", "kind"),
+    [
+        ("get_unknown", "TaskNotFound"),
+        ("cancel_unknown", "TaskNotFound"),
+        ("send_unknown", "TaskNotFound"),
+        ("stream_unknown", "TaskNotFound"),
+        ("subscribe_unknown", "TaskNotFound"),
+        ("cancel_finished", "TaskNotCancelable"),
+        ("send_finished", "UnsupportedOperation"),
+        ("stream_finished", "UnsupportedOperation"),
+        ("push_set", "PushNotificationNotSupported"),
+        ("push_get", "PushNotificationNotSupported"),
+        ("push_list", "PushNotificationNotSupported"),
+        ("push_delete", "PushNotificationNotSupported"),
+        ("push_in_send", "PushNotificationNotSupported"),
+        ("media_type", "ContentTypeNotSupported"),
+    ],
+)
+def test_refusal(shown: Shown, call: str, kind: str) -> None:
+    assert kind_of(shown["refusals"][call]) == kind
+
+
+def test_extended_card(shown: Shown) -> None:
+    kind = kind_of(shown["refusals"]["extended_card"])
+    if shown.version == "1.0":
+        assert kind == "UnsupportedOperation"
+    else:
+        assert kind in ("ExtendedAgentCardNotConfigured", "AuthenticatedExtendedCardNotConfigured")
+
+
+def test_unknown_version(shown: Shown) -> None:
+    error = shown["refusals"]["version"]
+    # 0.3 has no such error, so its clients have no class for it; they still pass on what was said.
+    if shown.version == "1.0":
+        assert kind_of(error) == "VersionNotSupported"
+    assert "ask for 1.0 or 0.3" in error["message"]

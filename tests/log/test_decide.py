@@ -1,0 +1,116 @@
+"""The table of transitions."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.log.samples import ENDS, ends, logs, middle, opening, recorded, said
+from trunkline.errors import InvalidParams, TaskNotCancelable, TurnOver, UnsupportedOperation
+from trunkline.log import events as ev
+from trunkline.log.decide import Cancel, Claim, Emit, ForceCancel, Say, decide, plain
+from trunkline.log.fold import State, fold
+from trunkline.wire.types import Artifact, TaskState
+
+WORKING = ev.Status(TaskState.WORKING)
+DONE = ev.Status(TaskState.COMPLETED)
+ASKED = ev.Status(TaskState.INPUT_REQUIRED)
+CANCELED = ev.Status(TaskState.CANCELED)
+CHUNK = ev.Chunk(Artifact("a"))
+
+
+def task(*events: ev.AnyEvent) -> State:
+    return fold("t", recorded((opening(), *events)))
+
+
+@pytest.mark.parametrize("end", [*ENDS, None])
+def test_nothing_follows_an_end(end: TaskState | None) -> None:
+    state = task(ev.Replied(said()) if end is None else ev.Status(end))
+    word = plain(state.state)
+    assert decide(state, ForceCancel()) == ()
+    assert decide(state, Claim("n2")) == ()
+    with pytest.raises(UnsupportedOperation, match=f"ended \\({word}\\)"):
+        decide(state, Say(said()))
+    with pytest.raises(TaskNotCancelable, match=f"ended \\({word}\\)"):
+        decide(state, Cancel("me"))
+    with pytest.raises(TurnOver, match=f"ended \\({word}\\)"):
+        decide(state, Emit("n1", (DONE,)))
+
+
+def test_a_message_to_a_working_task_is_only_recorded() -> None:
+    assert decide(task(WORKING), Say(said("more"), claim="n2")) == (ev.Said(said("more")),)
+
+
+def test_an_answer_sets_the_task_to_work() -> None:
+    assert decide(task(ASKED), Say(said("yes"))) == (ev.Said(said("yes")), WORKING)
+    assert decide(task(ASKED), Say(said("yes"), claim="n1")) == (ev.Said(said("yes")), WORKING)
+    assert decide(task(ASKED), Say(said("yes"), claim="n2")) == (ev.Claimed("n2"), ev.Said(said("yes")), WORKING)
+
+
+def test_a_message_of_another_context_is_refused() -> None:
+    with pytest.raises(InvalidParams, match="another context"):
+        decide(task(), Say(said(context_id="d")))
+    assert decide(task(), Say(said(context_id="c"))) == (ev.Said(said(context_id="c")),)
+
+
+def test_cancel_asks_once_and_ends_what_waits() -> None:
+    assert decide(task(WORKING), Cancel("me")) == (ev.CancelRequested("me"),)
+    assert decide(task(WORKING, ev.CancelRequested("me")), Cancel("you")) == ()
+    assert decide(task(ASKED), Cancel("me")) == (ev.CancelRequested("me"), CANCELED)
+    assert decide(task(WORKING), ForceCancel()) == (CANCELED,)
+
+
+def test_a_claim_is_made_once() -> None:
+    assert decide(task(), Claim("n1")) == ()
+    assert decide(task(), Claim("n2")) == (ev.Claimed("n2"),)
+
+
+def test_only_the_owner_speaks() -> None:
+    with pytest.raises(TurnOver, match="another node"):
+        decide(task(ev.Claimed("n2")), Emit("n1", (DONE,)))
+    assert decide(task(WORKING, ev.Claimed("n2")), Emit("n2", (DONE,))) == (DONE,)
+
+
+@pytest.mark.parametrize(
+    ("said_first", "recorded_first"),
+    [
+        ((CHUNK, DONE), (WORKING, CHUNK, DONE)),
+        ((DONE,), (WORKING, DONE)),
+        ((WORKING, DONE), (WORKING, DONE)),
+        ((ev.Replied(said()),), (ev.Replied(said()),)),
+        ((ASKED,), (WORKING, ASKED)),
+    ],
+)
+def test_working_is_always_recorded_except_before_a_direct_answer(
+    said_first: tuple[ev.AnyEvent, ...], recorded_first: tuple[ev.AnyEvent, ...]
+) -> None:
+    assert decide(task(), Emit("n1", said_first)) == recorded_first
+    assert decide(task(WORKING), Emit("n1", said_first)) == said_first
+
+
+@pytest.mark.parametrize("late", [CHUNK, DONE, WORKING, ASKED, ev.Replied(said())])
+@pytest.mark.parametrize("end", [DONE, CANCELED, ev.Replied(said())])
+def test_what_follows_a_verdict_in_one_append_is_dropped(end: ev.AnyEvent, late: ev.AnyEvent) -> None:
+    assert decide(task(WORKING), Emit("n1", (CHUNK, end, late, late))) == (CHUNK, end)
+
+
+@given(logs, st.lists(middle | ends, min_size=1, max_size=5))
+def test_whatever_is_emitted_there_is_one_end_and_nothing_behind_it(
+    log: tuple[ev.AnyEvent, ...], more: list[ev.AnyEvent]
+) -> None:
+    state = fold("t", recorded(log))
+    try:
+        added = decide(state, Emit(state.node, tuple(more)))
+    except TurnOver:
+        assert state.over
+        return
+    for one in recorded(added, after=state.seq):
+        assert not state.over
+        state.apply(one)
+
+
+def test_states_as_people_read_them() -> None:
+    assert [plain(state) for state in TaskState] == [
+        "submitted", "working", "completed", "failed", "canceled", "input-required", "rejected", "auth-required",
+    ]  # fmt: skip

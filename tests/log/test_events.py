@@ -1,0 +1,50 @@
+"""What is written can be read again, by us and by the eye."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from tests.log.samples import ends, logs, middle, said, submitted
+from trunkline.log import events as ev
+from trunkline.wire.types import TaskState
+
+KINDS = {kind.__name__.lower(): kind for kind in ev.AnyEvent.__args__}
+
+
+@given(submitted | middle | ends)
+def test_every_event_survives_its_own_body(event: ev.AnyEvent) -> None:
+    body = ev.encode(event)
+    assert ev.decode(body) == event
+    assert ev.decode(body.decode()) == event
+    assert ev.encode(ev.decode(body)) == body
+
+
+def test_kind_is_the_class_name() -> None:
+    assert ev.encode(ev.Claimed("n")) == b'{"kind":"claimed","node":"n"}'
+    assert ev.encode(ev.Status(TaskState.WORKING)) == b'{"kind":"status","state":"TASK_STATE_WORKING"}'
+    assert sorted(KINDS) == [
+        "cancelrequested", "chunk", "claimed", "delta", "replied", "said", "status", "submitted",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"kind":"nothing"}', b'{"kind":"claimed"}', b'{"kind":"claimed","node":5}'])
+def test_what_is_no_event_is_refused(body: bytes) -> None:
+    with pytest.raises(msgspec.MsgspecError):
+        ev.decode(body)
+
+
+def test_fields_of_a_newer_version_are_no_obstacle() -> None:
+    assert ev.decode(b'{"kind":"claimed","node":"n","reason":"new"}') == ev.Claimed("n")
+
+
+def test_events_do_not_change() -> None:
+    event = ev.Said(said())
+    with pytest.raises(AttributeError):
+        event.message = said("other")  # type: ignore[misc]
+
+
+@given(logs)
+def test_a_log_as_text_is_the_same_log(log: tuple[ev.AnyEvent, ...]) -> None:
+    assert tuple(ev.decode(ev.encode(event)) for event in log) == log

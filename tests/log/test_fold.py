@@ -1,0 +1,201 @@
+"""Folding is pure: looks, steps and storage do not change what comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.log.samples import ends, logs, middle, opening, recorded, said
+from trunkline.log import events as ev
+from trunkline.log.fold import Head, State, fold
+from trunkline.wire.types import Artifact, Part, TaskState
+
+Log = tuple[ev.AnyEvent, ...]
+FIELDS = [name for name in State.__slots__ if not name.startswith("_")]
+
+
+def picture(state: State) -> dict[str, object]:
+    """Everything a state says."""
+    shown = {name: getattr(state, name) for name in FIELDS}
+    return {**shown, "task": state.task(), "history": state.history, "answers": list(state.answers)}
+
+
+def digest(log: Sequence[ev.AnyEvent]) -> bytes:
+    return blake2b(b"\n".join(map(ev.encode, log))).digest()
+
+
+@given(logs)
+def test_a_stored_log_folds_to_the_same_state(log: Log) -> None:
+    again = [ev.decode(ev.encode(event)) for event in log]
+    assert picture(fold("t", recorded(again))) == picture(fold("t", recorded(log)))
+
+
+@given(logs, st.data())
+def test_steps_and_looks_change_nothing(log: Log, data: st.DataObject) -> None:
+    before = digest(log)
+    stepped = State("t")
+    for one in recorded(log):
+        stepped.apply(one)
+        match data.draw(st.sampled_from(["no look", "task", "history", "artifact"])):
+            case "task":
+                stepped.task(data.draw(st.none() | st.integers(0, 3)), artifacts=data.draw(st.booleans()))
+            case "history":
+                assert stepped.history == tuple(stepped.task().history)
+            case "artifact":
+                assert [stepped.artifact(a.artifact_id) for a in stepped.task().artifacts] == list(stepped.task().artifacts)
+            case _:
+                pass
+    assert picture(stepped) == picture(fold("t", recorded(log)))
+    assert digest(log) == before
+
+
+@given(logs, st.integers(0, 14))
+def test_fold_of_all_is_fold_in_two_parts(log: Log, cut: int) -> None:
+    state = fold("t", recorded(log[:cut]))
+    for one in recorded(log[cut:], after=len(log[:cut])):
+        state.apply(one)
+    assert picture(state) == picture(fold("t", recorded(log)))
+    assert state.seq == len(log)
+
+
+@given(logs, st.lists(middle, max_size=4), st.lists(ends, max_size=1))
+def test_head_after_is_the_state_after(log: Log, more: list[ev.AnyEvent], end: list[ev.AnyEvent]) -> None:
+    state = fold("t", recorded(log))
+    told = state.head_after([*more, *end], at=9_999)
+    listed = [e for e in [*more, *end] if isinstance(e, ev.Status | ev.Replied | ev.Claimed)]
+    before = picture(state)
+    for place, event in enumerate([*more, *end], state.seq + 1):
+        state.apply(ev.Recorded(place, 9_999, event))
+    if not listed:
+        assert told is None
+        assert {name: before[name] for name in ("state", "status_at", "node")} == {
+            name: picture(state)[name] for name in ("state", "status_at", "node")
+        }
+    else:
+        assert told is not None
+        changed = max(len(log) + 1 + place for place, e in enumerate([*more, *end]) if e in listed)
+        assert told == Head("t", state.context_id, state.owner, state.state, state.status_at, changed, state.node)
+
+
+def test_head_of_a_new_task() -> None:
+    assert State("t").head_after((opening(),), 5) == Head("t", "c", "o", TaskState.SUBMITTED, 5, 1, "n1")
+
+
+def test_events_must_follow_each_other() -> None:
+    state = fold("t", recorded((opening(),)))
+    with pytest.raises(ValueError, match="does not follow"):
+        state.apply(ev.Recorded(3, 0, ev.Claimed("n")))
+    with pytest.raises(ValueError, match="does not follow"):
+        state.apply(ev.Recorded(1, 0, opening()))
+    assert state.seq == 1
+
+
+@pytest.mark.parametrize(
+    ("state", "over", "interrupted", "resting"),
+    [
+        (TaskState.SUBMITTED, False, False, False),
+        (TaskState.WORKING, False, False, False),
+        (TaskState.INPUT_REQUIRED, False, True, True),
+        (TaskState.AUTH_REQUIRED, False, True, True),
+        (TaskState.COMPLETED, True, False, True),
+        (TaskState.FAILED, True, False, True),
+        (TaskState.CANCELED, True, False, True),
+        (TaskState.REJECTED, True, False, True),
+    ],
+)
+def test_what_a_state_means(state: TaskState, over: bool, interrupted: bool, resting: bool) -> None:
+    folded = fold("t", recorded((opening(), ev.Status(state))))
+    assert (folded.over, folded.interrupted, folded.resting) == (over, interrupted, resting)
+
+
+def test_what_was_submitted() -> None:
+    first = ev.Submitted(said(), "c", "o", "n1", "sum", ("text/plain",), {"k": 1})
+    state = fold("t", recorded((first,)))
+    assert (state.context_id, state.owner, state.node, state.skill) == ("c", "o", "n1", "sum")
+    assert (state.output_modes, state.metadata, state.message) == (("text/plain",), {"k": 1}, said())
+    assert state.status().timestamp == "1970-01-01T00:00:01.001Z"
+
+
+def test_an_answer_takes_its_question_into_the_history() -> None:
+    question, answer, later = said("which?"), said("that"), said("and hurry")
+    log = (
+        opening(),
+        ev.Status(TaskState.INPUT_REQUIRED, question),
+        ev.Said(answer),
+        ev.Status(TaskState.WORKING),
+        ev.Said(later),
+    )
+    state = fold("t", recorded(log))
+    assert state.history == (said(), question, answer, later)
+    assert state.answers == [answer]
+    assert state.status_message is None
+
+
+def test_a_question_without_words_leaves_no_trace_in_the_history() -> None:
+    log = (opening(), ev.Status(TaskState.AUTH_REQUIRED), ev.Said(said("token")))
+    assert fold("t", recorded(log)).history == (said(), said("token"))
+
+
+def test_history_can_be_cut_but_only_for_the_reader() -> None:
+    state = fold("t", recorded((opening(), ev.Said(said("1")), ev.Said(said("2")))))
+    assert [len(state.task(n).history) for n in (None, 0, 1, 2, 3, 9)] == [3, 0, 1, 2, 3, 3]
+    assert state.task(1).history == (said("2"),)
+    assert len(state.history) == 3
+
+
+def test_a_reply_ends_the_task() -> None:
+    state = fold("t", recorded((opening(), ev.Replied(said("pong")))))
+    assert (state.state, state.reply, state.status_message) == (TaskState.COMPLETED, said("pong"), said("pong"))
+
+
+def test_claims_and_cancel_requests_are_remembered() -> None:
+    state = fold("t", recorded((opening(), ev.Claimed("n2"), ev.CancelRequested("me"))))
+    assert (state.node, state.cancel_requested, state.state) == ("n2", True, TaskState.SUBMITTED)
+
+
+def chunk(text: str, *, append: bool = False, media_type: str = "") -> ev.Chunk:
+    return ev.Chunk(Artifact("a", parts=(Part(text=text, media_type=media_type),)), append=append)
+
+
+@pytest.mark.parametrize(
+    ("events", "parts"),
+    [
+        ([ev.Delta("a", "x"), ev.Delta("a", "y")], ["xy"]),
+        ([chunk("x"), ev.Delta("a", "y"), ev.Delta("a", "z")], ["x", "yz"]),
+        ([ev.Delta("a", "x"), chunk("y", append=True), ev.Delta("a", "z")], ["x", "y", "z"]),
+        ([ev.Delta("a", "x"), ev.Delta("a", "y", append=False)], ["y"]),
+        ([chunk("x"), chunk("y")], ["y"]),
+        ([chunk("x", append=True), chunk("y", append=True)], ["x", "y"]),
+    ],
+)
+def test_how_an_artifact_grows(events: list[ev.AnyEvent], parts: list[str]) -> None:
+    quiet = fold("t", recorded((opening(), *events)))
+    assert [part.text for part in quiet.artifact("a").parts] == parts
+    watched = fold("t", recorded((opening(),)))
+    for one in recorded(events, after=1):
+        watched.apply(one)
+        watched.task()
+    assert watched.task() == quiet.task()
+
+
+def test_a_delta_does_not_touch_a_part_that_is_not_its_own() -> None:
+    log = (opening(), ev.Delta("a", "x"), chunk("# y", append=True, media_type="text/markdown"), ev.Delta("a", "z"))
+    parts = fold("t", recorded(log)).artifact("a").parts
+    assert parts == (Part(text="x"), Part(text="# y", media_type="text/markdown"), Part(text="z"))
+
+
+def test_appending_adds_to_what_is_known_of_an_artifact() -> None:
+    first = Artifact("a", "name", "", (), {"k": 1, "l": 1}, ("e1",))
+    more = Artifact("a", "", "words", (), {"l": 2}, ("e1", "e2"))
+    state = fold("t", recorded((opening(), ev.Chunk(first), ev.Chunk(more, append=True))))
+    assert state.artifact("a") == Artifact("a", "name", "words", (), {"k": 1, "l": 2}, ("e1", "e2"))
+
+
+def test_a_task_without_its_artifacts() -> None:
+    state = fold("t", recorded((opening(), chunk("x"))))
+    assert state.task(artifacts=False).artifacts == ()
+    assert len(state.task().artifacts) == 1

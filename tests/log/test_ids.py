@@ -1,0 +1,100 @@
+"""Ids sort by time, tokens are good for one list only."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trunkline.errors import InvalidParams
+from trunkline.log.ids import Ids, Position, is_task_id, is_uuid, page_token, read_page_token
+
+V7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
+positions = st.builds(Position, st.integers(0, 2**53), st.text(max_size=20))
+
+
+def clock(times: list[int]) -> Iterator[int]:
+    yield from times
+    while True:
+        yield times[-1]
+
+
+@given(st.lists(st.integers(1, 50), min_size=1), st.integers(0, 2**64))
+def test_ids_rise_whatever_the_clock_does(times: list[int], chance: int) -> None:
+    ticks = clock(times)
+    ids = Ids(lambda: next(ticks), lambda bits: chance % (1 << bits))
+    made = [ids.new() for _ in range(60)]
+    assert made == sorted(set(made))
+    assert all(V7.match(one) and is_uuid(one) and is_task_id(one) for one in made)
+
+
+def test_a_full_counter_moves_on_to_the_next_millisecond() -> None:
+    ids = Ids(lambda: 7, lambda bits: (1 << bits) - 1)
+    made = [ids.new() for _ in range(5_000)]
+    assert made == sorted(set(made))
+    assert made[0].startswith("00000000-0007-7")
+    assert made[-1].startswith("00000000-0008-7")
+
+
+def test_the_time_is_in_the_id() -> None:
+    made = Ids(lambda: 0x0123456789AB, lambda bits: 0).new()
+    assert made == "01234567-89ab-7000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    ("text", "uuid", "task_id"),
+    [
+        ("0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b", True, True),
+        ("0190A1B2-C3D4-7E5F-8A9B-0C1D2E3F4A5B", True, True),
+        ("0190a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b\n", False, False),
+        ("0190a1b2c3d47e5f8a9b0c1d2e3f4a5b", False, True),
+        ("msg-1", False, True),
+        ("", False, False),
+        ("a/b", False, False),
+        ("../etc", False, False),
+        ("é", False, False),
+        ("x" * 128, False, True),
+        ("x" * 129, False, False),
+    ],
+)
+def test_grammar(text: str, uuid: bool, task_id: bool) -> None:
+    assert (is_uuid(text), is_task_id(text)) == (uuid, task_id)
+
+
+@given(positions, st.text(max_size=20))
+def test_a_token_gives_its_position_back(position: Position, scope: str) -> None:
+    assert read_page_token(page_token(position, scope), scope) == position
+
+
+@given(positions, st.text(max_size=9), st.text(max_size=9))
+def test_a_token_is_good_for_its_own_list_only(position: Position, scope: str, other: str) -> None:
+    token = page_token(position, scope)
+    if scope != other:
+        with pytest.raises(InvalidParams, match="not from this list"):
+            read_page_token(token, other)
+
+
+@given(positions, st.data())
+def test_a_damaged_token_is_refused(position: Position, data: st.DataObject) -> None:
+    token = page_token(position, "s")
+    place = data.draw(st.integers(0, len(token) - 1))
+    letter = data.draw(st.sampled_from("AZaz09-_=+/ é"))
+    for damaged in {token[:place], token[:place] + letter + token[place + 1 :], token + letter} - {token}:
+        with pytest.raises(InvalidParams):
+            read_page_token(damaged, "s")
+
+
+@given(st.text(max_size=40))
+def test_any_other_text_is_refused(text: str) -> None:
+    with pytest.raises(InvalidParams):
+        read_page_token(text, "s")
+
+
+def test_a_well_sealed_token_with_a_foreign_body_is_refused() -> None:
+    token = page_token(Position(1, "t"), "s")
+    raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    assert raw[12:] == b'[1,"t"]'

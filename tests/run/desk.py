@@ -1,0 +1,182 @@
+"""A real runner on a real in-memory store, driven by executors of a few lines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+from trunkline.clock import now_ms, random_bits
+from trunkline.errors import StoreError
+from trunkline.log import events as ev
+from trunkline.log.ids import Ids
+from trunkline.run.executor import Verdict, Work
+from trunkline.run.feed import Feed, pages
+from trunkline.run.runner import Limits, Runner
+from trunkline.store.base import Dedup, Log
+from trunkline.store.sqlite import SqliteStore
+from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, TaskState
+
+LIMIT_S = 20.0
+DONE = ev.Status(TaskState.COMPLETED)
+WORKING = ev.Status(TaskState.WORKING)
+QUICK = Limits(stall_s=60, cancel_s=0.2, drain_s=0.2)
+
+Act = Callable[[Work], Awaitable[Verdict]]
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end within the limit; nothing may be left behind, and nothing complained of."""
+    complaints: list[dict[str, Any]] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        async with asyncio.timeout(LIMIT_S):
+            await work
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        assert not left, left
+
+    asyncio.run(main())
+    assert not complaints, complaints
+
+
+class Acts:
+    """An executor that calls one function."""
+
+    def __init__(self, act: Act) -> None:
+        self._act = act
+
+    def admit(self, request: SendRequest) -> str:
+        return "act"
+
+    async def run(self, work: Work) -> Verdict:
+        return await self._act(work)
+
+
+class Flaky(SqliteStore):
+    """A store that fails as often as it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__(None, now_ms=now_ms)
+        self.bad_appends = 0
+        self.bad_reads = 0
+
+    def append(self, *args: Any, **kwargs: Any) -> asyncio.Future[int]:
+        if self.bad_appends:
+            self.bad_appends -= 1
+            future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            future.set_exception(StoreError("the disk is full"))
+            return future
+        return super().append(*args, **kwargs)
+
+    async def read(self, *args: Any, **kwargs: Any) -> list[ev.Recorded]:
+        if self.bad_reads:
+            self.bad_reads -= 1
+            raise StoreError("the disk is gone")
+        return await super().read(*args, **kwargs)
+
+
+class Desk(Runner):
+    """A runner with short words for what tests do."""
+
+    store: Flaky
+
+    async def open(self, text: str = "go", *, dedup: Dedup | None = None, context_id: str = "") -> Feed:
+        feed, opened = self.submit("t", "me", SendRequest(said(text, context_id)), dedup)
+        await asyncio.shield(opened)
+        return feed
+
+    async def ended(self, feed: Feed) -> TaskState:
+        await self.tasks.end(feed, LIMIT_S)
+        assert feed.state.over, feed.state.state
+        return feed.state.state
+
+    async def reach(self, feed: Feed, state: TaskState) -> None:
+        while feed.state.state is not state:
+            await self.tasks.move(feed, LIMIT_S)
+
+    async def log(self, feed: Feed) -> list[ev.AnyEvent]:
+        """The stored events, after a check of what holds for every log."""
+        recorded: list[ev.Recorded] = []
+        while batch := await self.store.read(feed.tenant, feed.state.task_id, len(recorded)):
+            recorded += batch
+        assert [one.seq for one in recorded] == list(range(1, len(recorded) + 1))
+        events = [one.event for one in recorded]
+        ends = [place for place, event in enumerate(events) if is_end(event)]
+        assert ends in ([], [len(events) - 1]), events
+        return events
+
+    async def left_all(self) -> None:
+        """Until no executor is at work."""
+        while self.running:
+            await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def desk(act: Act, limits: Limits = QUICK, store: Flaky | None = None) -> AsyncIterator[Desk]:
+    """A started runner; it is stopped at the end, and its store too if it is its own."""
+    own = store is None
+    store = store or Flaky()
+    if own:
+        await store.open()
+    runner = Desk(store, Acts(act), Ids(now_ms, random_bits), limits)
+    runner.store = store
+    await runner.start()
+    try:
+        yield runner
+    finally:
+        await runner.stop()
+        if own:
+            await store.close()
+
+
+def said(text: str = "go", context_id: str = "") -> Message:
+    """A user's message."""
+    return Message(message_id="m", context_id=context_id, role=Role.USER, parts=(Part(text=text),))
+
+
+def delta(text: object) -> ev.Delta:
+    """A piece of the answer."""
+    return ev.Delta("answer", str(text))
+
+
+def question(text: str = "which?") -> ev.Status:
+    """A question to the caller."""
+    return ev.Status(TaskState.INPUT_REQUIRED, said(text))
+
+
+def is_end(event: ev.AnyEvent) -> bool:
+    """Whether this event ends a task."""
+    return isinstance(event, ev.Replied) or (isinstance(event, ev.Status) and event.state in TERMINAL)
+
+
+def reason(feed: Feed) -> str:
+    """What was said with the last status."""
+    message = feed.state.status_message
+    return "" if message is None else "".join(part.text or "" for part in message.parts)
+
+
+def answer(feed: Feed) -> str:
+    """What was written so far."""
+    return "".join(part.text or "" for part in feed.state.artifact("answer").parts)
+
+
+async def follow(log: Log, feed: Feed, after: int) -> list[int]:
+    """Read a feed as a stream does, to the end of its task; gives the seqs."""
+    seqs: list[int] = []
+    loop = asyncio.get_running_loop()
+    while True:
+        records = feed.newer(after)
+        if records is None:
+            async for page in pages(log, feed, after):
+                seqs += [one.seq for one in page]
+                after = seqs[-1]
+            records = feed.newer(after) or []
+        seqs += [one.seq for one in records]
+        after = seqs[-1] if seqs else after
+        if feed.state.over and after == feed.state.seq:
+            return seqs
+        if after == feed.state.seq:
+            await feed.changed(loop)

@@ -1,0 +1,637 @@
+"""Executors that do everything wrong; the task ends in a definite state, with a reason, every time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, cast
+
+import pytest
+
+from tests.run.desk import (
+    DONE,
+    QUICK,
+    WORKING,
+    Flaky,
+    answer,
+    delta,
+    desk,
+    question,
+    reason,
+    run,
+    said,
+)
+from trunkline.errors import TurnOver
+from trunkline.log import events as ev
+from trunkline.log.decide import Cancel
+from trunkline.run import owner as owner_module
+from trunkline.run.executor import Verdict, Work
+from trunkline.run.runner import Limits
+from trunkline.wire.types import Artifact, Message, Part, SendRequest, TaskState
+
+FAILED, CANCELED, COMPLETED = TaskState.FAILED, TaskState.CANCELED, TaskState.COMPLETED
+
+
+class Odd(BaseException):
+    """Not an Exception."""
+
+
+async def forever() -> Any:
+    await asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("boom"),
+        SystemExit(1),
+        Odd("odd"),
+        TurnOver("not true"),
+        asyncio.CancelledError(),
+        BaseExceptionGroup("many", [Odd()]),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+@pytest.mark.parametrize("dev", [False, True])
+def test_an_executor_that_raises_fails_with_a_reason_id(
+    error: BaseException, dev: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def act(work: Work) -> Verdict:
+        await work.emit(delta("so far"))
+        raise error
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            runner.dev = dev
+            feed = await runner.open()
+            assert await runner.ended(feed) is FAILED
+            assert "Reason id" in reason(feed)
+            assert (type(error).__name__ in reason(feed)) is dev
+            reason_id = reason(feed).rsplit(" ", 1)[1].rstrip(".")
+            assert f"reason={reason_id}" in caplog.text
+            assert await runner.log(feed) == [feed.records[0].event, WORKING, delta("so far"), feed.records[-1].event]
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [None, "done", 5, object(), WORKING, question(), ev.Claimed("x"), TaskState.COMPLETED],
+    ids=lambda garbage: type(garbage).__name__,
+)
+def test_an_executor_that_ends_without_a_verdict_fails(garbage: Any) -> None:
+    async def act(work: Work) -> Verdict:
+        return cast("Verdict", garbage)
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            assert await runner.ended(feed) is FAILED
+            assert reason(feed) == "The executor ended without a verdict."
+
+    run(main())
+
+
+def test_the_text_of_an_exception_need_not_be_writable(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The test runner could not carry such a line of the log either.
+    monkeypatch.setattr(owner_module.log, "disabled", True)
+
+    async def act(work: Work) -> Verdict:
+        raise RuntimeError("\ud800")
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            runner.dev = True
+            feed = await runner.open()
+            assert await runner.ended(feed) is FAILED
+            assert "RuntimeError: ?." in reason(feed)
+
+    run(main())
+
+
+UNWRITABLE = [
+    delta("\ud800"),
+    ev.Chunk(Artifact("a", metadata={"x": object()})),
+    ev.Status(TaskState.WORKING, Message("m", parts=(Part(data=object()),))),
+    ev.Status(COMPLETED, Message("m", parts=(Part(text="\udfff"),))),
+]
+
+
+@pytest.mark.parametrize("event", UNWRITABLE, ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("how", ["emit", "drain", "verdict", "hang"])
+def test_what_cannot_be_written_down_fails_the_task(event: ev.AnyEvent, how: str) -> None:
+    async def act(work: Work) -> Verdict:
+        if how == "verdict":
+            return ev.Replied(Message("m", parts=(Part(text="\ud800"),)))
+        await asyncio.sleep(0)
+        await work.emit(event)
+        for _ in range(200 if how == "drain" else 0):
+            await work.emit(delta("x"))
+        if how == "hang":
+            await forever()
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            assert await runner.ended(feed) is FAILED
+            assert "Reason id" in reason(feed)
+            await runner.left_all()
+            await runner.log(feed)
+
+    run(main())
+
+
+def test_late_emits_are_refused_and_leave_no_trace(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    told: list[str] = []
+
+    async def act(work: Work) -> Verdict:
+        work.put(DONE)
+        work.put(delta("in the same append"))
+        while not work.state.over:
+            await asyncio.sleep(0)
+        for late in (delta("late"), ev.Status(FAILED), question()):
+            try:
+                await work.emit(late)
+            except TurnOver as over:
+                told.append(str(over))
+        return ev.Status(FAILED)
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            assert await runner.ended(feed) is COMPLETED
+            await runner.left_all()
+            assert await runner.log(feed) == [feed.records[0].event, WORKING, DONE]
+            assert len(told) == 3
+
+    run(main())
+
+
+def test_a_background_task_that_goes_on_after_the_end() -> None:
+    helpers: list[asyncio.Task[None]] = []
+
+    async def helper(work: Work) -> None:
+        while True:
+            work.put(delta("x"))
+            await asyncio.sleep(0)
+
+    async def act(work: Work) -> Verdict:
+        helpers.append(asyncio.get_running_loop().create_task(helper(work)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            assert await runner.ended(feed) is COMPLETED
+            with pytest.raises(TurnOver):
+                await helpers[0]
+            events = await runner.log(feed)
+            assert len(events) == feed.state.seq
+
+    run(main())
+
+
+@pytest.mark.parametrize("emitting", [False, True])
+def test_cancel_stops_a_cooperative_executor(emitting: bool) -> None:
+    async def act(work: Work) -> Verdict:
+        while emitting:
+            await work.emit(delta("x"))
+            await asyncio.sleep(0)
+        return await forever()
+
+    async def main() -> None:
+        async with desk(act, Limits(cancel_s=15)) as runner:
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.WORKING)
+            await runner.cancel(feed, "me")
+            assert feed.state.state is CANCELED
+            await runner.left_all()
+            events = await runner.log(feed)
+            assert events[-1] == ev.Status(CANCELED)
+            assert ev.CancelRequested("me") in events
+
+    run(main())
+
+
+def test_a_caller_is_heard_however_much_the_executor_talks() -> None:
+    # One append is in flight at every moment; without precedence a caller's would always come second.
+    async def act(work: Work) -> Verdict:
+        while len(work.state.history) < 4:
+            work.put(delta("x"))
+            await asyncio.sleep(0)
+        return await forever()
+
+    async def main() -> None:
+        async with desk(act, Limits(cancel_s=15)) as runner:
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.WORKING)
+            before = feed.state.seq
+            for text in ("one", "two", "three"):
+                await runner.say(feed, said(text))
+            assert feed.state.seq - before < 5_000
+            await runner.cancel(feed, "me")
+            assert await runner.ended(feed) is CANCELED
+            await runner.log(feed)
+
+    run(main())
+
+
+def test_an_executor_that_swallows_its_cancel_may_still_finish() -> None:
+    async def act(work: Work) -> Verdict:
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            await work.emit(delta("cleaned up"))
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.WORKING)
+            with pytest.raises(Exception, match="completed"):
+                await runner.cancel(feed, "me")
+            assert feed.state.state is COMPLETED
+            assert answer(feed) == "cleaned up"
+
+    run(main())
+
+
+def test_an_executor_that_raises_while_it_is_cancelled_is_canceled() -> None:
+    async def act(work: Work) -> Verdict:
+        try:
+            await forever()
+        finally:
+            raise RuntimeError("in cleanup")
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.WORKING)
+            await runner.cancel(feed, "me")
+            assert feed.state.state is CANCELED
+
+    run(main())
+
+
+def test_an_executor_that_ignores_its_cancel_is_overruled(caplog: pytest.LogCaptureFixture) -> None:
+    gate = asyncio.Event()
+
+    async def act(work: Work) -> Verdict:
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                continue
+        with pytest.raises(TurnOver):
+            work.put(delta("late"))
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.WORKING)
+            await runner.cancel(feed, "me")
+            assert feed.state.state is CANCELED
+            assert "task.overruled" in caplog.text
+            assert runner.running == 1
+            gate.set()
+            await runner.left_all()
+            await runner.log(feed)
+
+    run(main())
+
+
+def test_a_cancel_before_the_executor_has_begun() -> None:
+    begun: list[Work] = []
+
+    async def act(work: Work) -> Verdict:
+        begun.append(work)
+        return await forever()
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed, opened = runner.submit("t", "me", SendRequest(said()))
+            opened.add_done_callback(lambda _: next(iter(runner._owners)).stop_with("too early"))
+            assert await runner.ended(feed) is FAILED
+            assert reason(feed) == "too early"
+            assert begun == []
+
+    run(main())
+
+
+def test_the_stall_guard_minds_silence_not_duration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.run.runner.BEAT_S", 0.01)
+    stall = 0.3
+
+    async def act(work: Work) -> Verdict:
+        loop = asyncio.get_running_loop()
+        if work.state.message.parts[0].text == "talk":
+            end = loop.time() + 4 * stall
+            while loop.time() < end:
+                await work.emit(delta("."))
+                await asyncio.sleep(0.01)
+            return DONE
+        if work.state.message.parts[0].text == "ask":
+            await work.ask(question())
+            return DONE
+        return await forever()
+
+    async def main() -> None:
+        async with desk(act, Limits(stall_s=stall, cancel_s=0.2, drain_s=0.2)) as runner:
+            talk, ask, hang = [await runner.open(text) for text in ("talk", "ask", "hang")]
+            assert await runner.ended(hang) is FAILED
+            assert "silent for too long" in reason(hang)
+            assert await runner.ended(talk) is COMPLETED
+            assert ask.state.state is TaskState.INPUT_REQUIRED
+            await runner.say(ask, said("that"))
+            assert await runner.ended(ask) is COMPLETED
+
+    run(main())
+
+
+def test_what_is_said_before_the_first_pause_is_one_append() -> None:
+    async def act(work: Work) -> Verdict:
+        await work.emit(delta("a"))
+        await work.emit(delta("b"))
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            assert await runner.ended(feed) is COMPLETED
+            records = await runner.store.read("t", feed.state.task_id)
+            assert [one.event for one in records][1:] == [WORKING, delta("a"), delta("b"), DONE]
+            assert len({one.at for one in records[1:]}) == 1
+
+    run(main())
+
+
+def test_a_direct_answer_is_the_only_event() -> None:
+    async def act(work: Work) -> Verdict:
+        return ev.Replied(said("pong"))
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            assert await runner.ended(feed) is COMPLETED
+            assert (await runner.log(feed))[1:] == [ev.Replied(said("pong"))]
+
+    run(main())
+
+
+def test_a_silent_executor_is_working_after_its_first_pause() -> None:
+    async def act(work: Work) -> Verdict:
+        return await forever()
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.WORKING)
+            assert (await runner.log(feed))[1:] == [WORKING]
+
+    run(main())
+
+
+def test_back_pressure_bounds_what_is_not_durable() -> None:
+    most = 0
+
+    async def act(work: Work) -> Verdict:
+        nonlocal most
+        inner = cast("owner_module.Owner", work)
+        for number in range(10_000):
+            await work.emit(delta(f"{number} "))
+            most = max(most, len(inner._buffer) + len(inner._in_flight))
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            assert await runner.ended(feed) is COMPLETED
+            assert feed.state.seq == 10_003
+            assert len(feed.records) <= 1_100
+            assert answer(feed) == "".join(f"{n} " for n in range(10_000))
+
+    run(main())
+    assert most <= 2 * owner_module.UNFLUSHED_LIMIT
+
+
+def test_an_executor_runs_on_when_its_caller_goes_away() -> None:
+    gate = asyncio.Event()
+
+    async def act(work: Work) -> Verdict:
+        await gate.wait()
+        await work.ask(question())
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed, _ = runner.submit("t", "me", SendRequest(said()))
+            waiting = asyncio.create_task(runner.tasks.rest(feed, 10))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            gate.set()
+            await runner.reach(feed, TaskState.INPUT_REQUIRED)
+            answering = asyncio.create_task(runner.say(feed, said("that")))
+            await asyncio.sleep(0)
+            answering.cancel()
+            await asyncio.gather(answering, return_exceptions=True)
+            assert await runner.ended(feed) is COMPLETED
+
+    run(main())
+
+
+def test_one_question_at_a_time() -> None:
+    async def act(work: Work) -> Verdict:
+        asked = [asyncio.create_task(work.ask(question(text))) for text in ("first", "second")]
+        answers = await asyncio.gather(*asked)
+        await work.emit(delta("|".join(message.parts[0].text or "" for message in answers)))
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            for text in ("first", "second"):
+                await runner.reach(feed, TaskState.INPUT_REQUIRED)
+                assert reason(feed) == text
+                await runner.say(feed, said(f"to {text}"))
+            assert await runner.ended(feed) is COMPLETED
+            assert answer(feed) == "to first|to second"
+
+    run(main())
+
+
+def test_progress_beside_a_question_does_not_close_it() -> None:
+    asked = asyncio.Event()
+
+    async def act(work: Work) -> Verdict:
+        answering = asyncio.create_task(work.ask(question()))
+        await asyncio.sleep(0)
+        await work.emit(WORKING)
+        await work.emit(delta("meanwhile "))
+        asked.set()
+        await work.emit(delta((await answering).parts[0].text))
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            await asked.wait()
+            await runner.reach(feed, TaskState.INPUT_REQUIRED)
+            await runner.say(feed, said("that"))
+            assert await runner.ended(feed) is COMPLETED
+            assert answer(feed) == "meanwhile that"
+
+    run(main())
+
+
+def test_a_question_that_the_executor_gives_up_does_not_eat_the_next_answer() -> None:
+    async def act(work: Work) -> Verdict:
+        first = asyncio.create_task(work.ask(question("first")))
+        while work.state.state is not TaskState.INPUT_REQUIRED:
+            await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        await work.emit(WORKING)
+        await work.emit(delta((await work.ask(question("second"))).parts[0].text))
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            while reason(feed) != "second":
+                await runner.tasks.move(feed, 5)
+            await runner.say(feed, said("that"))
+            assert await runner.ended(feed) is COMPLETED
+            assert answer(feed) == "that"
+
+    run(main())
+
+
+@pytest.mark.parametrize("failures", [1, 3])
+def test_a_store_that_fails_holds_the_executor_and_loses_nothing(
+    failures: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(owner_module, "RETRY_S", 0.01)
+
+    async def act(work: Work) -> Verdict:
+        cast("Flaky", runner_store[0]).bad_appends = failures
+        for number in range(200):
+            await work.emit(delta(number))
+        await work.ask(question())
+        return DONE
+
+    runner_store: list[Flaky] = []
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            runner_store.append(runner.store)
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.INPUT_REQUIRED)
+            assert answer(feed) == "".join(map(str, range(200)))
+            await runner.say(feed, said("that"))
+            assert await runner.ended(feed) is COMPLETED
+            await runner.log(feed)
+            assert caplog.text.count("task.unwritten") == failures
+
+    run(main())
+
+
+@pytest.mark.parametrize("bad_reads", [0, 2])
+def test_another_writer_behind_the_feed(bad_reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner_module, "RETRY_S", 0.01)
+    gate = asyncio.Event()
+
+    async def act(work: Work) -> Verdict:
+        await gate.wait()
+        await work.emit(delta("x"))
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.WORKING)
+            await runner.store.append("t", feed.state.task_id, 2, [ev.Said(said("behind"))], at=1)
+            runner.store.bad_reads = bad_reads
+            gate.set()
+            assert await runner.ended(feed) is COMPLETED
+            assert (await runner.log(feed))[1:] == [WORKING, ev.Said(said("behind")), delta("x"), DONE]
+
+    run(main())
+
+
+@pytest.mark.parametrize("news", [ev.Status(FAILED), ev.Claimed("other")], ids=["end", "claim"])
+@pytest.mark.parametrize("how", ["emits", "drains", "waits", "asks"])
+def test_an_executor_whose_task_was_ended_or_taken_elsewhere_is_stopped(news: ev.AnyEvent, how: str) -> None:
+    gate = asyncio.Event()
+    ends: list[str] = []
+
+    async def act(work: Work) -> Verdict:
+        try:
+            await gate.wait()
+            for _ in range({"emits": 1, "drains": 100}.get(how, 0)):
+                await work.emit(delta("x"))
+            if how == "asks":
+                await work.ask(question())
+            return await forever()
+        except (asyncio.CancelledError, TurnOver) as error:
+            ends.append(type(error).__name__)
+            raise
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.WORKING)
+            await runner.store.append("t", feed.state.task_id, 2, [news], at=1)
+            gate.set()
+            await asyncio.sleep(0)
+            if how == "waits":
+                await runner.tasks.refresh(feed)
+            await runner.left_all()
+            assert len(ends) == 1
+            assert (await runner.log(feed))[1:] == [WORKING, news]
+
+    run(main())
+
+
+def test_a_cancel_that_wins_against_a_verdict_in_flight() -> None:
+    gate = asyncio.Event()
+
+    async def act(work: Work) -> Verdict:
+        await gate.wait()
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.WORKING)
+            requested = asyncio.create_task(runner.tasks.change(feed, Cancel("me")))
+            await asyncio.sleep(0)
+            gate.set()
+            await requested
+            assert await runner.ended(feed) in (COMPLETED, CANCELED)
+            await runner.left_all()
+            await runner.log(feed)
+
+    run(main())
+
+
+def test_elapsed_time_is_at_least_a_millisecond() -> None:
+    async def act(work: Work) -> Verdict:
+        return ev.Status(COMPLETED, metadata={"elapsed": work.elapsed_ms})
+
+    async def main() -> None:
+        async with desk(act, QUICK) as runner:
+            feed = await runner.open()
+            await runner.ended(feed)
+            last = (await runner.log(feed))[-1]
+            assert isinstance(last, ev.Status)
+            assert last.metadata is not None
+            assert last.metadata["elapsed"] >= 1
+
+    run(main())
+
