@@ -12,6 +12,7 @@ from trunkline.agent.agent import Agent
 from trunkline.agent.turn import Coalesce
 from trunkline.clock import now_ms, random_bits
 from trunkline.config import Settings, load
+from trunkline.errors import Misuse
 from trunkline.log.ids import Ids
 from trunkline.run.runner import Limits, Runner
 from trunkline.server.app import Server
@@ -31,7 +32,15 @@ class Application:
     """An agent, its store, its runner and its server: one ASGI application."""
 
     def __init__(self, agent: Agent, settings: Settings) -> None:
+        if not agent.skills:
+            raise Misuse(f"agent {agent.name} has no skill; decorate a function with @agent.skill")
         self.settings = settings
+        self._agent = agent
+        self._live = 0
+        self._assemble()
+
+    def _assemble(self) -> None:
+        agent, settings = self._agent, self.settings
         self.store = store_from_url(settings.store)
         limits = Limits(settings.stall_limit, settings.cancel_limit, settings.drain_limit)
         agent.coalesce = Coalesce(settings.coalesce_characters, settings.coalesce_milliseconds)
@@ -39,7 +48,6 @@ class Application:
         self.streams = Streams(self.store, settings.keep_alive, settings.write_limit)
         calls = Calls(self.runner, wait_limit_s=settings.wait_limit, streaming=agent.streaming)
         self.server = Server(calls, self.streams, Cards(card_of(agent), settings), settings, Guard(_hosts(settings)))
-        self._live = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve ASGI: HTTP and lifespan."""
@@ -76,7 +84,6 @@ class Application:
             return
         await self.store.open()
         self._live = 1
-        self.streams.closing = False
         try:
             await self.runner.start()
             ticking = asyncio.get_running_loop().create_task(self.streams.watch())
@@ -89,18 +96,21 @@ class Application:
         finally:
             self._live = 0
             await self.store.close()
+            # A host may start again, as hosts do in tests; a store and its runner cannot.
+            self._assemble()
 
     def drain(self) -> None:
         """The server is going down: end the streams, so that their readers come back elsewhere."""
         self.streams.close()
 
     def cards(self, path: str) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
-        """Only the card, for a host that owns the origin's well-known paths and has the agent under `path`."""
+        """Only the card, for a host that owns the origin's well-known paths; the agent is under `path`."""
 
         async def card(scope: Scope, receive: Receive, send: Send) -> None:
             # The host's own prefix, where a proxy strips one, comes before the mount.
             base = scope.get("app_root_path", "") + path.rstrip("/")
-            inner = {**scope, "root_path": base, "path": f"{base}/.well-known/{scope['path'].rsplit('/', 1)[-1]}"}
+            name = scope["path"].rsplit("/", 1)[-1]
+            inner = {**scope, "root_path": base, "path": f"{base}/.well-known/{name}"}
             await self(inner, receive, send)
 
         return card

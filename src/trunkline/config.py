@@ -9,10 +9,11 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal, NoReturn
+from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from trunkline.errors import Misuse
 
@@ -40,31 +41,47 @@ class Secret:
     def __format__(self, spec: str) -> str:
         return format("***", spec)
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a secret is not pickled or copied")
+
+
+# Upper bounds keep out infinity, which no clock can wait for; NaN fails every comparison.
+Seconds = Annotated[float, Meta(gt=0, le=1e8)]
+Patience = Annotated[float, Meta(ge=0, le=1e8)]
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be set, with its default."""
 
     store: str = "sqlite:///trunkline.db"
     host: str = "127.0.0.1"
-    port: int = 8000
+    port: Annotated[int, Meta(ge=0, le=65535)] = 8000
     public_url: str = ""
     keys: tuple[Secret, ...] = ()
     open: bool = False
     dev: bool = False
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     reply: Literal["wait", "receipt"] = "wait"
-    wait_limit: float = 300.0
-    stall_limit: float = 900.0
-    cancel_limit: float = 5.0
-    drain_limit: float = 5.0
-    keep_alive: float = 15.0
-    write_limit: float = 10.0
-    body_limit: int = 1 << 20
-    body_timeout: float = 30.0
-    coalesce_characters: int = 24
-    coalesce_milliseconds: int = 100
+    wait_limit: Patience = 300.0
+    stall_limit: Seconds = 900.0
+    cancel_limit: Patience = 5.0
+    drain_limit: Patience = 5.0
+    keep_alive: Seconds = 15.0
+    write_limit: Seconds = 10.0
+    body_limit: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1 << 20
+    body_timeout: Seconds = 30.0
+    coalesce_characters: Count = 24
+    coalesce_milliseconds: Count = 100
     allowed_hosts: tuple[str, ...] = ()
     trust_forwarded: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("store", "host", "public_url"):
+            if not getattr(self, name).isprintable():
+                raise ValueError(f"{name} holds control characters")
+        if self.public_url and not _is_address(self.public_url):
+            raise ValueError("public_url must be like https://agent.example/path, without a login or a query")
 
 
 _LISTS = {"keys", "allowed_hosts"}
@@ -126,4 +143,14 @@ def _split(value: str) -> tuple[str, ...]:
 def _secret(kind: type, value: object) -> object:
     if kind is Secret and isinstance(value, str):
         return Secret(value)
-    raise NotImplementedError
+    # The value stays unsaid: it was meant to be a secret.
+    raise ValueError(f"expected text, not {type(value).__name__}")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        clean = not (parts.query or parts.fragment or "@" in parts.netloc or " " in url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and clean and parts.port != 0
+    except ValueError:
+        return False

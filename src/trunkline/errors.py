@@ -15,6 +15,8 @@ TrunklineError
 
 from __future__ import annotations
 
+_LONGEST = 1000
+
 
 class TrunklineError(Exception):
     """Root of everything this package raises on purpose."""
@@ -24,6 +26,8 @@ class Refused(TrunklineError):
     """A request that cannot be served, with the reason its sender will read."""
 
     def __init__(self, message: str, *, field: str = "", **details: str) -> None:
+        # It may quote the caller, and what a caller sends may be a megabyte.
+        message = message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
         super().__init__(message)
         self.message = message
         self.field = field

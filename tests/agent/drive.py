@@ -25,7 +25,9 @@ def drive(agent: Agent, talk: Callable[[TestClient], Awaitable[T]], **settings: 
     return asyncio.run(whole())
 
 
-def send(agent: Agent, content: str | list[dict[str, Any]], settings: dict[str, Any] | None = None, **message: Any) -> Any:
+def send(
+    agent: Agent, content: str | list[dict[str, Any]], settings: dict[str, Any] | None = None, **message: Any
+) -> Any:
     """What an agent answers to one message."""
 
     async def talk(client: TestClient) -> Any:
@@ -34,7 +36,9 @@ def send(agent: Agent, content: str | list[dict[str, Any]], settings: dict[str, 
     return drive(agent, talk, **(settings or {}))
 
 
-def stream(agent: Agent, content: str | list[dict[str, Any]], settings: dict[str, Any] | None = None, **message: Any) -> list[Any]:
+def stream(
+    agent: Agent, content: str | list[dict[str, Any]], settings: dict[str, Any] | None = None, **message: Any
+) -> list[Any]:
     """The frames an agent sends for one message."""
 
     async def talk(client: TestClient) -> list[Any]:
@@ -69,8 +73,15 @@ def begin(client: TestClient, content: str, **message: Any) -> Awaitable[Any]:
     """Send without waiting; gives the task as it was taken."""
 
     async def sent() -> Any:
-        given = {"messageId": message.pop("messageId", "m"), "role": "ROLE_USER", "parts": [{"text": content}], **message}
-        result = await client.call("SendMessage", {"message": given, "configuration": {"returnImmediately": True}})
+        given = {
+            "messageId": message.pop("messageId", "m"),
+            "role": "ROLE_USER",
+            "parts": [{"text": content}],
+            **message,
+        }
+        result = await client.call(
+            "SendMessage", {"message": given, "configuration": {"returnImmediately": True}}
+        )
         return result["task"]
 
     return sent()
@@ -85,7 +96,9 @@ def said(task: Any) -> str:
 
 
 def text(task: Any) -> str:
-    return "".join(part.get("text", "") for artifact in task.get("artifacts", []) for part in artifact["parts"])
+    return "".join(
+        part.get("text", "") for artifact in task.get("artifacts", []) for part in artifact["parts"]
+    )
 
 
 def parts(task: Any) -> list[Any]:

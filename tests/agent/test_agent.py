@@ -60,8 +60,15 @@ def test_metadata_names_the_skill(agent: Agent, name: str, place: str) -> None:
 
 def test_the_hint_of_the_message_goes_before_that_of_the_request(agent: Agent) -> None:
     async def talk(client: TestClient) -> Any:
-        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}], "metadata": {"skill": "second-one"}}
-        return (await client.call("SendMessage", {"message": message, "metadata": {"skill": "first"}}))["task"]
+        message = {
+            "messageId": "m",
+            "role": "ROLE_USER",
+            "parts": [{"text": "hi"}],
+            "metadata": {"skill": "second-one"},
+        }
+        return (await client.call("SendMessage", {"message": message, "metadata": {"skill": "first"}}))[
+            "task"
+        ]
 
     assert text(drive(agent, talk)) == "second: hi"
 

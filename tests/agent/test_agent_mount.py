@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -77,7 +79,9 @@ def test_the_card_contains_the_mount_path(agent: Agent, host: Any) -> None:
         assert cards[0] == cards[1]
         card = cards[0]
         assert card["url"].endswith(f"{PATH}/a2a")
-        assert all(PATH in one["url"] for one in (*card["supportedInterfaces"], *card["additionalInterfaces"]))
+        assert all(
+            PATH in one["url"] for one in (*card["supportedInterfaces"], *card["additionalInterfaces"])
+        )
         assert rpc(client, card["url"], "SendMessage", {"message": message("by the card")}).status_code == 200
 
 
@@ -169,11 +173,20 @@ def test_two_agents_in_one_host(agent: Agent) -> None:
     def shout(text: str) -> str:
         return text.upper()
 
+    @asynccontextmanager
+    async def both(app: object) -> AsyncIterator[None]:
+        async with agent.lifespan(app), other.lifespan(app):
+            yield
+
     inner = Starlette(routes=[Mount("/inner", app=other.asgi())])
-    host = Starlette(routes=[Mount(PATH, app=agent.asgi()), Mount("/deep", app=inner)], lifespan=agent.lifespan)
-    with TestClient(host, base_url=HOST) as client, TestClient(other.asgi(), base_url=HOST):
+    host = Starlette(routes=[Mount(PATH, app=agent.asgi()), Mount("/deep", app=inner)], lifespan=both)
+    with TestClient(host, base_url=HOST) as client:
         talk(client)
         card = client.get("/deep/inner/.well-known/agent-card.json").json()
         assert card["url"].endswith("/deep/inner/a2a")
-        answer = rpc(client, "/deep/inner/a2a", "GetTask", {"id": "nobody"})
-        assert answer.json()["error"]["code"] == -32001
+        sent = rpc(client, "/deep/inner/a2a", "SendMessage", {"message": message("hi")}).json()["result"][
+            "task"
+        ]
+        assert sent["artifacts"][0]["parts"] == [{"text": "HI"}]
+        # Each has its own tasks.
+        assert rpc(client, f"{PATH}/a2a", "GetTask", {"id": sent["id"]}).json()["error"]["code"] == -32001

@@ -53,6 +53,31 @@ def booking(booking: Booking) -> list[Any]:
     return [booking.nights, booking.room]
 
 
+@dataclass
+class Trip:
+    to: Order
+    via: list[Order] = field(default_factory=list[Order])
+
+
+def trip(trip: Trip) -> list[Any]:
+    return [trip.to.item, [one.count for one in trip.via]]
+
+
+class Even(pydantic.BaseModel):
+    numbers: list[int]
+
+    @pydantic.field_validator("numbers")
+    @classmethod
+    def check(cls, numbers: list[int]) -> list[int]:
+        if any(number % 2 for number in numbers):
+            raise ValueError("an odd one")
+        return numbers
+
+
+def even(even: Even) -> int:
+    return len(even.numbers)
+
+
 def plain(a: int, b: int = 2, note: str | None = None) -> list[Any]:
     return [a, b, note]
 
@@ -83,6 +108,8 @@ def data(value: Any) -> list[dict[str, Any]]:
         (place, {"city": "Oslo", "zip": 150}, ["Oslo", 150]),
         (query, {"words": ["a"], "limit": 3}, [["a"], 3]),
         (booking, {"nights": 2, "room": "double"}, [2, "double"]),
+        (trip, {"to": {"item": "Oslo"}, "via": [{"item": "Lund", "count": 2}]}, ["Oslo", [2]]),
+        (even, {"numbers": [2, 4]}, 2),
         (plain, {"a": 1}, [1, 2, None]),
         (plain, {"a": 1, "b": 5, "note": "x"}, [1, 5, "x"]),
         (mixed, {"word": "w"}, [7, "w", "mixed"]),
@@ -107,6 +134,9 @@ def test_a_data_part_fills_the_parameters(function: Callable[..., object], given
         (query, {"words": []}, "message.parts[0].data", "limit"),
         (booking, {"nights": 0}, "message.parts[0].data.nights", "greater than or equal to 1"),
         (booking, {"nights": 1, "room": "suite"}, "message.parts[0].data.room", "single"),
+        (trip, {"to": {"item": "a"}, "via": [{"item": "b"}, {}]}, "message.parts[0].data.via[1]", "item"),
+        (even, {"numbers": [2, 3]}, "message.parts[0].data.numbers", "an odd one"),
+        (even, {"numbers": [2, "x"]}, "message.parts[0].data.numbers[1]", "integer"),
         (plain, {}, "message.parts[0].data", "a"),
         (plain, {"a": 1, "b": None}, "message.parts[0].data.b", "int"),
         (plain, [1, 2], "message.parts[0].data", "object"),
@@ -115,7 +145,9 @@ def test_a_data_part_fills_the_parameters(function: Callable[..., object], given
     ],
     ids=lambda one: getattr(one, "__name__", str(one)[:30]),
 )
-def test_what_does_not_fit_names_the_field(function: Callable[..., object], given: Any, at: str, told: str) -> None:
+def test_what_does_not_fit_names_the_field(
+    function: Callable[..., object], given: Any, at: str, told: str
+) -> None:
     error = refusal(agent_with(function), data(given))
     assert error["code"] == -32602
     assert field_of(error) == at
@@ -168,6 +200,7 @@ def test_a_turn_is_known_by_its_name_or_type() -> None:
         (place, ["city"], {"city", "zip"}),
         (query, ["limit", "words"], {"words", "limit"}),
         (booking, ["nights"], {"nights", "room"}),
+        (trip, ["to"], {"to", "via"}),
         (plain, ["a"], {"a", "b", "note"}),
         (mixed, ["word"], {"n", "word"}),
     ],

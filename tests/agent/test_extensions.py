@@ -35,6 +35,7 @@ def saying(how: str, ending: str) -> Agent:
     async def work(turn: Turn) -> str | None:
         turn.usage(input_tokens=10, output_tokens=2)
         turn.usage(input_tokens=5, cache_read_input_tokens=7, cost_usd=0.25)
+        turn.usage(cache_creation_input_tokens=9)
         turn.confidence(0.5, "half sure")
         turn.effect("board", "open", -1)
         turn.effect("board", "labels", "bug", op="push")
@@ -56,12 +57,19 @@ def saying(how: str, ending: str) -> Agent:
 def test_shapes(how: str, ending: str) -> None:
     task = send(saying(how, ending), "go")
     success = ending in ("return", "finish")
-    assert state(task) == {"return": "completed", "finish": "completed", "reject": "rejected"}.get(ending, "failed")
+    assert state(task) == {"return": "completed", "finish": "completed", "reject": "rejected"}.get(
+        ending, "failed"
+    )
     found = reports(task)
     cost = found.pop("cost-v1")
     assert cost.pop("durationMs") >= 1
     assert cost == {
-        "usage": {"input_tokens": 15, "output_tokens": 2, "cache_read_input_tokens": 7},
+        "usage": {
+            "input_tokens": 15,
+            "output_tokens": 2,
+            "cache_creation_input_tokens": 9,
+            "cache_read_input_tokens": 7,
+        },
         "costUsd": 0.25,
         "success": success,
     }
@@ -94,7 +102,10 @@ def test_nothing_said_is_nothing_reported() -> None:
     assert "metadata" not in task["artifacts"][0]
 
 
-@pytest.mark.parametrize(("given", "kept"), [(1.7, 1.0), (-3, 0.0), (0, 0.0), (1, 1.0), (float("inf"), 1.0), (float("nan"), 0.0), (True, 1.0)])
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [(1.7, 1.0), (-3, 0.0), (0, 0.0), (1, 1.0), (float("inf"), 1.0), (float("nan"), 0.0), (True, 1.0)],
+)
 def test_confidence_is_clamped(given: float, kept: float) -> None:
     agent = Agent("under test")
 

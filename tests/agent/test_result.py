@@ -13,7 +13,7 @@ import pydantic
 import pytest
 
 from tests.agent.drive import begin, drive, parts, pieces, said, send, state, stream, text, until
-from trunkline import Agent, Artifact, Message, Part, Turn
+from trunkline import Agent, Artifact, Message, Part, Turn, TurnOver
 from trunkline.agent.testing import TestClient
 
 
@@ -58,7 +58,10 @@ def returning(value: object) -> Agent:
         (Point(1, 2), {"data": {"x": 1, "y": 2}}),
         (Pair("l", "r"), {"data": {"left": "l", "right": "r"}}),
         (Model(n=1, deep={"a": [1]}), {"data": {"n": 1, "deep": {"a": [1]}}}),
-        (Part(url="https://example.com/a.png", media_type="image/png"), {"url": "https://example.com/a.png", "mediaType": "image/png"}),
+        (
+            Part(url="https://example.com/a.png", media_type="image/png"),
+            {"url": "https://example.com/a.png", "mediaType": "image/png"},
+        ),
     ],
     ids=lambda one: repr(one)[:40],
 )
@@ -77,7 +80,9 @@ def test_nothing_is_a_result_too() -> None:
 
 def test_an_artifact_goes_out_as_it_is() -> None:
     task = send(returning(Artifact("mine", name="Mine", parts=(Part(text="a"), Part(text="b")))), "go")
-    assert task["artifacts"] == [{"artifactId": "mine", "name": "Mine", "parts": [{"text": "a"}, {"text": "b"}]}]
+    assert task["artifacts"] == [
+        {"artifactId": "mine", "name": "Mine", "parts": [{"text": "a"}, {"text": "b"}]}
+    ]
 
 
 CIRCLE: list[Any] = []
@@ -162,6 +167,7 @@ ERRORS = [
     asyncio.CancelledError("secret-detail"),
     ExceptionGroup("secret-detail", [ValueError("secret-detail")]),
     RecursionError("secret-detail"),
+    TurnOver("secret-detail"),
 ]
 
 

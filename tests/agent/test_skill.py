@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.drive import begin, drive, parts, pieces, said, send, state, stream, text, until
-from trunkline import Agent, SyncTurn, Turn, TurnOver
+from tests.agent.drive import begin, drive, parts, pieces, said, send, state, stream, text
+from trunkline import Agent, Artifact, Misuse, Part, SyncTurn, Turn, TurnOver
 from trunkline.agent.testing import TestClient
 
 
@@ -84,12 +84,20 @@ def test_a_generator_may_yield_more_than_text(agent: Agent) -> None:
     async def mixed(text: str) -> AsyncIterator[object]:
         yield "written"
         yield {"number": 1}
+        yield Artifact("mine", parts=(Part(text="as it is"),))
         yield b"bytes"
 
     task = send(agent, "go")
+    assert [artifact["artifactId"] for artifact in task["artifacts"]] == [
+        "answer",
+        "artifact-1",
+        "mine",
+        "artifact-2",
+    ]
     assert [artifact["parts"][0] for artifact in task["artifacts"]] == [
         {"text": "written"},
         {"data": {"number": 1}},
+        {"text": "as it is"},
         {"raw": "Ynl0ZXM=", "mediaType": "application/octet-stream"},
     ]
 
@@ -151,6 +159,44 @@ def test_a_wrapper_that_hides_a_coroutine(agent: Agent) -> None:
     assert text(send(agent, "hidden")) == "hidden"
 
 
+def test_a_function_that_hands_out_a_coroutine(agent: Agent) -> None:
+    async def inner(text: str) -> str:
+        await asyncio.sleep(0)
+        return text
+
+    agent.skill(id="lazy")(lambda text: inner(text))
+    assert text(send(agent, "unawaited")) == "unawaited"
+
+
+def test_a_blocking_turn_does_not_block_the_loop_of_the_agent(agent: Agent) -> None:
+    caught: list[Misuse] = []
+
+    async def inner(turn: SyncTurn) -> str:
+        try:
+            turn.write("from the loop")
+        except Misuse as misuse:
+            caught.append(misuse)
+        return "went on"
+
+    agent.skill(id="lazy")(lambda turn: inner(turn))
+    assert text(send(agent, "go")) == "went on"
+    assert "make the skill an async function" in str(caught[0])
+
+
+def test_a_sync_function_may_run_a_loop_of_its_own(agent: Agent) -> None:
+    @agent.skill
+    def work(turn: SyncTurn) -> str:
+        async def inside() -> None:
+            turn.write("from a loop ")
+            await asyncio.sleep(0)
+            turn.write("of its own")
+
+        asyncio.run(inside())
+        return turn.written
+
+    assert text(send(agent, "go")) == "from a loop of its own"
+
+
 def test_a_wrapper_that_hides_an_async_generator(agent: Agent) -> None:
     async def words() -> AsyncIterator[str]:
         yield "one "
@@ -186,7 +232,9 @@ def test_blocking_turn_in_a_sync_function(agent: Agent) -> None:
     assert any("cost-v1" in part.get("mediaType", "") for part in parts(task))
 
 
-@pytest.mark.parametrize(("verdict", "expected"), [("fail", "failed"), ("reject", "rejected"), ("finish", "completed")])
+@pytest.mark.parametrize(
+    ("verdict", "expected"), [("fail", "failed"), ("reject", "rejected"), ("finish", "completed")]
+)
 def test_verdicts_of_a_sync_function(agent: Agent, verdict: str, expected: str) -> None:
     @agent.skill
     def work(turn: SyncTurn) -> None:
@@ -274,8 +322,37 @@ def test_a_sync_function_does_not_wait_for_an_answer_that_cannot_come(agent: Age
     assert [type(error) for error in heard] == [TurnOver]
 
 
+def test_a_thread_is_let_out_even_if_it_was_only_just_going_to_wait(
+    agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+    heard: list[BaseException] = []
+    really = asyncio.run_coroutine_threadsafe
+
+    @agent.skill
+    def work(turn: SyncTurn) -> None:
+        def released_meanwhile(waited: Any, loop: Any) -> Any:
+            wait = really(waited, loop)
+            turn.release()
+            return wait
+
+        monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", released_meanwhile)
+        try:
+            turn.ask("Anybody?")
+        except TurnOver as over:
+            heard.append(over)
+        ended.set()
+
+    async def talk(client: TestClient) -> bool:
+        await begin(client, "go")
+        return await asyncio.to_thread(ended.wait, 10)
+
+    assert drive(agent, talk), "the thread still waits"
+    assert len(heard) == 1
+
+
 def test_an_executor_that_ignores_its_cancellation(agent: Agent) -> None:
-    started = asyncio.Event()
+    started, through = asyncio.Event(), asyncio.Event()
     stubborn: list[str] = []
 
     @agent.skill
@@ -287,6 +364,7 @@ def test_an_executor_that_ignores_its_cancellation(agent: Agent) -> None:
                 stubborn.append("still here")
             except asyncio.CancelledError:
                 stubborn.append("never mind")
+        through.set()
         await turn.write("late words")
         return "late result"
 
@@ -294,8 +372,7 @@ def test_an_executor_that_ignores_its_cancellation(agent: Agent) -> None:
         task = await begin(client, "go")
         await started.wait()
         canceled = await client.cancel(task["id"])
-        while len(stubborn) < 50:
-            await asyncio.sleep(0.005)
+        await through.wait()
         return canceled, await client.get(task["id"])
 
     canceled, later = drive(agent, talk, cancel_limit=0.05)
@@ -337,13 +414,25 @@ def test_what_the_card_says_is_taken_from_the_function(agent: Agent) -> None:
         return len(text.split())
 
     skill = agent.skills["count_words"]
-    assert (skill.name, skill.description, skill.tags) == ("Count words", "Count the words of a text.", ("count_words",))
+    assert (skill.name, skill.description, skill.tags) == (
+        "Count words",
+        "Count the words of a text.",
+        ("count_words",),
+    )
     assert (skill.input_modes, skill.output_modes) == (("text/plain",), ("text/plain", "application/json"))
     assert parts(send(agent, "one two")) == [{"data": 2}]
 
 
 def test_what_the_author_says_goes_before_it(agent: Agent) -> None:
-    @agent.skill(id="wc", name="Words", description="Counts", tags=["a"], examples=["b"], input_modes=["text/*"], output_modes=["application/json"])
+    @agent.skill(
+        id="wc",
+        name="Words",
+        description="Counts",
+        tags=["a"],
+        examples=["b"],
+        input_modes=["text/*"],
+        output_modes=["application/json"],
+    )
     def count_words(text: str) -> int:
         """Say nothing."""
         return 0

@@ -54,7 +54,10 @@ def test_what_a_turn_is_told() -> None:
     assert parts(task)[0]["data"] == {
         "text": "one\ntwo\n",
         "data": [{"n": 1}, None],
-        "files": [["aGk=", None, "hi.png", "image/png"], [None, "https://example.com/a.png", "", "image/png"]],
+        "files": [
+            ["aGk=", None, "hi.png", "image/png"],
+            [None, "https://example.com/a.png", "", "image/png"],
+        ],
         "metadata": {"a": 1},
         "skill": "work",
         "caller": "anonymous",
@@ -74,15 +77,27 @@ def test_metadata_of_the_message_lies_on_top_and_output_modes_are_told() -> None
         return [turn.metadata, list(turn.output_modes)]
 
     async def talk(client: TestClient) -> Any:
-        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}], "metadata": {"a": "message", "b": 1}}
-        given = {"message": message, "metadata": {"a": "request", "c": 2}, "configuration": {"acceptedOutputModes": ["text/plain"]}}
+        message = {
+            "messageId": "m",
+            "role": "ROLE_USER",
+            "parts": [{"text": "go"}],
+            "metadata": {"a": "message", "b": 1},
+        }
+        given = {
+            "message": message,
+            "metadata": {"a": "request", "c": 2},
+            "configuration": {"acceptedOutputModes": ["text/plain"]},
+        }
         return (await client.call("SendMessage", given))["task"]
 
     assert parts(drive(doing(body), talk)) == [{"data": [{"a": "message", "b": 1, "c": 2}, ["text/plain"]]}]
 
 
 def heard(messages: tuple[Message, ...]) -> list[str]:
-    return [f"{one.role.name if one.role else ''}: {'|'.join(part.text or '' for part in one.parts)}" for one in messages]
+    return [
+        f"{one.role.name if one.role else ''}: {'|'.join(part.text or '' for part in one.parts)}"
+        for one in messages
+    ]
 
 
 def test_history_across_the_tasks_of_a_context() -> None:
@@ -176,7 +191,9 @@ def test_need_auth() -> None:
     assert text(drive(doing(body), talk)) == "token"
 
 
-@pytest.mark.parametrize(("verdict", "expected"), [("reject", "rejected"), ("fail", "failed"), ("finish", "completed")])
+@pytest.mark.parametrize(
+    ("verdict", "expected"), [("reject", "rejected"), ("fail", "failed"), ("finish", "completed")]
+)
 def test_verdicts_end_the_function(verdict: str, expected: str) -> None:
     async def body(turn: Turn) -> object:
         await turn.write("kept, ")
@@ -210,7 +227,9 @@ def test_status_stays_until_the_next_word_and_carries_metadata() -> None:
         return frames, await client.get(task["id"])
 
     frames, task = drive(doing(body), talk)
-    (told,) = [frame["statusUpdate"] for frame in frames if "statusUpdate" in frame and said(frame["statusUpdate"])]
+    (told,) = [
+        frame["statusUpdate"] for frame in frames if "statusUpdate" in frame and said(frame["statusUpdate"])
+    ]
     assert told["metadata"] == {"step": 1}
     assert "message" not in task["status"]
 
@@ -294,11 +313,20 @@ def test_an_empty_write_says_nothing() -> None:
     ("given", "part"),
     [
         ({"text": "words"}, {"text": "words"}),
-        ({"text": "# words", "media_type": "text/markdown"}, {"text": "# words", "mediaType": "text/markdown"}),
+        (
+            {"text": "# words", "media_type": "text/markdown"},
+            {"text": "# words", "mediaType": "text/markdown"},
+        ),
         ({"data": {"a": [1, None]}}, {"data": {"a": [1, None]}}),
         ({"data": None}, {"data": None}),
-        ({"file": b"\x00\xff", "filename": "f.bin", "media_type": "image/png"}, {"raw": "AP8=", "filename": "f.bin", "mediaType": "image/png"}),
-        ({"file": "https://example.com/f", "filename": "f"}, {"url": "https://example.com/f", "filename": "f"}),
+        (
+            {"file": b"\x00\xff", "filename": "f.bin", "media_type": "image/png"},
+            {"raw": "AP8=", "filename": "f.bin", "mediaType": "image/png"},
+        ),
+        (
+            {"file": "https://example.com/f", "filename": "f"},
+            {"url": "https://example.com/f", "filename": "f"},
+        ),
     ],
     ids=["text", "markdown", "data", "null", "bytes", "address"],
 )
@@ -309,7 +337,13 @@ def test_artifact(given: dict[str, Any], part: dict[str, Any]) -> None:
 
     task = send(doing(body), "go")
     assert task["artifacts"] == [
-        {"artifactId": "artifact-1", "name": "Name", "description": "What it is", "parts": [part], "metadata": {"m": 1}}
+        {
+            "artifactId": "artifact-1",
+            "name": "Name",
+            "description": "What it is",
+            "parts": [part],
+            "metadata": {"m": 1},
+        }
     ]
 
 
@@ -326,7 +360,12 @@ def test_artifact_that_grows() -> None:
     frames = stream(doing(body), "go")
     updates = [frame["artifactUpdate"] for frame in frames if "artifactUpdate" in frame]
     shown = [
-        (one["artifact"]["artifactId"], one["artifact"]["parts"][0]["text"], one.get("append", False), one.get("lastChunk", False))
+        (
+            one["artifact"]["artifactId"],
+            one["artifact"]["parts"][0]["text"],
+            one.get("append", False),
+            one.get("lastChunk", False),
+        )
         for one in updates
     ]
     assert shown == [
@@ -367,7 +406,7 @@ def test_misuse_of_a_turn(say: Callable[[Turn], Any], told: str) -> None:
 
 
 def test_words_after_the_end_are_not_recorded() -> None:
-    gate = asyncio.Event()
+    gate, over = asyncio.Event(), asyncio.Event()
     ended: list[str] = []
 
     async def body(turn: Turn) -> object:
@@ -377,6 +416,7 @@ def test_words_after_the_end_are_not_recorded() -> None:
                 await turn.status("after the end")
             except Exception as error:  # noqa: BLE001 - looked at below
                 ended.append(type(error).__name__)
+            over.set()
 
         turn.loop.create_task(late())  # noqa: RUF006 - what an author might forget
         return "done"
@@ -384,8 +424,7 @@ def test_words_after_the_end_are_not_recorded() -> None:
     async def talk(client: TestClient) -> Any:
         task = await client.send("go")
         gate.set()
-        while not ended:
-            await asyncio.sleep(0)
+        await over.wait()
         return task, await client.get(task["id"])
 
     task, later = drive(doing(body), talk)

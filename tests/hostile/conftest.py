@@ -13,14 +13,16 @@ from tests.harness import Agent, ServerProcess, plain_state, text_of
 
 ROOT = Path(__file__).parents[2]
 GROWTH_KIB = 32 * 1024
-BROKEN = re.compile(r"Traceback|request\.broke|Internal|Exception|store\.failed|background\.failed|never awaited")
+BROKEN = re.compile(
+    r"Traceback|request\.broke|Internal|Exception|store\.failed|background\.failed|never awaited"
+)
 
 
-def resident_kib(server: ServerProcess) -> int:
-    """The resident memory of the server process."""
+def resident_kib(server: ServerProcess, what: str = "VmRSS") -> int:
+    """The resident memory of the server process; `VmHWM` is the most it ever had."""
     assert server.process is not None
     status = Path(f"/proc/{server.process.pid}/status").read_text()
-    found = re.search(r"VmRSS:\s+(\d+) kB", status)
+    found = re.search(rf"{what}:\s+(\d+) kB", status)
     assert found, status
     return int(found[1])
 
@@ -38,7 +40,9 @@ def survivor(directory: Path, target: str = "trunkline.demo:agent", *flags: str)
         growth = resident_kib(server) - before
         print(f"server memory grew by {growth} KiB from {before} KiB")
         assert growth <= GROWTH_KIB
-        assert not (broken := BROKEN.search(server.text())), server.text()[max(0, broken.start() - 500) :][:3000]
+        assert not (broken := BROKEN.search(server.text())), server.text()[max(0, broken.start() - 500) :][
+            :3000
+        ]
 
 
 def _check_right(server: ServerProcess) -> None:
@@ -58,14 +62,18 @@ def _check_right(server: ServerProcess) -> None:
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """The demo agent on SQLite."""
-    with survivor(tmp_path_factory.mktemp("hostile"), "trunkline.demo:agent", "--log-level", "warning") as server:
+    with survivor(
+        tmp_path_factory.mktemp("hostile"), "trunkline.demo:agent", "--log-level", "warning"
+    ) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def mirror(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """The agent that repeats its input in every field."""
-    with survivor(tmp_path_factory.mktemp("mirror"), "tests.hostile.mirror:agent", "--log-level", "warning") as server:
+    with survivor(
+        tmp_path_factory.mktemp("mirror"), "tests.hostile.mirror:agent", "--log-level", "warning"
+    ) as server:
         yield server
 
 

@@ -19,7 +19,9 @@ async def mirror(turn: Turn) -> Message | Artifact | str:
         return turn.message(text, {text: text})
     await turn.status(text, {text: [text]})
     await turn.write(text)
-    await turn.artifact(text=text, name=text, description=text, metadata={text: {text: text}}, media_type=text)
+    await turn.artifact(
+        text=text, name=text, description=text, metadata={text: {text: text}}, media_type=text
+    )
     await turn.artifact(data={text: text}, name=text, artifact_id=f"id {text}")
     await turn.artifact(file=text.encode(), filename=text, media_type=text)
     await turn.artifact(file=text, filename=text)

@@ -82,7 +82,11 @@ def _file_send(v1: bool) -> dict[str, Any]:
 
 
 def _proto_send() -> dict[str, Any]:
-    message = {"messageId": "m-3", "role": "ROLE_USER", "content": [{"text": "echo hi"}, {"data": {"data": {"a": 1}}}]}
+    message = {
+        "messageId": "m-3",
+        "role": "ROLE_USER",
+        "content": [{"text": "echo hi"}, {"data": {"data": {"a": 1}}}],
+    }
     return {"request": message, "configuration": {"blocking": True, "historyLength": 1}}
 
 
@@ -117,6 +121,11 @@ def forms(task: str) -> list[Form]:
         Form("rest 0.3 stream", "/v1/message:stream", _proto_send()),
         Form("alias send", "/message:send", _send(False)),
         Form("alias stream", "/message:stream", _send(False)),
+        Form(
+            "delegate",
+            "/delegate/tasks",
+            {"agent_id": "demo", "correlation_id": "c-1", "input": {"text": "echo hi"}},
+        ),
     ]
     for method in ("GetTask", "CancelTask", "SubscribeToTask"):
         made.append(_rpc(method, query, V1))
@@ -176,10 +185,12 @@ def spoil(form: Form) -> Iterator[Case]:
             yield form.case(f"{where} = {name}", slotted.replace(b'"%b"' % SLOT.encode(), odd))
         yield form.case(f"{where} missing", _dump(without(form.body, at)))
         if isinstance(at[-1], str):
-            yield form.case(f"{where} with a stranger", _dump(changed(form.body, (*at[:-1], "x-stranger"), {"y": [1]})))
+            yield form.case(
+                f"{where} with a stranger", _dump(changed(form.body, (*at[:-1], "x-stranger"), {"y": [1]}))
+            )
             renamed = changed(without(form.body, at), (*at[:-1], at[-1].upper()), member(form.body, at))
             yield form.case(f"{where} in capitals", _dump(renamed))
-            both = b'%b:1,%b:' % (_dump(at[-1]), _dump(at[-1]))
+            both = b"%b:1,%b:" % (_dump(at[-1]), _dump(at[-1]))
             yield form.case(f"{where} twice", _dump(form.body).replace(_dump(at[-1]) + b":", both, 1))
 
 
@@ -236,7 +247,11 @@ def queries(task: str) -> Iterator[Case]:
                     yield Case(f"{path.replace(task, 'T')} {name} = {said}", raw, rpc=False)
         for strange in (b"?", b"&&&", b"a&b&c", b"=", b"pageSize", b"%", b"%zz", b"%ff=%ff", b"a=%00", b"&" * 100,
                         b";".join([b"a=1"] * 70), b"&".join([b"a=1"] * 70), b"pageSize=1&pageSize=x"):  # fmt: skip
-            yield Case(f"{path.replace(task, 'T')}?{strange[:40]!r}", request("GET", path.encode() + b"?" + strange), rpc=False)
+            yield Case(
+                f"{path.replace(task, 'T')}?{strange[:40]!r}",
+                request("GET", path.encode() + b"?" + strange),
+                rpc=False,
+            )
 
 
 def member(document: Any, at: tuple[Any, ...]) -> Any:

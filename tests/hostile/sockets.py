@@ -26,7 +26,11 @@ NOTHING = Answer(0)
 
 
 def request(
-    verb: str, target: str | bytes, body: bytes | None = None, *headers: bytes, host: bytes | None = b"127.0.0.1"
+    verb: str,
+    target: str | bytes,
+    body: bytes | None = None,
+    *headers: bytes,
+    host: bytes | None = b"127.0.0.1",
 ) -> bytes:
     """A request with nothing added but Host and Content-Length."""
     path = target.encode() if isinstance(target, str) else target
@@ -96,11 +100,15 @@ async def read_answer(reader: asyncio.StreamReader, *, headless: bool = False) -
 
 def parse_head(head: bytes) -> tuple[int, tuple[tuple[bytes, bytes], ...]]:
     first, *rest = head[:-4].split(b"\r\n")
-    headers = tuple((name.lower(), value.strip()) for name, _, value in (line.partition(b":") for line in rest))
+    headers = tuple(
+        (name.lower(), value.strip()) for name, _, value in (line.partition(b":") for line in rest)
+    )
     return int(first.split(b" ")[1]), headers
 
 
-def flood(port: int, requests: Sequence[bytes], *, lines: int = LINES, deadline_s: float = DEADLINE_S) -> list[Answer]:
+def flood(
+    port: int, requests: Sequence[bytes], *, lines: int = LINES, deadline_s: float = DEADLINE_S
+) -> list[Answer]:
     """Every request over a few keep-alive connections; the answers in the same order."""
     return asyncio.run(_flood(port, requests, lines, deadline_s))
 

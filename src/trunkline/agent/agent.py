@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from trunkline.agent.binding import Author
 from trunkline.agent.result import conclude, give_up, lose
@@ -82,9 +82,7 @@ class Agent:
 
     def admit(self, request: SendRequest) -> str:
         """The id of the skill that takes this message: by name, by a typed data part, or the default."""
-        skill = self._named(request) or self._typed(request.message) or self.skills.get(self._default)
-        if skill is None:
-            raise Misuse(f"agent {self.name} has no skill; decorate a function with @agent.skill")
+        skill = self._named(request) or self._typed(request.message) or self.skills[self._default]
         skill.check(request.message)
         return skill.id
 
@@ -175,5 +173,6 @@ class Agent:
 
 def _ended(error: BaseException) -> Ended | None:
     if isinstance(error, BaseExceptionGroup):
-        return next((found for one in error.exceptions if (found := _ended(one)) is not None), None)
+        inside = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        return next((found for one in inside if (found := _ended(one)) is not None), None)
     return error if isinstance(error, Ended) else None

@@ -176,7 +176,7 @@ def _convert(data: object, model: object, field: str) -> object:
 
 
 def _with_integers(data: object) -> object:
-    """2.0 as 2: JSON has one kind of number, and clients built on Protobuf write every one with a fraction."""
+    """2.0 as 2: JSON has one kind of number, and clients built on Protobuf write them all as fractions."""
     if isinstance(data, float) and data.is_integer() and abs(data) <= _EXACT:
         return int(data)
     if isinstance(data, list):

@@ -163,13 +163,18 @@ class SyncTurn:
         self._wait(emit_piece(self._turn, piece))
 
     def _wait(self, work: Coroutine[None, None, object]) -> object:
-        if self._released or _on_a_loop():
+        if _is_running(self._loop):
+            # Waiting here would stop the very loop that has to do the work.
             work.close()
-            if self._released:
-                raise TurnOver(f"task {self._turn.task_id} has ended or moved")
-            raise Misuse("this turn blocks; make the skill an async function to use it on an event loop")
+            raise Misuse("this turn blocks; make the skill an async function to use it on the event loop")
+        if self._released:
+            work.close()
+            raise TurnOver(f"task {self._turn.task_id} has ended or moved")
         wait = asyncio.run_coroutine_threadsafe(work, self._loop)
         self._waits.add(wait)
+        if self._released:
+            # Released between the look and the note; whoever comes second of the two sees the other.
+            wait.cancel()
         try:
             return wait.result()
         except concurrent.futures.CancelledError:
@@ -189,12 +194,12 @@ class SyncTurn:
         return blocking
 
 
-def _on_a_loop() -> bool:
+def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether this is the thread of the loop."""
     try:
-        asyncio.get_running_loop()
+        return asyncio.get_running_loop() is loop
     except RuntimeError:
         return False
-    return True
 
 
 def _sync(function: Author, arguments: dict[str, object], turn: SyncTurn) -> Result:
@@ -209,7 +214,7 @@ def _sync(function: Author, arguments: dict[str, object], turn: SyncTurn) -> Res
 async def _unfold(turn: Turn, given: Result) -> Result:
     """What a function gave back, or what came of it: a wrapper may hide a coroutine or a generator."""
     if inspect.isawaitable(given):
-        given = await cast("Awaitable[Result]", given)
+        given = await given
     if not isinstance(given, AsyncIterator):
         return given
     async for piece in cast("AsyncIterator[Result]", given):

@@ -19,9 +19,12 @@ class Keyring:
     def __init__(self, keys: Iterable[Secret]) -> None:
         self._known: list[tuple[bytes, Principal]] = []
         for key in keys:
-            if len(key.reveal()) < _SHORTEST:
+            text = key.reveal()
+            if len(text) < _SHORTEST:
                 raise Misuse(f"a key must have at least {_SHORTEST} characters")
-            digest = _digest(key.reveal().encode())
+            if not text.isprintable() or text != text.strip():
+                raise Misuse("a key must be printable, without space around it; no header can carry this one")
+            digest = _digest(text.encode())
             # The name tells two keys' tasks apart and gives nothing of the key away.
             self._known.append((digest, Principal(DEFAULT_TENANT, f"key-{digest.hex()[:12]}")))
 

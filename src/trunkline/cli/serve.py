@@ -18,6 +18,8 @@ from trunkline.cli.connection import Connection
 from trunkline.config import Settings, assignment
 from trunkline.errors import Misuse
 from trunkline.server.guard import is_loopback
+from trunkline.server.streams import TICK_S
+from trunkline.store.url import shown
 
 log = logging.getLogger("trunkline")
 # The writer thread needs the interpreter a few times per group; the default of 5 ms would be its latency.
@@ -50,13 +52,14 @@ def find(target: str) -> Agent:
         Misuse: there is none; the message says what was looked for.
     """
     module_name, colon, attribute = target.partition(":")
-    if not colon:
+    if not colon or not module_name or module_name.startswith(".") or not attribute:
         raise Misuse(f"{target!r} should be module:agent, for example scribe:agent")
     sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name is not None and module_name.startswith(error.name):
+        # A module that is there but imports one that is not has a traceback of its own to show.
+        if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise Misuse(f"there is no module {module_name!r} here or among the installed ones") from None
         raise
     found = getattr(module, attribute, None)
@@ -81,6 +84,8 @@ def run(target: str, flags: Mapping[str, object], settings: list[str]) -> None:
     # What is loaded by now stays; a young generation of 700 would be collected every few requests.
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
+    # A stream notices by itself first, and says after which event it was cut.
+    Connection.write_limit_s = chosen.write_limit + 2 * TICK_S
     config = uvicorn.Config(
         application,
         host=chosen.host,
@@ -113,7 +118,7 @@ def _check_exposure(settings: Settings) -> None:
 
 def _announce(settings: Settings, port: int) -> None:
     base = settings.public_url or f"http://{settings.host}:{port}"
-    log.info("serving %s/a2a card=%s/.well-known/agent-card.json store=%s", base, base, settings.store)
+    log.info("serving %s/a2a card=%s/.well-known/agent-card.json store=%s", base, base, shown(settings.store))
     if not settings.keys:
         who = "only this machine can reach it" if is_loopback(settings.host) else "anybody can use it"
         log.info("no key is set: %s", who)

@@ -97,10 +97,10 @@ def _cancel(state: State, by: str) -> tuple[ev.AnyEvent, ...]:
 
 
 def _emit(state: State, command: Emit) -> tuple[ev.AnyEvent, ...]:
-    if state.node != command.node:
-        raise errors.TurnOver(f"task {state.task_id} is now run by another node")
     if state.over:
         raise errors.TurnOver(f"task {state.task_id} has ended ({plain(state.state)})")
+    if state.node != command.node:
+        raise errors.TurnOver(f"task {state.task_id} is now run by another node")
     events = _to_the_end(command.events)
     if state.state is TaskState.SUBMITTED and not _opens(events[0]):
         return (ev.Status(TaskState.WORKING), *events)

@@ -7,9 +7,10 @@ import binascii
 import re
 from collections.abc import Callable
 from hashlib import blake2b
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from trunkline.errors import InvalidParams
 
@@ -60,8 +61,9 @@ def is_task_id(text: str) -> bool:
 class Position(Struct, frozen=True, array_like=True):
     """Where a page ended: after this status time and task, in descending order."""
 
-    status_at: int
-    task_id: str
+    # The seal tells honest mistakes from each other, but no forger: a store must be able to take both.
+    status_at: Annotated[int, Meta(ge=0, le=2**53)]
+    task_id: Annotated[str, Meta(max_length=128)]
 
 
 def page_token(position: Position, scope: str) -> str:

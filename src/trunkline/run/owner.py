@@ -266,7 +266,7 @@ class Owner:
 
     def _ours(self) -> bool:
         state = self.feed.state
-        return not state.over and state.node == self._desk.node
+        return not self._abandoned and not state.over and state.node == self._desk.node
 
     def _failed(self, error: BaseException) -> Status:
         reason = self.ids.new()

@@ -186,20 +186,23 @@ class Runner:
             Unavailable: the runner is stopping.
         """
         self._check_open()
+        self._arriving += 1
         await self._apart(self._say(feed, message, dedup))
 
     async def _say(self, feed: Feed, message: Message, dedup: Dedup | None) -> None:
+        try:
+            await self._take(feed, message, dedup)
+        finally:
+            self._arriving -= 1
+
+    async def _take(self, feed: Feed, message: Message, dedup: Dedup | None) -> None:
         state = feed.state
         said = replace(message, task_id=state.task_id, context_id=message.context_id or state.context_id)
         if dedup is not None and state.over and said in state.history:
             # A retry of what the task has taken; that it has ended since is no reason to refuse it.
             return
         claim = self.node if feed.runner is None else ""
-        self._arriving += 1
-        try:
-            events = await self.tasks.change(feed, Say(said, claim), dedup)
-        finally:
-            self._arriving -= 1
+        events = await self.tasks.change(feed, Say(said, claim), dedup)
         if feed.runner is None and any(isinstance(event, Status) for event in events):
             self._owners.add(Owner(self, feed, self.loop, continues=True))
 

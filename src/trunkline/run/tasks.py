@@ -38,7 +38,7 @@ class Tasks:
         """
         feed = self._feeds.get((tenant, task_id)) or await self._load(tenant, task_id)
         if feed is None or feed.state.owner != owner:
-            raise TaskNotFound(f"task {task_id!r} was not found" if is_task_id(task_id) else "the task was not found")
+            raise not_found(task_id)
         return feed
 
     async def load(self, tenant: str, task_id: str) -> Feed | None:
@@ -170,3 +170,9 @@ class Tasks:
 def _expire(future: Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def not_found(task_id: str) -> TaskNotFound:
+    """The one answer for a task that is not there and for one that is not the caller's."""
+    named = f"task {task_id!r}" if is_task_id(task_id) else "the task"
+    return TaskNotFound(f"{named} was not found")

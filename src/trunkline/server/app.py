@@ -69,6 +69,7 @@ class Server:
     async def _delegate(self, exchange: Exchange) -> None:
         try:
             principal = self._admit(exchange)
+            rest.check_path(exchange)
             caller = Caller(principal, Dialect.V03, wait=False)
             status, body = await delegate.perform(self._calls, exchange, caller, self._body)
         except errors.Refused as refused:

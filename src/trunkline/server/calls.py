@@ -17,6 +17,7 @@ from trunkline.log.ids import is_uuid, page_token, read_page_token
 from trunkline.run.cache import Cache
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
+from trunkline.run.tasks import not_found
 from trunkline.server.frames import closing
 from trunkline.server.streams import Plan
 from trunkline.store.base import Dedup, Where
@@ -116,7 +117,7 @@ class Calls:
     async def _find(self, caller: Caller, query: TaskQuery) -> Feed:
         who = caller.principal
         if query.tenant and query.tenant != who.tenant:
-            raise errors.TaskNotFound(f"task {query.id!r} was not found")
+            raise not_found(query.id)
         return await self._tasks.find(who.tenant, who.name, query.id)
 
     async def delegate(self, caller: Caller, request: SendRequest) -> Task:

@@ -11,7 +11,7 @@ from trunkline import errors
 from trunkline.config import Settings
 from trunkline.server.exchange import JSON, Exchange
 from trunkline.server.guard import is_loopback
-from trunkline.wire.card import ApiKeyScheme, BearerScheme, Card, Scheme, card_hybrid, card_v1
+from trunkline.wire.card import ApiKeyScheme, BearerScheme, Card, Scheme, card_hybrid, card_v1, check_card
 from trunkline.wire.versions import Version, negotiate
 
 SCHEMES: dict[str, Scheme] = {
@@ -30,6 +30,12 @@ class Cards:
     """An agent's card, made once per address and shape."""
 
     def __init__(self, card: Card, settings: Settings) -> None:
+        """Take the card.
+
+        Raises:
+            Misuse: a name on it holds control characters.
+        """
+        check_card(card)
         # Both schemes take the same key, either alone opens the door.
         self._card = (
             replace(card, schemes=SCHEMES, requirements=(("apiKey",), ("bearer",))) if settings.keys else card

@@ -24,7 +24,7 @@ class Disconnected(Exception):  # noqa: N818 - not an error: the caller went awa
 
 
 class _Begun:
-    """A wait whose first step is taken at once; awaiting it goes on from there, if there is more to wait for."""
+    """A wait whose first step is taken at once; awaiting it goes on from there."""
 
     __slots__ = ("_rest", "_step", "done", "value")
 
@@ -91,7 +91,9 @@ class Exchange:
         if not raw:
             return {}
         try:
-            return dict(parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=64))
+            return dict(
+                parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=64)
+            )
         except ValueError:
             raise InvalidParams("the query string cannot be read", field="query") from None
 
@@ -115,7 +117,7 @@ class Exchange:
         length = headers.get(b"content-length")
         if length is not None and (len(length) > 18 or int(length) > limit):
             raise _too_large(limit)
-        # Nearly every body is there already. A clock costs more than the reading, so it is for those that are not.
+        # Nearly every body is there already, and a clock costs more than reading it: only who waits pays.
         begun = _Begun(self.receive())
         if begun.done:
             message = begun.value
@@ -154,7 +156,9 @@ class Exchange:
         announced = b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
         return announced and self.scope.get("http_version", "1.1") < "2"
 
-    async def respond(self, status: int, body: bytes, media_type: bytes = JSON, headers: Headers = ()) -> None:
+    async def respond(
+        self, status: int, body: bytes, media_type: bytes = JSON, headers: Headers = ()
+    ) -> None:
         """Send a whole answer."""
         send = self.send
         length = (b"content-length", b"%d" % len(body))

@@ -48,7 +48,8 @@ def _encode(state: State, recorded: Recorded, dialect: Dialect) -> bytes:
                 ArtifactUpdate(state.task_id, state.context_id, artifact, event.append, event.last)
             )
         case Status() as event:
-            return _status(state, TaskStatus(event.state, event.message, timestamp(recorded.at)), writer, event.metadata)
+            status = TaskStatus(event.state, event.message, timestamp(recorded.at))
+            return _status(state, status, writer, event.metadata)
         case Replied(message=message):
             return _status(state, TaskStatus(TaskState.COMPLETED, message, timestamp(recorded.at)), writer)
         case Submitted():

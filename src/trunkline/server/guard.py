@@ -48,7 +48,9 @@ class Guard:
 
     def _judge(self, host: bytes) -> None:
         if self._hosts and _name(host.decode("latin-1")) not in self._hosts:
-            raise Forbidden("this Host is not served here; add it to allowed_hosts or set public_url", field="Host")
+            raise Forbidden(
+                "this Host is not served here; add it to allowed_hosts or set public_url", field="Host"
+            )
         if len(self._passed) < 64:
             self._passed.add(host)
 

@@ -9,7 +9,7 @@ from trunkline.server.streams import Plan
 from trunkline.wire import read
 from trunkline.wire.codes import code_of
 from trunkline.wire.jsonrpc import Envelope
-from trunkline.wire.operations import METHODS_V1, METHODS_V03, Operation
+from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 from trunkline.wire.versions import Version
 
 MEDIA_TYPES = (JSON, A2A_JSON)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 import msgspec
 from msgspec import Struct
 
+from trunkline.errors import Misuse
 from trunkline.wire.types import Metadata, WireStruct
 
 
@@ -73,6 +77,39 @@ class Card(Struct, frozen=True, kw_only=True):
     documentation_url: str = ""
     schemes: dict[str, Scheme] = {}
     requirements: tuple[tuple[str, ...], ...] = ()
+
+
+_CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
+_CONTROL_BUT_LINES = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f]")
+
+
+def check_card(card: Card) -> None:
+    """Names go into headers, logs and terminals: none may hold what ends a line there.
+
+    Raises:
+        Misuse: one does; the message names it.
+    """
+    for where, text in _names(card):
+        if _CONTROL.search(text):
+            raise Misuse(f"{where} holds a line end or another control character: {text[:64]!a}")
+    prose = [("the agent's description", card.description)]
+    for skill in card.skills:
+        prose += [(f"skill {skill.id}: its texts", text) for text in (skill.description, *skill.examples)]
+    for where, text in prose:
+        if _CONTROL_BUT_LINES.search(text):
+            raise Misuse(f"{where} may hold line ends but no other control characters: {text[:64]!a}")
+
+
+def _names(card: Card) -> Iterator[tuple[str, str]]:
+    yield from (("the agent's name", card.name), ("the agent's version", card.version))
+    yield from (("icon_url", card.icon_url), ("documentation_url", card.documentation_url))
+    if card.provider is not None:
+        yield from (("the provider", card.provider.organization), ("the provider's url", card.provider.url))
+    for mode in (*card.default_input_modes, *card.default_output_modes):
+        yield "a media type", mode
+    for skill in card.skills:
+        for text in (skill.id, skill.name, *skill.tags, *skill.input_modes, *skill.output_modes):
+            yield f"skill {skill.id!a}", text
 
 
 class _Interface(WireStruct, frozen=True):

@@ -51,7 +51,9 @@ def subject(subject_server: ServerProcess, version: str) -> Iterator[Talk]:
 
 @pytest.fixture(scope="session")
 def mute_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("mute"), f"{_SUBJECT}:mute", store="memory:", env=_ENV) as server:
+    with ServerProcess(
+        tmp_path_factory.mktemp("mute"), f"{_SUBJECT}:mute", store="memory:", env=_ENV
+    ) as server:
         yield server
 
 

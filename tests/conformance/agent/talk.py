@@ -38,7 +38,12 @@ METHODS = {
     },
 }
 TERMINAL = ("completed", "failed", "canceled", "rejected")
-_WRAPPERS = {"task": "task", "statusUpdate": "status-update", "artifactUpdate": "artifact-update", "message": "message"}
+_WRAPPERS = {
+    "task": "task",
+    "statusUpdate": "status-update",
+    "artifactUpdate": "artifact-update",
+    "message": "message",
+}
 
 
 class Talk:
@@ -84,7 +89,9 @@ class Talk:
     @contextmanager
     def open(self, operation: str, given: Any, **headers: str) -> Iterator[Frames]:
         with self.agent.stream(self.methods[operation], given, version=self.version, **headers) as frames:
-            assert frames.response.headers["content-type"].startswith("text/event-stream"), frames.response.read()
+            assert frames.response.headers["content-type"].startswith("text/event-stream"), (
+                frames.response.read()
+            )
             yield frames
 
     def log(self, task_id: str) -> list[Frame]:

@@ -25,7 +25,11 @@ def submit(agent: Agent, text: str) -> Any:
 
 def finished(agent: Agent, text: str) -> Any:
     task_id = submit(agent, text)["id"]
-    return until(lambda: (task := call(agent, "GET", f"/tasks/{task_id}")[1])["status"]["state"] == "completed" and task)
+    return until(
+        lambda: (
+            (task := call(agent, "GET", f"/tasks/{task_id}")[1])["status"]["state"] == "completed" and task
+        )
+    )
 
 
 def test_AG_21_send_answers_202_with_a_receipt(demo: Agent) -> None:
@@ -98,7 +102,12 @@ def test_AG_14_cancel_after_terminal_by_the_1_0_binding(demo: Agent) -> None:
 def test_AG_21_push_config_is_refused_by_name(demo: Agent) -> None:
     task = finished(demo, "echo done")
     path = f"/tasks/{task['id']}/pushNotificationConfigs"
-    for verb, where, body in (("POST", path, {"url": "https://example.com/"}), ("GET", path, None), ("GET", f"{path}/1", None), ("DELETE", f"{path}/1", None)):
+    for verb, where, body in (
+        ("POST", path, {"url": "https://example.com/"}),
+        ("GET", path, None),
+        ("GET", f"{path}/1", None),
+        ("DELETE", f"{path}/1", None),
+    ):
         status, error = call(demo, verb, where, body)
         assert (status, error["code"]) == (501, -32003), verb
 

@@ -94,7 +94,9 @@ def test_AG_61_a_function_that_ends_without_a_word(subject: Talk) -> None:
 
 
 def test_AG_61_a_function_that_awaits_what_somebody_cancelled(subject: Talk) -> None:
-    task = subject.until(subject.send("go", wait=False, metadata={"skill": "lost"})["id"], "failed", "canceled")
+    task = subject.until(
+        subject.send("go", wait=False, metadata={"skill": "lost"})["id"], "failed", "canceled"
+    )
     assert plain_state(task) == "failed"
     assert said(task)
 
@@ -115,7 +117,11 @@ def _done(subject: Talk, key: str) -> int:
     return int(text_of(subject.send(f"done {key}")))
 
 
-@pytest.mark.parametrize("by", [("send", "send"), ("send", "stream"), ("stream", "send"), ("stream", "stream", "send")], ids="+".join)
+@pytest.mark.parametrize(
+    "by",
+    [("send", "send"), ("send", "stream"), ("stream", "send"), ("stream", "stream", "send")],
+    ids="+".join,
+)
 def test_AG_62_idempotent_submit(subject: Talk, by: tuple[str, ...]) -> None:
     key = str(uuid.uuid4())
     given = params(f"once {key}", subject.version)
@@ -130,7 +136,9 @@ def test_AG_62_idempotent_submit_at_the_same_time(subject: Talk) -> None:
     key = str(uuid.uuid4())
     given = params(f"once {key}", subject.version)
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda place: _ids(subject, given, ("stream" if place % 2 else "send",)), range(16)))
+        found = list(
+            pool.map(lambda place: _ids(subject, given, ("stream" if place % 2 else "send",)), range(16))
+        )
     assert len({one for ids in found for one in ids}) == 1
     assert _done(subject, key) == 1
 
@@ -166,6 +174,8 @@ def test_AG_62_an_idempotency_key_makes_them_one(subject: Talk) -> None:
     key = str(uuid.uuid4())
     given = params(f"once {key}", subject.version, messageId="msg-1")
     method = subject.methods["send"]
-    answers = [subject.agent.result(method, given, version=subject.version, Idempotency_Key=key) for _ in range(2)]
+    answers = [
+        subject.agent.result(method, given, version=subject.version, Idempotency_Key=key) for _ in range(2)
+    ]
     assert answers[0] == answers[1]
     assert _done(subject, key) == 1

@@ -64,10 +64,14 @@ def test_AG_44_first_frame_is_the_task(talk: Talk, text: str) -> None:
     assert plain_state(task) in ("submitted", "working")
 
 
-@pytest.mark.parametrize("text", ["count 30 1", "usage", "file", "data", "ask Well?", "reject", "message hello"])
+@pytest.mark.parametrize(
+    "text", ["count 30 1", "usage", "file", "data", "ask Well?", "reject", "message hello"]
+)
 def test_AG_45_every_frame_is_typed_camel_case_and_enveloped(talk: Talk, text: str) -> None:
     for request_id in ("a request", 42):
-        with talk.agent.stream(talk.methods["stream"], params(text, talk.version), version=talk.version, request_id=request_id) as frames:
+        with talk.agent.stream(
+            talk.methods["stream"], params(text, talk.version), version=talk.version, request_id=request_id
+        ) as frames:
             found = frames.all()
         assert found
         assert {(frame.data["jsonrpc"], frame.data["id"]) for frame in found} == {("2.0", request_id)}
@@ -114,7 +118,9 @@ def test_AG_47_two_closing_events(talk: Talk) -> None:
         # 1.0 has no second copy: its last chunk closes the artifact that the chunks before it built.
         assert assembled(found) == text_in(whole[0])
     assert text_in(whole[0]) == "used some tokens"
-    assert [part for part in update["artifact"]["parts"] if "data" in part] == [part for part in whole[0]["parts"] if "data" in part]
+    assert [part for part in update["artifact"]["parts"] if "data" in part] == [
+        part for part in whole[0]["parts"] if "data" in part
+    ]
 
 
 def test_AG_47_closing_of_a_written_answer(talk: Talk) -> None:
@@ -130,7 +136,14 @@ def test_AG_47_closing_of_a_written_answer(talk: Talk) -> None:
 
 @pytest.mark.parametrize(
     ("text", "state"),
-    [("count 5 1", "completed"), ("fail", "failed"), ("reject", "rejected"), ("ask", "input-required"), ("auth", "auth-required"), ("sleep 30", "canceled")],
+    [
+        ("count 5 1", "completed"),
+        ("fail", "failed"),
+        ("reject", "rejected"),
+        ("ask", "input-required"),
+        ("auth", "auth-required"),
+        ("sleep 30", "canceled"),
+    ],
 )
 def test_AG_48_final_flag(talk: Talk, text: str, state: str) -> None:
     with talk.stream(text) as frames:
@@ -186,7 +199,9 @@ def test_AG_51_resubscribe_mid_run(subject: Talk, key: str) -> None:
             found.append(frame)
     kind, snapshot = opened(found[0])
     assert (kind, text_of(snapshot)) == ("task", FIRST)
-    suffixes = "".join(text_in(body["artifact"]) for body in bodies(found, "artifact-update") if body.get("append"))
+    suffixes = "".join(
+        text_in(body["artifact"]) for body in bodies(found, "artifact-update") if body.get("append")
+    )
     assert FIRST + suffixes == WHOLE
     assert assembled(found) == WHOLE == text_of(subject.get(task_id))
     assert states(found) == ["completed"]
@@ -198,7 +213,9 @@ def test_AG_51_resume_by_last_event_id(talk: Talk, place: int) -> None:
     seen = found[place]
     with talk.resubscribe(bodies(found, "task")[0]["id"], Last_Event_ID=str(seen.id)) as frames:
         rest = frames.all()
-    assert [(frame.id, frame.result) for frame in rest] == [(frame.id, frame.result) for frame in found[place + 1 :]]
+    assert [(frame.id, frame.result) for frame in rest] == [
+        (frame.id, frame.result) for frame in found[place + 1 :]
+    ]
 
 
 def test_AG_51_resume_while_it_runs(subject: Talk, key: str) -> None:
@@ -270,7 +287,9 @@ def test_AG_53_many_subscribers(subject: Talk, key: str) -> None:
         assert opened(found[-2])[1]["lastChunk"] is True
         assert states(found) == ["completed"]
         assert assembled(found) == WHOLE
-        assert [(frame.id, frame.result) for frame in found] == [(frame.id, frame.result) for frame in everybody[0]]
+        assert [(frame.id, frame.result) for frame in found] == [
+            (frame.id, frame.result) for frame in everybody[0]
+        ]
 
 
 def test_AG_54_tool_status_is_persisted(subject: Talk, key: str) -> None:

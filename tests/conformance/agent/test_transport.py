@@ -10,7 +10,18 @@ from typing import Any
 import pytest
 
 from tests.conformance.agent.conftest import KEY
-from tests.conformance.agent.talk import METHODS, TERMINAL, VERSIONS, Talk, as_json, bodies, kinds, said, states, until
+from tests.conformance.agent.talk import (
+    METHODS,
+    TERMINAL,
+    VERSIONS,
+    Talk,
+    as_json,
+    bodies,
+    kinds,
+    said,
+    states,
+    until,
+)
 from tests.harness import V1, Agent, message, params, plain_state, text_of
 
 CARDS = ("/.well-known/agent-card.json", "/.well-known/agent.json")
@@ -32,7 +43,9 @@ def test_AG_01_both_card_paths_serve_the_same_public_card(stranger: Agent, heade
     assert all(answer.headers["content-type"].startswith("application/json") for answer in answers)
     assert answers[0].json() == answers[1].json()
     assert answers[0].json()["name"] == "Trunkline demo"
-    again = stranger.http.get(stranger.base + CARDS[0], headers={**headers, "If-None-Match": answers[0].headers["etag"]})
+    again = stranger.http.get(
+        stranger.base + CARDS[0], headers={**headers, "If-None-Match": answers[0].headers["etag"]}
+    )
     assert (again.status_code, again.content) == (304, b"")
 
 
@@ -41,9 +54,18 @@ def test_AG_02_card_url_is_the_rpc_endpoint(talk: Talk) -> None:
     urls = {pure["supportedInterfaces"][0]["url"], hybrid["supportedInterfaces"][0]["url"]}
     if talk.version == "0.3":
         urls = {hybrid["url"]}
-        urls |= {one["url"] for one in hybrid["supportedInterfaces"] if (one["protocolBinding"], one["protocolVersion"]) == ("JSONRPC", "0.3")}
+        urls |= {
+            one["url"]
+            for one in hybrid["supportedInterfaces"]
+            if (one["protocolBinding"], one["protocolVersion"]) == ("JSONRPC", "0.3")
+        }
     assert urls == {talk.agent.url}
-    body = {"jsonrpc": "2.0", "id": 1, "method": talk.methods["send"], "params": params("echo card", talk.version)}
+    body = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": talk.methods["send"],
+        "params": params("echo card", talk.version),
+    }
     for url in (*urls, *(url + "/" for url in urls)):
         body["params"] = params("echo card", talk.version)
         answer = talk.agent.post(body, V1 if talk.version == "1.0" else {}, url=url)
@@ -125,7 +147,8 @@ def test_AG_05_legacy_stream_alias(demo: Agent) -> None:
 
 @pytest.mark.parametrize(
     ("version", "method"),
-    [(version, method) for version in VERSIONS for method in METHODS[version].values()] + [("0.3", "message/sendStream")],
+    [(version, method) for version in VERSIONS for method in METHODS[version].values()]
+    + [("0.3", "message/sendStream")],
 )
 def test_AG_06_all_methods_are_routed(demo: Agent, version: str, method: str) -> None:
     if "list" in method.lower() and "push" not in method.lower():
@@ -142,7 +165,17 @@ def test_AG_07_unknown_method(talk: Talk) -> None:
     assert response.json()["error"]["code"] == -32601
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"not json", b'{"jsonrpc": "2.0", "id": 1,', b"\xff\xfe", b'{"jsonrpc": "2.0", "id": 1, "method": "\xff"}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"not json",
+        b'{"jsonrpc": "2.0", "id": 1,',
+        b"\xff\xfe",
+        b'{"jsonrpc": "2.0", "id": 1, "method": "\xff"}',
+    ],
+)
 def test_AG_08_unparsable_body(talk: Talk, body: bytes) -> None:
     response = talk.agent.post(body, V1 if talk.version == "1.0" else {})
     answer = response.json()
@@ -177,10 +210,15 @@ def test_AG_09_invalid_envelope(talk: Talk, body: Any, echoed: Any) -> None:
 
 def _part(version: str, **one: Any) -> Any:
     if version == "1.0":
-        return {"data": one["data"]} if "data" in one else {"raw": "aGVsbG8=", "mediaType": one.get("mime", "")}
+        return (
+            {"data": one["data"]} if "data" in one else {"raw": "aGVsbG8=", "mediaType": one.get("mime", "")}
+        )
     if "data" in one:
         return {"kind": "data", "data": one["data"]}
-    return {"kind": "file", "file": {"bytes": "aGVsbG8=", **({"mimeType": one["mime"]} if "mime" in one else {})}}
+    return {
+        "kind": "file",
+        "file": {"bytes": "aGVsbG8=", **({"mimeType": one["mime"]} if "mime" in one else {})},
+    }
 
 
 @pytest.mark.parametrize(
@@ -310,7 +348,11 @@ def test_AG_16_context_continuity(talk: Talk, place: str) -> None:
 def test_AG_17_context_is_generated_when_absent(talk: Talk) -> None:
     with talk.stream("chunks 2") as frames:
         found = frames.all()
-    contexts = {body["contextId"] for kind in ("task", "status-update", "artifact-update") for body in bodies(found, kind)}
+    contexts = {
+        body["contextId"]
+        for kind in ("task", "status-update", "artifact-update")
+        for body in bodies(found, kind)
+    }
     task_id = bodies(found, "task")[0]["id"]
     assert len(contexts) == 1
     assert all(contexts)
@@ -332,7 +374,11 @@ def test_AG_18_resume_by_task_id(talk: Talk, by: str) -> None:
     assert (task["id"], task["contextId"]) == (asked["id"], asked["contextId"])
     assert plain_state(task) == "completed"
     assert text_of(task) == "teal"
-    assert [part["text"] for one in task["history"] for part in one["parts"]] == ["ask Which colour?", "Which colour?", "teal"]
+    assert [part["text"] for one in task["history"] for part in one["parts"]] == [
+        "ask Which colour?",
+        "Which colour?",
+        "teal",
+    ]
 
 
 def test_AG_18_resume_after_authorization(talk: Talk) -> None:
@@ -365,12 +411,24 @@ def test_AG_20_all_text_parts_are_used(talk: Talk) -> None:
 WORK = [
     ("POST", "/a2a", {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params("echo", "0.3")}),
     ("POST", "/a2a/", {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params("echo")}),
-    ("POST", "/a2a", {"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": params("echo", "0.3")}),
+    (
+        "POST",
+        "/a2a",
+        {"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": params("echo", "0.3")},
+    ),
     ("POST", "/a2a", {"jsonrpc": "2.0", "id": 1, "method": "no/such/method", "params": {}}),
     ("POST", "/message:send", params("echo", "0.3")),
     ("POST", "/message:stream", params("echo", "0.3")),
-    ("POST", "/v1/message:send", {"request": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "echo"}]}}),
-    ("POST", "/v1/message:stream", {"request": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "echo"}]}}),
+    (
+        "POST",
+        "/v1/message:send",
+        {"request": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "echo"}]}},
+    ),
+    (
+        "POST",
+        "/v1/message:stream",
+        {"request": {"messageId": "m", "role": "ROLE_USER", "content": [{"text": "echo"}]}},
+    ),
     ("GET", "/tasks", None),
     ("GET", "/v1/tasks", None),
     ("GET", "/tasks/{id}", None),
@@ -398,7 +456,9 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("verb", "path", "body"), WORK, ids=[f"{verb} {path}" for verb, path, _ in WORK])
-def test_AG_23_auth_on_every_work_route(keyed: Talk, stranger: Agent, verb: str, path: str, body: Any) -> None:
+def test_AG_23_auth_on_every_work_route(
+    keyed: Talk, stranger: Agent, verb: str, path: str, body: Any
+) -> None:
     task_id = keyed.send("ask")["id"]
     before = keyed.count()
     for headers in WRONG:
@@ -426,6 +486,10 @@ def test_AG_23_every_scheme_of_the_card_is_accepted(keyed: Talk, stranger: Agent
         friend = Talk(Agent(stranger.base, headers=headers), keyed.version)
         task = friend.send("echo let in")
         assert text_of(task) == "echo let in"
+        rest = friend.agent.http.post(
+            friend.agent.base + "/message:send", json={"message": message("echo rest", "0.3")}
+        )
+        assert rest.status_code == 202
         # Both are the same key, so the same caller.
         assert keyed.get(task["id"]) == task
         friend.agent.close()

@@ -13,7 +13,11 @@ from tests.harness import Agent
 
 
 def _submit(demo: Agent, agent_id: str, given: dict[str, Any], correlation: str = "") -> httpx2.Response:
-    body = {"agent_id": agent_id, "correlation_id": correlation or f"{uuid.uuid4()}:delegate:step", "input": given}
+    body = {
+        "agent_id": agent_id,
+        "correlation_id": correlation or f"{uuid.uuid4()}:delegate:step",
+        "input": given,
+    }
     return demo.http.post(f"{demo.base}/delegate/tasks", json=body)
 
 

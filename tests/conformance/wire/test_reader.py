@@ -100,6 +100,11 @@ def _memory(server: ServerProcess, line: str) -> int:
     return int(status.partition(f"{line}:")[2].split()[0]) // 1024
 
 
+def _descriptors(server: ServerProcess) -> int:
+    assert server.process is not None
+    return len(list(Path(f"/proc/{server.process.pid}/fd").iterdir()))
+
+
 def _cuts(server: ServerProcess, spoken: Rpc, task_id: str, count: int) -> None:
     """Until so many readers of the task were cut."""
     deadline = time.monotonic() + 20
@@ -149,12 +154,17 @@ def test_readers_that_stand_still_cost_no_memory(serve: Serve, http: httpx2.Clie
     spoken = Rpc(server.base, http)
     # About 13 MB of frames.
     task = spoken.send(f"chunks {CHUNKS}")
-    before = _memory(server, "VmHWM")
+    before, idle = _memory(server, "VmHWM"), _descriptors(server)
     with ExitStack() as stack:
         for _ in range(10):
             stack.enter_context(_stuck_reader(server.port, task["id"], "Last-Event-ID: 0"))
         _cuts(server, spoken, task["id"], 10)
-    assert _memory(server, "VmHWM") - before < 80
+        assert _memory(server, "VmHWM") - before < 80
+        # They still do not read: only a server that lets go of them gets its descriptors back.
+        deadline = time.monotonic() + 20
+        while (left := _descriptors(server)) > idle:
+            assert time.monotonic() < deadline, f"{left} descriptors are still open"
+            spoken.get(task["id"], historyLength=0)
 
 
 def test_streams_end_when_the_server_goes_down(

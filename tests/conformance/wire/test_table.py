@@ -6,8 +6,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
 HERE = Path(__file__).parent
 PAGE = HERE.parents[2] / "docs" / "conformance.md"
 COUNTS = {
@@ -48,7 +46,5 @@ def test_the_tests_that_are_named_exist_and_none_is_left_out() -> None:
     assert claimed == _tested()
 
 
-@pytest.mark.parametrize(("check", "files", "status"), _rows())
-def test_a_check_holds_by_a_test_or_says_why_not(check: str, files: list[str], status: str) -> None:
-    assert check in KNOWN
-    assert (status == "holds") is bool(files)
+def test_a_check_holds_by_a_test_or_says_why_not() -> None:
+    assert [check for check, files, status in _rows() if (status == "holds") is not bool(files)] == []

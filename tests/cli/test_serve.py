@@ -1,0 +1,230 @@
+"""`trunkline serve`: what it refuses and how it says so, its exit codes, and what it starts."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.harness import Agent, ServerProcess
+from trunkline.cli.main import main
+from trunkline.config import Settings
+
+DEMO = "trunkline.demo:agent"
+Refuse = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def refuse(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Refuse:
+    """Run `trunkline serve` for as long as it takes to say no: its exit code and what it printed."""
+    for field in Settings.__struct_fields__:
+        monkeypatch.delenv(f"TRUNKLINE_{field.upper()}", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def run(*args: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["trunkline", "serve", *args])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, said.out + said.err
+
+    return run
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "agent.example", "127.agent.example"])
+def test_no_open_door_without_a_key(refuse: Refuse, host: str) -> None:
+    code, said = refuse(DEMO, "--host", host)
+    assert code == 2
+    assert (
+        said
+        == f"trunkline: {host} is reachable by other machines and no key is set: give --key KEY, or --open to let anybody in\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("scribe", "'scribe' should be module:agent, for example scribe:agent"),
+        (":agent", "should be module:agent"),
+        ("scribe:", "should be module:agent"),
+        (".scribe:agent", "should be module:agent"),
+        ("nowhere:agent", "there is no module 'nowhere'"),
+        ("trunkline.nowhere:agent", "there is no module 'trunkline.nowhere'"),
+        ("trunkline.demo:nobody", "trunkline.demo has no Agent named 'nobody'"),
+        ("trunkline.demo:__name__", "has no Agent named"),
+    ],
+)
+def test_an_agent_that_is_not_there(refuse: Refuse, target: str, words: str) -> None:
+    code, said = refuse(target)
+    assert code == 2
+    assert said.startswith("trunkline: ") and words in said and said.count("\n") == 1
+
+
+def test_an_agent_without_skills(refuse: Refuse, tmp_path: Path) -> None:
+    (tmp_path / "lazy_agent.py").write_text("from trunkline import Agent\nagent = Agent('lazy')\n")
+    code, said = refuse("lazy_agent:agent")
+    assert (code, "@agent.skill" in said) == (2, True)
+
+
+def test_a_module_that_misses_another_shows_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from trunkline.cli.serve import find
+
+    (tmp_path / "scribe_here.py").write_text("import scribe_h\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(ModuleNotFoundError, match="scribe_h"):
+        find("scribe_here:agent")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (
+            ["--store", "postgres://me:secret@db/x"],
+            "no store at 'postgres://***@db/x': use sqlite:///relative.db",
+        ),
+        (["--store", "trunkline.db"], "no store at 'trunkline.db'"),
+        (["--store", "sqlite://x.db"], "no store at"),
+        (["--store", "sqlite:///x.db?mode=ro"], "no store at"),
+        (["--store", ""], "no store at ''"),
+        (["--port", "70000"], "$.port"),
+        (["--log-level", "loud"], "$.log_level"),
+        (["--public-url", "agent.example"], "public_url"),
+        (["--key", "short"], "at least 8 characters"),
+        (["--set", "port"], "--set takes name=value"),
+        (["--set", "nothing=1"], "unknown field `nothing`"),
+        (["--set", "body_limit=-1"], "$.body_limit"),
+        (["--set", "body_timeout=soon"], "$.body_timeout"),
+        (["--set", "allowed_hosts=https://x"], "allowed_hosts"),
+    ],
+)
+def test_a_setting_that_does_not_fit(refuse: Refuse, flags: list[str], words: str) -> None:
+    code, said = refuse(DEMO, *flags)
+    assert code == 2
+    assert said.startswith("trunkline: ") and words in said and said.count("\n") == 1, said
+    assert "secret" not in said
+
+
+@pytest.mark.parametrize("args", [[], [DEMO, "--port", "x"], [DEMO, "--nothing"], [DEMO, "more"]])
+def test_flags_that_do_not_fit(refuse: Refuse, args: list[str]) -> None:
+    code, said = refuse(*args)
+    assert (code, "Usage:" in said) == (2, True)
+
+
+def test_help_names_every_flag(refuse: Refuse) -> None:
+    code, said = refuse("--help")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", said)
+    assert code == 0
+    for flag in (
+        "MODULE:AGENT",
+        "--host",
+        "--port",
+        "--store",
+        "--key",
+        "--public-url",
+        "--open",
+        "--dev",
+        "--log-level",
+        "--set",
+        "--help",
+    ):
+        assert flag in plain
+
+
+def test_a_file_of_settings_is_read(refuse: Refuse, tmp_path: Path) -> None:
+    (tmp_path / "trunkline.toml").write_text('host = "0.0.0.0"\n')
+    assert "0.0.0.0 is reachable" in refuse(DEMO)[1]
+
+
+def _serve(directory: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from trunkline.cli.main import main; main()", "serve", DEMO, *args]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=30, check=False)
+
+
+def test_a_store_that_cannot_be_opened_ends_with_3(tmp_path: Path) -> None:
+    ended = _serve(tmp_path, "--port", "0", "--store", f"sqlite:///{tmp_path}/nowhere/x.db")
+    assert ended.returncode == 3
+    assert "there is no folder" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        ended = _serve(tmp_path, "--port", str(taken.getsockname()[1]), "--store", "memory:")
+    assert ended.returncode != 0
+    assert "address already in use" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_second_server_on_one_file_is_told_so(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path):
+        ended = _serve(tmp_path, "--port", "0", "--store", "sqlite:///tasks.db")
+    assert ended.returncode == 3
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_it_serves_until_told_to_stop(tmp_path: Path, how: signal.Signals) -> None:
+    with ServerProcess(tmp_path) as server:
+        agent = Agent(server.base)
+        assert agent.send("echo hello")["status"]["state"] == "TASK_STATE_COMPLETED"
+        agent.close()
+        code = server.stop(how)
+        log = server.text()
+    # Uvicorn gives the signal back to the process when it is done; SIGINT then ends the command with 130.
+    assert code in (0, -how, 128 + how)
+    assert f"serving http://127.0.0.1:{server.port}/a2a" in log
+    assert "no key is set: only this machine can reach it" in log
+    assert "Traceback" not in log
+
+
+def test_open_says_that_anybody_can_use_it(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path, DEMO, "--host", "0.0.0.0", "--open") as server:
+        assert httpx2.get(f"{server.base}/tasks").status_code == 200
+        server.stop()
+        assert "no key is set: anybody can use it" in server.text()
+
+
+def test_a_key_opens_it_to_other_machines(tmp_path: Path) -> None:
+    with ServerProcess(
+        tmp_path, DEMO, "--host", "0.0.0.0", "--key", "key-number-one", env={"TRUNKLINE_KEYS": "not-this-one"}
+    ) as server:
+        statuses = [
+            httpx2.get(f"{server.base}/tasks", headers={"X-API-Key": key}).status_code
+            for key in ("key-number-one", "not-this-one")
+        ]
+        server.stop()
+        assert "no key is set" not in server.text()
+    assert statuses == [200, 401]
+
+
+def test_any_setting_can_be_set(tmp_path: Path) -> None:
+    flags = (
+        "--set",
+        "reply=receipt",
+        "--set",
+        "log-level=warning",
+        "--set",
+        "keys=key-number-one,key-number-two",
+    )
+    with ServerProcess(tmp_path, DEMO, *flags) as server:
+        agent = Agent(server.base, headers={"X-API-Key": "key-number-two"})
+        answer = agent.result(
+            "SendMessage",
+            {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "sleep 0.2"}]}},
+        )
+        agent.close()
+        server.stop()
+        assert server.text() == ""
+    assert answer["task"]["status"]["state"] == "TASK_STATE_SUBMITTED"

@@ -1,0 +1,109 @@
+"""Row 43: every regular expression of ours takes linear time, by its shape and by the clock."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import re
+import time
+from re import _parser as sre  # type: ignore[attr-defined]
+from typing import Any
+
+import pytest
+
+import trunkline
+
+SIZE = 50_000
+LIMIT_S = 0.05
+SEEDS = (
+    "0",
+    "1.0.",
+    "0.3.a+-",
+    "-",
+    "a",
+    " ",
+    "`",
+    "`a",
+    " - at `$.",
+    "\r",
+    "\n",
+    "\r\n",
+    "(?",
+    "(,",
+    "2026-01-31T12:00:00.0",
+    "0123abcd-",
+    "-- name: x",
+    "?,",
+    "\0",
+    "\u2028",
+    "Z+00:00",
+    "_",
+    "~",
+)
+
+
+def _patterns() -> dict[str, re.Pattern[Any]]:
+    found: dict[str, re.Pattern[Any]] = {}
+    for module in pkgutil.walk_packages(trunkline.__path__, "trunkline."):
+        if module.name.endswith("__main__"):
+            continue
+        loaded = importlib.import_module(module.name)
+        for name, value in vars(loaded).items():
+            if isinstance(value, re.Pattern):
+                found[f"{module.name}.{name}"] = value
+    return found
+
+
+PATTERNS = _patterns()
+
+
+def test_there_are_patterns_to_look_at() -> None:
+    assert len(PATTERNS) >= 8
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_no_repeat_within_a_repeat(name: str) -> None:
+    parsed = sre.parse(
+        PATTERNS[name].pattern,
+        PATTERNS[name].flags & ~re.UNICODE
+        if isinstance(PATTERNS[name].pattern, bytes)
+        else PATTERNS[name].flags,
+    )
+    assert not _nested(parsed, inside=False)
+
+
+def _nested(parsed: Any, *, inside: bool) -> bool:
+    for operation, argument in parsed:
+        if operation in (sre.MAX_REPEAT, sre.MIN_REPEAT):
+            _, most, body = argument
+            if inside and most > 1:
+                return True
+            if _nested(body, inside=inside or most > 1):
+                return True
+        elif operation is sre.SUBPATTERN and _nested(argument[-1], inside=inside):
+            return True
+        elif operation is sre.BRANCH and any(_nested(one, inside=inside) for one in argument[1]):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_long_strings_take_no_time(name: str) -> None:
+    pattern = PATTERNS[name]
+    for use in _uses(name):
+        for seed in SEEDS:
+            full = seed * (SIZE // len(seed))
+            for text in (full, full + "!", "1.0" + full + "\0"):
+                subject: Any = text.encode() if isinstance(pattern.pattern, bytes) else text
+                began = time.thread_time()
+                pattern.sub(subject[:0], subject) if use == "sub" else getattr(pattern, use)(subject)
+                assert time.thread_time() - began <= LIMIT_S, (use, text[:40])
+
+
+def _uses(name: str) -> set[str]:
+    """How our code asks this pattern: an anchored one need not be quick to search."""
+    module, _, short = name.rpartition(".")
+    uses = set(re.findall(rf"\b{short}\.([a-z]+)\(", inspect.getsource(importlib.import_module(module))))
+    assert uses, f"{name} is used by nobody"
+    return uses - {"format"}

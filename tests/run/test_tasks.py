@@ -1,0 +1,259 @@
+"""One way to find a task, one way to change it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+
+from tests.run.desk import DONE, LIMIT_S, WORKING, Flaky, desk, question, run, said
+from trunkline.clock import now_ms
+from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotFound, UnsupportedOperation
+from trunkline.log import events as ev
+from trunkline.log.decide import Cancel, Claim, ForceCancel, Say
+from trunkline.run.executor import Verdict, Work
+from trunkline.run.tasks import Tasks
+from trunkline.store.base import Dedup
+from trunkline.wire.types import TaskState
+
+FIRST = ev.Submitted(said(), "c", "me", "n1")
+
+
+async def tasks(*events: ev.AnyEvent) -> Tasks:
+    store = Flaky()
+    await store.open()
+    await store.append("t", "x", 0, [FIRST, *events], at=1)
+    return Tasks(store)
+
+
+@pytest.mark.parametrize(
+    ("tenant", "owner", "task_id"),
+    [("t", "you", "x"), ("u", "me", "x"), ("t", "me", "y"), ("t", "me", "../x"), ("t", "me", "x" * 200), ("t", "", "x")],
+)
+def test_what_is_not_yours_is_not_there(tenant: str, owner: str, task_id: str) -> None:
+    async def main() -> None:
+        found = await tasks()
+        kept = await found.find("t", "me", "x")
+        with pytest.raises(TaskNotFound) as foreign:
+            await found.find(tenant, owner, task_id)
+        with pytest.raises(TaskNotFound) as unknown:
+            await found.find("t", "me", "unknown")
+        if len(task_id) == 1:
+            assert str(foreign.value).replace(task_id, "_") == str(unknown.value).replace("unknown", "_")
+        assert kept.state.seq == 1
+        await found.store.close()
+
+    run(main())
+
+
+def test_there_is_one_feed_per_task_as_long_as_somebody_holds_it() -> None:
+    async def main() -> None:
+        found = await tasks()
+        feeds = await asyncio.gather(*(found.find("t", "me", "x") for _ in range(20)))
+        assert len({id(feed) for feed in feeds}) == 1
+        assert await found.load("t", "x") is feeds[0]
+        assert await found.load("t", "none") is None
+        feeds.clear()
+        gc.collect()
+        await found.store.append("t", "x", 1, [WORKING], at=2)
+        assert (await found.find("t", "me", "x")).state.seq == 2
+        await found.store.close()
+
+    run(main())
+
+
+def test_a_feed_is_not_born_behind_the_log() -> None:
+    """A reader is held up with what it read; meanwhile another loads, changes and drops the task."""
+
+    class Slow(Flaky):
+        held: asyncio.Event | None = None
+
+        async def read(self, *args: object, **kwargs: object) -> list[ev.Recorded]:
+            batch = await super().read(*args, **kwargs)
+            if (gate := self.held) is not None:
+                self.held = None
+                await gate.wait()
+            return batch
+
+    async def main() -> None:
+        store = Slow()
+        await store.open()
+        await store.append("t", "x", 0, [FIRST, question()], at=1)
+        found = Tasks(store)
+        gate = store.held = asyncio.Event()
+
+        async def change() -> None:
+            await found.change(await found.find("t", "me", "x"), Cancel("me"))
+
+        reading = asyncio.create_task(found.find("t", "me", "x"))
+        while store.held is not None:
+            await asyncio.sleep(0)
+        changing = asyncio.create_task(change())
+        for _ in range(50):
+            await asyncio.sleep(0)
+        await store.now()
+        gate.set()
+        await changing
+        gc.collect()
+        feed = await reading
+        assert feed.state.state is TaskState.CANCELED
+        assert (await found.find("t", "me", "x")).state.over
+        await store.close()
+
+    run(main())
+
+
+def test_a_long_task_is_folded_in_pages() -> None:
+    async def main() -> None:
+        found = await tasks(*(ev.Said(said()) for _ in range(1_499)))
+        assert (await found.find("t", "me", "x")).state.seq == 1_500
+        assert (await found.fold("t", "x")).seq == 1_500
+        await found.store.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("behind", [1, 700])
+def test_a_conflict_is_read_and_decided_again(behind: int) -> None:
+    async def main() -> None:
+        found = await tasks(WORKING)
+        feed = await found.find("t", "me", "x")
+        await found.store.append("t", "x", 2, [ev.Said(said())] * behind, at=2)
+        assert await found.change(feed, Cancel("me")) == (ev.CancelRequested("me"),)
+        assert feed.state.seq == 3 + behind
+        await found.store.append("t", "x", 3 + behind, [DONE], at=3)
+        assert await found.change(feed, ForceCancel()) == ()
+        with pytest.raises(UnsupportedOperation, match="completed"):
+            await found.change(feed, Say(said()))
+        assert await found.change(feed, Claim("n2")) == ()
+        await found.store.close()
+
+    run(main())
+
+
+def test_the_loser_of_a_race_decides_on_what_the_winner_did() -> None:
+    async def main() -> None:
+        found = await tasks(question())
+        feed = await found.find("t", "me", "x")
+        told = await asyncio.gather(
+            found.change(feed, Say(said("1"))),
+            found.change(feed, Say(said("2"))),
+            found.change(feed, Cancel("me")),
+            return_exceptions=True,
+        )
+        assert [type(one) for one in told] == [tuple, tuple, tuple]
+        events = [one.event for one in await found.store.read("t", "x")][2:]
+        assert events == [ev.Said(said("1")), WORKING, ev.Said(said("2")), ev.CancelRequested("me")]
+        assert feed.callers == 0
+        await found.store.close()
+
+    run(main())
+
+
+def test_a_change_goes_on_without_its_caller() -> None:
+    async def main() -> None:
+        found = await tasks(WORKING)
+        feed = await found.find("t", "me", "x")
+        changing = asyncio.create_task(found.change(feed, Cancel("me")))
+        await asyncio.sleep(0)
+        changing.cancel()
+        await asyncio.gather(changing, return_exceptions=True)
+        while not feed.state.cancel_requested:
+            await found.move(feed, LIMIT_S)
+        assert feed.callers == 0
+        await found.store.close()
+
+    run(main())
+
+
+def test_a_store_that_fails_changes_nothing() -> None:
+    async def main() -> None:
+        found = await tasks(WORKING)
+        store = found.store
+        assert isinstance(store, Flaky)
+        feed = await found.find("t", "me", "x")
+        store.bad_appends = 1
+        with pytest.raises(StoreError, match="full"):
+            await found.change(feed, Cancel("me"))
+        await store.append("t", "x", 2, [ev.Said(said())], at=2)
+        store.bad_reads = 1
+        with pytest.raises(StoreError, match="gone"):
+            await found.change(feed, Cancel("me"))
+        assert (feed.state.seq, feed.callers) == (2, 0)
+        assert await found.change(feed, Cancel("me"))
+        await store.close()
+
+    run(main())
+
+
+def test_waits_end_at_their_limit() -> None:
+    async def main() -> None:
+        found = await tasks(WORKING)
+        feed = await found.find("t", "me", "x")
+        await found.rest(feed, 0.01)
+        await found.end(feed, 0.01)
+        await found.move(feed, 0.01)
+        await found.end(feed, 0)
+        assert feed._resters == []
+        await found.change(feed, ForceCancel())
+        await found.rest(feed, LIMIT_S)
+        await found.end(feed, LIMIT_S)
+        await found.store.close()
+
+    run(main())
+
+
+def test_a_hundred_equal_sends_are_one_task() -> None:
+    runs: list[Work] = []
+
+    async def act(work: Work) -> Verdict:
+        runs.append(work)
+        return DONE
+
+    async def main() -> None:
+        dedup = Dedup("key", b"digest", now_ms() + 60_000)
+        async with desk(act) as runner:
+            told = await asyncio.gather(*(runner.open(dedup=dedup) for _ in range(100)), return_exceptions=True)
+            [feed] = [one for one in told if not isinstance(one, BaseException)]
+            others = [one for one in told if isinstance(one, Duplicate)]
+            assert len(others) == 99
+            assert {(one.task_id, one.digest) for one in others} == {(feed.state.task_id, b"digest")}
+            await runner.ended(feed)
+            with pytest.raises(Duplicate):
+                await runner.open(dedup=dedup)
+        assert len(runs) == 1
+
+    run(main())
+
+
+def test_an_answer_sent_twice_is_taken_once() -> None:
+    async def act(work: Work) -> Verdict:
+        await work.ask(question())
+        return DONE
+
+    async def main() -> None:
+        dedup = Dedup("key", b"digest", now_ms() + 60_000)
+        async with desk(act) as runner:
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.INPUT_REQUIRED)
+            told = await asyncio.gather(
+                *(runner.say(feed, said("yes"), dedup) for _ in range(5)), return_exceptions=True
+            )
+            assert sorted(type(one).__name__ for one in told if one is not None) in (["Duplicate"] * 4, ["Duplicate"] * 3)
+            await runner.ended(feed)
+            await runner.say(feed, said("yes"), dedup)
+            assert [type(event) for event in await runner.log(feed)].count(ev.Said) == 1
+
+    run(main())
+
+
+def test_a_conflict_says_where_the_log_stands() -> None:
+    async def main() -> None:
+        found = await tasks()
+        with pytest.raises(Conflict) as conflict:
+            await found.store.append("t", "x", 0, [WORKING], at=1)
+        assert conflict.value.actual == 1
+        await found.store.close()
+
+    run(main())
