@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from urllib.parse import urlsplit
 
 from trunkline.agent.agent import Agent
+from trunkline.agent.executor import SkillExecutor
 from trunkline.agent.turn import Coalesce
 from trunkline.clock import now_ms, random_bits
 from trunkline.config import Settings, load
@@ -43,8 +44,9 @@ class Application:
         agent, settings = self._agent, self.settings
         self.store = store_from_url(settings.store)
         limits = Limits(settings.stall_limit, settings.cancel_limit, settings.drain_limit)
-        agent.coalesce = Coalesce(settings.coalesce_characters, settings.coalesce_milliseconds)
-        self.runner = Runner(self.store, agent, Ids(now_ms, random_bits), limits, dev=settings.dev)
+        coalesce = Coalesce(settings.coalesce_characters, settings.coalesce_milliseconds)
+        executor = SkillExecutor(agent.name, agent.skills, agent.default, coalesce)
+        self.runner = Runner(self.store, executor, Ids(now_ms, random_bits), limits, dev=settings.dev)
         self.streams = Streams(self.store, settings.keep_alive, settings.write_limit)
         calls = Calls(self.runner, wait_limit_s=settings.wait_limit, streaming=agent.streaming)
         self.server = Server(calls, self.streams, Cards(card_of(agent), settings), settings, Guard(_hosts(settings)))

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from trunkline.agent.binding import Author
-from trunkline.agent.result import conclude, give_up, lose
 from trunkline.agent.skill import About, Skill, make_skill
 from trunkline.agent.testing import TestClient
-from trunkline.agent.turn import Coalesce, Ended, Turn
-from trunkline.errors import InvalidParams, Misuse, Refused, TurnOver
-from trunkline.run.executor import Verdict, Work
+from trunkline.errors import Misuse
 from trunkline.wire.card import Provider
-from trunkline.wire.types import Message, SendRequest
 
 if TYPE_CHECKING:
     from trunkline.app import Application
 
 Function = TypeVar("Function", bound=Author)
-_HINTS = ("skillHint", "skill")
 
 
 class Agent:
@@ -51,10 +46,9 @@ class Agent:
         self.input_modes = tuple(input_modes)
         self.output_modes = tuple(output_modes)
         self.streaming = streaming
-        self.coalesce = Coalesce()
         self.settings = settings
         self.skills: dict[str, Skill] = {}
-        self._default = ""
+        self.default = ""
         self._application: Application | None = None
 
     @overload
@@ -77,67 +71,8 @@ class Agent:
         if skill.id in self.skills:
             raise Misuse(f"agent {self.name} has two skills {skill.id!r}; give one of them another id=")
         self.skills[skill.id] = skill
-        if default or not self._default:
-            self._default = skill.id
-
-    def admit(self, request: SendRequest) -> str:
-        """The id of the skill that takes this message: by name, by a typed data part, or the default."""
-        skill = self._named(request) or self._typed(request.message) or self.skills[self._default]
-        skill.check(request.message)
-        return skill.id
-
-    def _named(self, request: SendRequest) -> Skill | None:
-        for place, metadata in (("message.metadata", request.message.metadata), ("metadata", request.metadata)):
-            for hint in _HINTS:
-                if metadata and (wanted := metadata.get(hint)) is not None:
-                    if isinstance(wanted, str) and wanted in self.skills:
-                        return self.skills[wanted]
-                    raise InvalidParams(
-                        f"there is no skill {wanted!r}; this agent has {', '.join(self.skills)}",
-                        field=f"{place}.{hint}",
-                    )
-        return None
-
-    def _typed(self, message: Message) -> Skill | None:
-        if len(self.skills) == 1 or not any(part.text is None for part in message.parts):
-            return None
-        for skill in self.skills.values():
-            if skill.binding.typed:
-                try:
-                    skill.check(message)
-                except Refused:
-                    continue
-                return skill
-        return None
-
-    def named(self, name: str) -> str:
-        """The id of the skill of this name; empty if the name is the agent's own."""
-        if name in self.skills:
-            return name
-        if name == self.name:
-            return ""
-        known = ", ".join([self.name, *self.skills])
-        raise InvalidParams(f"there is no agent or skill {name!r} here; there are {known}", field="agent_id")
-
-    async def run(self, work: Work) -> Verdict:
-        """Call the skill that the task was admitted for."""
-        skill = self.skills.get(work.state.skill)
-        turn = Turn(work, work.state.skill, self.coalesce)
-        try:
-            if skill is None:
-                turn.fail(f"This agent no longer has the skill {work.state.skill}.")
-            return await conclude(turn, await skill.call(turn))
-        except (Ended, BaseExceptionGroup) as error:
-            # A verdict given inside a task group comes wrapped in what it stopped.
-            if (ended := _ended(error)) is not None:
-                return await give_up(turn, ended)
-            await lose(turn)
-            raise
-        except TurnOver:
-            raise
-        except Exception:
-            await lose(turn)
-            raise
+        if default or not self.default:
+            self.default = skill.id
 
     def asgi(self, **settings: object) -> Application:
         """An ASGI application to serve, or to mount under any path of another one.
@@ -170,9 +105,3 @@ class Agent:
         """Drive the agent in process: `async with agent.test_client() as client: await client.send("hi")`."""
         return TestClient(self._build({"store": "memory:", **settings}))
 
-
-def _ended(error: BaseException) -> Ended | None:
-    if isinstance(error, BaseExceptionGroup):
-        inside = cast("BaseExceptionGroup[BaseException]", error).exceptions
-        return next((found for one in inside if (found := _ended(one)) is not None), None)
-    return error if isinstance(error, Ended) else None

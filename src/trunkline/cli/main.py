@@ -10,7 +10,10 @@ import typer
 from trunkline.errors import TrunklineError
 
 app = typer.Typer(
-    name="trunkline", no_args_is_help=True, add_completion=False, help="A runtime for the Agent2Agent protocol."
+    name="trunkline",
+    no_args_is_help=True,
+    add_completion=False,
+    help="A runtime for the Agent2Agent protocol.",
 )
 
 
@@ -21,7 +24,9 @@ def root() -> None:
 
 @app.command()
 def serve(
-    target: Annotated[str, typer.Argument(metavar="MODULE:AGENT", help="Where the Agent is, e.g. scribe:agent.")],
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE:AGENT", help="Where the Agent is, e.g. scribe:agent.")
+    ],
     *,
     host: Annotated[str | None, typer.Option(help="Address to bind to; loopback unless told.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to bind to.")] = None,

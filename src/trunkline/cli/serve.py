@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib
 import logging
+import os
+import signal
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,6 +28,7 @@ from trunkline.store.url import shown
 log = logging.getLogger("trunkline")
 # The writer thread needs the interpreter a few times per group; the default of 5 ms would be its latency.
 SWITCH_S = 0.001
+UNWIND_S = 1.0
 
 
 class Server(uvicorn.Server):
@@ -34,9 +39,22 @@ class Server(uvicorn.Server):
         self._application = application
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal came: end the streams, then shut down."""
+        """A signal came: end the streams, then shut down; a second Ctrl-C does not wait."""
+        # Not uvicorn's own, which kills the process by the same signal once it has ended cleanly.
+        del frame
         self._application.drain()
-        super().handle_exit(sig, frame)
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Serve to the end; a skill that cannot be stopped does not hold it up, its task is recorded as ended."""
+        await super().serve(sockets)
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left and (await asyncio.wait(left, timeout=UNWIND_S))[1]:
+            logging.shutdown()
+            os._exit(0 if self.started else 3)
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """Start, then say where."""
@@ -79,7 +97,9 @@ def run(target: str, flags: Mapping[str, object], settings: list[str]) -> None:
     application = build(find(target), {**flags, **dict(assignment(one) for one in settings)})
     chosen = application.settings
     _check_exposure(chosen)
-    logging.basicConfig(level=chosen.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.basicConfig(
+        level=chosen.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
+    )
     sys.setswitchinterval(SWITCH_S)
     # What is loaded by now stays; a young generation of 700 would be collected every few requests.
     gc.freeze()
@@ -112,7 +132,8 @@ def _check_exposure(settings: Settings) -> None:
     if settings.keys or settings.open or is_loopback(settings.host):
         return
     raise Misuse(
-        f"{settings.host} is reachable by other machines and no key is set: give --key KEY, or --open to let anybody in"
+        f"{settings.host} is reachable by other machines and no key is set: "
+        "give --key KEY, or --open to let anybody in"
     )
 
 

@@ -58,7 +58,9 @@ def success_status(call: RestCall, dialect: Dialect) -> int:
     return _ACCEPTED if call.operation is Operation.SEND and dialect is Dialect.V03 else 200
 
 
-async def perform(calls: Calls, call: RestCall, caller: Caller, body: bytes, query: dict[str, str]) -> bytes | Plan:
+async def perform(
+    calls: Calls, call: RestCall, caller: Caller, body: bytes, query: dict[str, str]
+) -> bytes | Plan:
     """Read path, query and body, and make the call."""
     match call.operation:
         case Operation.SEND:

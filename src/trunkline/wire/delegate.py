@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -93,12 +93,17 @@ def _output(task: Task) -> Metadata:
         for part in artifact.parts:
             if part.text is not None:
                 texts.append(part.text)
-            elif part.data is not UNSET and isinstance(part.data, dict) and "mimeType" not in (part.metadata or {}):
-                output.update(part.data)
+            elif part.data is not UNSET and isinstance(part.data, dict) and not _is_report(part):
+                output.update(cast("Metadata", part.data))
     if texts:
         output.setdefault("text", "".join(texts))
     output.setdefault("delegate_status", "completed")
     return output
+
+
+def _is_report(part: Part) -> bool:
+    """What a run says of itself, such as its cost, is no part of its result."""
+    return "mimeType" in (part.metadata or {})
 
 
 def _said(task: Task) -> str:

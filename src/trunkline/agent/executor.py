@@ -1,0 +1,97 @@
+"""The executor of an agent made of skills: which one takes a message, and how it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from trunkline.agent.result import conclude, give_up, lose
+from trunkline.agent.skill import Skill
+from trunkline.agent.turn import Coalesce, Ended, Turn
+from trunkline.errors import InvalidParams, Refused, TurnOver
+from trunkline.run.executor import Verdict, Work
+from trunkline.wire.types import Message, Metadata, SendRequest
+
+_HINTS = ("skillHint", "skill")
+
+
+class SkillExecutor:
+    """Runs the skills of one agent."""
+
+    def __init__(self, name: str, skills: Mapping[str, Skill], default: str, coalesce: Coalesce) -> None:
+        self._name = name
+        self._skills = skills
+        self._default = default
+        self._coalesce = coalesce
+
+    def admit(self, request: SendRequest) -> str:
+        """The id of the skill that takes this message: by name, by a typed data part, or the default."""
+        message = request.message
+        skill = (
+            self._hinted(message.metadata, "message.metadata")
+            or self._hinted(request.metadata, "metadata")
+            or self._typed(message)
+            or self._skills[self._default]
+        )
+        skill.check(message)
+        return skill.id
+
+    def _hinted(self, metadata: Metadata | None, place: str) -> Skill | None:
+        for hint in _HINTS if metadata else ():
+            wanted = (metadata or {}).get(hint)
+            if wanted is None:
+                continue
+            if isinstance(wanted, str) and wanted in self._skills:
+                return self._skills[wanted]
+            raise InvalidParams(
+                f"there is no skill {wanted!r}; this agent has {', '.join(self._skills)}", field=f"{place}.{hint}"
+            )
+        return None
+
+    def _typed(self, message: Message) -> Skill | None:
+        if len(self._skills) == 1 or all([part.text is not None for part in message.parts]):
+            return None
+        for skill in self._skills.values():
+            if skill.binding.typed:
+                try:
+                    skill.check(message)
+                except Refused:
+                    continue
+                return skill
+        return None
+
+    def named(self, name: str) -> str:
+        """The id of the skill of this name; empty if the name is the agent's own."""
+        if name in self._skills:
+            return name
+        if name == self._name:
+            return ""
+        known = ", ".join([self._name, *self._skills])
+        raise InvalidParams(f"there is no agent or skill {name!r} here; there are {known}", field="agent_id")
+
+    async def run(self, work: Work) -> Verdict:
+        """Call the skill that the task was admitted for."""
+        skill = self._skills.get(work.state.skill)
+        turn = Turn(work, work.state.skill, self._coalesce)
+        try:
+            if skill is None:
+                turn.fail(f"This agent no longer has the skill {work.state.skill}.")
+            return await conclude(turn, await skill.call(turn))
+        except (Ended, BaseExceptionGroup) as error:
+            # A verdict given inside a task group comes wrapped in what it stopped.
+            if (ended := _ended(error)) is not None:
+                return await give_up(turn, ended)
+            await lose(turn)
+            raise
+        except TurnOver:
+            raise
+        except Exception:
+            await lose(turn)
+            raise
+
+
+def _ended(error: BaseException) -> Ended | None:
+    if isinstance(error, BaseExceptionGroup):
+        inside = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        return next((found for one in inside if (found := _ended(one)) is not None), None)
+    return error if isinstance(error, Ended) else None

@@ -1,0 +1,104 @@
+"""Real servers, killed and restarted: what was acknowledged is there, and every task ends."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Agent, ServerProcess, plain_state, text_of
+
+AFTER_CRASH = "The process that ran this task ended before the task did."
+
+
+def words(task: dict[str, object]) -> str:
+    status = task["status"]
+    assert isinstance(status, dict)
+    return "".join(part["text"] for part in status["message"]["parts"])
+
+
+@pytest.mark.slow
+def test_every_acknowledged_task_survives_kill_9_under_load(tmp_path: Path) -> None:
+    acknowledged: list[tuple[str, str]] = []
+    enough = threading.Event()
+    server = ServerProcess(tmp_path).start()
+
+    def load(name: int) -> None:
+        agent = Agent(server.base)
+        try:
+            for number in range(100_000):
+                text = f"echo {name}-{number}"
+                task = agent.send(text)
+                acknowledged.append((task["id"], text))
+                if len(acknowledged) >= 200:
+                    enough.set()
+        except Exception:  # noqa: BLE001 - the server was killed under us; what counts was noted before
+            return
+        finally:
+            agent.close()
+
+    callers = [threading.Thread(target=load, args=(name,)) for name in range(6)]
+    for caller in callers:
+        caller.start()
+    assert enough.wait(30)
+    server.kill()
+    for caller in callers:
+        caller.join(30)
+    restarted = time.monotonic()
+    with ServerProcess(tmp_path) as second:
+        agent = Agent(second.base)
+        assert plain_state(agent.send("echo first")) == "completed"
+        assert time.monotonic() - restarted < 10
+        for task_id, text in acknowledged:
+            task = agent.get(task_id)
+            assert (plain_state(task), text_of(task)) == ("completed", text)
+        page = agent.result("ListTasks", {"pageSize": 100})
+        assert all(plain_state(task) in ("completed", "failed") for task in page["tasks"])
+        agent.close()
+
+
+@pytest.mark.slow
+def test_what_was_running_fails_and_what_was_asked_goes_on_after_kill_9(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        agent = Agent(server.base)
+        running = agent.send("count 1000 50", wait=False)["id"]
+        agent.until(running, "working")
+        asked = agent.send("ask which one?")
+        assert plain_state(asked) == "input-required"
+        done = agent.send("echo before")["id"]
+        agent.close()
+        server.kill()
+    with ServerProcess(tmp_path) as second:
+        agent = Agent(second.base)
+        failed = agent.get(running)
+        assert plain_state(failed) == "failed"
+        assert words(failed) == AFTER_CRASH
+        waiting = agent.get(asked["id"])
+        assert plain_state(waiting) == "input-required"
+        assert words(waiting) == "which one?"
+        assert text_of(agent.get(done)) == "echo before"
+        finished = agent.send("that one", taskId=asked["id"], contextId=asked["contextId"])
+        assert (plain_state(finished), text_of(finished)) == ("completed", "that one")
+        agent.close()
+        second.kill()
+    with ServerProcess(tmp_path) as third:
+        agent = Agent(third.base)
+        assert text_of(agent.get(asked["id"])) == "that one"
+        assert plain_state(agent.get(running)) == "failed"
+        agent.close()
+
+
+def test_a_second_server_on_the_same_file_names_the_way_out(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        second = ServerProcess(tmp_path)
+        with pytest.raises(RuntimeError):
+            second.start()
+        assert second.process is not None
+        assert second.process.returncode not in (0, None)
+        assert "tasks.db" in second.text()
+        assert "one process per SQLite file: stop it or choose another --store" in second.text()
+        agent = Agent(server.base)
+        assert plain_state(agent.send("echo still here")) == "completed"
+        agent.close()
