@@ -52,7 +52,9 @@ class ServerProcess:
 
     def start(self) -> ServerProcess:
         with self.log.open("ab") as out:
-            self.process = subprocess.Popen(self._command, cwd=self.directory, env=self._env, stdout=out, stderr=out)
+            self.process = subprocess.Popen(
+                self._command, cwd=self.directory, env=self._env, stdout=out, stderr=out
+            )
         deadline = time.monotonic() + READY_S
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
@@ -102,9 +104,16 @@ class Agent:
             url or self.url, content=content, headers={"Content-Type": "application/json", **(headers or {})}
         )
 
-    def rpc(self, method: str, params: Any = None, *, version: str = "1.0", request_id: Any = 1, **headers: str) -> Any:
+    def rpc(
+        self, method: str, params: Any = None, *, version: str = "1.0", request_id: Any = 1, **headers: str
+    ) -> Any:
         """The whole JSON-RPC answer."""
-        body = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": {} if params is None else params}
+        body = {
+            "jsonrpc": "2.0",
+            "id": request_id,
+            "method": method,
+            "params": {} if params is None else params,
+        }
         response = self.post(body, _headers(version, headers))
         assert response.status_code == 200, (response.status_code, response.text)
         return response.json()
@@ -121,7 +130,11 @@ class Agent:
 
     def send(self, text: str, *, version: str = "1.0", wait: bool = True, **message: Any) -> Any:
         """Send a text; the Task (or Message) of the answer."""
-        result = self.result("SendMessage" if version == "1.0" else "message/send", params(text, version, wait, **message), version=version)
+        result = self.result(
+            "SendMessage" if version == "1.0" else "message/send",
+            params(text, version, wait, **message),
+            version=version,
+        )
         return (result.get("task") or result.get("message")) if version == "1.0" else result
 
     def get(self, task_id: str, *, version: str = "1.0") -> Any:
@@ -138,10 +151,16 @@ class Agent:
             time.sleep(0.02)
 
     @contextmanager
-    def stream(self, method: str, params_: Any, *, version: str = "1.0", request_id: Any = 1, **headers: str) -> Iterator[Frames]:
+    def stream(
+        self, method: str, params_: Any, *, version: str = "1.0", request_id: Any = 1, **headers: str
+    ) -> Iterator[Frames]:
         """An open SSE response of a streaming method."""
         body = json.dumps({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params_}).encode()
-        all_headers = {"Content-Type": "application/json", "Accept": "text/event-stream", **_headers(version, headers)}
+        all_headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream",
+            **_headers(version, headers),
+        }
         with self.http.stream("POST", self.url, content=body, headers=all_headers) as response:
             yield Frames(response)
 
@@ -150,7 +169,9 @@ class Agent:
         """An open SSE response of a REST route."""
         content = b"" if body is None else json.dumps(body).encode()
         kind = {"Content-Type": "application/json"} if content else {}
-        with self.http.stream(verb, self.base + path, content=content, headers={**kind, **headers}) as response:
+        with self.http.stream(
+            verb, self.base + path, content=content, headers={**kind, **headers}
+        ) as response:
             yield Frames(response)
 
 
@@ -205,7 +226,11 @@ class Frames:
 def message(text: str, version: str = "1.0", **more: Any) -> dict[str, Any]:
     """A user message with a fresh UUID, in the shape of a version."""
     part = {"text": text} if version == "1.0" else {"kind": "text", "text": text}
-    base: dict[str, Any] = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER" if version == "1.0" else "user", "parts": [part]}
+    base: dict[str, Any] = {
+        "messageId": str(uuid.uuid4()),
+        "role": "ROLE_USER" if version == "1.0" else "user",
+        "parts": [part],
+    }
     if version != "1.0":
         base["kind"] = "message"
     return {**base, **more}
@@ -224,7 +249,9 @@ def plain_state(task: Any) -> str:
 
 def text_of(task: Any) -> str:
     """All text of a task's artifacts."""
-    return "".join(part.get("text", "") for artifact in task.get("artifacts", []) for part in artifact["parts"])
+    return "".join(
+        part.get("text", "") for artifact in task.get("artifacts", []) for part in artifact["parts"]
+    )
 
 
 def _headers(version: str, more: dict[str, str]) -> dict[str, str]:

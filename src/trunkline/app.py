@@ -49,14 +49,17 @@ class Application:
         self.runner = Runner(self.store, executor, Ids(now_ms, random_bits), limits, dev=settings.dev)
         self.streams = Streams(self.store, settings.keep_alive, settings.write_limit)
         calls = Calls(self.runner, wait_limit_s=settings.wait_limit, streaming=agent.streaming)
-        self.server = Server(calls, self.streams, Cards(card_of(agent), settings), settings, Guard(_hosts(settings)))
+        self.server = Server(
+            calls, self.streams, Cards(card_of(agent), settings), settings, Guard(_hosts(settings))
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve ASGI: HTTP and lifespan."""
         if scope["type"] == "http":
             if not self._live:
                 raise RuntimeError(
-                    "the agent has not been started: serve it on its own, or pass lifespan=agent.lifespan to the host"
+                    "the agent has not been started: serve it on its own, "
+                    "or pass lifespan=agent.lifespan to the host"
                 )
             await self.server(scope, receive, send)
         elif scope["type"] == "lifespan":

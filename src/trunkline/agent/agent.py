@@ -104,4 +104,3 @@ class Agent:
     def test_client(self, **settings: object) -> TestClient:
         """Drive the agent in process: `async with agent.test_client() as client: await client.send("hi")`."""
         return TestClient(self._build({"store": "memory:", **settings}))
-

@@ -44,7 +44,8 @@ class SkillExecutor:
             if isinstance(wanted, str) and wanted in self._skills:
                 return self._skills[wanted]
             raise InvalidParams(
-                f"there is no skill {wanted!r}; this agent has {', '.join(self._skills)}", field=f"{place}.{hint}"
+                f"there is no skill {wanted!r}; this agent has {', '.join(self._skills)}",
+                field=f"{place}.{hint}",
             )
         return None
 

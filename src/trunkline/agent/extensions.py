@@ -66,7 +66,8 @@ class Report:
             found.append(_part("confidence-v1", body))
         if self.effects and success:
             deltas = [
-                {"domain": one.domain, "path": one.path, "op": one.op, "value": one.value} for one in self.effects
+                {"domain": one.domain, "path": one.path, "op": one.op, "value": one.value}
+                for one in self.effects
             ]
             found.append(_part("worldstate-delta-v1", {"deltas": deltas}))
         return found

@@ -87,7 +87,10 @@ def _with(artifact: Artifact, extra: list[tuple[str, Part]]) -> Artifact:
     metadata = {**(artifact.metadata or {}), **{uri: part.data for uri, part in extra}}
     parts = (*artifact.parts, *(part for _, part in extra))
     return msgspec.structs.replace(
-        artifact, parts=parts, metadata=metadata, extensions=(*artifact.extensions, *(uri for uri, _ in extra))
+        artifact,
+        parts=parts,
+        metadata=metadata,
+        extensions=(*artifact.extensions, *(uri for uri, _ in extra)),
     )
 
 
@@ -118,5 +121,6 @@ def part_of(value: Result) -> Part:
         except (TypeError, msgspec.MsgspecError) as error:
             raise Misuse(f"the skill returned data that is not JSON: {error}") from error
     raise Misuse(
-        f"the skill returned {type(value).__name__}; give back text, bytes, data, a Part, an Artifact or a Message"
+        f"the skill returned {type(value).__name__}; "
+        "give back text, bytes, data, a Part, an Artifact or a Message"
     )

@@ -114,7 +114,9 @@ class About(TypedDict, total=False):
     default: bool
 
 
-def make_skill(function: Author, about: About, input_modes: tuple[str, ...], output_modes: tuple[str, ...]) -> Skill:
+def make_skill(
+    function: Author, about: About, input_modes: tuple[str, ...], output_modes: tuple[str, ...]
+) -> Skill:
     """A skill from a function; what is left out is taken from its name, docstring and signature."""
     binding = bind(function)
     own_id = about.get("id") or name_of(function)
@@ -244,7 +246,9 @@ async def _in_thread(work: Callable[[], Result]) -> Result:
         try:
             value = work()
         except BaseException as error:  # noqa: BLE001 - carried to the awaiting coroutine
-            carried = RuntimeError("the skill raised StopIteration") if isinstance(error, StopIteration) else error
+            carried = (
+                RuntimeError("the skill raised StopIteration") if isinstance(error, StopIteration) else error
+            )
             tell(None, carried)
         else:
             tell(value, None)

@@ -66,7 +66,9 @@ class TestClient:
         result = await self.call("SendMessage", {"message": self._message(content, message)})
         return result.get("task") or result["message"]
 
-    async def stream(self, content: str | list[dict[str, Any]], **message: Any) -> AsyncIterator[dict[str, Any]]:
+    async def stream(
+        self, content: str | list[dict[str, Any]], **message: Any
+    ) -> AsyncIterator[dict[str, Any]]:
         """Send a message and give each frame as it comes."""
         async for frame in self.frames("SendStreamingMessage", {"message": self._message(content, message)}):
             yield frame
@@ -115,7 +117,11 @@ class TestClient:
             "method": "POST",
             "path": "/a2a",
             "query_string": b"",
-            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"a2a-version", b"1.0")],
+            "headers": [
+                (b"host", b"localhost"),
+                (b"content-type", b"application/json"),
+                (b"a2a-version", b"1.0"),
+            ],
         }
         pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
         asked = False

@@ -41,7 +41,19 @@ class Ended(BaseException):
 class Turn:
     """A skill's view of its task."""
 
-    __slots__ = ("_begun", "_coalesce", "_count", "_held", "_loop", "_spoke", "_timer", "_work", "_written", "report", "skill")
+    __slots__ = (
+        "_begun",
+        "_coalesce",
+        "_count",
+        "_held",
+        "_loop",
+        "_spoke",
+        "_timer",
+        "_work",
+        "_written",
+        "report",
+        "skill",
+    )
 
     def __init__(self, work: Work, skill: str, coalesce: Coalesce) -> None:
         self.skill = skill
@@ -198,7 +210,13 @@ class Turn:
 
     def message(self, content: str | Part | list[Part], metadata: Metadata | None = None) -> Message:
         """A message of the agent; returned from a skill before any output it is the direct answer."""
-        parts = [Part(text=content)] if isinstance(content, str) else [content] if isinstance(content, Part) else content
+        parts = (
+            [Part(text=content)]
+            if isinstance(content, str)
+            else [content]
+            if isinstance(content, Part)
+            else content
+        )
         return Message(
             message_id=self._work.ids.new(),
             context_id=self.context_id,

@@ -47,7 +47,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve to the end; a skill that cannot be stopped does not hold it up, its task is recorded as ended."""
+        """Serve to the end; a skill that cannot be stopped does not hold it up, its task has ended."""
         await super().serve(sockets)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:

@@ -15,7 +15,7 @@ OUT = "out"
 
 agent = Agent(
     "Trunkline demo",
-    description="Does what the first word of your message says: echo, chunks, hold, sleep, ask, fail and more",
+    description="Does what the first word of your message says: echo, chunks, sleep, ask, fail and more",
     version="1.0.0",
     provider=Provider(organization="Trunkline", url="https://github.com/trunkline"),
 )

@@ -112,7 +112,9 @@ class Demo:
         """Send a text and give each frame with its id as it comes."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
-            connection.request("POST", "/a2a", _body("SendStreamingMessage", {"message": said(text)}), _HEADERS)
+            connection.request(
+                "POST", "/a2a", _body("SendStreamingMessage", {"message": said(text)}), _HEADERS
+            )
             response = connection.getresponse()
             parser = sse.Parser()
             while piece := response.read1(65536):
@@ -124,7 +126,12 @@ class Demo:
 
 def said(text: str, **message: str) -> dict[str, Any]:
     """A user's message."""
-    return {"messageId": f"tour-{random_bits(64):016x}", "role": "ROLE_USER", "parts": [{"text": text}], **message}
+    return {
+        "messageId": f"tour-{random_bits(64):016x}",
+        "role": "ROLE_USER",
+        "parts": [{"text": text}],
+        **message,
+    }
 
 
 def state_of(task: dict[str, Any]) -> str:

@@ -59,7 +59,11 @@ class Tour:
 
     def _stream(self) -> None:
         count, last = 20, ""
-        columns = (TextColumn("   {task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+        columns = (
+            TextColumn("   {task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+        )
         written = ""
         with Progress(*columns, console=self._console) as progress:
             bar = progress.add_task("frames arrive", total=count)
@@ -126,12 +130,16 @@ def _expect(task: dict[str, Any], state: str, text: str = "") -> None:
 def run(*, once: bool, port: int) -> int:
     """Walk through, then keep serving unless `once`; the exit code."""
     console = Console()
-    console.print(Panel("[bold]Trunkline[/]: a task is an append-only log of events. Watch one survive.", expand=False))
+    console.print(
+        Panel("[bold]Trunkline[/]: a task is an append-only log of events. Watch one survive.", expand=False)
+    )
     with tempfile.TemporaryDirectory(prefix="trunkline-demo-") as directory:
         demo = Demo(Path(directory), free_port(port))
         try:
             seconds = demo.start()
-            console.print(f"The demo agent answers at {demo.base} after {seconds:.2f} s, tasks in a SQLite file.")
+            console.print(
+                f"The demo agent answers at {demo.base} after {seconds:.2f} s, tasks in a SQLite file."
+            )
             Tour(demo, console).run()
             console.print("\n[bold green]Everything held.[/]")
             if not once:
@@ -149,6 +157,8 @@ def run(*, once: bool, port: int) -> int:
 def _invite(console: Console, demo: Demo) -> None:
     console.print(f"\nIt keeps serving at {demo.base}. Try, in another terminal:")
     for language, lines in (("bash", CURL), ("python", PYTHON), ("javascript", JAVASCRIPT)):
-        console.print(Syntax(lines.format(base=demo.base), language, background_color="default", word_wrap=True))
+        console.print(
+            Syntax(lines.format(base=demo.base), language, background_color="default", word_wrap=True)
+        )
     console.print("Ctrl-C ends it.")
     demo.wait()

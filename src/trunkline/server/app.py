@@ -32,7 +32,9 @@ _BEARER: Headers = [(b"www-authenticate", b"Bearer, ApiKey")]
 class Server:
     """Answers every request; whatever is wrong with one has a code, a text and a log line."""
 
-    def __init__(self, calls: Calls, streams: Streams, cards: Cards, settings: Settings, guard: Guard) -> None:
+    def __init__(
+        self, calls: Calls, streams: Streams, cards: Cards, settings: Settings, guard: Guard
+    ) -> None:
         self._calls = calls
         self._streams = streams
         self._cards = cards
@@ -185,7 +187,9 @@ class Server:
     def _caller(self, exchange: Exchange, principal: Principal, dialect: Dialect, *, wait: bool) -> Caller:
         key = exchange.text(b"idempotency-key") or ""
         if key and (len(key) > 256 or not key.isprintable()):
-            raise errors.InvalidParams("Idempotency-Key must be 1 to 256 printable characters", field="Idempotency-Key")
+            raise errors.InvalidParams(
+                "Idempotency-Key must be 1 to 256 printable characters", field="Idempotency-Key"
+            )
         return Caller(principal, dialect, wait, key, exchange.text(b"last-event-id"))
 
 
@@ -210,7 +214,12 @@ def _headers(refused: errors.Refused) -> Headers:
 def _note(exchange: Exchange, refused: errors.Refused) -> None:
     # No text of the refusal: it may quote the caller. The reason and the field are ours; a path is
     # written in ASCII with escapes, or a line end in it would forge a line of the log.
-    log.info("request.refused path=%a reason=%s field=%s", exchange.path[:64], code_of(refused).reason, refused.field)
+    log.info(
+        "request.refused path=%a reason=%s field=%s",
+        exchange.path[:64],
+        code_of(refused).reason,
+        refused.field,
+    )
 
 
 def _internal(error: Exception) -> errors.Refused:

@@ -81,13 +81,16 @@ class Calls:
             if wait:
                 # One wake-up instead of two: the feed hears of a failed append as well.
                 await self._tasks.rest(feed, self._wait_limit_s)
-            else:
+            if not feed.state.seq:
+                # A receipt, or the wait ended before the commit: nobody is told of a task that is not stored.
                 await asyncio.shield(opened)
             return feed
         except errors.Duplicate as earlier:
             if dedup is None or earlier.digest != dedup.digest:
                 raise errors.InvalidParams(
-                    "this id was used for another message; use a fresh one", field="message.messageId", conflict="DUPLICATE_ID"
+                    "this id was used for another message; use a fresh one",
+                    field="message.messageId",
+                    conflict="DUPLICATE_ID",
                 ) from None
             return await self._tasks.find(who.tenant, who.name, earlier.task_id)
         except errors.StoreError as error:
@@ -247,6 +250,7 @@ def _place(text: str, state: State) -> int:
     if text.isascii() and text.isdigit() and len(text) < 19 and int(text) <= state.seq:
         return int(text)
     raise errors.InvalidParams(
-        f"Last-Event-ID must be the id of an event of this task, 0 to {state.seq}; subscribe without it to start over",
+        f"Last-Event-ID must be the id of an event of this task, 0 to {state.seq}; "
+        "subscribe without it to start over",
         field="Last-Event-ID",
     )

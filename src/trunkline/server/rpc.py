@@ -43,9 +43,7 @@ def check_media_type(exchange: Exchange) -> None:
         raise errors.ContentTypeNotSupported("send Content-Type: application/json", field="Content-Type")
 
 
-async def perform(
-    calls: Calls, operation: Operation, envelope: Envelope, caller: Caller
-) -> bytes | Plan:
+async def perform(calls: Calls, operation: Operation, envelope: Envelope, caller: Caller) -> bytes | Plan:
     """Read the params and make the call."""
     params = envelope.params
     match operation:

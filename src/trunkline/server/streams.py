@@ -34,7 +34,13 @@ class Plan:
     __slots__ = ("after", "dialect", "feed", "opening", "through_questions")
 
     def __init__(
-        self, feed: Feed, dialect: Dialect, opening: list[_Place], after: int | None, *, through_questions: bool
+        self,
+        feed: Feed,
+        dialect: Dialect,
+        opening: list[_Place],
+        after: int | None,
+        *,
+        through_questions: bool,
     ) -> None:
         self.feed = feed
         self.dialect = dialect
@@ -46,7 +52,17 @@ class Plan:
 class Stream:
     """One open response."""
 
-    __slots__ = ("_around", "_exchange", "_gone", "_plan", "_streams", "beat", "blocked_at", "sent_at", "task")
+    __slots__ = (
+        "_around",
+        "_exchange",
+        "_gone",
+        "_plan",
+        "_streams",
+        "beat",
+        "blocked_at",
+        "sent_at",
+        "task",
+    )
 
     def __init__(self, streams: Streams, exchange: Exchange, plan: Plan, around: tuple[bytes, bytes]) -> None:
         self._streams = streams
@@ -102,7 +118,8 @@ class Stream:
                 await self._write(loop, sse.COMMENT, more=True)
             if done:
                 return
-            if feed.state.seq == plan.after:
+            # The word to end may have come while we wrote; nobody would say it again.
+            if feed.state.seq == plan.after and not (self._gone or self._streams.closing):
                 await feed.changed(loop)
 
     async def _catch_up(self, loop: asyncio.AbstractEventLoop, after: int) -> None:

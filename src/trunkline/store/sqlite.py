@@ -20,13 +20,13 @@ from trunkline.log.fold import Head
 from trunkline.log.ids import Position
 from trunkline.store import changes, rows
 from trunkline.store.base import (
+    Announcement,
     Cursor,
     Dedup,
     Delivery,
     Doc,
     HeadPage,
     Hint,
-    Announcement,
     Outcome,
     Poll,
     TailRecord,

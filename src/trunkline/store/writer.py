@@ -14,7 +14,7 @@ from msgspec import Struct
 from trunkline.errors import Misuse, StoreError
 from trunkline.log.events import AnyEvent, encode
 from trunkline.log.fold import Head
-from trunkline.store.base import Dedup, Announcement
+from trunkline.store.base import Announcement, Dedup
 from trunkline.store.bell import Bell
 
 GROUP_EVENTS = 500

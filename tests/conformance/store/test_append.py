@@ -10,7 +10,7 @@ from tests.conformance.store.given import AT, A, B, delta, deltas, message, stat
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.log import events as ev
 from trunkline.log.fold import Head
-from trunkline.store.base import Dedup, Announcement
+from trunkline.store.base import Announcement, Dedup
 from trunkline.wire.types import Artifact, Part, Role, TaskState
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, delta, deltas, listed, task
 from trunkline.errors import Duplicate, Misuse, StoreError
-from trunkline.store.base import Dedup, Announcement, Outcome, Where
+from trunkline.store.base import Announcement, Dedup, Outcome, Where
 
 CALLS = {
     "read": lambda store: store.read(A, "t1"),

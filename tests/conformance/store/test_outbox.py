@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, B, delta
 from trunkline.errors import StoreError
-from trunkline.store.base import Delivery, Announcement, Outcome
+from trunkline.store.base import Announcement, Delivery, Outcome
 
 LEASE = 30_000
 

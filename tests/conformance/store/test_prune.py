@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, Author, B, delta, ids, listed, status, submitted, task
 from trunkline.errors import Conflict, Duplicate
-from trunkline.store.base import Dedup, Announcement, Where
+from trunkline.store.base import Announcement, Dedup, Where
 from trunkline.wire.types import TERMINAL, TaskState
 
 OPEN = [state for state in TaskState if state not in TERMINAL]
