@@ -635,3 +635,35 @@ def test_elapsed_time_is_at_least_a_millisecond() -> None:
 
     run(main())
 
+
+
+@pytest.mark.parametrize("swallows", [False, True])
+def test_an_overruling_that_meets_a_failing_store(swallows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(owner_module, "RETRY_S", 3 * QUICK.cancel_s)
+    gate = asyncio.Event()
+
+    async def act(work: Work) -> Verdict:
+        while True:
+            try:
+                await gate.wait()
+                return DONE
+            except asyncio.CancelledError:
+                stores[0].bad_appends = 1
+                await work.emit(delta("hard to write"))
+                if swallows:
+                    return DONE
+
+    stores: list[Flaky] = []
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            stores.append(runner.store)
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.WORKING)
+            await runner.tasks.change(feed, Cancel("me"))
+            assert await runner.ended(feed) is (COMPLETED if swallows else CANCELED)
+            gate.set()
+            await runner.left_all()
+            await runner.log(feed)
+
+    run(main())

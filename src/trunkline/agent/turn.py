@@ -60,7 +60,7 @@ class Turn:
         self.report = Report()
         self._work = work
         self._coalesce = coalesce
-        self._loop = asyncio.get_running_loop()
+        self._loop = work.loop
         self._written: list[str] = []
         self._held = ""
         self._begun = False

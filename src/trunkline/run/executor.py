@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop
 from typing import Protocol
 
 from trunkline.log.events import AnyEvent, Replied, Status
@@ -16,6 +17,11 @@ class Work(Protocol):
     """One task in the hands of its executor."""
 
     ids: Ids
+
+    @property
+    def loop(self) -> AbstractEventLoop:
+        """The loop the executor runs on."""
+        ...
 
     @property
     def state(self) -> State:

@@ -86,7 +86,7 @@ class Owner:
         self._desk = desk
         self._loop = loop
         self._continues = continues
-        self._question = asyncio.Lock()
+        self._question: asyncio.Lock | None = None
         self._asked = 0
         self._replayed = len(feed.state.answers)
         self._buffer: list[AnyEvent] = []
@@ -106,6 +106,11 @@ class Owner:
     def state(self) -> State:
         """The task as recorded."""
         return self.feed.state
+
+    @property
+    def loop(self) -> AbstractEventLoop:
+        """The loop the executor runs on."""
+        return self._loop
 
     @property
     def elapsed_ms(self) -> int:
@@ -138,9 +143,10 @@ class Owner:
         if self._abandoned or self.feed.state.over:
             raise TurnOver(f"task {self.feed.state.task_id} has ended or been left")
         self.heard_at = self._loop.time()
-        if isinstance(event, Status) and event.state is TaskState.WORKING and self._question.locked():
+        if self._question is not None and isinstance(event, Status) and self._question.locked():
             # Another coroutine of the executor has a question open; only the answer may close it.
-            return
+            if event.state is TaskState.WORKING:
+                return
         self._buffer.append(event)
         if not self._flushing and not self._unsaid:
             self._flushing = True
@@ -149,6 +155,7 @@ class Owner:
     async def ask(self, status: Status) -> Message:
         """Interrupt the task and wait for the caller; the log holds the answers."""
         # One question at a time: the answer to one must not be taken for the answer to another.
+        self._question = self._question or asyncio.Lock()
         async with self._question:
             place, answers = self._asked, self.feed.state.answers
             if place == len(answers):

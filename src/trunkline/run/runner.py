@@ -145,7 +145,8 @@ class Runner:
         skill = self.executor.admit(request)
         said = request.message
         task_id = self.ids.new()
-        context_id = said.context_id or self.ids.new()
+        # A new conversation is named after its first task.
+        context_id = said.context_id or task_id
         message = Message(
             message_id=said.message_id,
             context_id=context_id,

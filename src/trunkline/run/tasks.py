@@ -28,7 +28,16 @@ class Tasks:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._feeds: WeakValueDictionary[tuple[str, str], Feed] = WeakValueDictionary()
+        self._waits: dict[int, set[Future[None]]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._loads: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop everything runs on; asking for it anew costs a system call each time."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     async def find(self, tenant: str, owner: str, task_id: str) -> Feed:
         """The feed of a task that this caller owns.
@@ -140,34 +149,44 @@ class Tasks:
         """Wait until the task is terminal or interrupted, at most this long."""
         if feed.state.resting:
             return
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         future = feed.rested(loop)
-        timer = loop.call_later(limit_s, _expire, future)
+        # Waits of one second share a timer: most end long before it, and a timer each would cost more.
+        due = int(loop.time() + limit_s) + 1
+        waiting = self._waits.get(due)
+        if waiting is None:
+            waiting = self._waits[due] = set()
+            loop.call_at(due, self._expire, due)
+        waiting.add(future)
         try:
             await future
         finally:
-            timer.cancel()
+            waiting.discard(future)
             feed.forget(future)
+
+    def _expire(self, due: int) -> None:
+        for future in self._waits.pop(due):
+            _end(future)
 
     async def end(self, feed: Feed, limit_s: float) -> None:
         """Wait until the task is over, at most this long."""
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         deadline = loop.time() + limit_s
         while not feed.state.over and (left := deadline - loop.time()) > 0:
             await self.move(feed, left)
 
     async def move(self, feed: Feed, limit_s: float) -> None:
         """Wait until the log of the task moves, at most this long."""
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         future = feed.changed(loop)
-        timer = loop.call_later(limit_s, _expire, future)
+        timer = loop.call_later(limit_s, _end, future)
         try:
             await future
         finally:
             timer.cancel()
 
 
-def _expire(future: Future[None]) -> None:
+def _end(future: Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 
