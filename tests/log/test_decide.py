@@ -45,7 +45,11 @@ def test_a_message_to_a_working_task_is_only_recorded() -> None:
 def test_an_answer_sets_the_task_to_work() -> None:
     assert decide(task(ASKED), Say(said("yes"))) == (ev.Said(said("yes")), WORKING)
     assert decide(task(ASKED), Say(said("yes"), claim="n1")) == (ev.Said(said("yes")), WORKING)
-    assert decide(task(ASKED), Say(said("yes"), claim="n2")) == (ev.Claimed("n2"), ev.Said(said("yes")), WORKING)
+    assert decide(task(ASKED), Say(said("yes"), claim="n2")) == (
+        ev.Claimed("n2"),
+        ev.Said(said("yes")),
+        WORKING,
+    )
 
 
 def test_a_message_of_another_context_is_refused() -> None:
@@ -58,6 +62,7 @@ def test_cancel_asks_once_and_ends_what_waits() -> None:
     assert decide(task(WORKING), Cancel("me")) == (ev.CancelRequested("me"),)
     assert decide(task(WORKING, ev.CancelRequested("me")), Cancel("you")) == ()
     assert decide(task(ASKED), Cancel("me")) == (ev.CancelRequested("me"), CANCELED)
+    assert decide(task(ev.CancelRequested("me"), ASKED), Cancel("you")) == (CANCELED,)
     assert decide(task(WORKING), ForceCancel()) == (CANCELED,)
 
 

@@ -29,7 +29,9 @@ def test_kind_is_the_class_name() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"kind":"nothing"}', b'{"kind":"claimed"}', b'{"kind":"claimed","node":5}'])
+@pytest.mark.parametrize(
+    "body", [b"", b"{}", b'{"kind":"nothing"}', b'{"kind":"claimed"}', b'{"kind":"claimed","node":5}']
+)
 def test_what_is_no_event_is_refused(body: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         ev.decode(body)

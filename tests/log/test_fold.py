@@ -46,7 +46,9 @@ def test_steps_and_looks_change_nothing(log: Log, data: st.DataObject) -> None:
             case "history":
                 assert stepped.history == tuple(stepped.task().history)
             case "artifact":
-                assert [stepped.artifact(a.artifact_id) for a in stepped.task().artifacts] == list(stepped.task().artifacts)
+                assert [stepped.artifact(a.artifact_id) for a in stepped.task().artifacts] == list(
+                    stepped.task().artifacts
+                )
             case _:
                 pass
     assert picture(stepped) == picture(fold("t", recorded(log)))
@@ -78,7 +80,9 @@ def test_head_after_is_the_state_after(log: Log, more: list[ev.AnyEvent], end: l
     else:
         assert told is not None
         changed = max(len(log) + 1 + place for place, e in enumerate([*more, *end]) if e in listed)
-        assert told == Head("t", state.context_id, state.owner, state.state, state.status_at, changed, state.node)
+        assert told == Head(
+            "t", state.context_id, state.owner, state.state, state.status_at, changed, state.node
+        )
 
 
 def test_head_of_a_new_task() -> None:
@@ -149,7 +153,11 @@ def test_history_can_be_cut_but_only_for_the_reader() -> None:
 
 def test_a_reply_ends_the_task() -> None:
     state = fold("t", recorded((opening(), ev.Replied(said("pong")))))
-    assert (state.state, state.reply, state.status_message) == (TaskState.COMPLETED, said("pong"), said("pong"))
+    assert (state.state, state.reply, state.status_message) == (
+        TaskState.COMPLETED,
+        said("pong"),
+        said("pong"),
+    )
 
 
 def test_claims_and_cancel_requests_are_remembered() -> None:
@@ -183,7 +191,12 @@ def test_how_an_artifact_grows(events: list[ev.AnyEvent], parts: list[str]) -> N
 
 
 def test_a_delta_does_not_touch_a_part_that_is_not_its_own() -> None:
-    log = (opening(), ev.Delta("a", "x"), chunk("# y", append=True, media_type="text/markdown"), ev.Delta("a", "z"))
+    log = (
+        opening(),
+        ev.Delta("a", "x"),
+        chunk("# y", append=True, media_type="text/markdown"),
+        ev.Delta("a", "z"),
+    )
     parts = fold("t", recorded(log)).artifact("a").parts
     assert parts == (Part(text="x"), Part(text="# y", media_type="text/markdown"), Part(text="z"))
 

@@ -32,8 +32,8 @@ class Model:
             self._add("said")
 
     def _cancel(self) -> None:
-        if not self.stopping:
-            self._add("cancelrequested", *(["canceled"] if self.state == "input-required" else []))
+        self._add(*([] if self.stopping else ["cancelrequested"]))
+        self._add(*(["canceled"] if self.state == "input-required" else []))
 
     def _force(self) -> None:
         if not self.over:

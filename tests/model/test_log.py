@@ -36,7 +36,9 @@ WORDS: dict[str, ev.AnyEvent] = {
     "replied": ev.Replied(SAID),
 }
 nodes = st.sampled_from(["n1", "n2"])
-emits = st.lists(st.sampled_from([*WORDS, "delta", "chunk", "working", "input-required"]), min_size=1, max_size=4)
+emits = st.lists(
+    st.sampled_from([*WORDS, "delta", "chunk", "working", "input-required"]), min_size=1, max_size=4
+)
 commands = st.one_of(
     st.tuples(st.just("say"), st.sampled_from(["", "n1", "n2"])),
     st.tuples(st.just("cancel")),

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from tests.run.desk import DONE, WORKING, Acts, Desk, Flaky, answer, delta, question, said
+from tests.run.desk import DONE, WORKING, Acts, Desk, Flaky, answer, delta, question, said, until
 from trunkline.clock import now_ms, random_bits
 from trunkline.errors import Duplicate, Refused, TaskNotCancelable, TurnOver
 from trunkline.log import events as ev
@@ -103,8 +103,7 @@ class Machine(RuleBasedStateMachine):
         one.state = state
         while plain(one.feed.state.state) != state:
             await self.runner.tasks.move(one.feed, 5)
-        while one.feed.state.over and one.feed.runner is not None:
-            await asyncio.sleep(0)
+        await until(lambda: not one.feed.state.over or one.feed.runner is None)
         while one.text and (not one.feed.state.task().artifacts or answer(one.feed) != one.text):
             await self.runner.tasks.move(one.feed, 5)
         assert len(one.feed.state.history) >= one.said

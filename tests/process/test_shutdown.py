@@ -88,7 +88,11 @@ def test_sigterm_ends_streams_cleanly_and_exits_0(tmp_path: Path) -> None:
         page = agent.result("ListTasks", {"pageSize": 100})
         states = sorted(plain_state(task) for task in page["tasks"])
         assert states == ["failed"] * 8 + ["input-required"]
-        reasons = {task["status"]["message"]["parts"][0]["text"] for task in page["tasks"] if plain_state(task) == "failed"}
+        reasons = {
+            task["status"]["message"]["parts"][0]["text"]
+            for task in page["tasks"]
+            if plain_state(task) == "failed"
+        }
         assert reasons == {"The server was stopped before the task ended."}
         agent.close()
 

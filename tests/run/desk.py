@@ -14,6 +14,8 @@ from trunkline.log.ids import Ids
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.feed import Feed, pages
 from trunkline.run.runner import Limits, Runner
+from trunkline.store.ack import Ack
+from trunkline.store.ack import Ack
 from trunkline.store.base import Dedup, Log
 from trunkline.store.sqlite import SqliteStore
 from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, TaskState
@@ -24,6 +26,12 @@ WORKING = ev.Status(TaskState.WORKING)
 QUICK = Limits(stall_s=60, cancel_s=0.2, drain_s=0.2)
 
 Act = Callable[[Work], Awaitable[Verdict]]
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    """Let the loop turn until something is so; `run` sets the limit."""
+    while not reached():  # noqa: ASYNC110 - nothing there to wait on
+        await asyncio.sleep(0)
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
@@ -63,12 +71,12 @@ class Flaky(SqliteStore):
         self.bad_appends = 0
         self.bad_reads = 0
 
-    def append(self, *args: Any, **kwargs: Any) -> asyncio.Future[int]:
+    def append(self, *args: Any, **kwargs: Any) -> Ack:
         if self.bad_appends:
             self.bad_appends -= 1
-            future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-            future.set_exception(StoreError("the disk is full"))
-            return future
+            ack = Ack()
+            ack.settle(StoreError("the disk is full"))
+            return ack
         return super().append(*args, **kwargs)
 
     async def read(self, *args: Any, **kwargs: Any) -> list[ev.Recorded]:
@@ -85,7 +93,7 @@ class Desk(Runner):
 
     async def open(self, text: str = "go", *, dedup: Dedup | None = None, context_id: str = "") -> Feed:
         feed, opened = self.submit("t", "me", SendRequest(said(text, context_id)), dedup)
-        await asyncio.shield(opened)
+        await opened
         return feed
 
     async def ended(self, feed: Feed) -> TaskState:
@@ -110,8 +118,7 @@ class Desk(Runner):
 
     async def left_all(self) -> None:
         """Until no executor is at work."""
-        while self.running:
-            await asyncio.sleep(0)
+        await until(lambda: not self.running)
 
 
 @asynccontextmanager

@@ -100,7 +100,9 @@ def test_the_window_moves_while_a_slow_reader_reads_pages() -> None:
             async for page in reading:
                 seqs += [one.seq for one in page]
             assert seqs == list(range(1, feed.base + 1))
-            assert await follow(runner.store, feed, seqs[-1]) == list(range(feed.base + 1, feed.state.seq + 1))
+            assert await follow(runner.store, feed, seqs[-1]) == list(
+                range(feed.base + 1, feed.state.seq + 1)
+            )
 
     run(main())
 
@@ -144,7 +146,12 @@ def test_who_waits_is_woken_once() -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         feed = Feed("t", _state(1))
-        changed, rested, gone, nudged = feed.changed(loop), feed.rested(loop), feed.rested(loop), feed.changed(loop)
+        changed, rested, gone, nudged = (
+            feed.changed(loop),
+            feed.rested(loop),
+            feed.rested(loop),
+            feed.changed(loop),
+        )
         gone.cancel()
         feed.take(1, [delta("x")], 0)
         assert changed.done() and nudged.done()

@@ -20,6 +20,7 @@ from tests.run.desk import (
     reason,
     run,
     said,
+    until,
 )
 from trunkline.errors import TurnOver
 from trunkline.log import events as ev
@@ -69,7 +70,12 @@ def test_an_executor_that_raises_fails_with_a_reason_id(
             assert (type(error).__name__ in reason(feed)) is dev
             reason_id = reason(feed).rsplit(" ", 1)[1].rstrip(".")
             assert f"reason={reason_id}" in caplog.text
-            assert await runner.log(feed) == [feed.records[0].event, WORKING, delta("so far"), feed.records[-1].event]
+            assert await runner.log(feed) == [
+                feed.records[0].event,
+                WORKING,
+                delta("so far"),
+                feed.records[-1].event,
+            ]
 
     run(main())
 
@@ -149,8 +155,7 @@ def test_late_emits_are_refused_and_leave_no_trace(caplog: pytest.LogCaptureFixt
     async def act(work: Work) -> Verdict:
         work.put(DONE)
         work.put(delta("in the same append"))
-        while not work.state.over:
-            await asyncio.sleep(0)
+        await until(lambda: work.state.over)
         for late in (delta("late"), ev.Status(FAILED), question()):
             try:
                 await work.emit(late)
@@ -315,7 +320,7 @@ def test_a_cancel_before_the_executor_has_begun() -> None:
     async def main() -> None:
         async with desk(act) as runner:
             feed, opened = runner.submit("t", "me", SendRequest(said()))
-            opened.add_done_callback(lambda _: next(iter(runner._owners)).stop_with("too early"))
+            opened.then(lambda _: next(iter(runner._owners)).stop_with("too early"))
             assert await runner.ended(feed) is FAILED
             assert reason(feed) == "too early"
             assert begun == []
@@ -492,8 +497,7 @@ def test_progress_beside_a_question_does_not_close_it() -> None:
 def test_a_question_that_the_executor_gives_up_does_not_eat_the_next_answer() -> None:
     async def act(work: Work) -> Verdict:
         first = asyncio.create_task(work.ask(question("first")))
-        while work.state.state is not TaskState.INPUT_REQUIRED:
-            await asyncio.sleep(0)
+        await until(lambda: work.state.state is TaskState.INPUT_REQUIRED)
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
         await work.emit(WORKING)
@@ -634,7 +638,6 @@ def test_elapsed_time_is_at_least_a_millisecond() -> None:
             assert last.metadata["elapsed"] >= 1
 
     run(main())
-
 
 
 @pytest.mark.parametrize("swallows", [False, True])

@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from tests.run.desk import DONE, LIMIT_S, WORKING, Flaky, desk, question, run, said
+from tests.run.desk import DONE, LIMIT_S, WORKING, Flaky, desk, question, run, said, until
 from trunkline.clock import now_ms
 from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotFound, UnsupportedOperation
 from trunkline.log import events as ev
@@ -29,7 +29,14 @@ async def tasks(*events: ev.AnyEvent) -> Tasks:
 
 @pytest.mark.parametrize(
     ("tenant", "owner", "task_id"),
-    [("t", "you", "x"), ("u", "me", "x"), ("t", "me", "y"), ("t", "me", "../x"), ("t", "me", "x" * 200), ("t", "", "x")],
+    [
+        ("t", "you", "x"),
+        ("u", "me", "x"),
+        ("t", "me", "y"),
+        ("t", "me", "../x"),
+        ("t", "me", "x" * 200),
+        ("t", "", "x"),
+    ],
 )
 def test_what_is_not_yours_is_not_there(tenant: str, owner: str, task_id: str) -> None:
     async def main() -> None:
@@ -87,8 +94,7 @@ def test_a_feed_is_not_born_behind_the_log() -> None:
             await found.change(await found.find("t", "me", "x"), Cancel("me"))
 
         reading = asyncio.create_task(found.find("t", "me", "x"))
-        while store.held is not None:
-            await asyncio.sleep(0)
+        await until(lambda: store.held is None)
         changing = asyncio.create_task(change())
         for _ in range(50):
             await asyncio.sleep(0)
@@ -214,7 +220,9 @@ def test_a_hundred_equal_sends_are_one_task() -> None:
     async def main() -> None:
         dedup = Dedup("key", b"digest", now_ms() + 60_000)
         async with desk(act) as runner:
-            told = await asyncio.gather(*(runner.open(dedup=dedup) for _ in range(100)), return_exceptions=True)
+            told = await asyncio.gather(
+                *(runner.open(dedup=dedup) for _ in range(100)), return_exceptions=True
+            )
             [feed] = [one for one in told if not isinstance(one, BaseException)]
             others = [one for one in told if isinstance(one, Duplicate)]
             assert len(others) == 99
@@ -240,7 +248,10 @@ def test_an_answer_sent_twice_is_taken_once() -> None:
             told = await asyncio.gather(
                 *(runner.say(feed, said("yes"), dedup) for _ in range(5)), return_exceptions=True
             )
-            assert sorted(type(one).__name__ for one in told if one is not None) in (["Duplicate"] * 4, ["Duplicate"] * 3)
+            assert sorted(type(one).__name__ for one in told if one is not None) in (
+                ["Duplicate"] * 4,
+                ["Duplicate"] * 3,
+            )
             await runner.ended(feed)
             await runner.say(feed, said("yes"), dedup)
             assert [type(event) for event in await runner.log(feed)].count(ev.Said) == 1

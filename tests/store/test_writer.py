@@ -124,17 +124,6 @@ def test_each_caller_gets_its_own_outcome(run, backend):
     assert (first, second.actual, str(third)) == (7, 3, "disk")
 
 
-def test_a_caller_that_left_is_passed_over(run, backend):
-    async def case():
-        gone, here = backend.append(), backend.append()
-        await turn()
-        gone.cancel()
-        backend.finish()
-        return await here
-
-    assert run(case()) == 1
-
-
 def test_stop_waits_for_what_was_taken(run, backend):
     async def case():
         backend.append()

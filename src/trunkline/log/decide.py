@@ -91,9 +91,8 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
 def _cancel(state: State, by: str) -> tuple[ev.AnyEvent, ...]:
     if state.over:
         raise errors.TaskNotCancelable(f"task {state.task_id} has already ended ({plain(state.state)})")
-    if state.interrupted:
-        return (ev.CancelRequested(by), ev.Status(TaskState.CANCELED))
-    return () if state.cancel_requested else (ev.CancelRequested(by),)
+    requested = () if state.cancel_requested else (ev.CancelRequested(by),)
+    return (*requested, ev.Status(TaskState.CANCELED)) if state.interrupted else requested
 
 
 def _emit(state: State, command: Emit) -> tuple[ev.AnyEvent, ...]:

@@ -222,20 +222,27 @@ class Owner:
         verdict = await self._verdict()
         # From here on there is no executor to stop; its last word is on its way.
         self._spoken = True
+        self._unsaid = False
         if not self.feed.state.over and not self._abandoned:
             self._buffer.append(verdict)
-        await self.drain()
+        if self._buffer and not self._flushing:
+            self._flush()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if self._force is not None:
             self._force.cancel()
-        self.feed.runner = None
-        self._desk.left(self)
+        if self._abandoned or not self._flushing:
+            self._leave()
         error = None if task.cancelled() else task.exception()
         if isinstance(error, TurnOver):
             log.info("task.late task=%s reason=%s", self.feed.state.task_id, error)
         elif error is not None:
             log.error("task.lost task=%s", self.feed.state.task_id, exc_info=error)
+
+    def _leave(self) -> None:
+        if self.feed.runner is self:
+            self.feed.runner = None
+        self._desk.left(self)
 
     async def _verdict(self) -> Verdict:
         if self._stop is not None:
@@ -337,7 +344,7 @@ class Owner:
         self._flush()
         self._interrupt(verdict)
 
-    def _flushed(self, error: BaseException | None) -> None:
+    def _flushed(self, error: StoreError | None) -> None:
         events, self._in_flight = self._in_flight, ()
         if error is None:
             if self._buffer:
@@ -365,6 +372,8 @@ class Owner:
     def _settle(self, error: BaseException | None) -> bool:
         """End the flush; whether anybody waited for it."""
         self._flushing = False
+        if self._task.done():
+            self._leave()
         waiting, self._drained = self._drained, []
         told = False
         for drained in waiting:

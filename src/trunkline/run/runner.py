@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from asyncio import Future
 from collections.abc import Callable, Coroutine
 from functools import partial
 
@@ -19,6 +18,7 @@ from trunkline.run.executor import Executor
 from trunkline.run.feed import Feed
 from trunkline.run.owner import Owner
 from trunkline.run.tasks import Tasks
+from trunkline.store.ack import Ack
 from trunkline.store.base import Dedup, Store, TaskRef
 from trunkline.wire.types import Message, Part, Role, SendRequest, TaskState
 
@@ -134,8 +134,8 @@ class Runner:
 
     def submit(
         self, tenant: str, owner: str, request: SendRequest, dedup: Dedup | None = None
-    ) -> tuple[Feed, Future[int]]:
-        """Open a task; its executor starts when the future is done, whoever still waits.
+    ) -> tuple[Feed, Ack]:
+        """Open a task; its executor starts when it is recorded, whoever still waits.
 
         Raises:
             Refused: no skill takes the message.
@@ -168,11 +168,11 @@ class Runner:
             metadata=request.metadata,
         )
         feed = self.tasks.begin(tenant, task_id)
-        future = self.tasks.append(feed, (event,), dedup, partial(self._opened, feed, bool(said.context_id)))
+        ack = self.tasks.append(feed, (event,), dedup, partial(self._opened, feed, bool(said.context_id)))
         self._arriving += 1
-        return feed, future
+        return feed, ack
 
-    def _opened(self, feed: Feed, continues: bool, error: BaseException | None) -> None:
+    def _opened(self, feed: Feed, continues: bool, error: StoreError | None) -> None:
         self._arriving -= 1
         if error is not None:
             feed.fail(error)

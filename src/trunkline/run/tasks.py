@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Sequence
-from typing import cast
+from collections.abc import Sequence
 from weakref import WeakValueDictionary
 
 from trunkline.clock import now_ms
-from trunkline.errors import Conflict, TaskNotFound
+from trunkline.errors import Conflict, StoreError, TaskNotFound
 from trunkline.log.decide import Command, decide
 from trunkline.log.events import AnyEvent
 from trunkline.log.fold import State
 from trunkline.log.ids import is_task_id
 from trunkline.run.feed import PAGE, Feed
+from trunkline.store.ack import Ack, Follower
 from trunkline.store.base import Dedup, Store
 
 
@@ -89,34 +89,30 @@ class Tasks:
         feed: Feed,
         events: Sequence[AnyEvent],
         dedup: Dedup | None = None,
-        then: Callable[[BaseException | None], None] | None = None,
-    ) -> Future[int]:
+        then: Follower | None = None,
+    ) -> Ack:
         """Append at the feed's seq; the feed has taken the events in when `then` is called."""
         state = feed.state
         expected, at = state.seq, now_ms()
 
-        def committed(done: Future[int]) -> None:
-            error = done.exception()
+        def committed(error: StoreError | None) -> None:
             if error is None:
                 feed.take(expected, events, at)
             if then is not None:
                 then(error)
 
-        future = cast(
-            "Future[int]",
-            self.store.append(
-                feed.tenant,
-                state.task_id,
-                expected,
-                events,
-                at=at,
-                head=state.head_after(events, at),
-                dedup=dedup,
-            ),
+        ack = self.store.append(
+            feed.tenant,
+            state.task_id,
+            expected,
+            events,
+            at=at,
+            head=state.head_after(events, at),
+            dedup=dedup,
         )
         # Before any awaiting coroutine runs: whoever is woken finds the feed up to date.
-        future.add_done_callback(committed)
-        return future
+        ack.then(committed)
+        return ack
 
     async def change(self, feed: Feed, command: Command, dedup: Dedup | None = None) -> tuple[AnyEvent, ...]:
         """Decide on the newest state and append, until nobody was faster; gives what was added."""
@@ -125,8 +121,7 @@ class Tasks:
             while events := decide(feed.state, command):
                 expected = feed.state.seq
                 try:
-                    # The commit goes on if the caller goes away; the feed must hear of it all the same.
-                    await asyncio.shield(self.append(feed, events, dedup))
+                    await self.append(feed, events, dedup)
                     break
                 except Conflict:
                     if feed.state.seq == expected:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from hashlib import blake2b
 
 import msgspec
@@ -83,7 +82,7 @@ class Calls:
                 await self._tasks.rest(feed, self._wait_limit_s)
             if not feed.state.seq:
                 # A receipt, or the wait ended before the commit: nobody is told of a task that is not stored.
-                await asyncio.shield(opened)
+                await opened
             return feed
         except errors.Duplicate as earlier:
             if dedup is None or earlier.digest != dedup.digest:

@@ -7,7 +7,7 @@ outside `store/` is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from msgspec import Struct
 from trunkline.log.events import AnyEvent, Recorded
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
+from trunkline.store.ack import Ack
 from trunkline.wire.types import TaskState
 
 
@@ -126,7 +127,7 @@ class Log(Protocol):
         head: Head | None = None,
         deliveries: Sequence[Announcement] = (),
         dedup: Dedup | None = None,
-    ) -> Awaitable[int]:
+    ) -> Ack:
         """Add events after seq `expected`, all or none; gives the new last seq.
 
         Raises:

@@ -19,6 +19,7 @@ from trunkline.log.events import AnyEvent, Recorded
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
 from trunkline.store import changes, rows
+from trunkline.store.ack import Ack
 from trunkline.store.base import (
     Announcement,
     Cursor,
@@ -179,7 +180,7 @@ class SqliteStore:
         head: Head | None = None,
         deliveries: Sequence[Announcement] = (),
         dedup: Dedup | None = None,
-    ) -> asyncio.Future[int]:
+    ) -> Ack:
         """See `Log`."""
         return self._writer.append(
             tenant, task_id, expected, events, at=at, head=head, deliveries=deliveries, dedup=dedup

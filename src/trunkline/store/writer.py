@@ -14,6 +14,7 @@ from msgspec import Struct
 from trunkline.errors import Misuse, StoreError
 from trunkline.log.events import AnyEvent, encode
 from trunkline.log.fold import Head
+from trunkline.store.ack import Ack
 from trunkline.store.base import Announcement, Dedup
 from trunkline.store.bell import Bell
 
@@ -27,7 +28,7 @@ Outcome = int | StoreError
 class Entry(Struct, gc=False, eq=False):
     """One append on its way to the disk."""
 
-    future: asyncio.Future[int]
+    ack: Ack
     tenant: str
     task_id: str
     expected: int
@@ -79,8 +80,8 @@ class Writer:
         head: Head | None,
         deliveries: Sequence[Announcement],
         dedup: Dedup | None,
-    ) -> asyncio.Future[int]:
-        """Queue one append; the future ends with its last seq, Conflict, Duplicate or StoreError.
+    ) -> Ack:
+        """Queue one append; its promise ends with its last seq, Conflict, Duplicate or StoreError.
 
         Raises:
             Misuse: there is nothing to write, or it cannot be written as JSON.
@@ -89,10 +90,8 @@ class Writer:
             return self._refused()
         bodies = _bodies(task_id, events)
         size = len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))
-        future = self._loop.create_future()
-        self._pending.append(
-            Entry(future, tenant, task_id, expected, bodies, at, size, head, deliveries, dedup)
-        )
+        ack = Ack()
+        self._pending.append(Entry(ack, tenant, task_id, expected, bodies, at, size, head, deliveries, dedup))
         self._events += len(bodies)
         self._bytes += size
         if not self._busy:
@@ -100,7 +99,7 @@ class Writer:
             self._idle.clear()
             # After this pass of the loop, so that appends made together share the first group too.
             self._loop.call_soon(self._flush)
-        return future
+        return ack
 
     def done(self, group: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
         """Called by the backend, on the loop, when a group has ended."""
@@ -111,13 +110,7 @@ class Writer:
             self._busy = False
             self._idle.set()
         for entry, outcome in zip(group, outcomes, strict=True):
-            future = entry.future
-            if future.done():
-                continue
-            if isinstance(outcome, int):
-                future.set_result(outcome)
-            else:
-                future.set_exception(outcome)
+            entry.ack.settle(outcome)
         if self._bell.heard:
             self._bell.ring(
                 (entry.tenant, entry.task_id, outcome)
@@ -150,10 +143,10 @@ class Writer:
         self._bytes -= size
         return group
 
-    def _refused(self) -> asyncio.Future[int]:
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        future.set_exception(StoreError(self._refusal))
-        return future
+    def _refused(self) -> Ack:
+        ack = Ack()
+        ack.settle(StoreError(self._refusal))
+        return ack
 
 
 def _bodies(task_id: str, events: Sequence[AnyEvent]) -> list[bytes]:
