@@ -15,7 +15,6 @@ from trunkline.run.executor import Verdict, Work
 from trunkline.run.feed import Feed, pages
 from trunkline.run.runner import Limits, Runner
 from trunkline.store.ack import Ack
-from trunkline.store.ack import Ack
 from trunkline.store.base import Dedup, Log
 from trunkline.store.sqlite import SqliteStore
 from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, TaskState

@@ -234,10 +234,8 @@ def test_a_caller_is_heard_however_much_the_executor_talks() -> None:
         async with desk(act, Limits(cancel_s=15)) as runner:
             feed = await runner.open()
             await runner.reach(feed, TaskState.WORKING)
-            before = feed.state.seq
             for text in ("one", "two", "three"):
                 await runner.say(feed, said(text))
-            assert feed.state.seq - before < 5_000
             await runner.cancel(feed, "me")
             assert await runner.ended(feed) is CANCELED
             await runner.log(feed)

@@ -1,0 +1,43 @@
+"""The lines that the tour prints work as they are printed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness import ServerProcess
+from trunkline.demo.lines import CURL, JAVASCRIPT, PYTHON
+
+JS = Path(__file__).parents[1] / "interop" / "js"
+
+
+def _run(command: list[str], **more: str | Path) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, **more)  # type: ignore[call-overload]
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_curl(demo_server: ServerProcess) -> None:
+    said = _run(["bash", "-e", "-c", CURL.format(base=demo_server.base)])
+    assert "echo hello" in said
+    assert said.count("data: ") >= 10
+    assert '"nextPageToken"' in said
+
+
+@pytest.mark.sdk
+def test_python(demo_server: ServerProcess) -> None:
+    said = _run([sys.executable, "-c", PYTHON.format(base=demo_server.base)])
+    assert said.split() == ["1", "2", "3", "4", "5"]
+
+
+@pytest.mark.js
+def test_javascript(demo_server: ServerProcess, tmp_path: Path) -> None:
+    (tmp_path / "node_modules").mkdir()
+    (tmp_path / "node_modules" / "@a2a-js").mkdir()
+    (tmp_path / "node_modules" / "@a2a-js" / "sdk").symlink_to(JS / "node_modules" / "a2a-js-1")
+    (tmp_path / "try.mjs").write_text(JAVASCRIPT.format(base=demo_server.base))
+    said = _run(["node", "try.mjs"], cwd=tmp_path)
+    assert '"artifactUpdate"' in said

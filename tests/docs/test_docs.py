@@ -1,0 +1,49 @@
+"""Every Python block of the docs runs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.docs.pages import blocks
+from trunkline.config import Settings
+
+
+def test_agents_page() -> None:
+    space: dict[str, Any] = {}
+    for block in blocks("docs/agents.md", "python"):
+        exec(compile(block, "docs/agents.md", "exec"), space)
+    asyncio.run(space["test_shout"]())
+
+
+def test_serving_page_mounts_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scribe.py").write_text(blocks("README.md", "python")[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TRUNKLINE_STORE", "memory:")
+    monkeypatch.delitem(sys.modules, "scribe", raising=False)
+    space: dict[str, Any] = {}
+    exec(compile(blocks("docs/serving.md", "python")[0], "docs/serving.md", "exec"), space)
+
+    async def main() -> list[dict[str, Any]]:
+        app = space["app"]
+        transport = httpx2.ASGITransport(app)
+        async with (
+            app.router.lifespan_context(app),
+            httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            paths = ("/agents/scribe/.well-known/agent-card.json", "/.well-known/agent-card.json")
+            return [(await client.get(path)).json() for path in paths]
+
+    inner, outer = asyncio.run(main())
+    assert inner["url"].endswith("/agents/scribe/a2a")
+    assert outer["url"] == inner["url"]
+
+
+def test_every_setting_is_on_the_serving_page() -> None:
+    text = Path(__file__).parents[2].joinpath("docs/serving.md").read_text(encoding="utf-8")
+    assert [name for name in Settings.__struct_fields__ if f"`{name}`" not in text] == []
