@@ -1,7 +1,5 @@
 """A task in fifty lines: what the log must agree with, written without looking at it."""
 
-from __future__ import annotations
-
 ENDS = {"completed", "failed", "canceled", "rejected", "replied"}
 
 

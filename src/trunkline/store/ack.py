@@ -35,7 +35,7 @@ class Ack:
         if self._outcome is None:
             self._followers.append(follower)
         else:
-            # Never inside the call that appends: whoever it belongs to does not wait yet, and would wait in vain.
+            # Never inside the call that appends: whoever it belongs to does not wait yet, and would in vain.
             asyncio.get_running_loop().call_soon(self._tell, follower)
 
     def settle(self, outcome: int | StoreError) -> None:
