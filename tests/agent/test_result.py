@@ -325,3 +325,54 @@ def test_an_exit_in_a_skill_does_not_end_the_server() -> None:
     failed, stayed = drive(agent, talk)
     assert "Reason id" in said(failed)
     assert text(stayed) == "still here"
+
+
+@pytest.mark.parametrize(
+    "built",
+    [
+        Part(text=5),  # type: ignore[arg-type]
+        Part(),
+        Part(text="a", url="https://example.com"),
+        Artifact("a", parts=(Part(text=5),)),  # type: ignore[arg-type]
+        Artifact("a"),
+        Artifact(5, parts=(Part(text="x"),)),  # type: ignore[arg-type]
+        Message("m", parts=()),
+    ],
+)
+def test_what_could_not_be_read_back_fails_the_task_and_leaves_it_readable(built: Any) -> None:
+    assert state(send(returning(built), "go")) == "failed"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"text": 5},
+        {"text": "a", "name": 5},
+        {"text": "a", "artifact_id": 5},
+        {"file": 5},
+        {"data": 1, "filename": 5},
+    ],
+)
+def test_an_artifact_of_the_wrong_types_fails_the_task_and_leaves_it_readable(words: dict[str, Any]) -> None:
+    agent = Agent("under test")
+
+    @agent.skill
+    async def emit(turn: Turn) -> None:
+        await turn.artifact(**words)
+
+    assert state(send(agent, "go")) == "failed"
+
+
+def test_what_an_author_does_to_its_data_does_not_change_the_task() -> None:
+    agent = Agent("under test")
+
+    @agent.skill
+    async def change(turn: Turn) -> str:
+        turn.data[0]["a"].append(2)  # type: ignore[index]
+        turn.metadata["deep"]["a"] = 2
+        return "done"
+
+    said_parts = [{"text": "x"}, {"data": {"a": [1]}}]
+    task = send(agent, said_parts, metadata={"deep": {"a": 1}})
+    message = task["history"][0]
+    assert (message["parts"][1]["data"], message["metadata"]) == ({"a": [1]}, {"deep": {"a": 1}})

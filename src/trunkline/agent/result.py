@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import is_dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +16,7 @@ from trunkline.run.executor import Verdict
 from trunkline.wire.types import Artifact, Message, Part, TaskState
 
 Result = Any
+Built = TypeVar("Built", Part, Artifact, Message)
 _PLAIN = (dict, list, tuple, int, float, bool)
 
 
@@ -24,7 +25,7 @@ async def emit_piece(turn: Turn, piece: Result) -> None:
     if isinstance(piece, str):
         await turn.write(piece)
     elif isinstance(piece, Artifact):
-        await turn.emit(Chunk(piece, last=True))
+        await turn.emit(Chunk(_sound(piece), last=True))
     else:
         await turn.emit(Chunk(Artifact(turn.next_artifact_id(), parts=(part_of(piece),)), last=True))
 
@@ -33,10 +34,11 @@ async def conclude(turn: Turn, result: Result) -> Verdict:
     """Record what the function gave back and say that the task is completed."""
     extra = turn.report.parts(success=True, duration_ms=turn.elapsed_ms)
     if isinstance(result, Message):
+        message = _sound(result)
         if not turn.spoke:
-            return Replied(_told(result, extra))
+            return Replied(_told(message, extra))
         await _close(turn, extra)
-        return Status(TaskState.COMPLETED, result)
+        return Status(TaskState.COMPLETED, message)
     if result is None or (turn.written and isinstance(result, str) and result == turn.written):
         await _close(turn, extra)
     elif turn.written:
@@ -96,8 +98,24 @@ def _with(artifact: Artifact, extra: list[tuple[str, Part]]) -> Artifact:
 
 def _artifact(artifact_id: str, turn: Turn, result: Result) -> Artifact:
     if isinstance(result, Artifact):
-        return result
+        return _sound(result)
     return Artifact(artifact_id, name=turn.skill, parts=(part_of(result),))
+
+
+def _sound(value: Built) -> Built:
+    """What an author built by hand, if it can be read back; structs check nothing when they are made."""
+    try:
+        read = msgspec.json.decode(msgspec.json.encode(value), type=type(value))
+    except (TypeError, ValueError) as error:
+        raise Misuse(f"the skill returned a {type(value).__name__} that does not fit: {error}") from error
+    parts = (read,) if isinstance(read, Part) else read.parts
+    for part in parts:
+        given = (part.text, part.raw, part.url, None if part.data is msgspec.UNSET else part)
+        if sum(one is not None for one in given) != 1:
+            raise Misuse("the skill returned a Part without exactly one of text, raw, url or data")
+    if not parts:
+        raise Misuse(f"the skill returned a {type(value).__name__} without parts")
+    return read
 
 
 def part_of(value: Result) -> Part:
@@ -109,7 +127,7 @@ def part_of(value: Result) -> Part:
     if isinstance(value, str):
         return Part(text=value)
     if isinstance(value, Part):
-        return value
+        return _sound(value)
     if isinstance(value, bytes):
         return Part(raw=base64.b64encode(value).decode(), media_type="application/octet-stream")
     dump = getattr(value, "model_dump", None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+from copy import deepcopy
 from typing import NoReturn
 
 import msgspec
@@ -91,7 +92,7 @@ class Turn:
     @property
     def metadata(self) -> Metadata:
         """The metadata of the request, with the message's own on top."""
-        return {**(self._work.state.metadata or {}), **(self.request.metadata or {})}
+        return deepcopy({**(self._work.state.metadata or {}), **(self.request.metadata or {})})
 
     @property
     def output_modes(self) -> tuple[str, ...]:
@@ -106,7 +107,8 @@ class Turn:
     @property
     def data(self) -> list[object]:
         """The values of all data parts of the request."""
-        return [part.data for part in self.request.parts if part.data is not msgspec.UNSET]
+        # Copies: an author may change them, and the task is what was said.
+        return [deepcopy(part.data) for part in self.request.parts if part.data is not msgspec.UNSET]
 
     @property
     def files(self) -> list[Part]:
@@ -190,6 +192,7 @@ class Turn:
     ) -> str:
         """Emit a result as it is; `file` is bytes or a URL. Gives its id, to append to it later."""
         part = _part(text, data, file, filename, media_type)
+        _check_texts(name, description, artifact_id)
         one_shot = not artifact_id and not append
         artifact_id = artifact_id or self.next_artifact_id()
         artifact = Artifact(artifact_id, name, description, (part,), metadata)
@@ -293,14 +296,24 @@ def _text(message: Message) -> str:
     return "\n".join(part.text for part in parts if part.text is not None)
 
 
+def _check_texts(*words: object) -> None:
+    # Structs check nothing when they are made: what is not text would be stored and never be read again.
+    for word in words:
+        if not isinstance(word, str):
+            raise Misuse(f"an artifact's words are text, not {type(word).__name__}")
+
+
 def _part(text: str | None, data: object, file: bytes | str | None, filename: str, media_type: str) -> Part:
     given = (text is not None) + (data is not msgspec.UNSET) + (file is not None)
     if given != 1:
         raise Misuse("an artifact takes exactly one of text=, data= or file=")
+    _check_texts(filename, media_type)
     if text is not None:
+        _check_texts(text)
         return Part(text=text, media_type=media_type)
     if isinstance(file, bytes):
         return Part(raw=base64.b64encode(file).decode(), filename=filename, media_type=media_type)
     if file is not None:
+        _check_texts(file)
         return Part(url=file, filename=filename, media_type=media_type)
     return Part(data=msgspec.to_builtins(data), filename=filename, media_type=media_type)
