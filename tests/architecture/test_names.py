@@ -13,7 +13,18 @@ from tests.architecture.source import PACKAGE, ROOT, modules
 EMPTY_WORDS = {"util", "helper", "common", "manager", "handler", "service"}
 ALLOWED_FILES = {"store/base.py"}  # the seam file: protocols only
 # Suites that follow no source file.
-SUITES = {"architecture", "chaos", "conformance", "corpus", "docs", "hostile", "interop", "load", "model", "process"}
+SUITES = {
+    "architecture",
+    "chaos",
+    "conformance",
+    "corpus",
+    "docs",
+    "hostile",
+    "interop",
+    "load",
+    "model",
+    "process",
+}
 
 
 def test_file_names() -> None:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 LIMIT = 1 << 20
 PEAK_KIB = 320 * 1024
-# What uvicorn may hold before the application asks, and what the kernel holds for both sides.
+# What a connection holds before the application asks.
 READ_AHEAD = 64 << 10
 TYPE = b"Content-Type: application/json"
 POSTS = (

@@ -50,7 +50,7 @@ def test_strange_paths(target: ServerProcess) -> None:
 
 
 def _is_ours(answer: Answer) -> bool:
-    """A whole answer of the agent: JSON, or a stream, or nothing at all; or uvicorn's word that it is no HTTP."""
+    """A whole answer of the agent: JSON, or a stream, or nothing at all; or the connection's word that it is no HTTP."""
     kind = answer.header(b"content-type") or b"application/json"
     return (
         kind in (b"application/json", b"application/a2a+json", b"text/event-stream") or answer.status == 400

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trunkline.errors import ContentTypeNotSupported, InvalidParams, InvalidRequest, TooLarge
-from trunkline.server.exchange import Disconnected, Exchange
+from trunkline.server.exchange import AsgiExchange, Disconnected, query, text
 
 Message = MutableMapping[str, Any]
 Sent = list[Message]
@@ -17,7 +17,7 @@ Sent = list[Message]
 
 def _exchange(
     *messages: Message, headers: dict[bytes, bytes] | None = None, late: bool = False, **scope: Any
-) -> tuple[Exchange, Sent]:
+) -> tuple[AsgiExchange, Sent]:
     """An exchange over these messages; `late` ones take a turn of the loop each, and after them there is silence."""
     waiting, sent = list(messages), list[Message]()
 
@@ -38,7 +38,7 @@ def _exchange(
         "headers": list((headers or {}).items()),
         **scope,
     }
-    return Exchange(made, receive, send), sent
+    return AsgiExchange(made, receive, send), sent
 
 
 def _piece(body: bytes, *, more: bool = False) -> Message:
@@ -125,7 +125,7 @@ def test_an_error_while_receiving_comes_through() -> None:
         _run(lambda: exchange.body(10, 5))
 
 
-def _respond(exchange: Exchange, sent: Sent) -> dict[bytes, bytes]:
+def _respond(exchange: AsgiExchange, sent: Sent) -> dict[bytes, bytes]:
     _run(lambda: exchange.respond(200, b"{}"))
     return dict(sent[0]["headers"])
 
@@ -147,16 +147,64 @@ def test_a_connection_is_kept_when_there_is_nothing_left_on_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "expected"), [(b"", {}), (b"a=1&a=2", {"a": "2"}), (b"a=%C3%BC&b=", {"a": "\u00fc", "b": ""})]
+    ("raw", "expected"), [(b"", {}), (b"a=1&a=2", {"a": "2"}), (b"a=%C3%BC&b=", {"a": "\u00fc", "b": ""})]
 )
-def test_a_query_is_read(query: bytes, expected: dict[str, str]) -> None:
-    assert _exchange(query_string=query)[0].query() == expected
+def test_a_query_is_read(raw: bytes, expected: dict[str, str]) -> None:
+    assert query(_exchange(query_string=raw)[0]) == expected
 
 
-@pytest.mark.parametrize("query", [b"a=%ff", b"a=\xff", b"&".join([b"a=1"] * 65)])
-def test_a_query_that_cannot_be_read_is_refused(query: bytes) -> None:
+@pytest.mark.parametrize("raw", [b"a=%ff", b"a=\xff", b"&".join([b"a=1"] * 65)])
+def test_a_query_that_cannot_be_read_is_refused(raw: bytes) -> None:
     with pytest.raises(InvalidParams, match="query"):
-        _exchange(query_string=query)[0].query()
+        query(_exchange(query_string=raw)[0])
+
+
+def test_a_header_is_read_as_text() -> None:
+    exchange, _ = _exchange(headers={b"x": b"\xfc"})
+    assert (text(exchange, b"x"), text(exchange, b"y")) == ("\u00fc", None)
+
+
+@pytest.mark.parametrize(
+    ("scope", "expected"),
+    [
+        ({}, ("http", "127.0.0.1", None)),
+        ({"scheme": "https", "server": ("::1", 8443)}, ("https", "::1", 8443)),
+        ({"server": None}, ("http", "127.0.0.1", None)),
+    ],
+)
+def test_an_address_is_where_the_request_came_in(
+    scope: dict[str, Any], expected: tuple[str, str, int | None]
+) -> None:
+    assert _exchange(**scope)[0].address() == expected
+
+
+def test_an_answer_in_pieces() -> None:
+    exchange, sent = _exchange()
+
+    async def answer() -> None:
+        await exchange.begin([(b"x", b"y")])
+        await exchange.write(b"a", more=True)
+        await exchange.write(b"", more=False)
+
+    _run(answer)
+    assert (sent[0]["status"], sent[0]["headers"]) == (200, [(b"x", b"y")])
+    assert [(piece["body"], piece["more_body"]) for piece in sent[1:]] == [(b"a", True), (b"", False)]
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_disconnect_is_told_to_who_listens(heard: bool) -> None:
+    async def within() -> int:
+        exchange, _ = _exchange(_piece(b""), {"type": "http.disconnect"}, late=True)
+        told: list[None] = []
+        exchange.on_disconnect(lambda: told.append(None))
+        await asyncio.sleep(0)
+        if not heard:
+            exchange.on_disconnect(None)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return len(told)
+
+    assert asyncio.run(within()) == heard
 
 
 @pytest.mark.parametrize(

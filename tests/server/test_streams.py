@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -12,27 +12,30 @@ from trunkline import Agent
 from trunkline.log.events import Recorded, Submitted
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
+from trunkline.server.exchange import Headers
 from trunkline.server.streams import Plan, Streams
 from trunkline.wire.writer import Dialect
 
 
 class Line:
-    """A connection whose writes wait for the test."""
+    """An exchange whose writes wait for the test."""
 
     def __init__(self) -> None:
-        self.sent: list[dict[str, Any]] = []
+        self.sent: list[tuple[bytes, bool]] = []
         self.writable = asyncio.Event()
         self.blocked = asyncio.Event()
-        self.gone = asyncio.Event()
+        self.leave: Callable[[], None] | None = None
 
-    async def send(self, message: dict[str, Any]) -> None:
-        self.sent.append(message)
+    async def begin(self, headers: Headers) -> None:
+        await self.write(b"", more=True)
+
+    async def write(self, body: bytes, *, more: bool) -> None:
+        self.sent.append((body, more))
         self.blocked.set()
         await self.writable.wait()
 
-    async def receive(self) -> dict[str, Any]:
-        await self.gone.wait()
-        return {"type": "http.disconnect"}
+    def on_disconnect(self, left: Callable[[], None] | None) -> None:
+        self.leave = left
 
 
 @pytest.mark.parametrize("how", ["server", "reader"])
@@ -57,12 +60,14 @@ def test_an_end_that_comes_while_a_write_blocks_is_not_lost(how: str, write: int
         if how == "server":
             streams.close()
         else:
-            line.gone.set()
+            assert line.leave is not None
+            line.leave()
         for _ in range(5):
             await asyncio.sleep(0)
         line.writable.set()
         await asyncio.wait_for(serving, 5)
-        assert line.sent[-1]["more_body"] is False
+        assert line.sent[-1][1] is False
+        assert line.leave is None, "nobody listens any more"
         assert len(streams) == 0
         feed.take(feed.state.seq, [DONE], 0)
 

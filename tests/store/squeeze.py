@@ -19,7 +19,7 @@ async def main(file: str) -> None:
     logging.disable()
     store = store_from_url(f"sqlite:///{file}")
     await store.open()
-    before = store._thread._connection
+    before = store._scribe._connection
     first = await store.append("default", "t1", 0, [Delta("a", "one")], at=1)
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
@@ -32,7 +32,7 @@ async def main(file: str) -> None:
     assert all(type(error) is StoreError for error in failed), failed
     second = await store.append("default", "t1", 1, [Delta("a", "two")], at=1)
     texts = [recorded.event.text for recorded in await store.read("default", "t1")]
-    replaced = store._thread._connection is not before
+    replaced = store._scribe._connection is not before
     await store.close()
     print(first, second, texts, replaced, failed[0])
 

@@ -246,8 +246,8 @@ def test_an_open_that_takes_too_long_says_so(run, make, monkeypatch):
 
     async def case():
         store = make()
-        connect = store._thread._connect
-        store._thread._connect = lambda: (gate.wait(10), connect())[1]
+        connect = store._scribe._connect
+        store._scribe._connect = lambda: (gate.wait(10), connect())[1]
         with pytest.raises(StoreError, match="did not open"):
             await store.open()
         with pytest.raises(StoreInUse):

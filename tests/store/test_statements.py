@@ -5,15 +5,34 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 import trunkline.store
 from trunkline.store.statements import RowsStatement, migrations, statements
 
 
 def test_a_row_is_repeated():
     statement = RowsStatement("INSERT INTO t (a, b) VALUES (?, ?) ON CONFLICT (a) DO NOTHING")
-    assert statement.width == 2
-    assert statement.rows(2) == "INSERT INTO t (a, b) VALUES (?, ?), (?, ?) ON CONFLICT (a) DO NOTHING"
-    assert statement.rows(2) is statement.rows(2)
+    assert statement.steps([1, 2, 3, 4]) == [
+        ("INSERT INTO t (a, b) VALUES (?, ?), (?, ?) ON CONFLICT (a) DO NOTHING", [1, 2, 3, 4])
+    ]
+
+
+def test_a_row_may_hold_constants():
+    statement = RowsStatement("INSERT INTO t (a, b) VALUES (?, '')")
+    assert statement.steps([1, 2]) == [("INSERT INTO t (a, b) VALUES (?, ''), (?, '')", [1, 2])]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 7, 63, 64, 65, 127, 128, 500])
+def test_rows_travel_in_powers_of_two_and_none_is_lost(rows):
+    statement = RowsStatement("VALUES (?, ?)")
+    values = list(range(2 * rows))
+    steps = statement.steps(values)
+    sizes = [text.count("(") for text, _ in steps]
+    assert [value for _, part in steps for value in part] == values
+    assert [len(part) for _, part in steps] == [2 * size for size in sizes]
+    assert all(size in (1, 2, 4, 8, 16, 32, 64) for size in sizes)
+    assert len(steps) <= 6 + rows // 64
 
 
 def test_every_name_is_used_and_every_use_has_a_name():
@@ -29,7 +48,7 @@ def test_every_name_is_used_and_every_use_has_a_name():
 
 def test_no_statement_is_empty_or_carries_comments():
     plain, over_rows = statements("sqlite")
-    for text in (*plain.values(), *(statement.rows(1) for statement in over_rows.values())):
+    for text in (*plain.values(), *(statement.one for statement in over_rows.values())):
         assert text
         assert "--" not in text
 

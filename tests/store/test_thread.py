@@ -11,11 +11,6 @@ import pytest
 from tests.store.conftest import AT, look
 from trunkline.errors import Conflict, StoreError
 from trunkline.log.events import Delta
-from trunkline.store.sqlite import SqliteStore
-
-
-def memory():
-    return SqliteStore(None, now_ms=lambda: AT)
 
 
 async def batch(store, *calls):
@@ -32,11 +27,8 @@ async def batch(store, *calls):
 
 
 @pytest.fixture
-def kept(run):
-    store = memory()
-    run(store.open())
-    yield store
-    run(store.close())
+def kept(store):
+    return store
 
 
 def put(name, rev=0):
@@ -102,14 +94,14 @@ def test_a_rollback_that_fails_replaces_the_connection(run, make, caplog):
         store = make()
         await store.open()
         path = store._path
-        store._thread._connection.close()
-        store._thread._connection = sqlite3.connect(
+        store._scribe._connection.close()
+        store._scribe._connection = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, factory=Stubborn
         )
         with pytest.raises(StoreError):
             await store._change(broken)
         assert await store.put("a", "k", "x", b"", 0) == 1
-        replaced = not isinstance(store._thread._connection, Stubborn)
+        replaced = not isinstance(store._scribe._connection, Stubborn)
         await store.close()
         return replaced
 
@@ -121,17 +113,17 @@ def test_a_file_that_cannot_be_opened_again_fails_until_it_can(run, make, monkey
         store = make()
         await store.open()
         await store.append("a", "t1", 0, [Delta("a", "x")], at=AT)
-        connect = store._thread._connect
-        store._thread._connection.close()
-        store._thread._connection = None
+        connect = store._scribe._connect
+        store._scribe._connection.close()
+        store._scribe._connection = None
 
         def refuse():
             raise sqlite3.OperationalError("unable to open database file")
 
-        store._thread._connect = refuse
+        store._scribe._connect = refuse
         with pytest.raises(StoreError, match="unable to open"):
             await store.append("a", "t1", 1, [Delta("a", "x")], at=AT)
-        store._thread._connect = connect
+        store._scribe._connect = connect
         last = await store.append("a", "t1", 1, [Delta("a", "x")], at=AT)
         await store.close()
         return last
@@ -148,7 +140,7 @@ def test_a_file_without_our_tables_is_not_kept_open(run, make, monkeypatch):
             super().close()
 
     store = make()
-    store._thread._connect = lambda: sqlite3.connect(":memory:", factory=Watched)
+    store._scribe._connect = lambda: sqlite3.connect(":memory:", factory=Watched)
     with pytest.raises(StoreError, match="no such table"):
         run(store.open())
     assert closed == [True]
@@ -161,13 +153,13 @@ def test_a_thread_whose_loop_is_gone_ends(make, moment):
 
     async def abandon():
         if moment == "open":
-            connect = store._thread._connect
+            connect = store._scribe._connect
 
             def late():
                 gate.wait(10)
                 return connect()
 
-            store._thread._connect = late
+            store._scribe._connect = late
             waiting = store._thread.start()
             waiting.cancel()
         else:
@@ -190,7 +182,7 @@ def test_an_opening_that_nobody_awaits_any_more(make):
 
     asyncio.run(leave())
     failing = make()
-    failing._thread._connect = lambda: 1 / 0
+    failing._scribe._connect = lambda: 1 / 0
 
     async def leave_failing():
         failing._thread.start().cancel()
@@ -206,17 +198,18 @@ def test_a_caller_that_left_is_passed_over(run, kept):
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
+        await kept.put("a", "k", "y", b"", 0)
         return await names(kept)
 
-    assert run(case()) == ["x"]
+    assert run(case()) == ["x", "y"]
 
 
 def test_close_when_the_connection_is_lost(run, make):
     async def case():
         store = make()
         await store.open()
-        store._thread._connection.close()
-        store._thread._connection = None
+        store._scribe._connection.close()
+        store._scribe._connection = None
         await store.close()
 
     run(case())

@@ -18,7 +18,7 @@ import uvicorn
 
 from trunkline.agent.agent import Agent
 from trunkline.app import Application, build
-from trunkline.cli.connection import Connection
+from trunkline.cli.connection import Connection, State
 from trunkline.config import Settings, assignment
 from trunkline.errors import Misuse
 from trunkline.server.guard import is_loopback
@@ -29,6 +29,8 @@ log = logging.getLogger("trunkline")
 # The writer thread needs the interpreter a few times per group; the default of 5 ms would be its latency.
 SWITCH_S = 0.001
 UNWIND_S = 1.0
+# How often uvicorn ticks in a second; its date is as old as that.
+TICKS = 10
 
 
 class Server(uvicorn.Server):
@@ -37,6 +39,9 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, application: Application) -> None:
         super().__init__(config)
         self._application = application
+        # A stream notices by itself first, and says after which event it was cut.
+        write_limit_s = application.settings.write_limit + 2 * TICK_S
+        self._state = self.server_state = State(application.server.answer, write_limit_s)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal came: end the streams, then shut down; a second Ctrl-C does not wait."""
@@ -58,9 +63,17 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
         """Start, then say where."""
+        self._state.beat(asyncio.get_running_loop().time())
         await super().startup(sockets)  # type: ignore[arg-type]
         if self.started:
             _announce(self._application.settings, self.servers[0].sockets[0].getsockname()[1])
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second, by uvicorn; the connections hear every tenth."""
+        over = await super().on_tick(counter)
+        if counter % TICKS == 0:
+            self._state.beat(asyncio.get_running_loop().time())
+        return over
 
 
 def find(target: str) -> Agent:
@@ -104,8 +117,6 @@ def run(target: str, flags: Mapping[str, object], settings: list[str]) -> None:
     # What is loaded by now stays; a young generation of 700 would be collected every few requests.
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
-    # A stream notices by itself first, and says after which event it was cut.
-    Connection.write_limit_s = chosen.write_limit + 2 * TICK_S
     config = uvicorn.Config(
         application,
         host=chosen.host,
@@ -119,7 +130,6 @@ def run(target: str, flags: Mapping[str, object], settings: list[str]) -> None:
         ws="none",
         http=Connection,
         lifespan="on",
-        timeout_keep_alive=75,
         timeout_graceful_shutdown=int(chosen.drain_limit + chosen.cancel_limit + 5),
     )
     server = Server(config, application)

@@ -1,4 +1,4 @@
-"""The ASGI application: knows paths, versions and callers, and hands the rest on."""
+"""The server: knows paths, versions and callers, and hands the rest on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,18 @@ from trunkline.config import Settings
 from trunkline.server import delegate, rest, rpc
 from trunkline.server.calls import Caller, Calls
 from trunkline.server.card import Cards
-from trunkline.server.exchange import EVENTS, Disconnected, Exchange, Headers, Receive, Scope, Send
+from trunkline.server.exchange import (
+    EVENTS,
+    AsgiExchange,
+    Disconnected,
+    Exchange,
+    Headers,
+    Receive,
+    Scope,
+    Send,
+    query,
+    text,
+)
 from trunkline.server.guard import Guard
 from trunkline.server.streams import Plan, Streams
 from trunkline.wire import jsonrpc, sse
@@ -50,8 +61,11 @@ class Server:
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request of a host."""
+        await self.answer(AsgiExchange(scope, receive, send))
+
+    async def answer(self, exchange: Exchange) -> None:
         """Serve one HTTP request."""
-        exchange = Exchange(scope, receive, send)
         try:
             following = await self._route(exchange.path)(exchange)
         except Disconnected:
@@ -150,7 +164,7 @@ class Server:
             body = await self._body(exchange)
             wait = self._wait and dialect is Dialect.V1
             caller = self._caller(exchange, principal, dialect, wait=wait)
-            answer = await rest.perform(self._calls, call, caller, body, exchange.query())
+            answer = await rest.perform(self._calls, call, caller, body, query(exchange))
         except errors.Refused as refused:
             # Before 1.0 nobody named a version: who names an unknown one reads the errors of 1.0.
             named = isinstance(refused, errors.VersionNotSupported)
@@ -185,20 +199,20 @@ class Server:
         return self._keys.principal(exchange.headers)
 
     def _caller(self, exchange: Exchange, principal: Principal, dialect: Dialect, *, wait: bool) -> Caller:
-        key = exchange.text(b"idempotency-key") or ""
+        key = text(exchange, b"idempotency-key") or ""
         if key and (len(key) > 256 or not key.isprintable()):
             raise errors.InvalidParams(
                 "Idempotency-Key must be 1 to 256 printable characters", field="Idempotency-Key"
             )
-        return Caller(principal, dialect, wait, key, exchange.text(b"last-event-id"))
+        return Caller(principal, dialect, wait, key, text(exchange, b"last-event-id"))
 
 
 def _asked(exchange: Exchange) -> Version | None:
     header = exchange.headers.get(b"a2a-version")
     if header == b"1.0":
         return Version.V1
-    query = exchange.query().get("A2A-Version") if exchange.scope.get("query_string") else None
-    return negotiate(None if header is None else header.decode("latin-1"), query)
+    named = query(exchange).get("A2A-Version") if exchange.query_string else None
+    return negotiate(None if header is None else header.decode("latin-1"), named)
 
 
 def _headers(refused: errors.Refused) -> Headers:

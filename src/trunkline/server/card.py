@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from trunkline import errors
 from trunkline.config import Settings
-from trunkline.server.exchange import JSON, Exchange
+from trunkline.server.exchange import JSON, Exchange, query, text
 from trunkline.server.guard import is_loopback
 from trunkline.wire.card import ApiKeyScheme, BearerScheme, Card, Scheme, card_hybrid, card_v1, check_card
 from trunkline.wire.versions import Version, negotiate
@@ -85,19 +85,18 @@ class Cards:
             scheme = headers.get(b"x-forwarded-proto", b"https").decode("latin-1")
             prefix = headers.get(b"x-forwarded-prefix", b"").decode("latin-1").rstrip("/")
             return f"{scheme}://{headers[b'x-forwarded-host'].decode('latin-1')}{prefix}{exchange.base}"
-        scheme = exchange.scope.get("scheme", "http")
-        host, port = exchange.scope.get("server") or ("127.0.0.1", None)
+        scheme, host, port = exchange.address()
         if is_loopback(host):
             shown = f"[{host}]" if ":" in host else host
             place = f"{shown}:{port}" if port is not None else shown
         else:
-            place = (exchange.text(b"host") or "").strip()
+            place = (text(exchange, b"host") or "").strip()
         return f"{scheme}://{place}{exchange.base}"
 
 
 def _asked(exchange: Exchange) -> Version | None:
     try:
-        return negotiate(exchange.text(b"a2a-version"), exchange.query().get("A2A-Version"))
+        return negotiate(text(exchange, b"a2a-version"), query(exchange).get("A2A-Version"))
     except errors.VersionNotSupported:
         # The card is how a caller learns which versions are spoken here.
         return None

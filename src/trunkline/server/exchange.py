@@ -1,10 +1,13 @@
-"""One HTTP request and its answer, on bare ASGI: nothing on the hot path that need not be there."""
+"""One HTTP request and its answer: what the server needs of it, and the same over bare ASGI.
+
+`trunkline serve` has an exchange of its own right on the socket; a host that mounts the agent speaks ASGI.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, MutableMapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Generator, Mapping, MutableMapping, Sequence
+from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from trunkline.errors import ContentTypeNotSupported, InvalidParams, InvalidRequest, TooLarge
@@ -60,47 +63,19 @@ def _below(path: str, scope: Scope) -> str:
     return path
 
 
-def _too_large(limit: int) -> TooLarge:
-    return TooLarge(f"the body may have {limit} bytes at the most")
+class Exchange(Protocol):
+    """A request as the server reads it, and the way its answer goes; `path` is relative to the mount."""
 
+    method: str
+    path: str
+    raw_path: bytes
+    query_string: bytes
+    base: str
+    headers: dict[bytes, bytes]
 
-class Exchange:
-    """A request as the server reads it; `path` is relative to the mount."""
-
-    __slots__ = ("_whole", "base", "headers", "method", "path", "receive", "scope", "send")
-
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.scope = scope
-        self.receive = receive
-        self.send = send
-        self._whole = False
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
-        self.method: str = scope["method"]
-        path: str = scope["path"]
-        base: str = scope.get("root_path", "")
-        self.base = base
-        self.path = _below(path, scope) if base else path
-
-    def query(self) -> dict[str, str]:
-        """The query string; the last of several values counts.
-
-        Raises:
-            InvalidParams: it is not UTF-8, or has too many members.
-        """
-        raw: bytes = self.scope.get("query_string", b"")
-        if not raw:
-            return {}
-        try:
-            return dict(
-                parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=64)
-            )
-        except ValueError:
-            raise InvalidParams("the query string cannot be read", field="query") from None
-
-    def text(self, header: bytes) -> str | None:
-        """A header's text, if it is there."""
-        value = self.headers.get(header)
-        return None if value is None else value.decode("latin-1")
+    def address(self) -> tuple[str, str, int | None]:
+        """Scheme, host and port at which the request came in."""
+        ...
 
     async def body(self, limit: int, timeout_s: float) -> bytes:
         """The whole body.
@@ -111,12 +86,114 @@ class Exchange:
             InvalidRequest: it did not arrive in time.
             Disconnected: the caller left.
         """
-        headers = self.headers
-        if headers.get(b"content-encoding", b"identity") != b"identity":
-            raise ContentTypeNotSupported("send the body uncompressed", field="Content-Encoding")
-        length = headers.get(b"content-length")
-        if length is not None and (len(length) > 18 or int(length) > limit):
-            raise _too_large(limit)
+        ...
+
+    async def respond(
+        self, status: int, body: bytes, media_type: bytes = JSON, headers: Headers = ()
+    ) -> None:
+        """Send a whole answer."""
+        ...
+
+    async def begin(self, headers: Headers) -> None:
+        """Begin an answer whose length nobody knows yet."""
+        ...
+
+    async def write(self, body: bytes, *, more: bool) -> None:
+        """Send a piece of it; waits while the caller does not read."""
+        ...
+
+    def on_disconnect(self, left: Callable[[], None] | None) -> None:
+        """Have it called when the caller leaves; None when nobody wants to hear of it any more."""
+        ...
+
+
+def query(exchange: Exchange) -> dict[str, str]:
+    """The query string; the last of several values counts.
+
+    Raises:
+        InvalidParams: it is not UTF-8, or has too many members.
+    """
+    raw = exchange.query_string
+    if not raw:
+        return {}
+    try:
+        return dict(
+            parse_qsl(raw.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=64)
+        )
+    except ValueError:
+        raise InvalidParams("the query string cannot be read", field="query") from None
+
+
+def text(exchange: Exchange, header: bytes) -> str | None:
+    """A header's text, if it is there."""
+    value = exchange.headers.get(header)
+    return None if value is None else value.decode("latin-1")
+
+
+def too_large(limit: int) -> TooLarge:
+    """The refusal of a body over the limit."""
+    return TooLarge(f"the body may have {limit} bytes at the most")
+
+
+def too_late(timeout_s: float) -> InvalidRequest:
+    """The refusal of a body that does not come."""
+    return InvalidRequest(f"the body did not arrive within {timeout_s:g} s")
+
+
+def check_announced(headers: Mapping[bytes, bytes], limit: int) -> None:
+    """What can be said of a body before it is read.
+
+    Raises:
+        TooLarge: it says that it is over the limit.
+        ContentTypeNotSupported: it is compressed.
+    """
+    if headers.get(b"content-encoding", b"identity") != b"identity":
+        raise ContentTypeNotSupported("send the body uncompressed", field="Content-Encoding")
+    length = headers.get(b"content-length")
+    if length is not None and (len(length) > 18 or int(length) > limit):
+        raise too_large(limit)
+
+
+class AsgiExchange:
+    """An exchange with the server of a host, by messages."""
+
+    __slots__ = (
+        "_watcher",
+        "_whole",
+        "base",
+        "headers",
+        "method",
+        "path",
+        "query_string",
+        "raw_path",
+        "receive",
+        "scope",
+        "send",
+    )
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self._whole = False
+        self._watcher: asyncio.Task[None] | None = None
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.method: str = scope["method"]
+        path: str = scope["path"]
+        base: str = scope.get("root_path", "")
+        self.base = base
+        self.path = _below(path, scope) if base else path
+        self.raw_path: bytes = scope.get("raw_path") or b""
+        self.query_string: bytes = scope.get("query_string", b"")
+
+    def address(self) -> tuple[str, str, int | None]:
+        """Scheme, host and port at which the request came in."""
+        host, port = self.scope.get("server") or ("127.0.0.1", None)
+        return self.scope.get("scheme", "http"), host, port
+
+    async def body(self, limit: int, timeout_s: float) -> bytes:
+        """The whole body."""
+        check_announced(self.headers, limit)
         # Nearly every body is there already, and a clock costs more than reading it: only who waits pays.
         begun = _Begun(self.receive())
         if begun.done:
@@ -127,7 +204,7 @@ class Exchange:
             async with asyncio.timeout(timeout_s):
                 return await self._rest(await begun, limit)
         except TimeoutError:
-            raise InvalidRequest(f"the body did not arrive within {timeout_s:g} s") from None
+            raise too_late(timeout_s) from None
 
     async def _rest(self, message: MutableMapping[str, Any], limit: int) -> bytes:
         pieces: list[bytes] = []
@@ -139,14 +216,14 @@ class Exchange:
             size += len(piece)
             pieces.append(piece)
             if size > limit:
-                raise _too_large(limit)
+                raise too_large(limit)
             if not message.get("more_body"):
                 return self._within(b"".join(pieces), limit)
             message = await self.receive()
 
     def _within(self, body: bytes, limit: int) -> bytes:
         if len(body) > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         self._whole = True
         return body
 
@@ -173,3 +250,22 @@ class Exchange:
             }
         )
         await send({"type": "http.response.body", "body": body})
+
+    async def begin(self, headers: Headers) -> None:
+        """Begin an answer whose length nobody knows yet."""
+        await self.send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def write(self, body: bytes, *, more: bool) -> None:
+        """Send a piece of it."""
+        await self.send({"type": "http.response.body", "body": body, "more_body": more})
+
+    def on_disconnect(self, left: Callable[[], None] | None) -> None:
+        """Listen for the disconnect; ASGI tells it only to who asks."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+        self._watcher = None if left is None else asyncio.get_running_loop().create_task(self._watch(left))
+
+    async def _watch(self, left: Callable[[], None]) -> None:
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+        left()

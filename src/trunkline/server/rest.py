@@ -29,7 +29,7 @@ def check_path(exchange: Exchange) -> None:
     Raises:
         RouteNotFound: there is an escaped one.
     """
-    raw: bytes = exchange.scope.get("raw_path") or b""
+    raw = exchange.raw_path
     if b"%" in raw and b"%2f" in raw.lower():
         raise errors.RouteNotFound("no such path here; the card names the interfaces")
 

@@ -1,4 +1,4 @@
-"""Server-sent events over bare ASGI: a reader with a place in a feed, and nothing else.
+"""Server-sent events: a reader with a place in a feed, and nothing else.
 
 A stream keeps no queue. It sends what is newer than its place, then waits for the feed; if its
 socket does not take a write for too long it is cut, and the ids it got let it resume.
@@ -79,7 +79,8 @@ class Stream:
         """Send until the end of the task, of the caller's interest or of the server."""
         loop = asyncio.get_running_loop()
         self.task = asyncio.current_task()
-        watcher = loop.create_task(self._watch())
+        # Without listening for the disconnect, a stream that is silent would never end.
+        self._exchange.on_disconnect(self._left)
         try:
             await self._start(loop)
             await self._follow(loop)
@@ -88,17 +89,14 @@ class Stream:
                 raise
             log.warning("stream.cut task=%s after=%s", self._plan.feed.state.task_id, self._plan.after)
         finally:
-            watcher.cancel()
+            self._exchange.on_disconnect(None)
 
-    async def _watch(self) -> None:
-        # Without listening for the disconnect, a stream that is silent would never end.
-        while (await self._exchange.receive())["type"] != "http.disconnect":
-            pass
+    def _left(self) -> None:
         self._gone = True
         self._plan.feed.nudge()
 
     async def _start(self, loop: asyncio.AbstractEventLoop) -> None:
-        await self._exchange.send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        await self._exchange.begin(HEADERS)
         # A spread of reconnects keeps a restart from being a stampede.
         body = b"retry: %d\n\n" % (1000 + random_bits(11)) + b"".join(map(self._wrap, self._plan.opening))
         await self._write(loop, body, more=self._plan.after is not None)
@@ -152,7 +150,7 @@ class Stream:
 
     async def _write(self, loop: asyncio.AbstractEventLoop, body: bytes, *, more: bool) -> None:
         self.blocked_at = loop.time()
-        await self._exchange.send({"type": "http.response.body", "body": body, "more_body": more})
+        await self._exchange.write(body, more=more)
         self.sent_at = self.blocked_at
         self.blocked_at = 0.0
         self.beat = False

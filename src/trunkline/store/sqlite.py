@@ -1,7 +1,7 @@
 """The embedded store: one SQLite file in WAL mode, or the same code on an in-memory database.
 
 An append is acknowledged after its fsync. One thread writes (`thread.py`), two read
-(`readers.py`); in memory there is one connection, so reads queue behind writes there.
+(`readers.py`); in memory there is one connection, and the loop itself uses it (`direct.py`).
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ from trunkline.store.base import (
     Where,
 )
 from trunkline.store.bell import Bell
+from trunkline.store.direct import DirectWriter
 from trunkline.store.ledger import Ledger
 from trunkline.store.lock import FileLock
 from trunkline.store.migrate import migrate
 from trunkline.store.readers import Readers
+from trunkline.store.scribe import Scribe
 from trunkline.store.sweep import Sweep
 from trunkline.store.thread import WriterThread
 from trunkline.store.writer import Entry, Writer
@@ -49,7 +51,7 @@ T = TypeVar("T")
 _OLDEST_SQLITE = (3, 35, 0)
 _PATIENCE = 60.0
 _BUSY_SECONDS = 5.0
-_KEPT_STATEMENTS = 512
+_KEPT_STATEMENTS = 256
 _NEW, _OPEN, _CLOSED = "the store is not open", "", "the store is closed"
 
 
@@ -66,7 +68,8 @@ class SqliteStore:
         self._bell = Bell()
         self._ledger = Ledger(now_ms)
         self._writer = Writer(self._submit, self._bell)
-        self._thread = WriterThread(self._connect, self._ledger, self._writer.done)
+        self._scribe = Scribe(self._connect, self._ledger)
+        self._thread = (WriterThread if self._path else DirectWriter)(self._scribe, self._writer.done)
         self._readers = Readers(self._connect_reader)
         self._sweep = Sweep(self._change, self._look, self._ledger, now_ms)
 

@@ -6,14 +6,15 @@ Named statements follow a line `-- name: …`; migrations are `NNN_*.sql` in the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 _FOLDER = Path(__file__).parent / "sql"
 _NAME = re.compile(r"^-- name: (\w+)(\*?)$", re.MULTILINE)
-_ROW = re.compile(r"(\([?, ]+\))")
+_ROW = re.compile(r"(\(\?[?, ']*\))")
+_LARGEST = 64
 _MIGRATION = re.compile(r"\d{3}_\w+\.sql\Z")
 
 
@@ -24,22 +25,37 @@ class Migration(Struct, frozen=True):
     script: str
 
 
-class RowsStatement:
-    """A statement over any number of rows; each length is built once and then kept."""
+Value = int | str | bytes | None
+Step = tuple[str, Sequence[Value]]
 
-    __slots__ = ("_by_length", "_end", "_row", "_start", "width")
+
+class RowsStatement:
+    """A statement over any number of rows.
+
+    Its rows travel in powers of two. A text for each number of rows would make hundreds of prepared
+    statements, which take 25 MiB, and each is parsed when it is first needed.
+    """
+
+    __slots__ = ("_sizes", "_width", "one")
 
     def __init__(self, text: str) -> None:
-        self._start, self._row, self._end = _ROW.split(text)
-        self._by_length: dict[int, str] = {}
-        self.width = self._row.count("?")
+        start, row, end = _ROW.split(text)
+        self.one = text
+        self._width = row.count("?")
+        powers = [1 << power for power in range(_LARGEST.bit_length())]
+        # Largest first: how many values, and the text that takes them.
+        self._sizes = [(rows * self._width, start + ", ".join([row] * rows) + end) for rows in powers[::-1]]
 
-    def rows(self, length: int) -> str:
-        """The text for this many rows."""
-        text = self._by_length.get(length)
-        if text is None:
-            text = self._by_length[length] = self._start + ", ".join([self._row] * length) + self._end
-        return text
+    def steps(self, values: list[Value]) -> list[Step]:
+        """What to execute, given the values of all rows one after the other."""
+        steps: list[Step] = []
+        start, left = 0, len(values)
+        for size, text in self._sizes:
+            while size <= left:
+                steps.append((text, values[start : start + size] if size < len(values) else values))
+                start += size
+                left -= size
+        return steps
 
 
 def statements(dialect: str) -> tuple[Mapping[str, str], Mapping[str, RowsStatement]]:

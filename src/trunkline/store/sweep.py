@@ -11,8 +11,8 @@ import msgspec
 
 from trunkline.log.fold import Head, State
 from trunkline.store import rows
-from trunkline.store.ledger import Key, Ledger, Value, over_rows
-from trunkline.store.statements import statements
+from trunkline.store.ledger import Key, Ledger, listed
+from trunkline.store.statements import Value, statements
 
 T = TypeVar("T")
 PAGE_TASKS = 100
@@ -43,7 +43,7 @@ class Sweep:
         """Fold every head again."""
         after, count = 0, 0
         while True:
-            last, written = await self._change(partial(_refold, tenant=tenant, after=after))
+            last, written = await self._change(partial(self._refold, tenant=tenant, after=after))
             if last == after:
                 return count
             after = last
@@ -71,27 +71,29 @@ class Sweep:
         gone = connection.execute(_SQL["drop_tasks"], (_json(nums), before)).fetchall()
         connection.execute(_SQL["drop_events"], (_json([num for num, _, _ in gone]),))
         ids: list[Value] = [value for _, tenant, task_id in gone for value in (tenant, task_id)]
-        for step in over_rows(_ROWS["drop_deliveries"], ids):
+        for step in _ROWS["drop_deliveries"].steps(ids):
             connection.execute(*step)
-        # Else the ids of the newest events could be given again, and a tail would skip them.
-        connection.execute(_SQL["mark_end"], (self._ledger.last_id,))
+        # Else the numbers of the newest could be given again: a tail would skip events, and a dedup
+        # key that is still there would stand for another task.
+        connection.execute(_SQL["mark_ends"], (self._ledger.last_num, self._ledger.last_id))
         self._ledger.forget(task_id for _, _, task_id in gone)
         return len(gone)
 
-
-def _refold(connection: sqlite3.Connection, *, tenant: str | None, after: int) -> tuple[int, int]:
-    values = {"after": after, "tenant": tenant, "limit": PAGE_TASKS}
-    written = events = 0
-    for num, owner, task_id in connection.execute(_SQL["next_tasks"], values).fetchall():
-        head, seq = _fold_head(connection, owner, task_id)
-        listed = (None,) * 6 if head is None else _listed(head)
-        connection.execute(_ROWS["put_tasks"].rows(1), (num, owner, task_id, *listed))
-        after = num
-        written += head is not None
-        events += seq
-        if events > PAGE_EVENTS:
-            break
-    return after, written
+    def _refold(self, connection: sqlite3.Connection, *, tenant: str | None, after: int) -> tuple[int, int]:
+        values = {"after": after, "tenant": tenant, "limit": PAGE_TASKS}
+        written = events = 0
+        for num, owner, task_id in connection.execute(_SQL["next_tasks"], values).fetchall():
+            head, seq = _fold_head(connection, owner, task_id)
+            columns = (None,) * 6 if head is None else listed(head)
+            connection.execute(_ROWS["put_tasks"].one, (num, owner, task_id, *columns))
+            # What the ledger knows of the head is what was there before.
+            self._ledger.forget((task_id,))
+            after = num
+            written += head is not None
+            events += seq
+            if events > PAGE_EVENTS:
+                break
+        return after, written
 
 
 def _fold_head(connection: sqlite3.Connection, tenant: str, task_id: str) -> tuple[Head | None, int]:
@@ -104,10 +106,6 @@ def _fold_head(connection: sqlite3.Connection, tenant: str, task_id: str) -> tup
             state.apply(recorded)
         seq = page[-1].seq
     return head, seq
-
-
-def _listed(head: Head) -> tuple[Value, ...]:
-    return (head.context_id, head.owner, head.state.value, head.status_at, head.seq, head.node)
 
 
 def _ended(connection: sqlite3.Connection, *, after: int, before: int) -> list[int]:

@@ -26,15 +26,15 @@ Outcome = int | StoreError
 
 
 class Entry(Struct, gc=False, eq=False):
-    """One append on its way to the disk."""
+    """One append on its way to the disk: the events after `expected` up to `last`, as a JSON array."""
 
     ack: Ack
     tenant: str
     task_id: str
     expected: int
-    bodies: list[bytes]
+    last: int
+    body: bytes
     at: int
-    size: int
     head: Head | None
     deliveries: Sequence[Announcement]
     dedup: Dedup | None
@@ -88,12 +88,14 @@ class Writer:
         """
         if self._refusal:
             return self._refused()
-        bodies = _bodies(task_id, events)
-        size = len(bodies[0]) if len(bodies) == 1 else sum(map(len, bodies))
+        count = len(events)
+        body = _body(task_id, events)
         ack = Ack()
-        self._pending.append(Entry(ack, tenant, task_id, expected, bodies, at, size, head, deliveries, dedup))
-        self._events += len(bodies)
-        self._bytes += size
+        self._pending.append(
+            Entry(ack, tenant, task_id, expected, expected + count, body, at, head, deliveries, dedup)
+        )
+        self._events += count
+        self._bytes += len(body)
         if not self._busy:
             self._busy = True
             self._idle.clear()
@@ -129,13 +131,12 @@ class Writer:
     def _first_group(self) -> list[Entry]:
         events = size = count = 0
         for entry in self._pending:
-            events += len(entry.bodies)
-            size += entry.size
+            more, longer = entry.last - entry.expected, len(entry.body)
             # One append is never split, so a huge one is a group of its own.
-            if count and (events > GROUP_EVENTS or size > GROUP_BYTES):
-                events -= len(entry.bodies)
-                size -= entry.size
+            if count and (events + more > GROUP_EVENTS or size + longer > GROUP_BYTES):
                 break
+            events += more
+            size += longer
             count += 1
         group = self._pending[:count]
         del self._pending[:count]
@@ -149,10 +150,10 @@ class Writer:
         return ack
 
 
-def _bodies(task_id: str, events: Sequence[AnyEvent]) -> list[bytes]:
+def _body(task_id: str, events: Sequence[AnyEvent]) -> bytes:
     if not events:
         raise Misuse(f"task {task_id}: an append needs at least one event")
     try:
-        return [encode(event) for event in events]
+        return encode(events)
     except (TypeError, ValueError, RecursionError) as error:
         raise Misuse(f"task {task_id}: an event cannot be written as JSON: {error}") from error

@@ -190,6 +190,26 @@ def test_filters_order_and_pages(run, shelf, name, size):
     assert total == len(found)
 
 
+def test_a_context_named_after_its_task(run, store):
+    async def case():
+        await task(store, "t1", context="t1", owner="ann")
+        await task(store, "t2", context="t1", owner="ann", at=AT + 1)
+        await task(store, "t3", context="t1", owner="bob", at=AT + 2)
+        await task(store, "t4", context="t4", owner="ann", at=AT + 3)
+        await task(store, "t5", context="t6", owner="ann")
+        # Named like a context, and of another one.
+        await task(store, "t6", context="t5", owner="ann")
+        first = (await store.head(A, "t1")).context_id
+        asked = (Where(context_id="t1"), Where("ann", "t1"), Where(context_id="t4"), Where(context_id="t6"))
+        return (
+            first,
+            [ids(await listed(store, where)) for where in asked],
+            await listed(store, Where(context_id="t1"), tenant=B),
+        )
+
+    assert run(case()) == ("t1", [["t3", "t2", "t1"], ["t2", "t1"], ["t4"], ["t5"]], [])
+
+
 def test_total_counts_beyond_the_page_and_after_it(run, shelf):
     async def case():
         first = await shelf.heads(A, EVERYTHING, size=5)

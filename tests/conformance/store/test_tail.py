@@ -65,6 +65,34 @@ def test_pages_neither_skip_nor_repeat(run, store):
     assert len(pairs) == len(set(pairs)) == 100
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 9, 100])
+def test_a_page_may_end_inside_an_append(run, store, limit):
+    async def case():
+        for n, count in enumerate((1, 4, 2, 5)):
+            await store.append(A, f"t{n}", 0, deltas(count), at=AT)
+        found, cursor = [], START
+        while page := await store.tail(cursor, limit):
+            if not page[0]:
+                return found
+            assert len(page[0]) <= limit
+            found += page[0]
+            cursor = page[1]
+
+    pairs = [(record.task_id, record.recorded.seq) for record in run(case())]
+    assert pairs == [(f"t{n}", seq + 1) for n, count in enumerate((1, 4, 2, 5)) for seq in range(count)]
+
+
+def test_holes_left_by_a_prune_end_no_tail(run, store):
+    async def case():
+        for n in range(30):
+            ended = TaskState.WORKING if n % 10 == 9 else TaskState.COMPLETED
+            await task(store, f"t{n}", state=ended)
+        assert await store.prune(AT + 1) == 27
+        return [record.task_id for record in (await all_of(store, limit=2))[0]]
+
+    assert run(case()) == ["t9", "t9", "t19", "t19", "t29", "t29"]
+
+
 def test_within_a_task_seq_grows(run, store):
     async def case():
         appends = [store.append(A, f"t{n % 3}", n // 3, [delta()], at=AT) for n in range(60)]

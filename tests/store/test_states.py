@@ -1,0 +1,16 @@
+"""Every state has its number, and the numbers stand in the order that the statements rely on."""
+
+from __future__ import annotations
+
+from trunkline.store.states import NUMBERS, STATES
+from trunkline.wire.types import TERMINAL, TaskState
+
+
+def test_every_state_has_a_number_of_its_own():
+    assert set(NUMBERS) == set(TaskState)
+    assert {STATES[NUMBERS[state]] for state in TaskState} == set(TaskState)
+
+
+def test_running_ones_come_first_and_ended_ones_last():
+    assert {state for state in TaskState if NUMBERS[state] <= 2} == {TaskState.SUBMITTED, TaskState.WORKING}
+    assert {state for state in TaskState if NUMBERS[state] >= 5} == TERMINAL
