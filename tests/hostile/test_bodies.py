@@ -245,8 +245,8 @@ WIDE = {
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("wide")) as server:
         yield server
-        # A mebibyte of empty objects is 80 MiB of Python ones, and an allocator gives little of that
-        # back. It must not add up: requests are read one at a time.
+        # A mebibyte of small values is many times that in Python, and an allocator gives little of it
+        # back. It must not add up: containers are counted, and requests are read one at a time.
         assert resident_kib(server, "VmHWM") <= PEAK_KIB
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.errors import ParseError
-from trunkline.wire.faults import check_depth
+from trunkline.wire.faults import check_structure
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from trunkline.wire.faults import check_depth
     ],
 )
 def test_wide_is_not_deep(body: bytes) -> None:
-    check_depth(body)
+    check_structure(body)
 
 
 @pytest.mark.parametrize(
@@ -31,5 +31,13 @@ def test_wide_is_not_deep(body: bytes) -> None:
 )
 def test_SEC_06_deep_is_refused(body: bytes) -> None:
     with pytest.raises(ParseError) as caught:
-        check_depth(body)
+        check_structure(body)
     assert "100 levels" in caught.value.message
+
+
+@pytest.mark.parametrize("pair", [b"[]", b"{}"])
+def test_containers_are_counted_outside_strings_only(pair: bytes) -> None:
+    check_structure(b"[" + b",".join([pair] * 99_999) + b"]")
+    check_structure(b'"' + pair * 200_000 + b'"')
+    with pytest.raises(ParseError, match="100000 lists and objects"):
+        check_structure(b"[" + b",".join([pair] * 100_000) + b"]")

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from trunkline.errors import InvalidParams
-from trunkline.wire.faults import UNREADABLE, check_depth, misfit, not_json
+from trunkline.wire.faults import UNREADABLE, check_structure, misfit, not_json
 from trunkline.wire.foreign import check_foreign
 from trunkline.wire.types import Message, Metadata, Part, Role, SendRequest, Task, TaskState
 
@@ -51,7 +51,7 @@ def read_submission(body: bytes) -> Submission:
         ParseError: it is not JSON.
         InvalidParams: a member is missing or does not fit.
     """
-    check_depth(body)
+    check_structure(body)
     try:
         found = _submission.decode(body)
     except msgspec.ValidationError as error:

@@ -10,6 +10,7 @@ import msgspec
 from trunkline.errors import InvalidParams, ParseError
 
 _DEPTH = 100
+_CONTAINERS = 100_000
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _QUOTED = re.compile(r"`([^`]*)`")
@@ -48,16 +49,20 @@ def too_deep() -> ParseError:
     return ParseError(f"the body is nested deeper than {_DEPTH} levels")
 
 
-def check_depth(body: bytes) -> None:
-    """Free-form members nest at most 100 levels, as in ProtoJSON: what can be read can also be written.
+def check_structure(body: bytes) -> None:
+    """Free-form members nest at most 100 levels, as in ProtoJSON, and hold a bounded number of containers.
+
+    What can be read can so also be written, and two bytes of `{}` cannot become 64 half a million times.
 
     Raises:
-        ParseError: it nests deeper.
+        ParseError: it nests deeper or holds more.
     """
     if body.count(b"{") + body.count(b"[") <= _DEPTH:
         return
     bare = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(_STEPS, _NOT_STRUCTURE)
     outside_strings = b"".join(bare.split(b'"')[::2])
+    if outside_strings.count(b"\x01") > _CONTAINERS:
+        raise ParseError(f"the body holds more than {_CONTAINERS} lists and objects")
     # Every opening bracket is a step of 1, every closing one of -1; all of it runs in C.
     if max(accumulate(memoryview(outside_strings).cast("b")), default=0) > _DEPTH:
         raise too_deep()

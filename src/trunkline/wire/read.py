@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from trunkline.errors import InvalidParams
-from trunkline.wire.faults import UNREADABLE, check_depth, misfit, not_json
+from trunkline.wire.faults import UNREADABLE, check_structure, misfit, not_json
 from trunkline.wire.foreign import check_foreign, plain_task_id, role_named, state_named
 from trunkline.wire.parts import read_part
 from trunkline.wire.shapes import ConfigurationShape, ListShape, MessageShape, SendShape, Shape, TaskShape
@@ -97,7 +97,7 @@ def list_query_from(params: dict[str, str]) -> ListQuery:
 
 def _read(decoder: msgspec.json.Decoder[S], shape: type[S], raw: bytes | Raw | None) -> S:
     body = b"{}" if raw is None else bytes(raw)
-    check_depth(body)
+    check_structure(body)
     try:
         return decoder.decode(body)
     except msgspec.ValidationError:
