@@ -137,7 +137,7 @@ class SqliteStore:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("PRAGMA cache_size = -4096")
+            connection.execute("PRAGMA cache_size = -2048")
             connection.execute("PRAGMA journal_size_limit = 67108864")
             migrate(connection, self._name)
         except BaseException:
