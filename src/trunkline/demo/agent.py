@@ -17,7 +17,7 @@ agent = Agent(
     "Trunkline demo",
     description="Does what the first word of your message says: echo, chunks, sleep, ask, fail and more",
     version="1.0.0",
-    provider=Provider(organization="Trunkline", url="https://github.com/trunkline"),
+    provider=Provider(organization="Trunkline", url="https://example.com/trunkline"),
 )
 
 
