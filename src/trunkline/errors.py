@@ -5,7 +5,7 @@ TrunklineError
 │   ├── ParseError  InvalidRequest  MethodNotFound  InvalidParams  InternalError
 │   ├── TaskNotFound  TaskNotCancelable  PushNotSupported  UnsupportedOperation
 │   ├── ContentTypeNotSupported  ExtendedCardNotConfigured
-│   ├── ExtensionRequired  VersionNotSupported
+│   ├── VersionNotSupported
 │   └── Unauthenticated  Forbidden  TooLarge  RouteNotFound  Unavailable
 ├── StoreError
 │   ├── Conflict  Duplicate  StoreInUse
@@ -76,10 +76,6 @@ class ContentTypeNotSupported(Refused):
 
 class ExtendedCardNotConfigured(Refused):
     """There is no extended card."""
-
-
-class ExtensionRequired(Refused):
-    """The caller must ask for an extension that the agent requires."""
 
 
 class VersionNotSupported(Refused):

@@ -50,9 +50,6 @@ CODES: dict[type[e.Refused], Code] = {
         404,
         "ExtendedAgentCardNotConfiguredError",
     ),
-    e.ExtensionRequired: Code(
-        -32008, "EXTENSION_SUPPORT_REQUIRED", 400, "FAILED_PRECONDITION", 400, "ExtensionSupportRequiredError"
-    ),
     e.VersionNotSupported: Code(
         -32009, "VERSION_NOT_SUPPORTED", 400, "FAILED_PRECONDITION", 400, "VersionNotSupportedError"
     ),
