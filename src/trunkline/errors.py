@@ -10,6 +10,7 @@ TrunklineError
 ├── StoreError
 │   ├── Conflict  Duplicate  StoreInUse
 ├── TurnOver                    the task ended or moved while its executor still worked
+├── TaskFull                    an executor has said more than a task may hold
 └── Misuse                      a programming or set-up mistake; the text says what to change
 """
 
@@ -134,6 +135,10 @@ class StoreInUse(StoreError):
 
 class TurnOver(TrunklineError):
     """The task has ended, or another node owns it; this executor must stop."""
+
+
+class TaskFull(TrunklineError):
+    """The task holds as much as a task may; it can only end."""
 
 
 class Misuse(TrunklineError):

@@ -34,9 +34,10 @@ class ForceCancel(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """A node takes the task over."""
+    """A node takes over what a dead one left."""
 
     node: str
+    dead: str
 
 
 class Emit(Struct, frozen=True):
@@ -45,6 +46,10 @@ class Emit(Struct, frozen=True):
     node: str
     events: tuple[ev.AnyEvent, ...]
 
+
+EVENTS_LIMIT = 20_000
+BYTES_LIMIT = 64 << 20
+LIMITS = "20 000 events or 64 MiB"
 
 Command = Say | Cancel | ForceCancel | Claim | Emit
 
@@ -55,6 +60,7 @@ def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
     Raises:
         Refused: the caller asked for something that the state does not allow.
         TurnOver: an executor speaks for a task that has ended or is not its own.
+        TaskFull: an executor has said too much; all that is left is an end.
     """
     match command:
         case Emit():
@@ -65,8 +71,9 @@ def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
             return _cancel(state, by)
         case ForceCancel():
             return () if state.over else (ev.Status(TaskState.CANCELED),)
-        case Claim(node=node):
-            return () if state.over or state.node == node else (ev.Claimed(node),)
+        case Claim(node=node, dead=dead):
+            # Whoever claimed it first lives: two that saw the same death must not take it from each other.
+            return () if state.resting or state.node != dead else (ev.Claimed(node),)
         case _:
             assert_never(command)
 
@@ -81,6 +88,11 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
     if message.context_id and message.context_id != state.context_id:
         raise errors.InvalidParams(
             f"task {state.task_id} belongs to another context; leave contextId out", field="message.contextId"
+        )
+    if is_full(state):
+        raise errors.UnsupportedOperation(
+            f"task {state.task_id} has reached its limit ({LIMITS}); send without taskId to start another",
+            field="message.taskId",
         )
     if not state.interrupted:
         return (ev.Said(message),)
@@ -101,9 +113,16 @@ def _emit(state: State, command: Emit) -> tuple[ev.AnyEvent, ...]:
     if state.node != command.node:
         raise errors.TurnOver(f"task {state.task_id} is now run by another node")
     events = _to_the_end(command.events)
+    if is_full(state) and not _ends(events[-1]):
+        raise errors.TaskFull(f"task {state.task_id} has reached its limit ({LIMITS})")
     if state.state is TaskState.SUBMITTED and not _opens(events[0]):
         return (ev.Status(TaskState.WORKING), *events)
     return events
+
+
+def is_full(state: State) -> bool:
+    """Whether a task may only end from here on."""
+    return state.seq >= EVENTS_LIMIT or state.size >= BYTES_LIMIT
 
 
 def _opens(event: ev.AnyEvent) -> bool:
@@ -116,9 +135,13 @@ def _opens(event: ev.AnyEvent) -> bool:
 def _to_the_end(events: tuple[ev.AnyEvent, ...]) -> tuple[ev.AnyEvent, ...]:
     # What is said after a verdict comes too late, also within one append.
     for count, event in enumerate(events[:-1], 1):
-        if isinstance(event, ev.Replied) or (isinstance(event, ev.Status) and event.state in TERMINAL):
+        if _ends(event):
             return events[:count]
     return events
+
+
+def _ends(event: ev.AnyEvent) -> bool:
+    return isinstance(event, ev.Replied) or (isinstance(event, ev.Status) and event.state in TERMINAL)
 
 
 def plain(state: TaskState) -> str:

@@ -6,6 +6,9 @@ May import wire types; touches nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import get_args
+
 import msgspec
 from msgspec import Struct
 
@@ -17,7 +20,7 @@ class Event(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag=str.l
 
 
 class Submitted(Event, frozen=True):
-    """A new task: who asked for what. `node` is the first claim, in the same event."""
+    """A new task: who asked for what. `node` is the first claim; `trace` is the caller's `traceparent`."""
 
     message: Message
     context_id: str
@@ -26,6 +29,7 @@ class Submitted(Event, frozen=True):
     skill: str = ""
     output_modes: tuple[str, ...] = ()
     metadata: Metadata | None = None
+    trace: str = ""
 
 
 class Claimed(Event, frozen=True):
@@ -78,7 +82,29 @@ class CancelRequested(Event, frozen=True):
     by: str
 
 
-AnyEvent = Submitted | Claimed | Said | Status | Delta | Chunk | Replied | CancelRequested
+class Stepped(Event, frozen=True):
+    """A step of a skill was done; `place` counts the skill's calls of `turn.step` from 0."""
+
+    place: int
+    name: str
+    result: object = None
+
+
+class Compacted(Event, frozen=True):
+    """Stands for the `count` events up to its own seq; the last one holds the artifacts they made."""
+
+    count: int
+    artifacts: tuple[Artifact, ...] = ()
+
+
+class Unread(Event, frozen=True):
+    """An event of a kind that a newer version wrote: kept as it is, and skipped by every reader."""
+
+    body: bytes
+
+
+Known = Submitted | Claimed | Said | Status | Delta | Chunk | Replied | CancelRequested | Stepped | Compacted
+AnyEvent = Known | Unread
 
 
 class Recorded(Struct, frozen=True, gc=False):
@@ -89,10 +115,64 @@ class Recorded(Struct, frozen=True, gc=False):
     event: AnyEvent
 
 
-_decoder = msgspec.json.Decoder(AnyEvent)
-encode = msgspec.json.Encoder().encode
+_decode_known = msgspec.json.Decoder(list[Known]).decode
+_decode_one = msgspec.json.Decoder(Known).decode
+_decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_decode_kind = msgspec.json.Decoder(dict[str, object]).decode
+_KINDS = frozenset(kind.__name__.lower() for kind in get_args(Known))
+_encode = msgspec.json.Encoder().encode
 
 
-def decode(body: bytes | str) -> AnyEvent:
-    """The event in a stored body."""
-    return _decoder.decode(body)
+def span(event: AnyEvent) -> int:
+    """How many seqs an event stands for."""
+    return event.count if type(event) is Compacted else 1
+
+
+def spanned(events: Sequence[AnyEvent]) -> int:
+    """How many seqs these events stand for."""
+    return len(events) + sum([event.count - 1 for event in events if type(event) is Compacted])
+
+
+def encode(events: Sequence[AnyEvent]) -> bytes:
+    """Events as the JSON array that a store keeps."""
+    if any([type(event) is Unread for event in events]):
+        return b"[%b]" % b",".join([encode_one(event) for event in events])
+    return _encode(events)
+
+
+def encode_one(event: AnyEvent) -> bytes:
+    """One event as JSON."""
+    return event.body if isinstance(event, Unread) else _encode(event)
+
+
+def decode(body: bytes | str) -> list[AnyEvent]:
+    """The events of a stored JSON array; what a newer version wrote comes as `Unread`.
+
+    Raises:
+        msgspec.ValidationError: an event of a known kind does not fit.
+    """
+    try:
+        return list[AnyEvent](_decode_known(body))
+    except msgspec.ValidationError:
+        return [decode_one(raw) for raw in _decode_raw(body)]
+
+
+def decode_one(body: bytes | str | msgspec.Raw) -> AnyEvent:
+    """The event in a JSON object."""
+    try:
+        return _decode_one(body)
+    except msgspec.ValidationError:
+        kind = _decode_kind(body).get("kind")
+        if not isinstance(kind, str) or kind in _KINDS:
+            raise
+        return Unread(body.encode() if isinstance(body, str) else bytes(body))
+
+
+def placed(last: int, at: int, events: Sequence[AnyEvent]) -> list[Recorded]:
+    """The events of one append at their places; `last` is the seq of the last one."""
+    found: list[Recorded] = []
+    seq = last - spanned(events)
+    for event in events:
+        seq += span(event)
+        found.append(Recorded(seq, at, event))
+    return found

@@ -108,20 +108,25 @@ class State:
         "reply",
         "resting",
         "seq",
+        "size",
         "skill",
         "state",
         "status_at",
         "status_message",
         "task_id",
+        "trace",
     )
 
     def __init__(self, task_id: str) -> None:
         self.task_id = task_id
         self.seq: int = 0
+        # How many bytes the log holds, as told by whoever reads or writes it: no event knows its own.
+        self.size: int = 0
         self.context_id = ""
         self.owner = ""
         self.node = ""
         self.skill = ""
+        self.trace = ""
         self.state = TaskState.SUBMITTED
         # Ended for good; waiting for its caller; either, so that a waiting sender is answered.
         self.over = self.interrupted = self.resting = False
@@ -178,6 +183,8 @@ class State:
         for event in events:
             seq += 1
             match event:
+                case ev.Compacted(count=count):
+                    seq += count - 1
                 case ev.Status(state=state):
                     status_at, changed = at, seq
                 case ev.Submitted(context_id=context_id, owner=owner, node=node):
@@ -193,7 +200,7 @@ class State:
     def apply(self, recorded: ev.Recorded) -> None:
         """Take the next event in."""
         if recorded.seq != self.seq + 1:
-            raise ValueError(f"task {self.task_id}: event {recorded.seq} does not follow {self.seq}")
+            self._check_range(recorded)
         self.seq = recorded.seq
         match recorded.event:
             case ev.Delta() as event:
@@ -213,8 +220,18 @@ class State:
                 self.node = node
             case ev.CancelRequested():
                 self.cancel_requested = True
+            case ev.Compacted(artifacts=artifacts):
+                self._artifacts.update({whole.artifact_id: _Growing(whole) for whole in artifacts})
+            case ev.Stepped() | ev.Unread():
+                pass
             case _:
                 assert_never(recorded.event)
+
+    def _check_range(self, recorded: ev.Recorded) -> None:
+        # A range may begin before the last event that was taken in: its log was compacted under a reader.
+        first = recorded.seq - ev.span(recorded.event) + 1
+        if not first <= self.seq + 1 <= recorded.seq:
+            raise ValueError(f"task {self.task_id}: event {recorded.seq} does not follow {self.seq}")
 
     def _submitted(self, event: ev.Submitted, at: int) -> None:
         self.context_id = event.context_id
@@ -222,6 +239,7 @@ class State:
         self.node = event.node
         self.skill = event.skill
         self.metadata = event.metadata
+        self.trace = event.trace
         self.output_modes = event.output_modes
         self.status_at = at
         self._history.append(event.message)

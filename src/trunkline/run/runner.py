@@ -19,7 +19,7 @@ from trunkline.run.feed import Feed
 from trunkline.run.owner import Owner
 from trunkline.run.tasks import Tasks
 from trunkline.store.ack import Ack
-from trunkline.store.base import Dedup, Store, TaskRef
+from trunkline.store.base import Dedup, Orphan, Store
 from trunkline.wire.types import Message, Part, Role, SendRequest, TaskState
 
 log = logging.getLogger("trunkline.run")
@@ -226,17 +226,19 @@ class Runner:
             raise TaskNotCancelable(f"task {state.task_id} was faster than the cancel: {plain(state.state)}")
 
     async def _recover(self) -> None:
-        seen: set[TaskRef] = set()
+        seen: set[Orphan] = set()
         while refs := [ref for ref in await self._store.orphans() if ref not in seen]:
             seen.update(refs)
             # Together, so that they share their commits: a crash may leave thousands.
             await asyncio.gather(*(self._bury(ref) for ref in refs))
 
-    async def _bury(self, ref: TaskRef) -> None:
+    async def _bury(self, ref: Orphan) -> None:
         feed = await self.tasks.load(ref.tenant, ref.task_id)
         if feed is None:
             return
-        await self.tasks.change(feed, Claim(self.node))
+        await self.tasks.change(feed, Claim(self.node, ref.node))
+        if feed.state.node != self.node:
+            return
         state = feed.state
         if state.cancel_requested:
             await self.tasks.change(feed, ForceCancel())

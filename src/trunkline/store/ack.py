@@ -19,9 +19,11 @@ Follower = Callable[[StoreError | None], None]
 class Ack:
     """Settled once, on the loop: with the last seq that was written, or with why nothing was."""
 
-    __slots__ = ("_followers", "_outcome", "_waiters")
+    __slots__ = ("_followers", "_outcome", "_waiters", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = 0) -> None:
+        # The bytes that the append adds to its log.
+        self.size = size
         self._outcome: int | StoreError | None = None
         self._followers: list[Follower] = []
         self._waiters: list[asyncio.Future[None]] = []

@@ -98,11 +98,12 @@ class HeadPage(Struct, frozen=True, gc=False):
     total: int
 
 
-class TaskRef(Struct, frozen=True, gc=False):
-    """Names one task."""
+class Orphan(Struct, frozen=True, gc=False):
+    """A running task, and the node that claimed it last and is dead."""
 
     tenant: str
     task_id: str
+    node: str
 
 
 class Doc(Struct, frozen=True, gc=False):
@@ -145,6 +146,13 @@ class Log(Protocol):
         """The doorbell of appends made elsewhere or here; may lose, never lies."""
         ...
 
+    async def news(self, places: Sequence[Hint], limit: int = 2000) -> list[TailRecord]:
+        """What the named logs hold beyond the named seqs: per task dense and in order.
+
+        At most about `limit` events in all; whoever got some asks again from where they end.
+        """
+        ...
+
     async def tail(self, cursor: Cursor, limit: int = 1000) -> tuple[list[TailRecord], Cursor]:
         """The whole log in commit order from a cursor (`START` first): at least once, never skips."""
         ...
@@ -181,7 +189,11 @@ class Nodes(Protocol):
         """A node goes in peace."""
         ...
 
-    async def orphans(self, limit: int = 100) -> list[TaskRef]:
+    async def alive(self, node: str) -> bool:
+        """Whether a node lives; one that never joined does not."""
+        ...
+
+    async def orphans(self, limit: int = 100) -> list[Orphan]:
         """Submitted or working tasks whose last claim names no living node, oldest first."""
         ...
 
@@ -237,6 +249,11 @@ class Docs(Protocol):
 class Store(Log, Heads, Nodes, Outbox, Clock, Docs, Protocol):
     """All of it, with a life."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether other processes may write to it too."""
+        ...
+
     async def open(self) -> None:
         """Migrate and start.
 
@@ -252,4 +269,11 @@ class Store(Log, Heads, Nodes, Outbox, Clock, Docs, Protocol):
 
     async def prune(self, before: int) -> int:
         """Forget tasks that ended before this moment, and expired dedup keys; gives how many tasks."""
+        ...
+
+    async def compact(self, before: int) -> int:
+        """Fold the deltas of tasks that ended before this moment into whole artifacts.
+
+        Seqs stay: a `Compacted` event stands for the ones that went. Gives how many tasks have shrunk.
+        """
         ...

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 
 from trunkline.errors import StoreError
-from trunkline.log.events import AnyEvent, Recorded
+from trunkline.log.events import Known, Recorded, decode, placed
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
-from trunkline.store.base import Cursor, Doc, HeadPage, TailRecord, TaskRef, Where
+from trunkline.store.base import Cursor, Doc, HeadPage, Hint, Orphan, TailRecord, Where
 from trunkline.store.statements import statements
 from trunkline.store.states import NUMBERS, STATES
 
@@ -19,19 +20,26 @@ _SQL, _ = statements("sqlite")
 
 
 class _Append(Struct, gc=False):
-    """The events of one append; `last` is the seq of the last."""
+    """The events of one append; `last` is the seq of the last. With its task and the last event's id in a tail."""
 
     last: int
     at: int
-    events: list[AnyEvent]
+    events: list[Known]
+    id: int = 0
+    tenant: str = ""
+    task_id: str = ""
+
+    def placed(self) -> list[Recorded]:
+        return placed(self.last, self.at, self.events)
 
 
-class _TailAppend(_Append, gc=False):
-    """The same with its task; `id` is the last event's."""
+class _Foreign(_Append, gc=False):
+    """The same with events that a newer version may have written."""
 
-    id: int
-    tenant: str
-    task_id: str
+    events: msgspec.Raw  # type: ignore[assignment]
+
+    def placed(self) -> list[Recorded]:
+        return placed(self.last, self.at, decode(self.events))
 
 
 class _Listed(Struct, gc=False):
@@ -50,8 +58,8 @@ class _Listed(Struct, gc=False):
         return Head(self.task_id, self.context_id, self.owner, state, self.status_at, self.seq, self.node)
 
 
-_decode_read = msgspec.json.Decoder(list[_Append]).decode
-_decode_tail = msgspec.json.Decoder(list[_TailAppend]).decode
+_decode_appends = msgspec.json.Decoder(list[_Append]).decode
+_decode_foreign = msgspec.json.Decoder(list[_Foreign]).decode
 _decode_heads = msgspec.json.Decoder(list[_Listed]).decode
 
 
@@ -72,14 +80,9 @@ def read(
         return first + read(connection, tenant, task_id, after=after, limit=limit - limit // 2)
     if page is None:
         return []
-    found = [
-        Recorded(seq, append.at, event)
-        for append in _decode_read(page)
-        for seq, event in enumerate(append.events, append.last - len(append.events) + 1)
-    ]
+    found = [recorded for append in _appends(page) for recorded in append.placed()]
     # A limit may lie inside the first append and inside the last one.
-    start = after + 1 - found[0].seq
-    return found[start : start + limit]
+    return [one for one in found if one.seq > after][:limit]
 
 
 def tail(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[list[TailRecord], Cursor]:
@@ -97,15 +100,19 @@ def tail(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[li
     if page is None:
         return [], cursor
     found = [
-        (
-            append.id - left,
-            TailRecord(append.tenant, append.task_id, Recorded(append.last - left, append.at, event)),
-        )
-        for append in _decode_tail(page)
-        for left, event in zip(range(len(append.events) - 1, -1, -1), append.events, strict=True)
-        if append.id - left > after
-    ][:limit]
-    return [record for _, record in found], str(found[-1][0])
+        (append.id - (append.last - recorded.seq), TailRecord(append.tenant, append.task_id, recorded))
+        for append in _appends(page)
+        for recorded in append.placed()
+    ]
+    newer = [(number, record) for number, record in found if number > after][:limit]
+    return [record for _, record in newer], str(newer[-1][0])
+
+
+def _appends(page: str) -> Sequence[_Append]:
+    try:
+        return _decode_appends(page)
+    except msgspec.ValidationError:
+        return _decode_foreign(page)
 
 
 def head(connection: sqlite3.Connection, tenant: str, task_id: str) -> Head | None:
@@ -158,9 +165,26 @@ def _filters(where: Where) -> list[str]:
     return names
 
 
-def orphans(connection: sqlite3.Connection, limit: int) -> list[TaskRef]:
+def news(connection: sqlite3.Connection, places: Sequence[Hint], limit: int) -> list[TailRecord]:
+    """What some tasks hold beyond what is known of them."""
+    found: list[TailRecord] = []
+    for place in places:
+        left = limit - len(found)
+        if left <= 0:
+            break
+        page = read(connection, place.tenant, place.task_id, after=place.seq, limit=left)
+        found += [TailRecord(place.tenant, place.task_id, recorded) for recorded in page]
+    return found
+
+
+def alive(connection: sqlite3.Connection, node: str) -> bool:
+    """Whether a node is here."""
+    return connection.execute(_SQL["alive"], (node,)).fetchone() is not None
+
+
+def orphans(connection: sqlite3.Connection, limit: int) -> list[Orphan]:
     """Running tasks of nodes that are not here."""
-    return [TaskRef(*row) for row in connection.execute(_SQL["orphans"], (limit,)).fetchall()]
+    return [Orphan(*row) for row in connection.execute(_SQL["orphans"], (limit,)).fetchall()]
 
 
 def get_doc(connection: sqlite3.Connection, tenant: str, kind: str, doc_id: str) -> Doc | None:

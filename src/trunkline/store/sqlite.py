@@ -28,10 +28,10 @@ from trunkline.store.base import (
     Doc,
     HeadPage,
     Hint,
+    Orphan,
     Outcome,
     Poll,
     TailRecord,
-    TaskRef,
     Where,
 )
 from trunkline.store.bell import Bell
@@ -72,6 +72,11 @@ class SqliteStore:
         self._thread = (WriterThread if self._path else DirectWriter)(self._scribe, self._writer.done)
         self._readers = Readers(self._connect_reader)
         self._sweep = Sweep(self._change, self._look, self._ledger, now_ms)
+
+    @property
+    def shared(self) -> bool:
+        """See `Store`: one process per file."""
+        return False
 
     # Life
 
@@ -197,6 +202,10 @@ class SqliteStore:
         """See `Log`."""
         return self._bell.listen()
 
+    async def news(self, places: Sequence[Hint], limit: int = 2000) -> list[TailRecord]:
+        """See `Log`."""
+        return await self._look(partial(rows.news, places=places, limit=limit))
+
     async def tail(self, cursor: Cursor, limit: int = 1000) -> tuple[list[TailRecord], Cursor]:
         """See `Log`."""
         return await self._look(partial(rows.tail, cursor=cursor, limit=limit))
@@ -233,7 +242,11 @@ class SqliteStore:
         """See `Nodes`."""
         await self._change(partial(changes.leave, node=node))
 
-    async def orphans(self, limit: int = 100) -> list[TaskRef]:
+    async def alive(self, node: str) -> bool:
+        """See `Nodes`."""
+        return await self._look(partial(rows.alive, node=node))
+
+    async def orphans(self, limit: int = 100) -> list[Orphan]:
         """See `Nodes`."""
         return await self._look(partial(rows.orphans, limit=limit))
 

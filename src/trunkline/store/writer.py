@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from trunkline.errors import Misuse, StoreError
-from trunkline.log.events import AnyEvent, encode
+from trunkline.log.events import AnyEvent, encode, spanned
 from trunkline.log.fold import Head
 from trunkline.store.ack import Ack
 from trunkline.store.base import Announcement, Dedup
@@ -88,9 +88,9 @@ class Writer:
         """
         if self._refusal:
             return self._refused()
-        count = len(events)
+        count = spanned(events)
         body = _body(task_id, events)
-        ack = Ack()
+        ack = Ack(len(body))
         self._pending.append(
             Entry(ack, tenant, task_id, expected, expected + count, body, at, head, deliveries, dedup)
         )

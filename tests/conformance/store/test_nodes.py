@@ -6,7 +6,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, B, status, task
 from trunkline.log import events as ev
-from trunkline.store.base import TaskRef
+from trunkline.store.base import Orphan
 from trunkline.wire.types import INTERRUPTED, TERMINAL, TaskState
 
 
@@ -24,7 +24,7 @@ def test_a_running_task_of_nobody_is_an_orphan(run, store, state):
         await task(store, "t1", node="gone", state=state)
         return await store.orphans()
 
-    assert run(case()) == [TaskRef(A, "t1")]
+    assert run(case()) == [Orphan(A, "t1", "gone")]
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL | INTERRUPTED, key=str), ids=str)
@@ -125,7 +125,7 @@ def test_orphans_of_all_tenants(run, store):
         await task(store, "t2", tenant=B, node="gone", at=AT + 1)
         return await store.orphans()
 
-    assert run(case()) == [TaskRef(A, "t1"), TaskRef(B, "t2")]
+    assert run(case()) == [Orphan(A, "t1", "gone"), Orphan(B, "t2", "gone")]
 
 
 def test_nodes_do_not_survive_their_process(run, bench):

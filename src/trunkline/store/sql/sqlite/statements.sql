@@ -142,8 +142,11 @@ UPDATE nodes SET beat = ? WHERE id = ?;
 -- name: leave
 DELETE FROM nodes WHERE id = ?;
 
+-- name: alive
+SELECT 1 FROM nodes WHERE id = ?;
+
 -- name: orphans
-SELECT tenant, task_id
+SELECT tenant, task_id, node
 FROM tasks
 WHERE state <= 2 AND node NOT IN (SELECT id FROM nodes)
 ORDER BY status_at, task_id
