@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from enum import Enum
 from urllib.parse import urlsplit
 
 from trunkline.agent.agent import Agent
@@ -14,19 +15,26 @@ from trunkline.agent.turn import Coalesce
 from trunkline.clock import now_ms, random_bits
 from trunkline.config import Settings, load
 from trunkline.errors import Misuse
+from trunkline.log.decide import plain
 from trunkline.log.ids import Ids
 from trunkline.run.runner import Limits, Runner
-from trunkline.server.app import Server
+from trunkline.server.app import Render, Server
 from trunkline.server.calls import Calls
 from trunkline.server.card import Cards
 from trunkline.server.exchange import Receive, Scope, Send
 from trunkline.server.guard import LOOPBACK, Guard, is_loopback
+from trunkline.server.health import Health
 from trunkline.server.streams import Streams
 from trunkline.store.url import store_from_url
+from trunkline.telemetry import traces
+from trunkline.telemetry.counts import Counts
+from trunkline.telemetry.watch import Watch
 from trunkline.wire.card import Card, Skill
+from trunkline.wire.types import TaskState
 
 log = logging.getLogger("trunkline")
 _TEXT = ("text/plain",)
+_STATES: dict[Enum, str] = {state: plain(state) for state in TaskState}
 
 
 class Application:
@@ -38,20 +46,45 @@ class Application:
         self.settings = settings
         self._agent = agent
         self._live = 0
+        self._started = False
+        self._ending: asyncio.Task[None] | None = None
         self._assemble()
 
     def _assemble(self) -> None:
         agent, settings = self._agent, self.settings
         self.store = store_from_url(settings.store)
-        limits = Limits(settings.stall_limit, settings.cancel_limit, settings.drain_limit)
+        limits = Limits(
+            settings.stall_limit, settings.cancel_limit, settings.drain_limit, _retention_s(settings)
+        )
         coalesce = Coalesce(settings.coalesce_characters, settings.coalesce_milliseconds)
         executor = SkillExecutor(agent.name, agent.skills, agent.default, coalesce)
         self.runner = Runner(self.store, executor, Ids(now_ms, random_bits), limits, dev=settings.dev)
         self.streams = Streams(self.store, settings.keep_alive, settings.write_limit)
         calls = Calls(self.runner, wait_limit_s=settings.wait_limit, streaming=agent.streaming)
+        self._counts = Counts(_STATES.values())
         self.server = Server(
-            calls, self.streams, Cards(card_of(agent), settings), settings, Guard(_hosts(settings))
+            calls,
+            self.streams,
+            Cards(card_of(agent), settings),
+            settings,
+            Guard(_hosts(settings)),
+            health=Health(self._unready),
+            counts=self._counts,
+            metrics=self._metrics() if settings.metrics else None,
         )
+
+    def _unready(self) -> str:
+        if self.runner.draining or self.streams.closing:
+            return "draining"
+        return "" if self.runner.ready else "store"
+
+    def _metrics(self) -> Render:
+        try:
+            from trunkline.telemetry.metrics import Metrics
+        except ModuleNotFoundError as error:
+            raise Misuse(f"metrics need {error.name}: pip install 'trunkline[metrics]'") from None
+        self.store.observe(self._counts.group)
+        return Metrics(self._counts, self.runner, self.streams).render
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve ASGI: HTTP and lifespan."""
@@ -87,26 +120,47 @@ class Application:
             # Mounted in a host that runs both its own and our lifespan: the first one counts.
             yield
             return
+        # Not before: whoever sets up logging or an SDK has done so by now.
+        traces.find_tracer()
+        self.runner.tasks.watch = Watch(self._counts, _STATES)
         await self.store.open()
         self._live = 1
         try:
             await self.runner.start()
+            self._started = True
             ticking = asyncio.get_running_loop().create_task(self.streams.watch())
             try:
                 yield
             finally:
-                self.drain()
+                await self._end()
                 ticking.cancel()
-                await self.runner.stop()
         finally:
             self._live = 0
+            self._started = False
+            self._ending = None
             await self.store.close()
             # A host may start again, as hosts do in tests; a store and its runner cannot.
             self._assemble()
 
     def drain(self) -> None:
-        """The server is going down: end the streams, so that their readers come back elsewhere."""
+        """The server is going down: take nothing new, end the streams, let running skills come to an end.
+
+        Streams first: their readers come back elsewhere while the last answers are still on their way here.
+        """
+        self.runner.drain()
         self.streams.close()
+        if self._started and self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self.runner.stop())
+
+    @property
+    def drained(self) -> bool:
+        """Whether no skill runs here any more, and none will."""
+        return self._ending is not None and self._ending.done()
+
+    async def _end(self) -> None:
+        self.drain()
+        if self._ending is not None:
+            await self._ending
 
     def cards(self, path: str) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
         """Only the card, for a host that owns the origin's well-known paths; the agent is under `path`."""
@@ -128,6 +182,12 @@ def build(agent: Agent, flags: Mapping[str, object]) -> Application:
         Misuse: a setting does not fit.
     """
     return Application(agent, load(agent.settings, flags))
+
+
+def _retention_s(settings: Settings) -> float:
+    if settings.retention is not None:
+        return settings.retention
+    return 3600.0 if settings.store == "memory:" else 7 * 86400.0
 
 
 def _hosts(settings: Settings) -> list[str]:

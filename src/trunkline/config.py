@@ -57,16 +57,20 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     store: str = "sqlite:///trunkline.db"
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535)] = 8000
+    workers: Annotated[int, Meta(ge=1, le=1024)] = 1
     public_url: str = ""
     keys: tuple[Secret, ...] = ()
     open: bool = False
     dev: bool = False
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
+    metrics: bool = False
     reply: Literal["wait", "receipt"] = "wait"
     wait_limit: Patience = 300.0
     stall_limit: Seconds = 900.0
     cancel_limit: Patience = 5.0
-    drain_limit: Patience = 5.0
+    drain_limit: Patience = 20.0
+    retention: Patience | None = None
     keep_alive: Seconds = 15.0
     write_limit: Seconds = 10.0
     body_limit: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1 << 20

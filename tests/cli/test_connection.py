@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.transport import Line, echo, get, post, run, settle
-from trunkline.cli.connection import HEAD_LIMIT, HEAD_S, IDLE_S
+from trunkline.cli.connection import HEAD_LIMIT, HEAD_S, IDLE_S, LINGER_S
 from trunkline.cli.request import READ_AHEAD
 from trunkline.errors import InvalidRequest, TooLarge
 from trunkline.server.exchange import Disconnected, Exchange
@@ -415,19 +415,42 @@ def test_a_caller_who_leaves_ends_the_reading() -> None:
     run(within)
 
 
-def test_shutdown_ends_the_idle_at_once_and_the_busy_after_their_answer() -> None:
+def test_the_end_of_the_server_lets_the_busy_answer_and_the_idle_go_soon() -> None:
     async def within() -> None:
         idle, busy, held = Line(echo), Line(echo), asyncio.Event()
         await idle.feed(get())
         await _held(busy, held, get("/1") + get("/2"))
         for line in (idle, busy):
-            line.connection.shutdown()
-        assert idle.closed and not busy.closed
-        assert len(busy.state.tasks) == 1, "uvicorn can wait for it and cancel it"
+            line.state.drain()
+            line.state.beat(1000.0 + LINGER_S)
+        assert not idle.closed and not busy.closed
+        idle.state.beat(1000.1 + LINGER_S)
+        assert idle.closed
+        assert len(busy.state.tasks) == 1, "the server can wait for it and cancel it"
         held.set()
         await settle()
         assert busy.closed and busy.said.count(b"HTTP/1.1 200") == 1
         assert b"connection: close\r\n" in busy.said and not busy.state.tasks
+
+    run(within)
+
+
+def test_who_asks_at_the_end_of_the_server_is_answered_for_the_last_time() -> None:
+    async def within() -> None:
+        line = Line(echo)
+        line.state.drain()
+        await line.feed(get("/late"))
+        assert line.closed and line.said.endswith(b"GET /late ")
+        assert b"connection: close\r\n" in line.said
+
+    run(within)
+
+
+def test_who_comes_at_the_end_of_the_server_is_not_waited_for() -> None:
+    async def within() -> None:
+        late = Line(echo, draining=True)
+        late.state.beat(1000.1 + LINGER_S)
+        assert late.closed
 
     run(within)
 

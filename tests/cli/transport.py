@@ -54,8 +54,9 @@ class Transport(asyncio.Transport):
 class Line:
     """One connection and its two ends; must be made where a loop runs."""
 
-    def __init__(self, answer: Answer, **extra: Any) -> None:
+    def __init__(self, answer: Answer, *, draining: bool = False, **extra: Any) -> None:
         self.state = State(answer, WRITE_LIMIT_S)
+        self.state.draining = draining
         self.state.default_headers = [(b"date", b"today")]
         self.state.beat(1000.0)
         self.transport = Transport(**extra)

@@ -53,6 +53,10 @@ middle = st.one_of(
     st.builds(ev.Delta, artifact_id=ids, text=texts, append=st.booleans(), last=st.booleans()),
     st.builds(ev.Chunk, artifact=artifacts, append=st.booleans(), last=st.booleans(), closes=st.booleans()),
     st.builds(ev.CancelRequested, by=texts),
+    st.builds(
+        ev.Stepped, place=st.integers(0, 9), name=texts, result=st.none() | st.lists(texts, max_size=2)
+    ),
+    st.just(ev.Unread(b'{"kind":"later","x":[1, 2]}')),
 )
 ends = st.one_of(
     st.builds(ev.Status, state=st.sampled_from(ENDS), message=st.none() | messages),

@@ -7,9 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.log.samples import ENDS, ends, logs, middle, opening, recorded, said
-from trunkline.errors import InvalidParams, TaskNotCancelable, TurnOver, UnsupportedOperation
+from trunkline.errors import InvalidParams, TaskFull, TaskNotCancelable, TurnOver, UnsupportedOperation
 from trunkline.log import events as ev
-from trunkline.log.decide import Cancel, Claim, Emit, ForceCancel, Say, decide, plain
+from trunkline.log.decide import (
+    BYTES_LIMIT,
+    EVENTS_LIMIT,
+    Cancel,
+    Claim,
+    Emit,
+    ForceCancel,
+    Say,
+    decide,
+    is_full,
+    plain,
+)
 from trunkline.log.fold import State, fold
 from trunkline.wire.types import Artifact, TaskState
 
@@ -29,7 +40,7 @@ def test_nothing_follows_an_end(end: TaskState | None) -> None:
     state = task(ev.Replied(said()) if end is None else ev.Status(end))
     word = plain(state.state)
     assert decide(state, ForceCancel()) == ()
-    assert decide(state, Claim("n2")) == ()
+    assert decide(state, Claim("n2", dead="n1")) == ()
     with pytest.raises(UnsupportedOperation, match=f"ended \\({word}\\)"):
         decide(state, Say(said()))
     with pytest.raises(TaskNotCancelable, match=f"ended \\({word}\\)"):
@@ -66,9 +77,57 @@ def test_cancel_asks_once_and_ends_what_waits() -> None:
     assert decide(task(WORKING), ForceCancel()) == (CANCELED,)
 
 
-def test_a_claim_is_made_once() -> None:
-    assert decide(task(), Claim("n1")) == ()
-    assert decide(task(), Claim("n2")) == (ev.Claimed("n2"),)
+def test_what_a_dead_node_left_is_claimed_once() -> None:
+    assert decide(task(WORKING), Claim("n2", dead="n1")) == (ev.Claimed("n2"),)
+    # Somebody who saw the same death was faster.
+    assert decide(task(WORKING, ev.Claimed("n3")), Claim("n2", dead="n1")) == ()
+    assert decide(task(WORKING, ev.Claimed("n2")), Claim("n2", dead="n1")) == ()
+
+
+@pytest.mark.parametrize("state", [TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED])
+def test_what_waits_for_its_caller_needs_no_claim(state: TaskState) -> None:
+    assert decide(task(ev.Status(state)), Claim("n2", dead="n1")) == ()
+
+
+def full(*events: ev.AnyEvent, by: str = "events") -> State:
+    """A task that holds as much as it may."""
+    state = task(*events)
+    if by == "bytes":
+        state.size = BYTES_LIMIT
+    else:
+        count = EVENTS_LIMIT - state.seq
+        state.apply(ev.Recorded(EVENTS_LIMIT, 1, ev.Compacted(count)))
+    return state
+
+
+def test_a_task_is_full_at_its_limits_and_not_before() -> None:
+    state = task(WORKING)
+    state.size = BYTES_LIMIT - 1
+    state.apply(ev.Recorded(EVENTS_LIMIT - 1, 1, ev.Compacted(EVENTS_LIMIT - 3)))
+    assert not is_full(state)
+    assert decide(state, Emit("n1", (CHUNK,))) == (CHUNK,)
+    assert is_full(full(WORKING))
+    assert is_full(full(WORKING, by="bytes"))
+
+
+@pytest.mark.parametrize("by", ["events", "bytes"])
+def test_a_full_task_can_only_end(by: str) -> None:
+    with pytest.raises(
+        UnsupportedOperation, match="limit .20 000 events or 64 MiB.; send without taskId"
+    ) as refused:
+        decide(full(WORKING, by=by), Say(said("more")))
+    assert refused.value.field == "message.taskId"
+    with pytest.raises(UnsupportedOperation, match="20 000 events or 64 MiB"):
+        decide(full(ASKED, by=by), Say(said("yes")))
+    for more in ((CHUNK,), (CHUNK, CHUNK), (ASKED,), (CHUNK, ASKED)):
+        with pytest.raises(TaskFull, match="task t has reached its limit .20 000 events or 64 MiB."):
+            decide(full(WORKING, by=by), Emit("n1", more))
+    assert decide(full(WORKING, by=by), Emit("n1", (CHUNK, DONE))) == (CHUNK, DONE)
+    assert decide(full(WORKING, by=by), Emit("n1", (ev.Replied(said()),))) == (ev.Replied(said()),)
+    assert decide(full(WORKING, by=by), Cancel("me")) == (ev.CancelRequested("me"),)
+    assert decide(full(ASKED, by=by), Cancel("me")) == (ev.CancelRequested("me"), CANCELED)
+    assert decide(full(WORKING, by=by), ForceCancel()) == (CANCELED,)
+    assert decide(full(WORKING, by=by), Claim("n2", dead="n1")) == (ev.Claimed("n2"),)
 
 
 def test_only_the_owner_speaks() -> None:

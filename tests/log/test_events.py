@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from tests.log.samples import ends, logs, middle, said, submitted
+from tests.log.samples import ends, logs, middle, opening, said, submitted
 from trunkline.log import events as ev
 from trunkline.wire.types import TaskState
 
@@ -58,3 +58,12 @@ def test_events_do_not_change() -> None:
 @given(logs)
 def test_a_log_as_text_is_the_same_log(log: tuple[ev.AnyEvent, ...]) -> None:
     assert tuple(ev.decode_one(ev.encode_one(event)) for event in log) == log
+
+
+def test_a_range_takes_its_whole_place_in_an_append() -> None:
+    events = (opening(), ev.Compacted(3), ev.Unread(b'{"kind":"later"}'), ev.Compacted(1))
+    assert [ev.span(event) for event in events] == [1, 3, 1, 1]
+    assert ev.spanned(events) == 6
+    assert [one.seq for one in ev.placed(9, 5, events)] == [4, 7, 8, 9]
+    assert [one.at for one in ev.placed(9, 5, events)] == [5] * 4
+    assert ev.placed(9, 5, ()) == []

@@ -95,7 +95,40 @@ def test_events_must_follow_each_other() -> None:
         state.apply(ev.Recorded(3, 0, ev.Claimed("n")))
     with pytest.raises(ValueError, match="does not follow"):
         state.apply(ev.Recorded(1, 0, opening()))
+    with pytest.raises(ValueError, match="event 5 does not follow 1"):
+        state.apply(ev.Recorded(5, 0, ev.Compacted(3)))
     assert state.seq == 1
+
+
+def test_a_range_stands_for_the_events_up_to_its_own() -> None:
+    whole = Artifact("a", parts=(Part(text="xyz"),))
+    state = fold("t", recorded((opening(),)))
+    state.apply(ev.Recorded(5, 0, ev.Compacted(4, (whole,))))
+    assert (state.seq, state.task().artifacts) == (5, (whole,))
+    assert state.head_after((ev.Compacted(3), ev.Status(TaskState.COMPLETED)), 7) == Head(
+        "t", "c", "o", TaskState.COMPLETED, 7, 9, "n1"
+    )
+    assert state.head_after((ev.Compacted(3),), 7) is None
+
+
+@pytest.mark.parametrize("known", [1, 2, 3, 4])
+def test_a_reader_inside_a_range_gets_its_artifacts_anew(known: int) -> None:
+    """Its log was compacted while it stood in the middle: nothing is doubled, and the order stays."""
+    log = (opening(), chunk("x"), ev.Delta("b", "1"), ev.Delta("b", "2"), ev.Delta("a", "y"))
+    whole = fold("t", recorded(log))
+    reader = fold("t", recorded(log[:known]))
+    reader.apply(ev.Recorded(5, 0, ev.Compacted(4, whole.task().artifacts)))
+    assert reader.task() == whole.task()
+    with pytest.raises(ValueError, match="does not follow"):
+        reader.apply(ev.Recorded(5, 0, ev.Compacted(4)))
+
+
+def test_what_a_newer_version_wrote_and_steps_are_passed_by() -> None:
+    state = fold("t", recorded((opening(),)))
+    before = {**picture(state), "seq": 3}
+    state.apply(ev.Recorded(2, 9, ev.Unread(b'{"kind":"later"}')))
+    state.apply(ev.Recorded(3, 9, ev.Stepped(0, "fetch", {"k": 1})))
+    assert picture(state) == before
 
 
 @pytest.mark.parametrize(
@@ -117,10 +150,11 @@ def test_what_a_state_means(state: TaskState, over: bool, interrupted: bool, res
 
 
 def test_what_was_submitted() -> None:
-    first = ev.Submitted(said(), "c", "o", "n1", "sum", ("text/plain",), {"k": 1})
+    first = ev.Submitted(said(), "c", "o", "n1", "sum", ("text/plain",), {"k": 1}, "00-1-2-01")
     state = fold("t", recorded((first,)))
     assert (state.context_id, state.owner, state.node, state.skill) == ("c", "o", "n1", "sum")
     assert (state.output_modes, state.metadata, state.message) == (("text/plain",), {"k": 1}, said())
+    assert state.trace == "00-1-2-01"
     assert state.status().timestamp == "1970-01-01T00:00:01.001Z"
 
 

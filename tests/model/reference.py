@@ -37,9 +37,13 @@ class Model:
         if not self.over:
             self._add("canceled")
 
-    def _claim(self, node: str) -> None:
-        if not self.over and node != self.node:
+    def _claim(self, node: str, dead: str) -> None:
+        if self.state in ("submitted", "working") and dead == self.node:
             self._add(f"claimed {node}")
+
+    def _release(self, node: str) -> None:
+        if not self.over and node == self.node:
+            self._add("claimed ")
 
     def _emit(self, node: str, *words: str) -> None:
         if node != self.node:

@@ -15,7 +15,7 @@ from tests.model.reference import ENDS, Model, Told
 from trunkline.clock import now_ms, random_bits
 from trunkline.errors import Duplicate, Refused, TurnOver
 from trunkline.log import events as ev
-from trunkline.log.decide import Cancel, Claim, Command, Emit, ForceCancel, Say, plain
+from trunkline.log.decide import Cancel, Claim, Command, Emit, ForceCancel, Release, Say, plain
 from trunkline.log.fold import fold
 from trunkline.log.ids import Ids
 from trunkline.run.tasks import Tasks
@@ -43,7 +43,8 @@ commands = st.one_of(
     st.tuples(st.just("say"), st.sampled_from(["", "n1", "n2"])),
     st.tuples(st.just("cancel")),
     st.tuples(st.just("force")),
-    st.tuples(st.just("claim"), nodes),
+    st.tuples(st.just("claim"), nodes, st.sampled_from(["", "n1", "n2"])),
+    st.tuples(st.just("release"), nodes),
     st.tuples(st.just("emit"), nodes, emits).map(lambda three: (three[0], three[1], *three[2])),
 )
 places = st.integers(0, 2)
@@ -58,8 +59,10 @@ def command(words: tuple[str, ...]) -> Command:
             return Cancel("me")
         case ("force",):
             return ForceCancel()
-        case "claim", node:
-            return Claim(node)
+        case "claim", node, dead:
+            return Claim(node, dead)
+        case "release", node:
+            return Release(node)
         case _, node, *said:
             return Emit(node, tuple(WORDS[word] for word in said))
     raise AssertionError(words)

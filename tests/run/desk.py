@@ -11,7 +11,7 @@ from trunkline.clock import now_ms, random_bits
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
 from trunkline.log.ids import Ids
-from trunkline.run.executor import Verdict, Work
+from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed, pages
 from trunkline.run.runner import Limits, Runner
 from trunkline.store.ack import Ack
@@ -52,11 +52,15 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 class Acts:
     """An executor that calls one function."""
 
-    def __init__(self, act: Act) -> None:
+    def __init__(self, act: Act, crash: OnCrash = OnCrash.FAIL) -> None:
         self._act = act
+        self._crash = crash
 
     def admit(self, request: SendRequest) -> str:
         return "act"
+
+    def on_crash(self, skill: str) -> OnCrash:
+        return self._crash
 
     async def run(self, work: Work) -> Verdict:
         return await self._act(work)
@@ -120,14 +124,24 @@ class Desk(Runner):
         await until(lambda: not self.running)
 
 
+class Shared(Flaky):
+    """A store that several runners use, as if they were in several processes."""
+
+    @property
+    def shared(self) -> bool:
+        return True
+
+
 @asynccontextmanager
-async def desk(act: Act, limits: Limits = QUICK, store: Flaky | None = None) -> AsyncIterator[Desk]:
+async def desk(
+    act: Act, limits: Limits = QUICK, store: Flaky | None = None, crash: OnCrash = OnCrash.FAIL
+) -> AsyncIterator[Desk]:
     """A started runner; it is stopped at the end, and its store too if it is its own."""
     own = store is None
     store = store or Flaky()
     if own:
         await store.open()
-    runner = Desk(store, Acts(act), Ids(now_ms, random_bits), limits)
+    runner = Desk(store, Acts(act, crash), Ids(now_ms, random_bits), limits)
     runner.store = store
     await runner.start()
     try:

@@ -123,7 +123,7 @@ def test_encoded_frames_go_with_the_window() -> None:
     feed = Feed("t", State("x"))
     for seq in range(1, 2 * WINDOW + 2):
         feed.frames["json", seq] = b"x"
-        feed.take(seq - 1, [ev.Submitted(said(), "c", "o", "n") if seq == 1 else delta("x")], 0)
+        feed.take(seq - 1, [ev.Submitted(said(), "c", "o", "n") if seq == 1 else delta("x")], 0, 0)
     assert len(feed.records) == WINDOW
     assert feed.base == feed.state.seq - WINDOW
     assert sorted(seq for _, seq in feed.frames) == [one.seq for one in feed.records]
@@ -134,10 +134,10 @@ def test_encoded_frames_go_with_the_window() -> None:
 
 def test_take_and_catch_up_skip_what_is_already_there() -> None:
     feed = Feed("t", _state(2))
-    assert not feed.take(1, [delta("stale")], 0)
-    assert not feed.take(3, [delta("ahead")], 0)
+    assert not feed.take(1, [delta("stale")], 0, 0)
+    assert not feed.take(3, [delta("ahead")], 0, 0)
     feed.catch_up([Recorded(2, 0, delta("old")), Recorded(3, 0, delta("new"))])
-    assert feed.take(3, [DONE], 0)
+    assert feed.take(3, [DONE], 0, 0)
     assert [one.seq for one in feed.records] == [3, 4]
     assert feed.state.over
 
@@ -153,18 +153,18 @@ def test_who_waits_is_woken_once() -> None:
             feed.changed(loop),
         )
         gone.cancel()
-        feed.take(1, [delta("x")], 0)
+        feed.take(1, [delta("x")], 0, 0)
         assert changed.done() and nudged.done()
         assert not rested.done()
         again = feed.changed(loop)
         feed.nudge()
         assert again.done()
-        feed.take(2, [ev.Status(TaskState.INPUT_REQUIRED)], 0)
+        feed.take(2, [ev.Status(TaskState.INPUT_REQUIRED)], 0, 0)
         assert rested.done()
         feed.forget(rested)
         late = feed.rested(loop)
         feed.forget(late)
-        feed.take(3, [DONE], 0)
+        feed.take(3, [DONE], 0, 0)
         assert not late.done()
 
     run(main())

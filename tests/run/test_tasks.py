@@ -132,7 +132,7 @@ def test_a_conflict_is_read_and_decided_again(behind: int) -> None:
         assert await found.change(feed, ForceCancel()) == ()
         with pytest.raises(UnsupportedOperation, match="completed"):
             await found.change(feed, Say(said()))
-        assert await found.change(feed, Claim("n2")) == ()
+        assert await found.change(feed, Claim("n2", feed.state.node)) == ()
         await found.store.close()
 
     run(main())

@@ -9,7 +9,7 @@ from trunkline.agent.result import conclude, give_up, lose
 from trunkline.agent.skill import Skill
 from trunkline.agent.turn import Coalesce, Ended, Turn
 from trunkline.errors import InvalidParams, Refused, TurnOver
-from trunkline.run.executor import Verdict, Work
+from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.wire.types import Message, Metadata, SendRequest
 
 _HINTS = ("skillHint", "skill")
@@ -69,6 +69,11 @@ class SkillExecutor:
             return ""
         known = ", ".join([self._name, *self._skills])
         raise InvalidParams(f"there is no agent or skill {name!r} here; there are {known}", field="agent_id")
+
+    def on_crash(self, skill: str) -> OnCrash:
+        """What becomes of a task of this skill whose process died."""
+        del skill
+        return OnCrash.FAIL
 
     async def run(self, work: Work) -> Verdict:
         """Call the skill that the task was admitted for."""

@@ -23,6 +23,8 @@ log = logging.getLogger("trunkline.server")
 HEAD_LIMIT = 64 << 10
 HEAD_S = 10.0
 IDLE_S = 75.0
+# A caller whose next request was already on its way when the end began is told so instead of cut off.
+LINGER_S = 0.5
 # Chunks of one byte are six on the wire; beyond this it is not about the body any more.
 OVERHEAD = 16
 _CLOSE = b"content-length: 0\r\nconnection: close\r\n\r\n"
@@ -49,6 +51,13 @@ class State(ServerState):
         self.write_limit_s = write_limit_s
         self.now = 0.0
         self.date = b""
+        self.draining = False
+
+    def drain(self) -> None:
+        """The server goes down: every connection ends with the answer it owes, or soon."""
+        self.draining = True
+        for connection in list(cast("set[Connection]", self.connections)):
+            connection.shutdown()
 
     def beat(self, now: float) -> None:
         """Once a second: a new date, and who has been silent for too long."""
@@ -107,7 +116,7 @@ class Connection(asyncio.Protocol):
         self._headers: dict[bytes, bytes] = _NOWHERE
         # How much came since the last head or body ended; when the silence gets too long.
         self._taken = 0
-        self._until = server_state.now + IDLE_S
+        self._until = server_state.now + (LINGER_S if server_state.draining else IDLE_S)
         self._drain: asyncio.Future[None] | None = None
         self._stuck: asyncio.TimerHandle | None = None
 
@@ -138,9 +147,9 @@ class Connection(asyncio.Protocol):
             self._task.add_done_callback(self._state.tasks.discard)
 
     def shutdown(self) -> None:
-        """The server goes down: an answer that is on its way gets there, nothing else does."""
+        """The server goes down: an answer that is on its way gets there; whoever asks now hears why not."""
         if self._active is None:
-            self.transport.close()
+            self._until = self._state.now + LINGER_S
         else:
             self._active.keep = False
             self._hand_over()
@@ -207,7 +216,7 @@ class Connection(asyncio.Protocol):
         parser = cast("httptools.HttpRequestParser", self._parser)
         headers, self._headers = self._headers, _NOWHERE
         request = Request(self, parser.get_method().decode("ascii"), self._url, headers)
-        request.keep = parser.should_keep_alive()
+        request.keep = parser.should_keep_alive() and not self._state.draining
         if not request.keep or b"connection" in headers:
             request.old = parser.get_http_version() < "1.1"
             request.keep = request.keep and not request.old

@@ -31,11 +31,16 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to bind to; loopback unless told.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to bind to.")] = None,
     store: Annotated[str | None, typer.Option(help="sqlite:///FILE or memory:")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="How many processes serve; more than one needs PostgreSQL.")
+    ] = None,
     key: Annotated[list[str] | None, typer.Option(help="A key that callers must send; repeatable.")] = None,
     public_url: Annotated[str | None, typer.Option(help="The address that the card names.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Serve other machines without any key.")] = False,
     dev: Annotated[bool, typer.Option(help="Show exception texts to callers.")] = False,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
+    metrics: Annotated[bool, typer.Option("--metrics", help="Serve Prometheus metrics at /metrics.")] = False,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Any setting as name=value.")] = None,
 ) -> None:
     """Serve an agent over HTTP until interrupted."""
@@ -47,11 +52,14 @@ def serve(
             "host": host,
             "port": port,
             "store": store,
+            "workers": workers,
             "keys": tuple(key) if key else None,
             "public_url": public_url,
             "open": open_ or None,
             "dev": dev or None,
             "log_level": log_level,
+            "log_format": log_format,
+            "metrics": metrics or None,
         },
         settings or [],
     )

@@ -1,4 +1,4 @@
-"""`trunkline serve`: find the agent, run uvicorn, and tell the application when it drains."""
+"""`trunkline serve`: find the agent, check what was asked for, and serve in one process or in several."""
 
 from __future__ import annotations
 
@@ -6,74 +6,28 @@ import asyncio
 import gc
 import importlib
 import logging
-import os
-import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from types import FrameType
 
 import uvicorn
 
 from trunkline.agent.agent import Agent
 from trunkline.app import Application, build
-from trunkline.cli.connection import Connection, State
+from trunkline.cli.connection import Connection
+from trunkline.cli.server import FAILED, Server
+from trunkline.cli.workers import Order, Workers
 from trunkline.config import Settings, assignment
 from trunkline.errors import Misuse
 from trunkline.server.guard import is_loopback
-from trunkline.server.streams import TICK_S
 from trunkline.store.url import shown
 
 log = logging.getLogger("trunkline")
 # The writer thread needs the interpreter a few times per group; the default of 5 ms would be its latency.
 SWITCH_S = 0.001
-UNWIND_S = 1.0
-# How often uvicorn ticks in a second; its date is as old as that.
-TICKS = 10
-
-
-class Server(uvicorn.Server):
-    """Uvicorn, but the application hears of the end before its connections are waited for."""
-
-    def __init__(self, config: uvicorn.Config, application: Application) -> None:
-        super().__init__(config)
-        self._application = application
-        # A stream notices by itself first, and says after which event it was cut.
-        write_limit_s = application.settings.write_limit + 2 * TICK_S
-        self._state = self.server_state = State(application.server.answer, write_limit_s)
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal came: end the streams, then shut down; a second Ctrl-C does not wait."""
-        # Not uvicorn's own, which kills the process by the same signal once it has ended cleanly.
-        del frame
-        self._application.drain()
-        self.force_exit = self.should_exit and sig == signal.SIGINT
-        self.should_exit = True
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve to the end; a skill that cannot be stopped does not hold it up, its task has ended."""
-        await super().serve(sockets)
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        if left and (await asyncio.wait(left, timeout=UNWIND_S))[1]:
-            logging.shutdown()
-            os._exit(0 if self.started else 3)
-
-    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
-        """Start, then say where."""
-        self._state.beat(asyncio.get_running_loop().time())
-        await super().startup(sockets)  # type: ignore[arg-type]
-        if self.started:
-            _announce(self._application.settings, self.servers[0].sockets[0].getsockname()[1])
-
-    async def on_tick(self, counter: int) -> bool:
-        """Ten times a second, by uvicorn; the connections hear every tenth."""
-        over = await super().on_tick(counter)
-        if counter % TICKS == 0:
-            self._state.beat(asyncio.get_running_loop().time())
-        return over
+BACKLOG = 4096
 
 
 def find(target: str) -> Agent:
@@ -102,17 +56,37 @@ def find(target: str) -> Agent:
 
 
 def run(target: str, flags: Mapping[str, object], settings: list[str]) -> None:
-    """Serve until a signal.
+    """Serve until a signal, in this process or in as many as are asked for.
 
     Raises:
         Misuse: the agent or a setting is wrong, or it would be open to the network without a key.
     """
-    application = build(find(target), {**flags, **dict(assignment(one) for one in settings)})
+    application = prepare(target, flags, settings)
     chosen = application.settings
     _check_exposure(chosen)
-    logging.basicConfig(
-        level=chosen.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s"
-    )
+    if chosen.workers == 1:
+        serve(application, started=partial(announce, chosen))
+        return
+    _check_shared(application)
+    workers = Workers(Order(target, flags, settings), chosen, partial(announce, chosen))
+    raise SystemExit(asyncio.run(workers.run()))
+
+
+def prepare(target: str, flags: Mapping[str, object], settings: list[str]) -> Application:
+    """The application of the agent that is named, and a log."""
+    application = build(find(target), {**flags, **dict(assignment(one) for one in settings)})
+    return application
+
+
+def serve(
+    application: Application,
+    sockets: list[socket.socket] | None = None,
+    *,
+    started: Callable[[int], None],
+    lifeline: socket.socket | None = None,
+) -> None:
+    """Serve in this process until a signal, or until the other end of the lifeline is gone."""
+    chosen = application.settings
     sys.setswitchinterval(SWITCH_S)
     # What is loaded by now stays; a young generation of 700 would be collected every few requests.
     gc.freeze()
@@ -126,16 +100,15 @@ def run(target: str, flags: Mapping[str, object], settings: list[str]) -> None:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        backlog=4096,
+        backlog=BACKLOG,
         ws="none",
         http=Connection,
         lifespan="on",
-        timeout_graceful_shutdown=int(chosen.drain_limit + chosen.cancel_limit + 5),
     )
-    server = Server(config, application)
-    server.run()
+    server = Server(config, application, started, lifeline)
+    server.run(sockets)
     if not server.started:
-        raise SystemExit(3)
+        raise SystemExit(FAILED)
 
 
 def _check_exposure(settings: Settings) -> None:
@@ -147,7 +120,19 @@ def _check_exposure(settings: Settings) -> None:
     )
 
 
-def _announce(settings: Settings, port: int) -> None:
+def _check_shared(application: Application) -> None:
+    if application.store.shared:
+        return
+    settings = application.settings
+    why = "ends with its process" if settings.store == "memory:" else "is a file for one process"
+    raise Misuse(
+        f"--workers {settings.workers} needs a store that processes share, and {settings.store} {why}: "
+        "use --store postgresql://USER@HOST/DATABASE, or --workers 1"
+    )
+
+
+def announce(settings: Settings, port: int) -> None:
+    """Say where the agent is served."""
     base = settings.public_url or f"http://{settings.host}:{port}"
     log.info("serving %s/a2a card=%s/.well-known/agent-card.json store=%s", base, base, shown(settings.store))
     if not settings.keys:

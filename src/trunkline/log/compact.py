@@ -33,9 +33,10 @@ def compact(task_id: str, appends: Sequence[Append]) -> list[Append] | None:
     state = fold(
         task_id, [one for append in appends for one in ev.placed(append.last, append.at, append.events)]
     )
-    merged = [Append(append.last, append.at, _merge(append.events)) for append in appends]
-    kept = _without_runs(merged)
-    if not state.over or _count(kept) == _count(appends):
+    if not state.over:
+        return None
+    kept = _without_runs([Append(append.last, append.at, _merge(append.events)) for append in appends])
+    if _count(kept) == _count(appends):
         return None
     _give(kept, state.task().artifacts)
     return kept
@@ -71,12 +72,13 @@ def _alone(append: Append) -> ev.Compacted | None:
 
 
 def _give(appends: list[Append], artifacts: tuple[ev.Artifact, ...]) -> None:
-    for append in reversed(appends):
-        for place in range(len(append.events) - 1, -1, -1):
-            event = append.events[place]
-            if isinstance(event, ev.Compacted):
-                append.events[place] = ev.Compacted(event.count, artifacts)
-                return
+    *_, (events, place, count) = (
+        (append.events, place, event.count)
+        for append in appends
+        for place, event in enumerate(append.events)
+        if isinstance(event, ev.Compacted)
+    )
+    events[place] = ev.Compacted(count, artifacts)
 
 
 def _count(appends: Sequence[Append]) -> int:

@@ -40,6 +40,12 @@ class Claim(Struct, frozen=True):
     dead: str
 
 
+class Release(Struct, frozen=True):
+    """A node that goes down lets go of a task, so that another may go on with it."""
+
+    node: str
+
+
 class Emit(Struct, frozen=True):
     """The owner's executor has something to record."""
 
@@ -51,7 +57,7 @@ EVENTS_LIMIT = 20_000
 BYTES_LIMIT = 64 << 20
 LIMITS = "20 000 events or 64 MiB"
 
-Command = Say | Cancel | ForceCancel | Claim | Emit
+Command = Say | Cancel | ForceCancel | Claim | Release | Emit
 
 
 def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
@@ -74,6 +80,8 @@ def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
         case Claim(node=node, dead=dead):
             # Whoever claimed it first lives: two that saw the same death must not take it from each other.
             return () if state.resting or state.node != dead else (ev.Claimed(node),)
+        case Release(node=node):
+            return () if state.over or state.node != node else (ev.Claimed(""),)
         case _:
             assert_never(command)
 

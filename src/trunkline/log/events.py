@@ -33,7 +33,7 @@ class Submitted(Event, frozen=True):
 
 
 class Claimed(Event, frozen=True):
-    """A node takes the task over; events of earlier owners are refused from here on."""
+    """A node takes the task over, or lets go if it names none; earlier owners are refused from here on."""
 
     node: str
 
@@ -90,6 +90,12 @@ class Stepped(Event, frozen=True):
     result: object = None
 
 
+class Taken(Event, frozen=True):
+    """The executor has taken an answer up; `place` counts the answers from 0."""
+
+    place: int
+
+
 class Compacted(Event, frozen=True):
     """Stands for the `count` events up to its own seq; the last one holds the artifacts they made."""
 
@@ -103,7 +109,19 @@ class Unread(Event, frozen=True):
     body: bytes
 
 
-Known = Submitted | Claimed | Said | Status | Delta | Chunk | Replied | CancelRequested | Stepped | Compacted
+Known = (
+    Submitted
+    | Claimed
+    | Said
+    | Status
+    | Delta
+    | Chunk
+    | Replied
+    | CancelRequested
+    | Stepped
+    | Taken
+    | Compacted
+)
 AnyEvent = Known | Unread
 
 

@@ -113,6 +113,7 @@ class State:
         "state",
         "status_at",
         "status_message",
+        "taken",
         "task_id",
         "trace",
     )
@@ -135,6 +136,8 @@ class State:
         self.metadata: Metadata | None = None
         self.output_modes: tuple[str, ...] = ()
         self.answers: list[Message] = []
+        # How many of them an executor has taken up.
+        self.taken = 0
         self.cancel_requested = False
         self.reply: Message | None = None
         self._history: list[Message] = []
@@ -222,6 +225,8 @@ class State:
                 self.cancel_requested = True
             case ev.Compacted(artifacts=artifacts):
                 self._artifacts.update({whole.artifact_id: _Growing(whole) for whole in artifacts})
+            case ev.Taken(place=place):
+                self.taken = place + 1
             case ev.Stepped() | ev.Unread():
                 pass
             case _:

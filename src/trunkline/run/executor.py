@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
+from enum import Enum
 from typing import Protocol
 
 from trunkline.log.events import AnyEvent, Replied, Status
@@ -11,6 +12,22 @@ from trunkline.log.ids import Ids
 from trunkline.wire.types import Message, SendRequest
 
 Verdict = Status | Replied
+
+
+class OnCrash(Enum):
+    """What becomes of a task whose process died while it ran."""
+
+    FAIL = "fail"
+    RESTART = "restart"
+    RESUME = "resume"
+
+
+class Again(Enum):
+    """How an owner begins: with a new task, or with one that was begun before."""
+
+    NO = "no"
+    RESTART = "restart"
+    RESUME = "resume"
 
 
 class Work(Protocol):
@@ -75,6 +92,10 @@ class Executor(Protocol):
         Raises:
             InvalidParams: there is neither.
         """
+        ...
+
+    def on_crash(self, skill: str) -> OnCrash:
+        """What to do with a task of this skill whose process died; a skill nobody knows fails."""
         ...
 
     async def run(self, work: Work) -> Verdict:

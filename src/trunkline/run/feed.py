@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from trunkline.errors import StoreError
-from trunkline.log.events import AnyEvent, Recorded
+from trunkline.log.events import AnyEvent, Compacted, Recorded, encode_one
 from trunkline.log.fold import State
 from trunkline.store.base import Log
 
@@ -58,11 +58,12 @@ class Feed:
         self._waiters: list[Future[None]] = []
         self._resters: list[Future[None]] = []
 
-    def take(self, expected: int, events: Sequence[AnyEvent], at: int) -> bool:
+    def take(self, expected: int, events: Sequence[AnyEvent], at: int, size: int) -> bool:
         """Fold committed events in; False if the feed does not stand at `expected`."""
         state = self.state
         if state.seq != expected:
             return False
+        state.size += size
         for seq, event in enumerate(events, expected + 1):
             recorded = Recorded(seq, at, event)
             state.apply(recorded)
@@ -72,10 +73,17 @@ class Feed:
 
     def catch_up(self, recorded: Sequence[Recorded]) -> None:
         """Fold events in that were read from the store, skipping those already here."""
-        for one in recorded:
-            if one.seq > self.state.seq:
-                self.state.apply(one)
-                self.records.append(one)
+        news = [one for one in recorded if one.seq > self.state.seq]
+        if not news:
+            return
+        for one in news:
+            self.state.apply(one)
+        self.state.size += weight(news)
+        self.records += news
+        if any(isinstance(one.event, Compacted) for one in news):
+            # A range is one record for many seqs, so a place in the window no longer tells the seq.
+            self.records = []
+            self.base = self.state.seq
         self._wake()
 
     def _wake(self) -> None:
@@ -129,6 +137,11 @@ class Feed:
         if after < self.base:
             return None
         return self.records[after - self.base :]
+
+
+def weight(records: Sequence[Recorded]) -> int:
+    """About how many bytes these events take in a log."""
+    return sum([len(encode_one(recorded.event)) for recorded in records])
 
 
 def _release(futures: list[Future[None]]) -> None:

@@ -18,7 +18,7 @@ from trunkline.log.events import AnyEvent, Replied, Status
 from trunkline.log.fold import State
 from trunkline.log.ids import Ids
 from trunkline.run.conversation import earlier
-from trunkline.run.executor import Executor, Verdict
+from trunkline.run.executor import Again, Executor, Verdict
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
 from trunkline.wire.types import TERMINAL, Message, Part, Role, TaskState
@@ -77,7 +77,15 @@ class Owner:
         "waiting",
     )
 
-    def __init__(self, desk: Desk, feed: Feed, loop: AbstractEventLoop, *, continues: bool) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        feed: Feed,
+        loop: AbstractEventLoop,
+        *,
+        continues: bool,
+        again: Again = Again.NO,
+    ) -> None:
         self.feed = feed
         self.ids = desk.ids
         self.earlier: tuple[Message, ...] = ()

@@ -10,17 +10,20 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from trunkline.errors import StoreError, TaskNotCancelable, Unavailable
-from trunkline.log.decide import Cancel, Claim, Emit, ForceCancel, Say, plain
+from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotCancelable, Unavailable
+from trunkline.log.decide import Cancel, ForceCancel, Release, Say, plain
 from trunkline.log.events import Status, Submitted
 from trunkline.log.ids import Ids
-from trunkline.run.executor import Executor
+from trunkline.run.executor import Again, Executor, OnCrash
 from trunkline.run.feed import Feed
-from trunkline.run.owner import Owner
+from trunkline.run.follow import Follower
+from trunkline.run.keeper import Keeper
+from trunkline.run.owner import RETRY_S, Owner
+from trunkline.run.patrol import Patrol
 from trunkline.run.tasks import Tasks
 from trunkline.store.ack import Ack
-from trunkline.store.base import Dedup, Orphan, Store
-from trunkline.wire.types import Message, Part, Role, SendRequest, TaskState
+from trunkline.store.base import Dedup, Store
+from trunkline.wire.types import Message, SendRequest, TaskState
 
 log = logging.getLogger("trunkline.run")
 BEAT_S = 1.0
@@ -32,7 +35,8 @@ class Limits(Struct, frozen=True):
 
     stall_s: float = 900.0
     cancel_s: float = 5.0
-    drain_s: float = 5.0
+    drain_s: float = 20.0
+    retention_s: float = 0.0
 
 
 class Runner:
@@ -49,6 +53,9 @@ class Runner:
         self.dev = dev
         self.node = ids.new()
         self._store = store
+        self._patrol = Patrol(self)
+        self._follower = Follower(self.tasks)
+        self._keeper = Keeper(store, self.limits.retention_s)
         self._owners: set[Owner] = set()
         self._background: set[asyncio.Task[None]] = set()
         # Messages on their way to an executor; the end waits for them.
@@ -67,19 +74,43 @@ class Runner:
         """Join the store's nodes, take over what dead nodes left, and keep watch."""
         self._loop = asyncio.get_running_loop()
         await self._store.join(self.node)
-        await self._recover()
+        await self._patrol.round()
         self.spawn(self._watch())
+        self.spawn(self._patrol.run())
+        self.spawn(self._keeper.run())
+        if self._store.shared:
+            self.spawn(self._follower.listen())
+            self.spawn(self._follower.read())
+
+    def drain(self) -> None:
+        """Take nothing new from here on."""
+        self._stopping = True
+
+    @property
+    def draining(self) -> bool:
+        """Whether the runner is going down."""
+        return self._stopping
+
+    @property
+    def ready(self) -> bool:
+        """Whether the store took what it was last given, and more may come."""
+        return not self._stopping and not self.tasks.failing
+
+    @property
+    def takeovers(self) -> int:
+        """How many tasks of dead nodes were taken over here."""
+        return self._patrol.takeovers
 
     async def stop(self) -> None:
         """Take nothing new, let executors end for a while, then end them with a reason."""
-        self._stopping = True
+        self.drain()
+        if self._store.shared:
+            await self._release(self._movable())
         await self._until(lambda: not self._arriving and self._idle(), self.limits.drain_s)
-        for owner in list(self._owners):
-            if owner.idle:
-                # A question stays open in the log; the answer starts it again.
-                owner.abandon()
-            else:
-                owner.stop_with("The server was stopped before the task ended.")
+        moved = self._movable()
+        for owner in self._owners.difference(moved):
+            owner.stop_with("The server was stopped before the task ended.")
+        await self._release(moved)
         await self._until(self._idle, self.limits.cancel_s + 1)
         for owner in list(self._owners):
             owner.abandon()
@@ -91,6 +122,26 @@ class Runner:
             await self._store.leave(self.node)
         except StoreError as error:
             log.error("node.unsaid node=%s error=%s", self.node, error)
+
+    def _movable(self) -> list[Owner]:
+        """What another node, or this one after its next start, can go on with."""
+        return [
+            owner
+            for owner in self._owners
+            if owner.idle or self.executor.on_crash(owner.state.skill) is not OnCrash.FAIL
+        ]
+
+    async def _release(self, owners: list[Owner]) -> None:
+        for owner in owners:
+            owner.abandon()
+        if not self._store.shared:
+            # Nobody else could take them; our own next start does, as this node is gone by then.
+            return
+        released = (self.tasks.change(owner.feed, Release(self.node)) for owner in owners)
+        for outcome in await asyncio.gather(*released, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                # It is found when this node is gone.
+                log.error("task.unreleased error=%s", outcome)
 
     def _idle(self) -> bool:
         return all(owner.idle for owner in self._owners)
@@ -123,6 +174,23 @@ class Runner:
         task.add_done_callback(self._background.discard)
         await asyncio.shield(task)
 
+    def begin(self, feed: Feed, again: Again) -> None:
+        """Run a task's executor here."""
+        continues = again is not Again.NO or feed.state.context_id != feed.state.task_id
+        self._owners.add(Owner(self, feed, self.loop, continues=continues, again=again))
+
+    async def _resolve(self, feed: Feed) -> None:
+        """Look whether an append whose fate is unknown was written: what is claimed by us must be run."""
+        while not self._stopping:
+            try:
+                await self.tasks.refresh(feed)
+                break
+            except StoreError:
+                await asyncio.sleep(RETRY_S)
+        state = feed.state
+        if state.seq and state.node == self.node and not state.resting and feed.runner is None:
+            self.begin(feed, Again.NO if state.seq == 1 else Again.RESUME)
+
     def left(self, owner: Owner) -> None:
         """An owner is done."""
         self._owners.discard(owner)
@@ -133,7 +201,7 @@ class Runner:
         return len(self._owners)
 
     def submit(
-        self, tenant: str, owner: str, request: SendRequest, dedup: Dedup | None = None
+        self, tenant: str, owner: str, request: SendRequest, dedup: Dedup | None = None, trace: str = ""
     ) -> tuple[Feed, Ack]:
         """Open a task; its executor starts when it is recorded, whoever still waits.
 
@@ -166,18 +234,21 @@ class Runner:
             skill=skill,
             output_modes=request.accepted_output_modes,
             metadata=request.metadata,
+            trace=trace,
         )
         feed = self.tasks.begin(tenant, task_id)
-        ack = self.tasks.append(feed, (event,), dedup, partial(self._opened, feed, bool(said.context_id)))
+        ack = self.tasks.append(feed, (event,), dedup, partial(self._opened, feed))
         self._arriving += 1
         return feed, ack
 
-    def _opened(self, feed: Feed, continues: bool, error: StoreError | None) -> None:
+    def _opened(self, feed: Feed, error: StoreError | None) -> None:
         self._arriving -= 1
-        if error is not None:
-            feed.fail(error)
-        else:
-            self._owners.add(Owner(self, feed, self.loop, continues=continues))
+        if error is None:
+            self.begin(feed, Again.NO)
+            return
+        feed.fail(error)
+        if not isinstance(error, Conflict | Duplicate):
+            self.spawn(self._resolve(feed))
 
     async def say(self, feed: Feed, message: Message, dedup: Dedup | None = None) -> None:
         """Add the caller's message; if the task waited for it and nobody runs it, go on here.
@@ -202,10 +273,24 @@ class Runner:
         if dedup is not None and state.over and said in state.history:
             # A retry of what the task has taken; that it has ended since is no reason to refuse it.
             return
-        claim = self.node if feed.runner is None else ""
-        events = await self.tasks.change(feed, Say(said, claim), dedup)
-        if feed.runner is None and any(isinstance(event, Status) for event in events):
-            self._owners.add(Owner(self, feed, self.loop, continues=True))
+        elsewhere = feed.runner is None and state.interrupted and await self._lives_elsewhere(state.node)
+        claim = self.node if feed.runner is None and not elsewhere else ""
+        try:
+            events = await self.tasks.change(feed, Say(said, claim), dedup)
+        except (Conflict, Duplicate):
+            raise
+        except StoreError:
+            self.spawn(self._resolve(feed))
+            raise
+        if not any(isinstance(event, Status) for event in events):
+            return
+        if feed.runner is None and state.node == self.node:
+            self.begin(feed, Again.RESUME)
+        elif elsewhere:
+            self._patrol.call()
+
+    async def _lives_elsewhere(self, node: str) -> bool:
+        return self._store.shared and node != self.node and await self._store.alive(node)
 
     async def cancel(self, feed: Feed, by: str) -> None:
         """Stop a task: cooperatively at first, in any case within the limit.
@@ -217,49 +302,22 @@ class Runner:
 
     async def _cancel(self, feed: Feed, by: str) -> None:
         await self.tasks.change(feed, Cancel(by))
-        limit = self.cancel_limit_s + 1 if feed.runner is not None else 0.0
-        await self.tasks.end(feed, limit)
+        runs = feed.runner is not None or await self._lives_elsewhere(feed.state.node)
+        await self.tasks.end(feed, self.cancel_limit_s + 1 if runs else 0.0)
         if not feed.state.over:
             await self.tasks.change(feed, ForceCancel())
         state = feed.state
         if state.state is not TaskState.CANCELED:
             raise TaskNotCancelable(f"task {state.task_id} was faster than the cancel: {plain(state.state)}")
 
-    async def _recover(self) -> None:
-        seen: set[Orphan] = set()
-        while refs := [ref for ref in await self._store.orphans() if ref not in seen]:
-            seen.update(refs)
-            # Together, so that they share their commits: a crash may leave thousands.
-            await asyncio.gather(*(self._bury(ref) for ref in refs))
-
-    async def _bury(self, ref: Orphan) -> None:
-        feed = await self.tasks.load(ref.tenant, ref.task_id)
-        if feed is None:
-            return
-        await self.tasks.change(feed, Claim(self.node, ref.node))
-        if feed.state.node != self.node:
-            return
-        state = feed.state
-        if state.cancel_requested:
-            await self.tasks.change(feed, ForceCancel())
-            return
-        text = "The process that ran this task ended before the task did."
-        message = Message(
-            message_id=self.ids.new(),
-            context_id=state.context_id,
-            task_id=state.task_id,
-            role=Role.AGENT,
-            parts=(Part(text=text),),
-        )
-        await self.tasks.change(feed, Emit(self.node, (Status(TaskState.FAILED, message),)))
-        log.warning("task.orphaned task=%s", state.task_id)
-
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(BEAT_S)
             try:
                 await self._store.beat(self.node)
+                self.tasks.failing = False
             except StoreError as error:
+                self.tasks.failing = True
                 log.error("node.silent node=%s error=%s", self.node, error)
             silent_since = self.loop.time() - self.limits.stall_s
             for owner in list(self._owners):

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
 from trunkline.clock import now_ms
-from trunkline.errors import Conflict, StoreError, TaskNotFound
+from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotFound
 from trunkline.log.decide import Command, decide
-from trunkline.log.events import AnyEvent
-from trunkline.log.fold import State
+from trunkline.log.events import AnyEvent, Recorded
+from trunkline.log.fold import Head, State
 from trunkline.log.ids import is_task_id
-from trunkline.run.feed import PAGE, Feed
+from trunkline.run.feed import PAGE, Feed, weight
 from trunkline.store.ack import Ack, Follower
 from trunkline.store.base import Dedup, Store
+
+Watch = Callable[[str, Head, str], None]
 
 
 class Tasks:
@@ -31,6 +33,10 @@ class Tasks:
         self._waits: dict[int, set[Future[None]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loads: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        # Told of every append of this process that changes a head: tenant, head, the caller's trace.
+        self.watch: Watch | None = None
+        # Whether the store failed to take the last thing it was given.
+        self.failing = False
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -45,14 +51,33 @@ class Tasks:
         Raises:
             TaskNotFound: there is none, or it is somebody else's: the answer is the same.
         """
-        feed = self._feeds.get((tenant, task_id)) or await self._load(tenant, task_id)
+        feed = await self.load(tenant, task_id)
         if feed is None or feed.state.owner != owner:
             raise not_found(task_id)
         return feed
 
     async def load(self, tenant: str, task_id: str) -> Feed | None:
-        """The feed of a task, for the runner itself."""
-        return self._feeds.get((tenant, task_id)) or await self._load(tenant, task_id)
+        """The feed of a task as its log stands now, for the runner itself."""
+        feed = self._feeds.get((tenant, task_id))
+        if feed is None:
+            return await self._load(tenant, task_id)
+        if self.store.shared and not feed.state.over:
+            # Another process may have said more, and this caller may have heard of it there.
+            await self.refresh(feed)
+        return feed
+
+    async def at(self, tenant: str, task_id: str, seq: int) -> Feed | None:
+        """The feed of a task that stands at this seq or later."""
+        feed = self._feeds.get((tenant, task_id))
+        return feed if feed is not None and feed.state.seq >= seq else await self.load(tenant, task_id)
+
+    def feed(self, tenant: str, task_id: str) -> Feed | None:
+        """The feed of a task if somebody here holds it."""
+        return self._feeds.get((tenant, task_id))
+
+    def open_feeds(self) -> list[Feed]:
+        """The feeds that may still move."""
+        return [feed for feed in self._feeds.values() if feed.state.seq and not feed.state.over]
 
     async def _load(self, tenant: str, task_id: str) -> Feed | None:
         if not is_task_id(task_id):
@@ -76,8 +101,21 @@ class Tasks:
             batch = await self.store.read(tenant, task_id, state.seq, PAGE)
             for recorded in batch:
                 state.apply(recorded)
+            if not state.over:
+                # What has ended does not grow, so nobody asks for its size.
+                state.size += weight(batch)
             if len(batch) < PAGE:
                 return state
+
+    async def records(self, feed: Feed) -> list[Recorded]:
+        """The whole log of a task."""
+        found: list[Recorded] = []
+        while True:
+            after = found[-1].seq if found else 0
+            batch = await self.store.read(feed.tenant, feed.state.task_id, after, PAGE)
+            found += batch
+            if len(batch) < PAGE:
+                return found
 
     def begin(self, tenant: str, task_id: str) -> Feed:
         """The feed of a task that does not exist yet."""
@@ -94,21 +132,21 @@ class Tasks:
         """Append at the feed's seq; the feed has taken the events in when `then` is called."""
         state = feed.state
         expected, at = state.seq, now_ms()
+        head = state.head_after(events, at)
 
         def committed(error: StoreError | None) -> None:
             if error is None:
-                feed.take(expected, events, at)
+                self.failing = False
+                feed.take(expected, events, at, ack.size)
+                if head is not None and self.watch is not None:
+                    self.watch(feed.tenant, head, state.trace)
+            elif not isinstance(error, Conflict | Duplicate):
+                self.failing = True
             if then is not None:
                 then(error)
 
         ack = self.store.append(
-            feed.tenant,
-            state.task_id,
-            expected,
-            events,
-            at=at,
-            head=state.head_after(events, at),
-            dedup=dedup,
+            feed.tenant, state.task_id, expected, events, at=at, head=head, dedup=dedup
         )
         # Before any awaiting coroutine runs: whoever is woken finds the feed up to date.
         ack.then(committed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from trunkline import errors
 from trunkline.auth.keys import Keyring
@@ -25,11 +26,16 @@ from trunkline.server.exchange import (
     text,
 )
 from trunkline.server.guard import Guard
+from trunkline.server.health import Health
 from trunkline.server.streams import Plan, Streams
+from trunkline.telemetry import traces
+from trunkline.telemetry.counts import Counts
+from trunkline.telemetry.traces import Seen
 from trunkline.wire import jsonrpc, sse
 from trunkline.wire import rest as routes
 from trunkline.wire.codes import code_of
 from trunkline.wire.jsonrpc import Envelope
+from trunkline.wire.operations import NAMES
 from trunkline.wire.versions import Version, negotiate
 from trunkline.wire.writer import Dialect
 
@@ -37,6 +43,9 @@ log = logging.getLogger("trunkline.server")
 _UNREAD = Envelope()
 # What a stream shall send, and what stands before and after each of its frames.
 Following = tuple[Plan, tuple[bytes, bytes]]
+Route = Callable[[Exchange, Seen], Awaitable[Following | None]]
+# The page of metrics and its media type, for what the reader accepts.
+Render = Callable[[str], tuple[bytes, bytes]]
 _BEARER: Headers = [(b"www-authenticate", b"Bearer, ApiKey")]
 
 
@@ -44,7 +53,16 @@ class Server:
     """Answers every request; whatever is wrong with one has a code, a text and a log line."""
 
     def __init__(
-        self, calls: Calls, streams: Streams, cards: Cards, settings: Settings, guard: Guard
+        self,
+        calls: Calls,
+        streams: Streams,
+        cards: Cards,
+        settings: Settings,
+        guard: Guard,
+        *,
+        health: Health,
+        counts: Counts,
+        metrics: Render | None,
     ) -> None:
         self._calls = calls
         self._streams = streams
@@ -53,12 +71,16 @@ class Server:
         self._guard = guard
         self._keys = Keyring(settings.keys)
         self._wait = settings.reply == "wait"
-        self._fixed: dict[str, Callable[[Exchange], Awaitable[Following | None]]] = {
+        self._counts = counts
+        self._probes = {"/healthz": health.alive, "/readyz": health.ready}
+        self._fixed: dict[str, Route] = {
             "/a2a": self._rpc,
             "/a2a/": self._rpc,
             "/.well-known/agent-card.json": self._card,
             "/.well-known/agent.json": self._card,
         }
+        if metrics is not None:
+            self._fixed["/metrics"] = partial(self._metrics, metrics)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request of a host."""
@@ -66,48 +88,68 @@ class Server:
 
     async def answer(self, exchange: Exchange) -> None:
         """Serve one HTTP request."""
+        probe = self._probes.get(exchange.path)
+        if probe is not None:
+            await probe(exchange)
+            return
+        seen = Seen()
         try:
-            following = await self._route(exchange.path)(exchange)
+            with traces.request(exchange.headers, seen):
+                following = await self._route(exchange.path)(exchange, seen)
         except Disconnected:
             log.debug("request.left path=%a", exchange.path[:64])
+            self._counts.request(seen.operation, "DISCONNECTED")
             return
+        self._counts.request(seen.operation, seen.outcome)
         if following is not None:
             # From here: a stream may stay for days, and its request should not stay in memory with it.
             exchange.headers = {}
             await self._streams.serve(exchange, *following)
 
-    def _route(self, path: str) -> Callable[[Exchange], Awaitable[Following | None]]:
+    def _route(self, path: str) -> Route:
         fixed = self._fixed.get(path)
         if fixed is not None:
             return fixed
         return self._delegate if path.startswith(delegate.PREFIX) else self._rest
 
-    async def _delegate(self, exchange: Exchange) -> None:
+    async def _metrics(self, render: Render, exchange: Exchange, seen: Seen) -> None:
+        seen.operation = "Metrics"
         try:
-            principal = self._admit(exchange)
+            self._admit(exchange, seen)
+            if exchange.method not in ("GET", "HEAD"):
+                raise errors.RouteNotFound("metrics take GET only", allow="GET, HEAD")
+            await exchange.respond(200, *render(text(exchange, b"accept") or ""))
+        except errors.Refused as refused:
+            await self._refuse_rest(exchange, seen, refused, Dialect.V1)
+
+    async def _delegate(self, exchange: Exchange, seen: Seen) -> None:
+        seen.operation = "Delegate"
+        try:
+            principal = self._admit(exchange, seen)
             rest.check_path(exchange)
-            caller = Caller(principal, Dialect.V03, wait=False)
+            caller = Caller(principal, Dialect.V03, wait=False, trace=traces.recorded(exchange.headers))
             status, body = await delegate.perform(self._calls, exchange, caller, self._body)
         except errors.Refused as refused:
-            await self._refuse_rest(exchange, refused, Dialect.V03)
+            await self._refuse_rest(exchange, seen, refused, Dialect.V03)
         except Disconnected:
             raise
         except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
-            await self._refuse_rest(exchange, _internal(error), Dialect.V03)
+            await self._refuse_rest(exchange, seen, _internal(error), Dialect.V03)
         else:
             await exchange.respond(status, body)
 
-    async def _card(self, exchange: Exchange) -> None:
+    async def _card(self, exchange: Exchange, seen: Seen) -> None:
+        seen.operation = "AgentCard"
         try:
             self._guard.check(exchange.headers)
             await self._cards.answer(exchange)
         except errors.Refused as refused:
-            await self._refuse_rest(exchange, refused, Dialect.V1)
+            await self._refuse_rest(exchange, seen, refused, Dialect.V1)
 
-    async def _rpc(self, exchange: Exchange) -> Following | None:
+    async def _rpc(self, exchange: Exchange, seen: Seen) -> Following | None:
         envelope = _UNREAD
         try:
-            principal = self._admit(exchange)
+            principal = self._admit(exchange, seen)
             if exchange.method != "POST":
                 raise errors.RouteNotFound("JSON-RPC takes POST only", allow="POST")
             rpc.check_media_type(exchange)
@@ -116,19 +158,20 @@ class Server:
             if envelope.fault is not None:
                 # Not raised: its traceback would lead back to it through this frame, a circle that keeps
                 # the whole body in memory until somebody collects garbage.
-                await self._refuse_rpc(exchange, envelope, envelope.fault)
+                await self._refuse_rpc(exchange, seen, envelope, envelope.fault)
                 return None
             operation, version = rpc.operation_of(envelope.method, _asked(exchange))
+            seen.operation = NAMES[operation]
             dialect = Dialect.V1 if version is Version.V1 else Dialect.V03
             caller = self._caller(exchange, principal, dialect, wait=self._wait)
             answer = await rpc.perform(self._calls, operation, envelope, caller)
         except errors.Refused as refused:
-            await self._refuse_rpc(exchange, envelope, refused)
+            await self._refuse_rpc(exchange, seen, envelope, refused)
             return None
         except Disconnected:
             raise
         except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
-            await self._refuse_rpc(exchange, envelope, _internal(error))
+            await self._refuse_rpc(exchange, seen, envelope, _internal(error))
             return None
         if envelope.notification:
             await exchange.respond(204, b"")
@@ -138,8 +181,10 @@ class Server:
             return answer, jsonrpc.envelope_parts(envelope.id)
         return None
 
-    async def _refuse_rpc(self, exchange: Exchange, envelope: Envelope, refused: errors.Refused) -> None:
-        _note(exchange, refused)
+    async def _refuse_rpc(
+        self, exchange: Exchange, seen: Seen, envelope: Envelope, refused: errors.Refused
+    ) -> None:
+        _note(exchange, seen, refused)
         status = rpc.http_status(refused)
         # Also without an id: A2A has no notifications, so whoever left it out should hear what is wrong.
         body = jsonrpc.error(envelope.id, refused)
@@ -148,16 +193,17 @@ class Server:
         else:
             await exchange.respond(status, body, headers=_headers(refused))
 
-    async def _rest(self, exchange: Exchange) -> Following | None:
+    async def _rest(self, exchange: Exchange, seen: Seen) -> Following | None:
         dialect = Dialect.V03_PROTO if exchange.path.startswith("/v1/") else Dialect.V03
         try:
             if exchange.headers.get(b"a2a-version") == b"1.0":
                 dialect = Dialect.V1
-            principal = self._admit(exchange)
+            principal = self._admit(exchange, seen)
             asked = _asked(exchange)
             dialect = Dialect.V1 if asked is Version.V1 else dialect
             rest.check_path(exchange)
             call = routes.match(exchange.method, exchange.path)
+            seen.operation = NAMES[call.operation]
             dialect = rest.dialect_of(call, asked)
             if call.tenant and call.tenant != principal.tenant:
                 raise errors.RouteNotFound("no such path here; the card names the interfaces")
@@ -168,12 +214,12 @@ class Server:
         except errors.Refused as refused:
             # Before 1.0 nobody named a version: who names an unknown one reads the errors of 1.0.
             named = isinstance(refused, errors.VersionNotSupported)
-            await self._refuse_rest(exchange, refused, Dialect.V1 if named else dialect)
+            await self._refuse_rest(exchange, seen, refused, Dialect.V1 if named else dialect)
             return None
         except Disconnected:
             raise
         except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
-            await self._refuse_rest(exchange, _internal(error), dialect)
+            await self._refuse_rest(exchange, seen, _internal(error), dialect)
             return None
         if isinstance(answer, Plan):
             return answer, (b"", b"")
@@ -189,14 +235,20 @@ class Server:
             rpc.check_media_type(exchange)
         return body
 
-    async def _refuse_rest(self, exchange: Exchange, refused: errors.Refused, dialect: Dialect) -> None:
-        _note(exchange, refused)
+    async def _refuse_rest(
+        self, exchange: Exchange, seen: Seen, refused: errors.Refused, dialect: Dialect
+    ) -> None:
+        _note(exchange, seen, refused)
         status, body = rest.error(refused, dialect)
         await exchange.respond(status, body, rest.media_type(exchange, dialect), _headers(refused))
 
-    def _admit(self, exchange: Exchange) -> Principal:
+    def _admit(self, exchange: Exchange, seen: Seen) -> Principal:
         self._guard.check(exchange.headers)
-        return self._keys.principal(exchange.headers)
+        if self._streams.closing:
+            raise errors.Unavailable("the server is going down; nothing was recorded, try again")
+        principal = self._keys.principal(exchange.headers)
+        seen.tenant = principal.tenant
+        return principal
 
     def _caller(self, exchange: Exchange, principal: Principal, dialect: Dialect, *, wait: bool) -> Caller:
         key = text(exchange, b"idempotency-key") or ""
@@ -204,7 +256,8 @@ class Server:
             raise errors.InvalidParams(
                 "Idempotency-Key must be 1 to 256 printable characters", field="Idempotency-Key"
             )
-        return Caller(principal, dialect, wait, key, text(exchange, b"last-event-id"))
+        trace = traces.recorded(exchange.headers)
+        return Caller(principal, dialect, wait, key, text(exchange, b"last-event-id"), trace)
 
 
 def _asked(exchange: Exchange) -> Version | None:
@@ -225,14 +278,12 @@ def _headers(refused: errors.Refused) -> Headers:
     return ()
 
 
-def _note(exchange: Exchange, refused: errors.Refused) -> None:
+def _note(exchange: Exchange, seen: Seen, refused: errors.Refused) -> None:
     # No text of the refusal: it may quote the caller. The reason and the field are ours; a path is
     # written in ASCII with escapes, or a line end in it would forge a line of the log.
+    seen.outcome = code_of(refused).reason
     log.info(
-        "request.refused path=%a reason=%s field=%s",
-        exchange.path[:64],
-        code_of(refused).reason,
-        refused.field,
+        "request.refused path=%a reason=%s field=%s", exchange.path[:64], seen.outcome, refused.field
     )
 
 

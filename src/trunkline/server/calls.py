@@ -23,6 +23,7 @@ from trunkline.store.base import Dedup, Where
 from trunkline.wire.types import ListQuery, Message, SendRequest, Task, TaskPage, TaskQuery
 from trunkline.wire.writer import WRITERS, Dialect
 
+FOR_EVER_MS = 10**15
 DEDUP_MS = 24 * 3600 * 1000
 # The first word of a run tells a task from a direct message; it comes within one commit.
 FIRST_WORD_S = 5.0
@@ -30,19 +31,22 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Caller(Struct, frozen=True, gc=False):
-    """Who asks, in which dialect, and what its headers say about repeats and resuming."""
+    """Who asks, in which dialect, and what its headers say about repeats, resuming and its trace."""
 
     principal: Principal
     dialect: Dialect
     wait: bool = True
     idempotency_key: str = ""
     last_event_id: str | None = None
+    trace: str = ""
 
 
 class Calls:
     """The operations of A2A over one runner."""
 
     def __init__(self, runner: Runner, *, wait_limit_s: float, streaming: bool) -> None:
+        retention_s = runner.limits.retention_s
+        self._retention_ms = round(retention_s * 1000) if retention_s else FOR_EVER_MS
         self._runner = runner
         self._tasks = runner.tasks
         self._wait_limit_s = wait_limit_s
@@ -103,14 +107,16 @@ class Calls:
         dialect = caller.dialect
         body = WRITERS[dialect].task(state.task(history_length))
         if history_length is None and state.over:
-            self._cache.put(tenant, state.owner, state.task_id, dialect, body)
+            # After its time a task is gone, whichever process swept it.
+            until = state.status_at + self._retention_ms
+            self._cache.put((tenant, state.task_id, dialect), state.owner, body, until)
         return body
 
     async def get(self, caller: Caller, query: TaskQuery) -> bytes:
         """A task as it stands."""
         who = caller.principal
         if query.history_length is None and not query.tenant:
-            body = self._cache.get(who.tenant, who.name, query.id, caller.dialect)
+            body = self._cache.get((who.tenant, query.id, caller.dialect), who.name, now_ms())
             if body is not None:
                 return body
         feed = await self._find(caller, query)
@@ -163,7 +169,7 @@ class Calls:
         page = await self._tasks.store.heads(who.tenant, where, size=query.page_size, after=after)
         tasks: list[Task] = []
         for head in page.heads:
-            feed = await self._tasks.load(who.tenant, head.task_id)
+            feed = await self._tasks.at(who.tenant, head.task_id, head.seq)
             if feed is not None:
                 tasks.append(feed.state.task(query.history_length, artifacts=query.include_artifacts))
         token = "" if page.next is None else page_token(page.next, scope)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.log.events import Chunk, Delta, Recorded, Replied, Status, Submitted
+from trunkline.log.events import Chunk, Compacted, Delta, Recorded, Replied, Status, Submitted
 from trunkline.log.fold import State, fold
 from trunkline.run.feed import Feed
 from trunkline.wire.times import timestamp
@@ -19,6 +19,11 @@ from trunkline.wire.types import (
 from trunkline.wire.writer import WRITERS, Dialect, Writer
 
 NOTHING = b""
+
+
+def range_frames(feed: Feed, event: Compacted, dialect: Dialect) -> list[bytes]:
+    """What stands for the pieces of artifacts that are no longer kept: the artifacts themselves."""
+    return [whole(feed.state, artifact.artifact_id, WRITERS[dialect]) for artifact in event.artifacts]
 
 
 def frame(feed: Feed, recorded: Recorded, dialect: Dialect) -> bytes:

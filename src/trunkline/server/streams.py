@@ -10,10 +10,10 @@ import asyncio
 import logging
 
 from trunkline.clock import random_bits
-from trunkline.log.events import Recorded
+from trunkline.log.events import Compacted, Recorded
 from trunkline.run.feed import Feed, pages
 from trunkline.server.exchange import EVENTS, Exchange
-from trunkline.server.frames import frame
+from trunkline.server.frames import frame, range_frames
 from trunkline.store.base import Log
 from trunkline.wire import sse
 from trunkline.wire.writer import Dialect
@@ -131,6 +131,11 @@ class Stream:
         plan = self._plan
         pieces: list[bytes] = []
         for recorded in records:
+            if isinstance(recorded.event, Compacted):
+                frames = range_frames(plan.feed, recorded.event, plan.dialect)
+                places = [None] * (len(frames) - 1) + [recorded.seq]
+                pieces += [self._wrap(one) for one in zip(places, frames, strict=False)]
+                continue
             made = frame(plan.feed, recorded, plan.dialect)
             if made:
                 pieces.append(self._wrap((recorded.seq, made)))

@@ -149,7 +149,7 @@ class Log(Protocol):
     async def news(self, places: Sequence[Hint], limit: int = 2000) -> list[TailRecord]:
         """What the named logs hold beyond the named seqs: per task dense and in order.
 
-        At most about `limit` events in all; whoever got some asks again from where they end.
+        Fewer than `limit` events in all mean that this is everything; else ask again from where they end.
         """
         ...
 
@@ -246,12 +246,20 @@ class Docs(Protocol):
         ...
 
 
+# What became of each append of a group (its last seq, or why not), and the seconds that took.
+Observer = Callable[[Sequence[int | StoreError], float], None]
+
+
 class Store(Log, Heads, Nodes, Outbox, Clock, Docs, Protocol):
     """All of it, with a life."""
 
     @property
     def shared(self) -> bool:
         """Whether other processes may write to it too."""
+        ...
+
+    def observe(self, observer: Observer) -> None:
+        """Have every group of appends told when it has ended."""
         ...
 
     async def open(self) -> None:

@@ -20,7 +20,7 @@ _SQL, _ = statements("sqlite")
 
 
 class _Append(Struct, gc=False):
-    """The events of one append; `last` is the seq of the last. With its task and the last event's id in a tail."""
+    """The events of one append; `last` is the seq of the last. A tail adds its task and the last one's id."""
 
     last: int
     at: int

@@ -28,6 +28,7 @@ from trunkline.store.base import (
     Doc,
     HeadPage,
     Hint,
+    Observer,
     Orphan,
     Outcome,
     Poll,
@@ -77,6 +78,10 @@ class SqliteStore:
     def shared(self) -> bool:
         """See `Store`: one process per file."""
         return False
+
+    def observe(self, observer: Observer) -> None:
+        """See `Store`."""
+        self._writer.observer = observer
 
     # Life
 
@@ -140,6 +145,9 @@ class SqliteStore:
             check_same_thread=False,
         )
         try:
+            # Before anything else, and of effect on a new file only. What is written costs the same with it
+            # (measured: 160 000 appends in 2.57 s either way), and a sweep can shrink the file.
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA cache_size = -2048")
@@ -227,6 +235,10 @@ class SqliteStore:
     async def prune(self, before: int) -> int:
         """See `Store`."""
         return await self._sweep.prune(before)
+
+    async def compact(self, before: int) -> int:
+        """See `Store`."""
+        return await self._sweep.compact(before)
 
     # Nodes
 

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from trunkline.log.fold import Head, State
-from trunkline.store import rows
+from trunkline.store import compaction, rows
 from trunkline.store.ledger import Key, Ledger, listed
 from trunkline.store.statements import Value, statements
 
@@ -18,6 +18,12 @@ T = TypeVar("T")
 PAGE_TASKS = 100
 PAGE_EVENTS = 2000
 PAGE_KEYS = 1000
+PAGE_ENDED = 5000
+PAGE_DROPPED = 20_000
+# Keys and instants have no index by age, so that writing them stays cheap; they can wait.
+KEYS_EVERY = 600_000
+FIRES_KEPT = 8 * 86_400_000
+KEPT_PAGES = PAGE_SHRUNK = 256
 
 _SQL, _ROWS = statements("sqlite")
 
@@ -31,13 +37,14 @@ class Run(Protocol):
 
 
 class Sweep:
-    """Rebuild and prune."""
+    """Rebuild, prune and compact."""
 
     def __init__(self, change: Run, look: Run, ledger: Ledger, now_ms: Callable[[], int]) -> None:
         self._change = change
         self._look = look
         self._ledger = ledger
         self._now = now_ms
+        self._keys_at: int | None = None
 
     async def rebuild(self, tenant: str | None) -> int:
         """Fold every head again."""
@@ -50,13 +57,46 @@ class Sweep:
             count += written
 
     async def prune(self, before: int) -> int:
-        """Drop what ended before, then the keys that nothing needs any more."""
-        after, count = 0, 0
-        while nums := await self._look(partial(_ended, after=after, before=before)):
-            count += await self._change(partial(self._drop, nums=nums, before=before))
-            after = nums[-1]
-        await self._drop_keys()
+        """Drop what ended before, then now and then the keys and instants that nothing needs any more."""
+        count, dropped = 0, -1
+        while dropped:
+            found = await self._look(partial(_ended, before=before))
+            dropped = 0
+            for nums in _portions(found):
+                dropped += await self._change(partial(self._drop, nums=nums, before=before))
+            count += dropped
+        now = self._now()
+        if self._keys_at is None or not 0 <= now - self._keys_at < KEYS_EVERY:
+            self._keys_at = now
+            await self._drop_keys()
+            await self._change(partial(_drop_fires, before=now - FIRES_KEPT))
+        await self._give_back()
         return count
+
+    async def compact(self, before: int) -> int:
+        """Merge the pieces of tasks that ended in what was written since the last time."""
+        after = saved = await self._look(compaction.mark)
+        count = 0
+        while (
+            page := await self._look(partial(compaction.long_tasks, after=after, before=before))
+        ) is not None:
+            after, tasks = page
+            while tasks:
+                seen, shorter = await self._look(partial(compaction.shorten, tasks=tasks))
+                tasks = tasks[seen:]
+                if shorter:
+                    count += await self._change(partial(compaction.rewrite, tasks=shorter))
+        # Last: after a crash the same pages are looked at once more, and nothing is passed by.
+        if after != saved:
+            await self._change(partial(compaction.put_mark, value=after))
+        await self._give_back()
+        return count
+
+    async def _give_back(self) -> None:
+        # A file made before this was possible stays as large as it is, and uses its free pages again.
+        spare = await self._look(_spare)
+        while spare > 0 and (left := await self._change(_shrink)) < spare:
+            spare = left
 
     async def _drop_keys(self) -> None:
         after: Key = ("", "")
@@ -108,9 +148,39 @@ def _fold_head(connection: sqlite3.Connection, tenant: str, task_id: str) -> tup
     return head, seq
 
 
-def _ended(connection: sqlite3.Connection, *, after: int, before: int) -> list[int]:
-    found = connection.execute(_SQL["ended_tasks"], (after, before, PAGE_TASKS)).fetchall()
-    return [num for (num,) in found]
+def _ended(connection: sqlite3.Connection, *, before: int) -> list[tuple[int, int]]:
+    values = {"before": before, "limit": PAGE_ENDED}
+    return connection.execute(_SQL["ended_tasks"], values).fetchall()
+
+
+def _portions(found: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Tasks to be dropped together, by how many events they have: appends wait for one portion at most."""
+    portions: list[list[int]] = []
+    size = 0
+    for num, seq in found:
+        size += seq
+        if not portions or size > PAGE_DROPPED or len(portions[-1]) == PAGE_TASKS:
+            portions.append([])
+            size = seq
+        portions[-1].append(num)
+    return portions
+
+
+def _spare(connection: sqlite3.Connection) -> int:
+    """How many free pages there are beyond those that will soon be needed again: a quarter of the file."""
+    pages, free = connection.execute(_SQL["pages"]).fetchone()
+    return free - max(pages // 4, KEPT_PAGES)
+
+
+def _shrink(connection: sqlite3.Connection) -> int:
+    # One at a time: the driver takes a single step of a statement that gives no rows.
+    for _ in range(PAGE_SHRUNK):
+        connection.execute(_SQL["give_back"])
+    return _spare(connection)
+
+
+def _drop_fires(connection: sqlite3.Connection, *, before: int) -> None:
+    connection.execute(_SQL["drop_fires"], (before,))
 
 
 def _stale_keys(connection: sqlite3.Connection, *, after: Key, now: int) -> tuple[str, str, int] | None:

@@ -15,7 +15,7 @@ from trunkline.errors import Misuse, StoreError
 from trunkline.log.events import AnyEvent, encode, spanned
 from trunkline.log.fold import Head
 from trunkline.store.ack import Ack
-from trunkline.store.base import Announcement, Dedup
+from trunkline.store.base import Announcement, Dedup, Observer
 from trunkline.store.bell import Bell
 
 GROUP_EVENTS = 500
@@ -43,7 +43,19 @@ class Entry(Struct, gc=False, eq=False):
 class Writer:
     """The queue of appends. At most one group is with the backend at any time."""
 
-    __slots__ = ("_bell", "_busy", "_bytes", "_events", "_idle", "_loop", "_pending", "_refusal", "_submit")
+    __slots__ = (
+        "_began",
+        "_bell",
+        "_busy",
+        "_bytes",
+        "_events",
+        "_idle",
+        "_loop",
+        "_pending",
+        "_refusal",
+        "_submit",
+        "observer",
+    )
 
     _loop: asyncio.AbstractEventLoop
     _idle: asyncio.Event
@@ -56,6 +68,9 @@ class Writer:
         self._bytes = 0
         self._busy = False
         self._refusal = "the store is not open"
+        # Told of every group that has ended, and of the seconds it took.
+        self.observer: Observer | None = None
+        self._began = 0.0
 
     def start(self) -> None:
         """Take appends from here on, on the running loop."""
@@ -105,6 +120,8 @@ class Writer:
 
     def done(self, group: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
         """Called by the backend, on the loop, when a group has ended."""
+        if self.observer is not None:
+            self.observer(outcomes, self._loop.time() - self._began)
         # The next group goes first: the backend writes it while callers read their answers.
         if self._pending:
             self._flush()
@@ -126,6 +143,7 @@ class Writer:
             self._events = self._bytes = 0
         else:
             group = self._first_group()
+        self._began = self._loop.time()
         self._submit(group)
 
     def _first_group(self) -> list[Entry]:

@@ -53,3 +53,6 @@ METHODS_V03: dict[str, Operation] = {
     "tasks/pushNotification/get": Operation.PUSH_GET,
     "agent/getAuthenticatedExtendedCard": Operation.EXTENDED_CARD,
 }
+
+# What an operation is called, whatever name it came by.
+NAMES: dict[Operation, str] = {operation: name for name, operation in METHODS_V1.items()}

@@ -201,12 +201,23 @@ WHERE num > :after AND tenant = coalesce(:tenant, tenant)
 ORDER BY num
 LIMIT :limit;
 
+-- By way of the owners, whose index is sorted by status_at: it costs a leap per owner and a step per
+-- task that is old, however many are young.
 -- name: ended_tasks
-SELECT num
-FROM tasks
-WHERE num > ? AND status_at < ? AND state >= 5
-ORDER BY num
-LIMIT ?;
+WITH RECURSIVE owners (tenant, owner) AS (
+    SELECT tenant, owner
+    FROM (SELECT tenant, owner FROM tasks WHERE owner IS NOT NULL ORDER BY tenant, owner LIMIT 1)
+    UNION ALL
+    SELECT t.tenant, t.owner
+    FROM owners AS o CROSS JOIN tasks AS t ON t.num = coalesce(
+        (SELECT num FROM tasks WHERE tenant = o.tenant AND owner > o.owner ORDER BY owner LIMIT 1),
+        (SELECT num FROM tasks WHERE tenant > o.tenant AND owner IS NOT NULL ORDER BY tenant, owner LIMIT 1)
+    )
+)
+SELECT t.num, t.seq
+FROM owners AS o CROSS JOIN tasks AS t INDEXED BY tasks_by_owner
+    ON t.tenant = o.tenant AND t.owner = o.owner AND t.status_at < :before AND t.state >= 5
+LIMIT :limit;
 
 -- name: drop_tasks
 DELETE FROM tasks
@@ -247,3 +258,44 @@ LIMIT 1;
 DELETE FROM dedup
 WHERE (tenant, key) > (:tenant, :key) AND (tenant, key) <= (:last_tenant, :last_key)
     AND (expires_at <= :now OR NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.num = dedup.task));
+
+-- name: drop_fires
+DELETE FROM fires WHERE planned_at < ?;
+
+-- name: mark
+SELECT value FROM marks WHERE name = ?;
+
+-- name: put_mark
+INSERT OR REPLACE INTO marks (name, value) VALUES (?, ?);
+
+-- Where the next page of the log ends: before the first append that is not old enough.
+-- name: page_end
+WITH page AS (SELECT id, at FROM events WHERE id > :after ORDER BY id LIMIT :limit)
+SELECT max(id)
+FROM page
+WHERE id < coalesce((SELECT min(id) FROM page WHERE at >= :before), (SELECT max(id) + 1 FROM page));
+
+-- Tasks that ended within these rows and are long enough to be worth a visit.
+-- name: long_tasks
+SELECT DISTINCT t.num, t.task_id
+FROM events AS e CROSS JOIN tasks AS t ON t.num = e.task
+WHERE e.id > :after AND e.id <= :last AND t.state >= 5 AND e.seq >= t.seq
+    AND (t.seq > :events OR (SELECT count(*) FROM (SELECT 1 FROM events WHERE task = t.num LIMIT :rows + 1)) > :rows);
+
+-- name: task_rows
+SELECT seq, at, body FROM events WHERE task = ? ORDER BY seq;
+
+-- name: last_seq
+SELECT max(seq) FROM events WHERE task = ?;
+
+-- name: put_body
+UPDATE events SET body = ? WHERE task = ? AND seq = ?;
+
+-- name: keep_rows
+DELETE FROM events WHERE task = ? AND seq NOT IN (SELECT value FROM json_each(?));
+
+-- name: pages
+SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count;
+
+-- name: give_back
+PRAGMA incremental_vacuum(1);

@@ -1,0 +1,39 @@
+"""One worker of several: its parent tells it what to serve, on a socket that the parent has bound."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+import msgspec
+
+from trunkline.cli.serve import prepare, serve
+from trunkline.cli.workers import Order
+from trunkline.errors import TrunklineError
+
+
+def main() -> None:
+    """Read the order, serve, and end with the parent."""
+    # A skill that reads its standard input must not read the parent's words.
+    lifeline = socket.socket(fileno=os.dup(0))
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    with lifeline.makefile("rb") as reader:
+        line = reader.readline()
+    if not line:
+        return
+    order = msgspec.json.decode(line, type=Order)
+    sockets = [socket.socket(fileno=each) for each in order.sockets]
+    for each in sockets:
+        each.set_inheritable(False)
+    try:
+        application = prepare(order.target, order.flags, list(order.settings))
+    except TrunklineError as error:
+        print(f"trunkline: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    serve(application, sockets, started=lambda _: lifeline.sendall(b"."), lifeline=lifeline)
+
+
+if __name__ == "__main__":
+    main()

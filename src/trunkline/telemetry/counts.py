@@ -1,0 +1,80 @@
+"""Plain numbers that the runtime keeps anyway; whoever serves metrics reads them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from trunkline.errors import Conflict, Duplicate, StoreError
+
+COMMIT_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+COMMIT_APPENDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 500)
+
+
+class Histogram:
+    """How often a value was at most each bound."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        # One more than there are bounds: what is above them all.
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def add(self, value: float) -> None:
+        """Count a value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """Each bound with how many values were not above it; the last one has them all."""
+        found: list[tuple[str, float]] = []
+        below = 0
+        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
+            below += count
+            found.append((bound, below))
+        return found
+
+
+class Counts:
+    """What happened in this process since it started."""
+
+    __slots__ = ("appends", "changes", "commit_appends", "commit_seconds", "requests")
+
+    def __init__(self, states: Iterable[str]) -> None:
+        # By the state that the task was left in.
+        self.changes = dict.fromkeys(states, 0)
+        # By operation and outcome.
+        self.requests: dict[tuple[str, str], int] = {}
+        self.appends = dict.fromkeys(("written", "conflict", "duplicate", "failed"), 0)
+        self.commit_seconds = Histogram(COMMIT_SECONDS)
+        self.commit_appends = Histogram(COMMIT_APPENDS)
+
+    def request(self, operation: str, outcome: str) -> None:
+        """Count an answered request."""
+        key = (operation, outcome)
+        self.requests[key] = self.requests.get(key, 0) + 1
+
+    def group(self, outcomes: Sequence[int | StoreError], seconds: float) -> None:
+        """Count a group of appends that the store has ended."""
+        self.commit_seconds.add(seconds)
+        self.commit_appends.add(len(outcomes))
+        for outcome in outcomes:
+            match outcome:
+                case int():
+                    self.appends["written"] += 1
+                case Conflict():
+                    self.appends["conflict"] += 1
+                case Duplicate():
+                    self.appends["duplicate"] += 1
+                case _:
+                    self.appends["failed"] += 1
+
+    def refusals(self) -> dict[str, int]:
+        """How often each reason was given to a caller instead of an answer."""
+        found: dict[str, int] = {}
+        for (_, outcome), count in self.requests.items():
+            if outcome != "OK":
+                found[outcome] = found.get(outcome, 0) + count
+        return found

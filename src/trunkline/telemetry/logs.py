@@ -1,0 +1,120 @@
+"""Where lines go: to the standard error output, those of changed tasks in batches.
+
+A task changes twice per request; a record, a formatter and a system call for each would be a tenth
+of the request. So a change is noted, and what was noted is written 20 times a second, at the end,
+and before any other line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections import deque
+from collections.abc import Callable
+
+from trunkline.telemetry.lines import CHANGED, FORMS, TASK_LOG, Change, Form, arguments
+
+BATCH = 256
+BATCH_S = 0.05
+_STANDARD_ERROR = 2
+_task_log = logging.getLogger(TASK_LOG)
+
+
+class Lines(logging.Handler):
+    """Writes records and changed tasks, in the order in which they came."""
+
+    def __init__(self, form: Form, write: Callable[[bytes], None]) -> None:
+        super().__init__()
+        self._form = form
+        self._write = write
+        # A deque: other threads may write lines while the loop notes changes.
+        self._noted: deque[Change] = deque()
+        self._lost = 0
+
+    def note(self, change: Change) -> None:
+        """Have the line of a changed task written soon."""
+        noted = self._noted
+        noted.append(change)
+        if len(noted) == 1:
+            asyncio.get_running_loop().call_later(BATCH_S, self.flush)
+        elif len(noted) >= BATCH:
+            self.flush()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record, after what was noted before it."""
+        try:
+            line = self._form.record(record)
+        except Exception:  # noqa: BLE001 - logging's own way to report a record that cannot be written
+            self.handleError(record)
+            return
+        self._put(line)
+
+    def flush(self) -> None:
+        """Write what was noted."""
+        self.acquire()
+        try:
+            if self._noted:
+                self._put(b"")
+        finally:
+            self.release()
+
+    def _put(self, last: bytes) -> None:
+        taken = self._taken()
+        text = (self._form.changes(taken) if taken else b"") + last
+        if self._lost:
+            # The output is the only place to say it: a full disk, or a reader that was away.
+            text = self._form.record(_lost(self._lost)) + text
+        try:
+            self._write(text)
+        except OSError:
+            self._lost += len(taken) + bool(last)
+        else:
+            self._lost = 0
+
+    def _taken(self) -> list[Change]:
+        taken: list[Change] = []
+        try:
+            while True:
+                taken.append(self._noted.popleft())
+        except IndexError:
+            return taken
+
+
+def set_up_logs(level: str, form: str) -> None:
+    """Have all logging go to the standard error output in this form; called once by a server process.
+
+    An author's own handlers stay, but for one that writes plain lines to a terminal.
+    """
+    root = logging.getLogger()
+    root.setLevel(level.upper())
+    for known in list(root.handlers):
+        if type(known) is logging.StreamHandler:
+            root.removeHandler(known)
+    root.addHandler(Lines(FORMS[form], _to(_STANDARD_ERROR)))
+
+
+def change_log() -> Callable[[Change], None]:
+    """Where the line of a changed task goes: into a batch if nobody else listens, else through logging."""
+    handlers = logging.getLogger().handlers
+    if len(handlers) == 1 and isinstance(handlers[0], Lines) and not _task_log.handlers:
+        return handlers[0].note
+    return _through_logging
+
+
+def _through_logging(change: Change) -> None:
+    _task_log.info(CHANGED, *arguments(change))
+
+
+def _to(descriptor: int) -> Callable[[bytes], None]:
+    def write(text: bytes) -> None:
+        while text:
+            text = text[os.write(descriptor, text) :]
+
+    return write
+
+
+def _lost(count: int) -> logging.LogRecord:
+    return logging.LogRecord(
+        "trunkline.log", logging.WARNING, __file__, 0, "log.lost lines=%d", (count,), None
+    )

@@ -1,0 +1,119 @@
+"""The numbers as Prometheus reads them. Needs the extra `metrics`; nothing here is on the hot path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from typing import Protocol
+
+from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from trunkline.telemetry.counts import Counts, Histogram
+
+
+class Work(Protocol):
+    """What is asked of the runner."""
+
+    node: str
+
+    @property
+    def running(self) -> int:
+        """Tasks in work here."""
+        ...
+
+    @property
+    def ready(self) -> bool:
+        """Whether it takes work."""
+        ...
+
+    takeovers: int
+    late: int
+
+
+class Metrics(Collector):
+    """Every number of this process, and those of the author's own."""
+
+    def __init__(self, counts: Counts, work: Work, streams: Sized) -> None:
+        self._counts = counts
+        self._work = work
+        self._streams = streams
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(self)
+
+    def render(self, accept: str) -> tuple[bytes, bytes]:
+        """The page and its media type, in the format that the reader prefers."""
+        encode, media_type = choose_encoder(accept)
+        return encode(self._registry), media_type.encode()
+
+    def collect(self) -> Iterator[Metric]:
+        """All families. Each sample names the node: behind one socket several processes answer in turn."""
+        for family in (*self._own(), *REGISTRY.collect()):
+            family.samples = [
+                sample._replace(labels={**sample.labels, "node": self._work.node})
+                for sample in family.samples
+            ]
+            yield family
+
+    def _own(self) -> Iterator[Metric]:
+        counts, work = self._counts, self._work
+        yield _gauge("trunkline_ready", "1 if the store takes writes and the server does not drain.", work.ready)
+        yield _gauge("trunkline_tasks_running", "Tasks in work in this process.", work.running)
+        yield _gauge("trunkline_streams_open", "Event streams open now.", len(self._streams))
+        yield _counter(
+            "trunkline_task_changes",
+            "Committed changes of tasks, by the state they were left in.",
+            ("state",),
+            {(state,): count for state, count in counts.changes.items()},
+        )
+        yield _counter(
+            "trunkline_requests",
+            "Answered requests, by operation and outcome.",
+            ("operation", "outcome"),
+            counts.requests,
+        )
+        yield _counter(
+            "trunkline_refusals",
+            "Requests that were refused, by reason.",
+            ("reason",),
+            {(reason,): count for reason, count in counts.refusals().items()},
+        )
+        yield _counter(
+            "trunkline_appends",
+            "Appends that the store has ended, by what became of them.",
+            ("outcome",),
+            {(outcome,): count for outcome, count in counts.appends.items()},
+        )
+        yield _histogram(
+            "trunkline_commit_seconds", "Time from handing a group to the store to its commit.", counts.commit_seconds
+        )
+        yield _histogram("trunkline_commit_appends", "Appends per group.", counts.commit_appends)
+        yield _counter("trunkline_takeovers", "Tasks taken over from dead processes.", (), {(): work.takeovers})
+        yield _counter(
+            "trunkline_late_events", "Events refused because the task had ended or moved.", (), {(): work.late}
+        )
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, value=value)
+
+
+def _counter(
+    name: str, text: str, labels: Iterable[str], values: Mapping[tuple[str, ...], int]
+) -> Metric:
+    family = CounterMetricFamily(name, text, labels=tuple(labels))
+    for key, value in values.items():
+        family.add_metric(key, value)
+    return family
+
+
+def _histogram(name: str, text: str, values: Histogram) -> Metric:
+    family = HistogramMetricFamily(name, text, labels=())
+    family.add_metric((), values.cumulative(), values.total)
+    return family

@@ -1,0 +1,31 @@
+"""Told of every change of a task that this process has committed: counts it and logs it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from enum import Enum
+
+from trunkline.clock import now_ms
+from trunkline.telemetry.counts import Counts
+from trunkline.telemetry.lines import TASK_LOG, Head
+from trunkline.telemetry.logs import change_log
+
+_log = logging.getLogger(TASK_LOG)
+
+
+class Watch:
+    """Called on the hot path with a tenant, the new head and the `traceparent` of the task."""
+
+    __slots__ = ("_changes", "_names", "_note")
+
+    def __init__(self, counts: Counts, names: Mapping[Enum, str]) -> None:
+        self._changes = counts.changes
+        self._names = names
+        self._note = change_log()
+
+    def __call__(self, tenant: str, head: Head, trace: str) -> None:
+        state = self._names[head.state]
+        self._changes[state] += 1
+        if _log.isEnabledFor(logging.INFO):
+            self._note((now_ms(), tenant, head, state, trace))

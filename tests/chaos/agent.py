@@ -1,0 +1,65 @@
+"""The agent of the fault driver: it signs what it writes with the process that wrote it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+
+from trunkline import Agent, Turn
+
+# Two processes never share it, so the checker can tell who wrote what.
+MARK = f"p{secrets.token_hex(4)}"
+
+agent = Agent("chaos", description="Does what the fault driver asks for.", version="1.0.0")
+
+
+def _numbers(text: str) -> tuple[int, float]:
+    """How many pieces, and the seconds between two."""
+    count, pause, *_ = text.split()
+    return int(count), int(pause) / 1000
+
+
+@agent.skill(default=True)
+async def quick(text: str) -> str:
+    """Give the text back."""
+    return text
+
+
+@agent.skill
+async def pieces(turn: Turn) -> None:
+    """Write `count pause`: so many signed pieces, so many milliseconds apart."""
+    count, pause = _numbers(turn.text)
+    for place in range(count):
+        await turn.write(f"{MARK}.{place} ")
+        await asyncio.sleep(pause)
+
+
+@agent.skill
+async def bulk(turn: Turn) -> None:
+    """Write `count size`: so many artifacts of so many bytes, as fast as they are taken."""
+    count, size, *_ = turn.text.split()
+    text = "x" * int(size)
+    for _ in range(int(count)):
+        await turn.artifact(text=text, artifact_id="bulk", append=True)
+
+
+@agent.skill
+async def ask(turn: Turn) -> str:
+    """Ask once, and give the answer back."""
+    await turn.status(f"asked by {MARK}")
+    return await turn.ask("Which one?")
+
+
+@agent.skill
+def slow(text: str) -> str:
+    """Hold a thread for the milliseconds named first."""
+    time.sleep(int(text.split()[0]) / 1000)
+    return text
+
+
+@agent.skill
+async def hold(turn: Turn) -> None:
+    """Stay at work until somebody cancels it."""
+    await turn.status(f"held by {MARK}")
+    await asyncio.Event().wait()

@@ -1,0 +1,117 @@
+"""What a row of the catalogue is, and what it is given to run with."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from tests.chaos.checker import Violation
+from tests.chaos.fleet import Fleet
+from tests.chaos.history import History
+
+SQLITE, POSTGRES = "sqlite", "postgres"
+
+
+class Result(Struct):
+    """What came out; `passed` is None where this machine cannot run the row."""
+
+    passed: bool | None
+    measured: str
+
+
+class Run:
+    """One row on one store: its chance, its directory, its size."""
+
+    def __init__(self, number: int, kind: str, seed: int, scale: float, options: dict[str, Any]) -> None:
+        self.number = number
+        self.kind = kind
+        self.seed = seed
+        self.scale = scale
+        self.options = options
+        self.random = random.Random(f"{seed}-{number}-{kind}")
+        self.directory = Path(tempfile.mkdtemp(prefix=f"chaos-{number:02}-{kind}-"))
+        self.history = History(seed)
+        self.postgres: Any = None
+        self._fleets: list[Fleet] = []
+        self._said = 0.0
+
+    def count(self, full: int, least: int = 1, *, option: str = "") -> int:
+        """How many of something: as the option says, else the catalogue's number, scaled."""
+        named = self.options.get(option)
+        return named if named else max(least, round(full * self.scale))
+
+    @property
+    def url(self) -> str:
+        """The store of this row."""
+        return self.postgres.url if self.kind == POSTGRES else f"sqlite:///{self.directory}/tasks.db"
+
+    def fleet(self, count: int = 1, *flags: str, history: History | None = None, url: str = "") -> Fleet:
+        """Servers, not yet started; they are ended with the row."""
+        made = Fleet(self.directory, count, url or self.url, history or self.history, *flags)
+        self._fleets.append(made)
+        return made
+
+    def say(self, text: str) -> None:
+        """Progress, not more often than every few seconds."""
+        if time.monotonic() - self._said > 5:
+            self._said = time.monotonic()
+            print(f"    {text}", flush=True)
+
+    def close(self, *, keep: bool) -> None:
+        """Nothing is left behind, but what a look is needed at."""
+        for fleet in self._fleets:
+            fleet.end()
+        if not keep:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class Row(Struct, frozen=True):
+    """A line of the catalogue."""
+
+    number: int
+    what: str
+    target: str
+    stores: tuple[str, ...]
+    play: Callable[[Run], Awaitable[Result]]
+
+
+ROWS: list[Row] = []
+_Play = Callable[[Run], Awaitable[Result]]
+
+
+def row(number: int, what: str, target: str, *stores: str) -> Callable[[_Play], _Play]:
+    """Enter a function into the table."""
+
+    def enter(play: _Play) -> _Play:
+        ROWS.append(Row(number, what, target, stores, play))
+        return play
+
+    return enter
+
+
+def verdict(violations: list[Violation], measured: str, *more: bool) -> Result:
+    """Passed if nothing was violated and all else holds."""
+    return Result(not violations and all(more), f"{len(violations)} violations; {measured}")
+
+
+def spread(values: list[float], unit: str = "ms") -> str:
+    """p50, p99 and the worst."""
+    if not values:
+        return "none"
+    ordered = sorted(values)
+    factor = 1000 if unit == "ms" else 1
+    p50, p99 = percentile(ordered, 50), percentile(ordered, 99)
+    return f"p50 {p50 * factor:.0f}, p99 {p99 * factor:.0f}, max {ordered[-1] * factor:.0f} {unit}"
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The value that so many per cent do not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, max(0, -(-len(ordered) * share // 100).__int__() - 1))]
