@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 
 from tests.chaos.crowd import Crowd
-from tests.chaos.fleet import Server
+from tests.chaos.fleet import Server, strace, works
+from tests.chaos.history import REFUSED
 from tests.chaos.rows import POSTGRES, SQLITE, Result, Run, row, spread, verdict
 
 
@@ -41,9 +43,76 @@ async def row_01(run: Run) -> Result:
     )
 
 
-async def _alive(server: Server, limit_s: float) -> bool:
-    """Whether a server is still there after a while."""
+@row(2, "kill -9 exactly at the n-th fsync or write (strace)", "0 violations at 150 points", SQLITE)
+async def row_02(run: Run) -> Result:
+    if not works(["strace", "-V"]):
+        return Result(None, "strace is not installed")
+    points = run.count(150, option="kills")
+    fleet = run.fleet()
+    (server,) = fleet.servers
+    crowd = Crowd(fleet.servers, run.history, run.seed, run.options.get("clients") or 12)
+    crowd.start()
+    hit = 0
+    for point in range(1, points + 1):
+        call = ("fdatasync", "pwrite64")[point % 2]
+        hit += await _live(server, strace(f"{call}:signal=SIGKILL:when={point}"), 8.0) == -signal.SIGKILL
+        run.say(f"{point} of {points} points, {hit} hit, {crowd.acks} acknowledged")
+    await server.start()
+    await crowd.settle()
+    violations = await fleet.judge()
+    return verdict(
+        violations,
+        f"{hit} of {points} points hit, {crowd.acks} acknowledged writes",
+        hit >= points * 0.95,
+    )
+
+
+@row(
+    3, "fsync returns EIO at the n-th call, once or from then on (strace)",
+    "acknowledged = stored at 50 points; refused = absent", SQLITE,
+)  # fmt: skip
+async def row_03(run: Run) -> Result:
+    if not works(["strace", "-V"]):
+        return Result(None, "strace is not installed")
+    points = run.count(50, option="kills")
+    fleet = run.fleet()
+    (server,) = fleet.servers
+    crowd = Crowd(fleet.servers, run.history, run.seed, run.options.get("clients") or 12)
+    crowd.start()
+    refused = 0
+    for point in range(1, points + 1):
+        before = _refusals(run)
+        for_good = "+" if point % 2 else ""
+        await _live(server, strace(f"fdatasync:error=EIO:when={point + 3}{for_good}"), 1.0)
+        refused += _refusals(run) > before
+        run.say(f"{point} of {points} points, {refused} refused something, {crowd.acks} acknowledged")
+    await server.start()
+    await crowd.settle()
+    violations = await fleet.judge()
+    return verdict(
+        violations,
+        f"{points} points, {refused} of them refused writes ({_refusals(run)} in all), "
+        f"{crowd.acks} acknowledged",
+        refused >= points * 0.5,
+    )
+
+
+async def _live(server: Server, tracer: tuple[str, ...], limit_s: float) -> int:
+    """One life under a tracer, to its end or for so long; how it ended."""
+    try:
+        await server.start(*tracer)
+    except RuntimeError:
+        # It ended while it opened the store, which is a point like any other.
+        return await server.gone()
     deadline = time.monotonic() + limit_s
     while server.running and time.monotonic() < deadline:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
-    return server.running
+        await asyncio.sleep(0.005)
+    if server.running:
+        await server.kill()
+        return 0
+    server.died()
+    return await server.gone()
+
+
+def _refusals(run: Run) -> int:
+    return sum(one.outcome == REFUSED and one.kind in ("send", "say") for one in run.history.told)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 import socket
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 
 from tests.harness import Agent, ServerProcess, params, plain_state, text_of
+from tests.process.raw import Stream, rpc
 
 QUICK = ("--set", "drain_limit=0.5", "--set", "cancel_limit=0.5")
 STUBBORN = '''
@@ -28,6 +33,54 @@ async def stay(turn: Turn) -> str:
         except asyncio.CancelledError:
             pass
 '''
+
+
+# What may stand in the way of an end, each an agent whose skill or store hangs for ever.
+HANGS = {
+    "thread": '''
+import time
+from trunkline import Agent
+
+agent = Agent("hangs")
+
+@agent.skill
+def stay(text: str) -> str:
+    """Sits in a thread that nobody can end."""
+    time.sleep(3600)
+    return text
+''',
+    "loop": '''
+import asyncio
+import time
+from trunkline import Agent
+
+agent = Agent("hangs")
+
+@agent.skill
+async def stay(text: str) -> str:
+    """Holds the loop, and so everything else, once its receipt is out."""
+    await asyncio.sleep(0.2)
+    time.sleep(3600)
+    return text
+''',
+    "store": '''
+import asyncio
+from trunkline import Agent
+from trunkline.store.sqlite import SqliteStore
+
+agent = Agent("hangs")
+
+async def never(store: SqliteStore, node: str) -> None:
+    await asyncio.sleep(3600)
+
+SqliteStore.leave = never
+
+@agent.skill
+async def stay(text: str) -> str:
+    """Ends by itself; its store does not."""
+    return text
+''',
+}
 
 
 def descriptors(server: ServerProcess) -> int:
@@ -149,3 +202,156 @@ def test_many_connects_and_disconnects_leave_nothing_behind(tmp_path: Path) -> N
         assert server.stop(timeout=15) == 0
         assert time.monotonic() - started < 5
         assert "Traceback" not in server.text()
+
+
+def waits(server: ServerProcess) -> float:
+    """Seconds until a server that was told to end has ended."""
+    assert server.process is not None
+    began = time.monotonic()
+    server.process.wait(30)
+    return time.monotonic() - began
+
+
+@pytest.mark.slow
+def test_nothing_that_hangs_holds_up_the_end(tmp_path: Path) -> None:
+    servers: dict[str, ServerProcess] = {}
+    try:
+        for name, text in HANGS.items():
+            (tmp_path / name).mkdir()
+            (tmp_path / name / "hangs.py").write_text(text, encoding="utf-8")
+            servers[name] = ServerProcess(
+                tmp_path / name, "hangs:agent", "--set", "drain_limit=0.2", "--set", "cancel_limit=0.2"
+            )
+            servers[name].start()
+        for server in servers.values():
+            agent = Agent(server.base)
+            agent.send("stay", wait=False)
+            agent.close()
+        for server in servers.values():
+            assert server.process is not None
+            server.process.terminate()
+        assert max(waits(server) for server in servers.values()) < 8
+        codes = {name: server.process.returncode for name, server in servers.items() if server.process}
+        # The thread's task has its verdict, so that end was clean; the others had to be cut, and say where.
+        assert codes == {"thread": 0, "loop": 1, "store": 1}
+        assert "time.sleep" not in servers["thread"].text()
+        assert "hangs.py" in servers["loop"].text() and "Timeout" in servers["loop"].text()
+        assert "Timeout" in servers["store"].text()
+    finally:
+        for server in servers.values():
+            if server.process is not None and server.process.poll() is None:
+                server.kill()
+
+
+@pytest.mark.slow
+def test_a_client_that_never_reads_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path, "trunkline.demo:agent", *QUICK, "--set", "write_limit=0.5") as server:
+        with socket.socket() as deaf:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.connect(("127.0.0.1", server.port))
+            deaf.sendall(rpc("SendStreamingMessage", params("chunks 20000")))
+            assert deaf.recv(1) == b"H"
+            started = time.monotonic()
+            assert server.stop(timeout=15) == 0
+            assert time.monotonic() - started < 8
+
+
+def test_what_was_asked_before_the_end_is_answered_and_what_comes_then_is_refused(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        assert server.process is not None
+        agent, late = Agent(server.base), Agent(server.base)
+        agent.send("echo warm")
+        late.send("echo warm")
+        answers: list[Any] = []
+        asking = threading.Thread(target=lambda: answers.append(agent.send("sleep 1")))
+        asking.start()
+        watcher = Agent(server.base)
+        while not watcher.result("ListTasks", {"status": "TASK_STATE_WORKING"})["tasks"]:
+            time.sleep(0.02)
+        server.process.terminate()
+        deadline = time.monotonic() + 5
+        while "server.draining" not in server.text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        refused = late.post(
+            {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": params("echo late")},
+            {"A2A-Version": "1.0"},
+        )
+        assert refused.status_code == 503
+        assert (refused.headers["retry-after"], refused.headers["connection"]) == ("1", "close")
+        assert "going down" in refused.json()["error"]["message"]
+        with pytest.raises(httpx2.ConnectError):
+            httpx2.get(f"{server.base}/tasks")
+        asking.join(10)
+        assert plain_state(answers[0]) == "completed"
+        assert text_of(answers[0]) == "slept 1 s"
+        assert server.process.wait(10) == 0
+        for one in (agent, late, watcher):
+            one.close()
+
+
+@pytest.mark.slow
+def test_a_second_interrupt_does_not_wait(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        assert server.process is not None
+        agent = Agent(server.base)
+        agent.until(agent.send("sleep 600", wait=False)["id"], "working")
+        agent.close()
+        server.process.send_signal(signal.SIGINT)
+        deadline = time.monotonic() + 5
+        while "server.draining" not in server.text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert "tasks=1" in server.text()
+        started = time.monotonic()
+        assert server.stop(signal.SIGINT, timeout=5) == 130
+        assert time.monotonic() - started < 1
+
+
+TASKS = 100
+
+
+@pytest.mark.slow
+def test_sigterm_under_load_loses_nothing_and_every_stream_can_resume(tmp_path: Path) -> None:
+    flags = ("--set", "drain_limit=1", "--set", "log_level=warning")
+    with ServerProcess(tmp_path, "trunkline.demo:agent", *flags) as server:
+
+        async def load() -> tuple[list[Stream], int]:
+            sent = [Stream(server.port, "SendStreamingMessage", params("count 1000 200")) for _ in range(TASKS)]
+            reading = [asyncio.ensure_future(one.read()) for one in sent]
+            for one in sent:
+                await one.first()
+            also = [Stream(server.port, "SubscribeToTask", {"id": one.task_id}) for one in sent]
+            reading += [asyncio.ensure_future(one.read()) for one in also]
+            for one in also:
+                await one.first()
+            began = time.monotonic()
+            code = await asyncio.to_thread(server.stop, timeout=30)
+            assert time.monotonic() - began < 15
+            await asyncio.wait_for(asyncio.gather(*reading), 10)
+            return sent + also, code
+
+        streams, code = asyncio.run(asyncio.wait_for(load(), 60))
+        assert code == 0
+        assert all(one.clean for one in streams), "each ended with the last chunk, not with a cut"
+    with ServerProcess(tmp_path) as second:
+
+        async def resume() -> list[Stream]:
+            again = [
+                Stream(second.port, "SubscribeToTask", {"id": one.task_id}, after=one.last) for one in streams
+            ]
+            await asyncio.wait_for(asyncio.gather(*(one.read() for one in again)), 20)
+            return again
+
+        agent = Agent(second.base)
+        for before, after in zip(streams, asyncio.run(resume()), strict=True):
+            assert before.ids == sorted(set(before.ids))
+            assert all(seq > before.last for seq in after.ids)
+            task = agent.get(before.task_id)
+            assert plain_state(task) == "failed"
+            written = text_of(task).split()
+            assert written == [str(number) for number in range(1, len(written) + 1)]
+            # Whoever began with the task as it stood has the first words from there.
+            assert before.text + after.text == text_of(task)
+            assert after.ids and after.state == "failed"
+        agent.close()

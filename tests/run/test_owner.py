@@ -26,6 +26,7 @@ from trunkline.errors import TurnOver
 from trunkline.log import events as ev
 from trunkline.log.decide import Cancel
 from trunkline.run import owner as owner_module
+from trunkline.run import pen as pen_module
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.runner import Limits
 from trunkline.wire.types import Artifact, Message, Part, SendRequest, TaskState
@@ -407,7 +408,7 @@ def test_back_pressure_bounds_what_is_not_durable() -> None:
         inner = cast("owner_module.Owner", work)
         for number in range(10_000):
             await work.emit(delta(f"{number} "))
-            most = max(most, len(inner._buffer) + len(inner._in_flight))
+            most = max(most, len(inner._pen._buffer) + len(inner._pen._in_flight))
         return DONE
 
     async def main() -> None:
@@ -419,7 +420,7 @@ def test_back_pressure_bounds_what_is_not_durable() -> None:
             assert answer(feed) == "".join(f"{n} " for n in range(10_000))
 
     run(main())
-    assert most <= 2 * owner_module.UNFLUSHED_LIMIT
+    assert most <= 2 * pen_module.UNFLUSHED_LIMIT
 
 
 def test_an_executor_runs_on_when_its_caller_goes_away() -> None:
@@ -518,7 +519,7 @@ def test_a_question_that_the_executor_gives_up_does_not_eat_the_next_answer() ->
 def test_a_store_that_fails_holds_the_executor_and_loses_nothing(
     failures: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(owner_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(pen_module, "RETRY_S", 0.01)
 
     async def act(work: Work) -> Verdict:
         cast("Flaky", runner_store[0]).bad_appends = failures
@@ -545,7 +546,7 @@ def test_a_store_that_fails_holds_the_executor_and_loses_nothing(
 
 @pytest.mark.parametrize("bad_reads", [0, 2])
 def test_another_writer_behind_the_feed(bad_reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(pen_module, "RETRY_S", 0.01)
     gate = asyncio.Event()
 
     async def act(work: Work) -> Verdict:
@@ -640,7 +641,7 @@ def test_elapsed_time_is_at_least_a_millisecond() -> None:
 
 @pytest.mark.parametrize("swallows", [False, True])
 def test_an_overruling_that_meets_a_failing_store(swallows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owner_module, "RETRY_S", 3 * QUICK.cancel_s)
+    monkeypatch.setattr(pen_module, "RETRY_S", 3 * QUICK.cancel_s)
     gate = asyncio.Event()
 
     async def act(work: Work) -> Verdict:

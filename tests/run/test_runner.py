@@ -255,8 +255,8 @@ def test_several_questions_survive_restarts_without_doubled_output() -> None:
             assert [event.text for event in events if isinstance(event, ev.Delta)] == ["a", " one", " two"]
             assert [type(event).__name__ for event in events] == [
                 "Submitted", "Status", "Delta", "Status",
-                "Claimed", "Said", "Status", "Delta", "Status", "Status",
-                "Claimed", "Said", "Status", "Delta", "Status",
+                "Claimed", "Said", "Status", "Taken", "Delta", "Status", "Status",
+                "Claimed", "Said", "Status", "Taken", "Delta", "Status",
             ]  # fmt: skip
         await store.close()
 

@@ -23,6 +23,7 @@ from trunkline.config import Settings, assignment
 from trunkline.errors import Misuse
 from trunkline.server.guard import is_loopback
 from trunkline.store.url import shown
+from trunkline.telemetry.logs import set_up_logs
 
 log = logging.getLogger("trunkline")
 # The writer thread needs the interpreter a few times per group; the default of 5 ms would be its latency.
@@ -68,14 +69,14 @@ def run(target: str, flags: Mapping[str, object], settings: list[str]) -> None:
         serve(application, started=partial(announce, chosen))
         return
     _check_shared(application)
+    set_up_logs(chosen.log_level, chosen.log_format)
     workers = Workers(Order(target, flags, settings), chosen, partial(announce, chosen))
     raise SystemExit(asyncio.run(workers.run()))
 
 
 def prepare(target: str, flags: Mapping[str, object], settings: list[str]) -> Application:
-    """The application of the agent that is named, and a log."""
-    application = build(find(target), {**flags, **dict(assignment(one) for one in settings)})
-    return application
+    """The application of the agent that is named."""
+    return build(find(target), {**flags, **dict(assignment(one) for one in settings)})
 
 
 def serve(
@@ -87,6 +88,7 @@ def serve(
 ) -> None:
     """Serve in this process until a signal, or until the other end of the lifeline is gone."""
     chosen = application.settings
+    set_up_logs(chosen.log_level, chosen.log_format)
     sys.setswitchinterval(SWITCH_S)
     # What is loaded by now stays; a young generation of 700 would be collected every few requests.
     gc.freeze()

@@ -6,7 +6,7 @@ from asyncio import AbstractEventLoop
 from enum import Enum
 from typing import Protocol
 
-from trunkline.log.events import AnyEvent, Replied, Status
+from trunkline.log.events import AnyEvent, Replied, Status, Stepped
 from trunkline.log.fold import State
 from trunkline.log.ids import Ids
 from trunkline.wire.types import Message, SendRequest
@@ -65,6 +65,22 @@ class Work(Protocol):
 
     async def emit(self, event: AnyEvent) -> None:
         """Like `put`, but waits when too many events are not yet durable."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until everything recorded so far is durable.
+
+        Raises:
+            TurnOver: some of it came too late; stop.
+        """
+        ...
+
+    def recorded_step(self, place: int, name: str) -> Stepped | None:
+        """The step of an earlier run that stands in place of this one; None if it is to be done.
+
+        Raises:
+            Misuse: the earlier run did another step at this place; the task fails, whatever comes.
+        """
         ...
 
     async def ask(self, status: Status) -> Message:

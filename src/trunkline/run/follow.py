@@ -35,8 +35,7 @@ class Follower:
         """Note which feeds are behind, for ever."""
         async for hint in self._store.hints():
             if isinstance(hint, Hint):
-                feed = self._tasks.feed(hint.tenant, hint.task_id)
-                if feed is not None and feed.state.seq < hint.seq:
+                if (feed := self._tasks.behind(hint)) is not None:
                     self._note(feed)
             else:
                 for feed in self._tasks.open_feeds():

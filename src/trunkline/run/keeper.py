@@ -9,7 +9,7 @@ import asyncio
 import logging
 
 from trunkline.errors import StoreError
-from trunkline.store.base import Store
+from trunkline.run.tasks import Tasks
 
 log = logging.getLogger("trunkline.run")
 LONGEST_S = 60.0
@@ -22,8 +22,8 @@ SCHEDULE = "trunkline.keep"
 class Keeper:
     """Sweeps one store; `retention_s` 0 keeps everything."""
 
-    def __init__(self, store: Store, retention_s: float) -> None:
-        self._store = store
+    def __init__(self, tasks: Tasks, retention_s: float) -> None:
+        self._tasks = tasks
         self._retention_ms = round(retention_s * 1000)
         pause_s = retention_s / 4 if retention_s else LONGEST_S
         self._pause_s = min(LONGEST_S, max(SHORTEST_S, pause_s))
@@ -38,8 +38,10 @@ class Keeper:
                 log.error("store.unswept error=%s", error)
 
     async def _round(self) -> None:
-        store = self._store
+        store = self._tasks.store
         now = await store.now()
+        if self._retention_ms:
+            self._tasks.forget(now - self._retention_ms)
         if store.shared:
             pause_ms = round(self._pause_s * 1000)
             if not await store.fire_once(SCHEDULE, now // pause_ms * pause_ms):

@@ -1,31 +1,31 @@
 """One task in work: claim → executor → append → release.
 
-The executor runs in a task of its own that no connection can end. What it emits is buffered
-and appended in order, one append in flight; the log decides whether it still counts.
+The executor runs in a task of its own that no connection can end. What it says goes through its
+pen into the log; when the task was begun before, a replay keeps it from saying things twice.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from asyncio import AbstractEventLoop, Future
+from asyncio import AbstractEventLoop
 from collections.abc import Coroutine
 from typing import Protocol
 
-from trunkline.errors import Conflict, Misuse, StoreError, TurnOver
-from trunkline.log.decide import Emit, decide
-from trunkline.log.events import AnyEvent, Replied, Status
+from trunkline.errors import Misuse, StoreError, TaskFull, TurnOver
+from trunkline.log.decide import LIMITS
+from trunkline.log.events import AnyEvent, Replied, Status, Stepped, Taken
 from trunkline.log.fold import State
 from trunkline.log.ids import Ids
 from trunkline.run.conversation import earlier
 from trunkline.run.executor import Again, Executor, Verdict
 from trunkline.run.feed import Feed
+from trunkline.run.pen import RETRY_S, UNFLUSHED_LIMIT, Pen
+from trunkline.run.replay import Replay, replay
 from trunkline.run.tasks import Tasks
 from trunkline.wire.types import TERMINAL, Message, Part, Role, TaskState
 
 log = logging.getLogger("trunkline.run")
-UNFLUSHED_LIMIT = 64
-RETRY_S = 0.5
 
 
 class Desk(Protocol):
@@ -52,24 +52,20 @@ class Owner:
 
     __slots__ = (
         "_abandoned",
+        "_again",
         "_asked",
         "_begun",
-        "_buffer",
         "_continues",
         "_desk",
-        "_drained",
-        "_flushing",
         "_force",
-        "_held",
-        "_in_flight",
         "_loop",
+        "_pen",
         "_question",
-        "_replayed",
+        "_replay",
         "_spoken",
         "_started_at",
         "_stop",
         "_task",
-        "_unsaid",
         "earlier",
         "feed",
         "heard_at",
@@ -94,18 +90,15 @@ class Owner:
         self._desk = desk
         self._loop = loop
         self._continues = continues
+        self._again = again
+        self._replay: Replay | None = None
         self._question: asyncio.Lock | None = None
         self._asked = 0
-        self._replayed = len(feed.state.answers)
-        self._buffer: list[AnyEvent] = []
-        self._flushing = False
-        self._held = False
-        self._in_flight: tuple[AnyEvent, ...] = ()
-        self._drained: list[Future[None]] = []
+        unsaid = feed.state.state is TaskState.SUBMITTED
+        self._pen = Pen(self, feed, desk.tasks, desk.node, loop=loop, unsaid=unsaid)
         self._stop: Status | None = None
         self._force: asyncio.TimerHandle | None = None
         self._begun = self._spoken = self._abandoned = False
-        self._unsaid = feed.state.state is TaskState.SUBMITTED
         feed.runner = self
         self._task = loop.create_task(self._run())
         self._task.add_done_callback(self._done)
@@ -132,47 +125,71 @@ class Owner:
 
     def _first_pause(self) -> None:
         # Whatever the executor said before it first waits goes into one append.
-        if self._unsaid and not self._task.done():
-            self._unsaid = False
-            self._buffer = self._buffer or [Status(TaskState.WORKING)]
-        if self._buffer and not self._flushing:
-            self._flush()
+        pen = self._pen
+        if pen.unsaid and not self._task.done():
+            pen.unsaid = False
+            if not pen.unflushed:
+                pen.put_now(Status(TaskState.WORKING))
+        pen.flush()
 
     async def emit(self, event: AnyEvent) -> None:
         """Record an event, waiting only when too many are not yet durable."""
         self.put(event)
-        if len(self._buffer) >= UNFLUSHED_LIMIT:
-            await self.drain()
+        if self._pen.unflushed >= UNFLUSHED_LIMIT:
+            await self._pen.drain()
 
     def put(self, event: AnyEvent) -> None:
-        """Record an event with the next flush."""
-        if self._asked < self._replayed:
-            return
-        if self._abandoned or self.feed.state.over:
-            raise TurnOver(f"task {self.feed.state.task_id} has ended or been left")
-        self.heard_at = self._loop.time()
+        """Record an event with the next flush, unless a dead run has recorded it."""
+        self._check()
         if self._question is not None and isinstance(event, Status) and self._question.locked():
             # Another coroutine of the executor has a question open; only the answer may close it.
             if event.state is TaskState.WORKING:
                 return
-        self._buffer.append(event)
-        if not self._flushing and not self._unsaid:
-            self._flushing = True
-            self._loop.call_soon(self._flush)
+        if self._replay is None:
+            self._pen.put(event)
+        else:
+            for left in self._replay.take(event):
+                self._pen.put(left)
+
+    def _check(self) -> None:
+        if self._abandoned or self.feed.state.over:
+            raise TurnOver(f"task {self.feed.state.task_id} has ended or been left")
+        self.heard_at = self._loop.time()
+
+    async def drain(self) -> None:
+        """Wait until everything emitted so far is durable.
+
+        Raises:
+            TurnOver: some of it came too late.
+        """
+        await self._pen.drain()
+
+    def recorded_step(self, place: int, name: str) -> Stepped | None:
+        """What the log holds of a step; None if it is to be done.
+
+        Raises:
+            Misuse: the log holds another one at this place.
+        """
+        self._check()
+        return None if self._replay is None else self._replay.step(place, name)
 
     async def ask(self, status: Status) -> Message:
         """Interrupt the task and wait for the caller; the log holds the answers."""
         # One question at a time: the answer to one must not be taken for the answer to another.
         self._question = self._question or asyncio.Lock()
         async with self._question:
-            place, answers = self._asked, self.feed.state.answers
-            if place == len(answers):
-                self.heard_at = self._loop.time()
-                self._buffer.append(status)
-                await self.drain()
+            self._check()
+            place, state = self._asked, self.feed.state
+            if place == len(state.answers):
+                self._pen.put_now(status)
+                await self._pen.drain()
                 await self._answered(place)
             self._asked += 1
-            return answers[place]
+            if place >= state.taken:
+                # Before the executor does anything with it: until then a crash costs nothing.
+                self._pen.put_now(Taken(place))
+                await self._pen.drain()
+            return state.answers[place]
 
     async def _answered(self, place: int) -> None:
         self.waiting = True
@@ -186,17 +203,16 @@ class Owner:
     def moved(self) -> None:
         """The log moved: an end or a claim that is not ours, or a cancel, stops the executor."""
         state = self.feed.state
-        if self._held and not self.feed.callers:
-            self._held = False
-            self._flush()
-        elif (state.over and not self._flushing) or state.node != self._desk.node:
-            self._interrupt(Status(TaskState.CANCELED))
+        if self._pen.resume():
+            return
+        if (state.over and not self._pen.busy) or state.node != self._desk.node:
+            self.interrupt(Status(TaskState.CANCELED))
         elif state.cancel_requested and self._stop is None:
             self.stop(Status(TaskState.CANCELED))
 
     def stop(self, verdict: Status) -> None:
         """Ask the executor to end, and give this verdict without it if it does not in time."""
-        if self._interrupt(verdict):
+        if self.interrupt(verdict):
             self._force = self._loop.call_later(self._desk.cancel_limit_s, self._overrule)
 
     def stop_with(self, text: str) -> None:
@@ -206,10 +222,12 @@ class Owner:
     def abandon(self) -> None:
         """Leave the task as it is; whoever claims it next goes on from the log."""
         self._abandoned = True
+        self._pen.close()
         self._task.cancel()
 
-    def _interrupt(self, verdict: Status) -> bool:
-        if self._spoken or self._stop is not None:
+    def interrupt(self, verdict: Status) -> bool:
+        """End the executor with this verdict, unless it has spoken its own; whether it was still at work."""
+        if self._spoken or self._abandoned or self._stop is not None:
             return False
         self._stop = verdict
         # Cancelled before its first step, a task would end without a word; `_verdict` looks instead.
@@ -219,33 +237,44 @@ class Owner:
 
     def _overrule(self) -> None:
         # The executor ignores its cancellation. Its thread or coroutine may go on, its words no longer count.
-        if self._stop is not None and not self._spoken:
+        if self._stop is not None and not self._spoken and not self._abandoned:
             log.warning("task.overruled task=%s", self.feed.state.task_id)
-            self._buffer = [self._stop]
-            if not self._flushing:
-                self._flush()
+            self._pen.put_only(self._stop)
 
     async def _run(self) -> None:
         self._begun = True
         verdict = await self._verdict()
         # From here on there is no executor to stop; its last word is on its way.
         self._spoken = True
-        self._unsaid = False
+        self._pen.unsaid = False
         if not self.feed.state.over and not self._abandoned:
-            self._buffer.append(verdict)
-        if self._buffer and not self._flushing:
-            self._flush()
+            self._pen.put_now(verdict)
+        else:
+            self._pen.flush()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if self._force is not None:
             self._force.cancel()
-        if self._abandoned or not self._flushing:
+        if self._abandoned or not self._pen.busy:
             self._leave()
         error = None if task.cancelled() else task.exception()
         if isinstance(error, TurnOver):
             log.info("task.late task=%s reason=%s", self.feed.state.task_id, error)
         elif error is not None:
             log.error("task.lost task=%s", self.feed.state.task_id, exc_info=error)
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Run something in the background, owned by the runner."""
+        self._desk.spawn(work)
+
+    def rested(self) -> None:
+        """Everything that was said is in the log, or came too late."""
+        if self._task.done():
+            self._leave()
+
+    def unheard(self) -> None:
+        """The task has ended or moved without the executor."""
+        self.interrupt(Status(TaskState.CANCELED))
 
     def _leave(self) -> None:
         if self.feed.runner is self:
@@ -256,10 +285,11 @@ class Owner:
         if self._stop is not None:
             return self._stop
         try:
-            if self._continues:
-                self.earlier = await earlier(self._desk.tasks, self.feed)
+            await self._prepare()
             self._loop.call_soon(self._first_pause)
             verdict = await self._desk.executor.run(self)
+            if self._replay is not None:
+                self._conclude(self._replay)
         except BaseException as error:  # noqa: BLE001 - raised, or logged with a reason id that the caller is given
             return self._broken(error)
         match verdict:
@@ -270,10 +300,41 @@ class Owner:
             case _:
                 return self._say(TaskState.FAILED, "The executor ended without a verdict.")
 
+    async def _prepare(self) -> None:
+        """Read what the executor needs of the log before it begins."""
+        while True:
+            try:
+                if self._continues and not self.earlier:
+                    self.earlier = await earlier(self._desk.tasks, self.feed)
+                if self._again is not Again.NO:
+                    self._replay = replay(self._again, await self._desk.tasks.records(self.feed))
+                break
+            except StoreError as error:
+                if self._again is Again.NO:
+                    raise
+                # It survived its process; a store that is away for a moment must not end it.
+                log.error("task.unread task=%s error=%s", self.feed.state.task_id, error)
+                await asyncio.sleep(RETRY_S)
+        if self._replay is not None:
+            for event in self._replay.opening():
+                self._pen.put(event)
+
+    def _conclude(self, played: Replay) -> None:
+        """The executor has ended: the log is to hold what it said, if it said what it may.
+
+        Raises:
+            Misuse: it did not do what is recorded of it.
+        """
+        closing = played.closing()
+        if played.trouble:
+            raise Misuse(played.trouble)
+        for event in closing:
+            self._pen.put(event)
+
     def _broken(self, error: BaseException) -> Status:
         """The verdict on an executor that raised."""
         match error:
-            case asyncio.CancelledError() if self._stop is not None:
+            case asyncio.CancelledError() | TurnOver() if self._stop is not None:
                 return self._stop
             case asyncio.CancelledError() if self._task.cancelling():
                 raise error
@@ -281,6 +342,9 @@ class Owner:
                 raise error
             case KeyboardInterrupt() | GeneratorExit():
                 raise error
+            case _ if self._replay is not None and self._replay.trouble:
+                log.error("task.changed task=%s", self.feed.state.task_id, exc_info=error)
+                return self._stop or self._say(TaskState.FAILED, self._replay.trouble)
             case _:
                 # Also an exit, which would end the process, or a cancel that nobody here asked for.
                 failed = self._failed(error)
@@ -289,6 +353,13 @@ class Owner:
     def _ours(self) -> bool:
         state = self.feed.state
         return not self._abandoned and not state.over and state.node == self._desk.node
+
+    def verdict_on(self, error: Misuse | TaskFull) -> Status:
+        """How the task ends because its executor's words cannot be recorded."""
+        if isinstance(error, TaskFull):
+            log.warning("task.full task=%s", self.feed.state.task_id)
+            return self._say(TaskState.FAILED, f"The task has reached its limit ({LIMITS}) and was ended.")
+        return self._failed(error)
 
     def _failed(self, error: BaseException) -> Status:
         reason = self.ids.new()
@@ -308,88 +379,3 @@ class Owner:
             parts=(Part(text=text.encode(errors="replace").decode()),),
         )
         return Status(state, message)
-
-    async def drain(self) -> None:
-        """Wait until everything emitted so far is durable.
-
-        Raises:
-            TurnOver: some of it came too late.
-        """
-        self._unsaid = False
-        if self._buffer and not self._flushing:
-            self._flush()
-        if self._flushing:
-            drained: Future[None] = self._loop.create_future()
-            self._drained.append(drained)
-            await drained
-
-    def _flush(self) -> None:
-        self._flushing = True
-        if self.feed.callers:
-            # A caller goes first and then wakes us; or a talkative skill would never hear it.
-            self._held = True
-            return
-        events = tuple(self._buffer)
-        self._buffer.clear()
-        try:
-            decided = decide(self.feed.state, Emit(self._desk.node, events))
-        except TurnOver as over:
-            log.info("task.late task=%s events=%d", self.feed.state.task_id, len(events))
-            if not self._settle(over):
-                self._interrupt(Status(TaskState.CANCELED))
-            return
-        self._in_flight = events
-        try:
-            self._desk.tasks.append(self.feed, decided, then=self._flushed)
-        except Misuse as error:
-            self._unwritable(error)
-
-    def _unwritable(self, error: Misuse) -> None:
-        # What the executor said cannot be stored as JSON; all that can be recorded is that it failed.
-        verdict = self._failed(error)
-        self._in_flight = ()
-        self._buffer = [verdict]
-        self._flush()
-        self._interrupt(verdict)
-
-    def _flushed(self, error: StoreError | None) -> None:
-        events, self._in_flight = self._in_flight, ()
-        if error is None:
-            if self._buffer:
-                self._flush()
-            else:
-                self._settle(None)
-            return
-        self._buffer[:0] = events
-        if isinstance(error, Conflict):
-            # Somebody spoke in between: read what, then decide anew whether our words still count.
-            self._desk.spawn(self._again())
-        else:
-            # The store may recover (a full disk); until then back-pressure holds the executor.
-            log.error("task.unwritten task=%s error=%s", self.feed.state.task_id, error)
-            self._loop.call_later(RETRY_S, self._flush)
-
-    async def _again(self) -> None:
-        try:
-            await self._desk.tasks.refresh(self.feed)
-        except StoreError as error:
-            log.error("task.unread task=%s error=%s", self.feed.state.task_id, error)
-            await asyncio.sleep(RETRY_S)
-        self._flush()
-
-    def _settle(self, error: BaseException | None) -> bool:
-        """End the flush; whether anybody waited for it."""
-        self._flushing = False
-        if self._task.done():
-            self._leave()
-        waiting, self._drained = self._drained, []
-        told = False
-        for drained in waiting:
-            if drained.done():
-                continue
-            told = True
-            if error is None:
-                drained.set_result(None)
-            else:
-                drained.set_exception(error)
-        return told

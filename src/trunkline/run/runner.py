@@ -55,7 +55,7 @@ class Runner:
         self._store = store
         self._patrol = Patrol(self)
         self._follower = Follower(self.tasks)
-        self._keeper = Keeper(store, self.limits.retention_s)
+        self._keeper = Keeper(self.tasks, self.limits.retention_s)
         self._owners: set[Owner] = set()
         self._background: set[asyncio.Task[None]] = set()
         # Messages on their way to an executor; the end waits for them.

@@ -19,7 +19,7 @@ from trunkline.log.fold import Head, State
 from trunkline.log.ids import is_task_id
 from trunkline.run.feed import PAGE, Feed, weight
 from trunkline.store.ack import Ack, Follower
-from trunkline.store.base import Dedup, Store
+from trunkline.store.base import Dedup, Hint, Store
 
 Watch = Callable[[str, Head, str], None]
 
@@ -33,6 +33,7 @@ class Tasks:
         self._waits: dict[int, set[Future[None]]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loads: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
+        self._missed: set[tuple[str, str]] = set()
         # Told of every append of this process that changes a head: tenant, head, the caller's trace.
         self.watch: Watch | None = None
         # Whether the store failed to take the last thing it was given.
@@ -66,14 +67,25 @@ class Tasks:
             await self.refresh(feed)
         return feed
 
+    def forget(self, before: int) -> None:
+        """Let go of tasks that ended before this moment; whoever asks again asks the store."""
+        for key, feed in list(self._feeds.items()):
+            if feed.state.over and feed.state.status_at < before:
+                self._feeds.pop(key, None)
+
     async def at(self, tenant: str, task_id: str, seq: int) -> Feed | None:
         """The feed of a task that stands at this seq or later."""
         feed = self._feeds.get((tenant, task_id))
         return feed if feed is not None and feed.state.seq >= seq else await self.load(tenant, task_id)
 
-    def feed(self, tenant: str, task_id: str) -> Feed | None:
-        """The feed of a task if somebody here holds it."""
-        return self._feeds.get((tenant, task_id))
+    def behind(self, hint: Hint) -> Feed | None:
+        """The feed that does not yet hold what a hint tells of, if somebody here holds one."""
+        key = (hint.tenant, hint.task_id)
+        feed = self._feeds.get(key)
+        if feed is None and key in self._loads:
+            # It is being read right now, and may be older than this when it is there.
+            self._missed.add(key)
+        return feed if feed is not None and feed.state.seq < hint.seq else None
 
     def open_feeds(self) -> list[Feed]:
         """The feeds that may still move."""
@@ -89,9 +101,13 @@ class Tasks:
             feed = self._feeds.get(key)
             if feed is None:
                 state = await self.fold(tenant, task_id)
+                missed = key in self._missed
+                self._missed.discard(key)
                 if not state.seq:
                     return None
                 feed = self._feeds[key] = Feed(tenant, state)
+                if missed:
+                    await self.refresh(feed)
             return feed
 
     async def fold(self, tenant: str, task_id: str) -> State:
@@ -145,9 +161,7 @@ class Tasks:
             if then is not None:
                 then(error)
 
-        ack = self.store.append(
-            feed.tenant, state.task_id, expected, events, at=at, head=head, dedup=dedup
-        )
+        ack = self.store.append(feed.tenant, state.task_id, expected, events, at=at, head=head, dedup=dedup)
         # Before any awaiting coroutine runs: whoever is woken finds the feed up to date.
         ack.then(committed)
         return ack

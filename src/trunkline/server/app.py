@@ -282,9 +282,7 @@ def _note(exchange: Exchange, seen: Seen, refused: errors.Refused) -> None:
     # No text of the refusal: it may quote the caller. The reason and the field are ours; a path is
     # written in ASCII with escapes, or a line end in it would forge a line of the log.
     seen.outcome = code_of(refused).reason
-    log.info(
-        "request.refused path=%a reason=%s field=%s", exchange.path[:64], seen.outcome, refused.field
-    )
+    log.info("request.refused path=%a reason=%s field=%s", exchange.path[:64], seen.outcome, refused.field)
 
 
 def _internal(error: Exception) -> errors.Refused:

@@ -228,7 +228,7 @@ class Calls:
 def unavailable(error: errors.StoreError) -> errors.Unavailable:
     """What a caller hears when the store cannot take its request."""
     del error
-    return errors.Unavailable("the store cannot take this now; nothing was recorded, try again")
+    return errors.Unavailable("the store cannot take this now; send the same message again in a while")
 
 
 def _dedup(caller: Caller, message: Message) -> Dedup | None:

@@ -7,12 +7,13 @@ outside `store/` is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from enum import Enum
 from typing import Protocol
 
 from msgspec import Struct
 
+from trunkline.errors import StoreError
 from trunkline.log.events import AnyEvent, Recorded
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
@@ -139,7 +140,7 @@ class Log(Protocol):
         ...
 
     async def read(self, tenant: str, task_id: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
-        """Events after seq `after`, dense and in order, at most `limit`; empty if there are none."""
+        """Events after seq `after`, dense and in order: `limit` of them, fewer only where the log ends."""
         ...
 
     def hints(self) -> AsyncIterator[Hint | Poll]:

@@ -82,7 +82,11 @@ def read(
         return []
     found = [recorded for append in _appends(page) for recorded in append.placed()]
     # A limit may lie inside the first append and inside the last one.
-    return [one for one in found if one.seq > after][:limit]
+    found = [one for one in found if one.seq > after][:limit]
+    if len(found) < limit and found[-1].seq - after > len(found):
+        # Ranges made the page short. Only the end of a log may: readers take it for that.
+        found += read(connection, tenant, task_id, after=found[-1].seq, limit=limit - len(found))
+    return found
 
 
 def tail(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[list[TailRecord], Cursor]:

@@ -1,1 +1,1 @@
-"""What an operator sees: logs, counts, metrics and traces. Imports nothing of the package but errors and clock."""
+"""What an operator sees: logs, counts, metrics and traces. Imports only errors and clock."""

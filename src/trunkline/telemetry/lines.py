@@ -22,6 +22,8 @@ CHANGED = "task.state task=%s context=%a tenant=%a state=%s seq=%d node=%s trace
 _EVENT = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 _FIELD = re.compile(r" (\w+)=")
 _PLACE = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
+# JSON lets these stand as they are; some readers take them for line ends, some terminals for commands.
+_CONTROL = re.compile("[\x7f-\x9f\u2028\u2029]")
 _encode = msgspec.json.Encoder().encode
 _encode_lines = msgspec.json.Encoder().encode_lines
 
@@ -126,18 +128,20 @@ class Json:
         if trace := _exception(record):
             line["exception"] = trace
         try:
-            return _encode(line) + b"\n"
+            return _plain(_encode(line)) + b"\n"
         except UnicodeEncodeError:
             # Half a surrogate pair, from a path or a broken file name.
-            return _encode({name: _whole(value) for name, value in line.items()}) + b"\n"
+            return _plain(_encode({name: _whole(value) for name, value in line.items()})) + b"\n"
 
     def changes(self, changes: Sequence[Change]) -> bytes:
         """The lines of changed tasks."""
-        return _encode_lines(
-            [
-                _Changed(stamp(change[0]), "info", TASK_LOG, "task.state", *arguments(change))
-                for change in changes
-            ]
+        return _plain(
+            _encode_lines(
+                [
+                    _Changed(stamp(change[0]), "info", TASK_LOG, "task.state", *arguments(change))
+                    for change in changes
+                ]
+            )
         )
 
 
@@ -201,6 +205,12 @@ def _printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join([one if one.isprintable() else ascii(one)[1:-1] for one in text])
+
+
+def _plain(line: bytes) -> bytes:
+    if line.isascii():
+        return line
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line.decode()).encode()
 
 
 def _whole(value: object) -> object:

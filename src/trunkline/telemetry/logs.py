@@ -18,6 +18,8 @@ from trunkline.telemetry.lines import CHANGED, FORMS, TASK_LOG, Change, Form, ar
 BATCH = 256
 BATCH_S = 0.05
 _STANDARD_ERROR = 2
+# Not what is derived from it: a file's is.
+_REPLACED: tuple[type, ...] = (logging.StreamHandler,)
 _task_log = logging.getLogger(TASK_LOG)
 
 
@@ -89,7 +91,7 @@ def set_up_logs(level: str, form: str) -> None:
     root = logging.getLogger()
     root.setLevel(level.upper())
     for known in list(root.handlers):
-        if type(known) is logging.StreamHandler:
+        if type(known) in _REPLACED:
             root.removeHandler(known)
     root.addHandler(Lines(FORMS[form], _to(_STANDARD_ERROR)))
 

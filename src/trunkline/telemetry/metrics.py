@@ -33,8 +33,15 @@ class Work(Protocol):
         """Whether it takes work."""
         ...
 
-    takeovers: int
-    late: int
+    @property
+    def takeovers(self) -> int:
+        """Tasks of dead nodes that were taken over here."""
+        ...
+
+    @property
+    def late(self) -> int:
+        """Events that came after the end, or after somebody else's claim."""
+        ...
 
 
 class Metrics(Collector):
@@ -63,7 +70,9 @@ class Metrics(Collector):
 
     def _own(self) -> Iterator[Metric]:
         counts, work = self._counts, self._work
-        yield _gauge("trunkline_ready", "1 if the store takes writes and the server does not drain.", work.ready)
+        yield _gauge(
+            "trunkline_ready", "1 if the store takes writes and the server does not drain.", work.ready
+        )
         yield _gauge("trunkline_tasks_running", "Tasks in work in this process.", work.running)
         yield _gauge("trunkline_streams_open", "Event streams open now.", len(self._streams))
         yield _counter(
@@ -91,12 +100,19 @@ class Metrics(Collector):
             {(outcome,): count for outcome, count in counts.appends.items()},
         )
         yield _histogram(
-            "trunkline_commit_seconds", "Time from handing a group to the store to its commit.", counts.commit_seconds
+            "trunkline_commit_seconds",
+            "Time from handing a group to the store to its commit.",
+            counts.commit_seconds,
         )
         yield _histogram("trunkline_commit_appends", "Appends per group.", counts.commit_appends)
-        yield _counter("trunkline_takeovers", "Tasks taken over from dead processes.", (), {(): work.takeovers})
         yield _counter(
-            "trunkline_late_events", "Events refused because the task had ended or moved.", (), {(): work.late}
+            "trunkline_takeovers", "Tasks taken over from dead processes.", (), {(): work.takeovers}
+        )
+        yield _counter(
+            "trunkline_late_events",
+            "Events refused because the task had ended or moved.",
+            (),
+            {(): work.late},
         )
 
 
@@ -104,9 +120,7 @@ def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, value=value)
 
 
-def _counter(
-    name: str, text: str, labels: Iterable[str], values: Mapping[tuple[str, ...], int]
-) -> Metric:
+def _counter(name: str, text: str, labels: Iterable[str], values: Mapping[tuple[str, ...], int]) -> Metric:
     family = CounterMetricFamily(name, text, labels=tuple(labels))
     for key, value in values.items():
         family.add_metric(key, value)

@@ -6,7 +6,7 @@ Only the API is needed; what becomes of a span is the business of the SDK that t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from opentelemetry import trace
@@ -55,7 +55,7 @@ def request(headers: Mapping[bytes, bytes], seen: Seen) -> AbstractContextManage
 
 
 @contextmanager
-def _request(tracer: Tracer, headers: Mapping[bytes, bytes], seen: Seen) -> Iterator[None]:
+def _request(tracer: Tracer, headers: Mapping[bytes, bytes], seen: Seen) -> Generator[None]:
     # Mounted in a host that traces, the host's span is the parent; else the caller's.
     known = get_current_span().get_span_context().is_valid
     parent = None if known else _context(_text(headers, b"traceparent"), _text(headers, b"tracestate"))
@@ -95,9 +95,13 @@ def recorded(headers: Mapping[bytes, bytes]) -> str:
 
 
 @contextmanager
-def _running(tracer: Tracer, parent: str, name: str, attributes: Mapping[str, str]) -> Iterator[None]:
+def _running(tracer: Tracer, parent: str, name: str, attributes: Mapping[str, str]) -> Generator[None]:
     with tracer.start_as_current_span(
-        name, _context(parent, ""), attributes=attributes, record_exception=False, set_status_on_exception=False
+        name,
+        _context(parent, ""),
+        attributes=attributes,
+        record_exception=False,
+        set_status_on_exception=False,
     ) as span:
         try:
             yield

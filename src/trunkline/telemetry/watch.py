@@ -25,6 +25,7 @@ class Watch:
         self._note = change_log()
 
     def __call__(self, tenant: str, head: Head, trace: str) -> None:
+        """Take a change in."""
         state = self._names[head.state]
         self._changes[state] += 1
         if _log.isEnabledFor(logging.INFO):

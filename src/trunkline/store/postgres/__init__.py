@@ -1,0 +1,1 @@
+"""The scale-out store: PostgreSQL through asyncpg."""

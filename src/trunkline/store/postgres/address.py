@@ -1,0 +1,124 @@
+"""Where a database is, how to dial it, and what its errors mean for whoever waits."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+
+import asyncpg
+
+from trunkline.config import Secret
+from trunkline.errors import Misuse, StoreError
+
+if TYPE_CHECKING:
+    from asyncpg import Connection as _Connection
+    from asyncpg import Record
+
+    Connection = _Connection[Record]
+
+SCHEMA = "trunkline"
+EVERY_TENANT = "*"
+STATEMENT_SECONDS = 5.0
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,40}\Z")
+
+# The driver's and the network's; data that cannot be encoded come as ValueError and are not among them.
+DATABASE_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+# SQLSTATE classes that lie in what was to be written: data, constraints, limits of the program.
+_DATA = ("22", "23", "54")
+# Deadlock and failed serialisation: nothing is wrong with either side, try again.
+_RACES = ("40001", "40P01")
+# The session is over or will not begin: connection exceptions, shutdowns, crash, start.
+_SESSION_OVER = ("08", "57P")
+
+
+class Address:
+    """A database by its URL, without the parameters that are ours: `schema`."""
+
+    __slots__ = ("_dsn", "_password", "name", "schema")
+
+    def __init__(self, url: str) -> None:
+        """Take a URL apart.
+
+        Raises:
+            Misuse: it cannot be read, or names a schema that is no plain name.
+        """
+        try:
+            parts = urlsplit(url)
+            host, password = parts.hostname or "", parts.password
+        except ValueError:
+            raise Misuse("the URL of the store cannot be read: quote what is special in its login") from None
+        query = parse_qsl(parts.query, keep_blank_values=True)
+        self.schema = dict(query).get("schema", SCHEMA)
+        if not _SCHEMA.match(self.schema):
+            raise Misuse(f"schema={self.schema!r} must be lower-case letters, digits and _, 41 at most")
+        rest = [(name, value) for name, value in query if name != "schema"]
+        self._dsn = Secret(urlunsplit(parts._replace(query=urlencode(rest))))
+        self._password = Secret(password or dict(query).get("password", ""))
+        self.name = f"postgresql://{host or 'local socket'}{parts.path}"
+
+    async def connect(
+        self, role: str, *, timeout: float, tenant: str = EVERY_TENANT, **settings: str
+    ) -> Connection:
+        """A new session; `role` is how the server's list of sessions calls it.
+
+        Raises:
+            StoreError: there is none to be had; says why, without the password.
+        """
+        try:
+            # The driver's own limit covers the dial but not every name lookup before it.
+            return await asyncpg.connect(
+                self._dsn.reveal(),
+                timeout=timeout,
+                command_timeout=STATEMENT_SECONDS,
+                max_cached_statement_lifetime=0,
+                server_settings={
+                    "application_name": f"trunkline {role}",
+                    "search_path": self.schema,
+                    "trunkline.tenant": tenant,
+                    "statement_timeout": f"{STATEMENT_SECONDS:.0f}s",
+                    "idle_in_transaction_session_timeout": "30s",
+                    # Plans over 16 partitions are made once, not for each call.
+                    "plan_cache_mode": "force_generic_plan",
+                    "jit": "off",
+                }
+                | settings,
+            )
+        except (*DATABASE_ERRORS, ValueError) as error:
+            raise StoreError(f"{self.name} is not there: {self.told(error)}") from None
+
+    def told(self, error: BaseException) -> str:
+        """An error in words, without the password."""
+        text = str(error) or type(error).__name__
+        password = self._password.reveal()
+        for secret in {password, unquote(password)} - {""}:
+            text = text.replace(secret, "***")
+        return text.splitlines()[0]
+
+
+def is_data(error: BaseException) -> bool:
+    """Whether the fault lies in the data: alone it fails without its neighbours."""
+    if isinstance(error, asyncpg.PostgresError):
+        return _state(error).startswith(_DATA)
+    return isinstance(error, ValueError | OverflowError | TypeError)
+
+
+def is_race(error: BaseException) -> bool:
+    """Whether two statements got into each other's way, and one was undone."""
+    return isinstance(error, asyncpg.PostgresError) and _state(error) in _RACES
+
+
+def is_taken(error: BaseException) -> bool:
+    """Whether something that must be unique was there."""
+    return isinstance(error, asyncpg.UniqueViolationError)
+
+
+def is_loss(error: BaseException) -> bool:
+    """Whether the session went away: what was under way may or may not have been written."""
+    if isinstance(error, asyncpg.PostgresError):
+        return _state(error).startswith(_SESSION_OVER)
+    return isinstance(error, DATABASE_ERRORS) and not isinstance(error, ValueError)
+
+
+def _state(error: asyncpg.PostgresError) -> str:
+    return getattr(error, "sqlstate", None) or ""

@@ -1,0 +1,418 @@
+-- Named statements; a parameter is :name, an array of one value per row :names.
+
+-- One round trip and one transaction for a whole group. The rows come sorted by task, so that two
+-- groups wait for each other in one order only. What stands in the marks is left out where a group
+-- has nothing for it. `done` has the appends that found the log where they expected it.
+-- name: append
+WITH done AS (
+    INSERT INTO events (task_id, first, last, tenant, at, body, mark)
+    SELECT w.task_id, w.expected + 1, w.last, w.tenant, w.at, w.body, w.mark
+    FROM unnest(
+            :task_ids::text[], :tenants::text[], :expected::bigint[], :lasts::bigint[], :ats::bigint[],
+            :bodies::bytea[], :marks::bigint[]
+        ) WITH ORDINALITY AS w (task_id, tenant, expected, last, at, body, mark, n)
+        LEFT JOIN LATERAL (
+            SELECT e.tenant, e.last
+            FROM events AS e
+            WHERE e.task_id = w.task_id
+            ORDER BY e.first DESC
+            LIMIT 1
+        ) AS newest ON true
+    WHERE w.expected = coalesce(newest.last, 0) AND w.tenant = coalesce(newest.tenant, w.tenant) /*unless*/
+    ORDER BY w.n
+    ON CONFLICT (task_id, first) DO NOTHING
+    RETURNING task_id
+) /*parts*/
+SELECT CASE WHEN count(*) < :count::bigint THEN array_agg(task_id) ELSE '{}' END FROM done;
+
+-- Appends that follow one of the same group on the same task.
+-- name: append_rest
+, rest AS (
+    INSERT INTO events (task_id, first, last, tenant, at, body, mark)
+    SELECT r.task_id, r.expected + 1, r.last, r.tenant, r.at, r.body, r.mark
+    FROM unnest(
+        :rest_task_ids::text[], :rest_tenants::text[], :rest_expected::bigint[], :rest_lasts::bigint[],
+        :rest_ats::bigint[], :rest_bodies::bytea[], :rest_marks::bigint[]
+    ) AS r (task_id, tenant, expected, last, at, body, mark)
+    WHERE (SELECT count(*) FROM done) = :count::bigint OR r.task_id IN (SELECT task_id FROM done)
+);
+
+-- name: append_heads
+, heads AS (
+    INSERT INTO tasks (task_id, tenant, context_id, owner, state, status_at, seq, node)
+    SELECT h.*
+    FROM unnest(
+        :head_task_ids::text[], :head_tenants::text[], :head_contexts::text[], :head_owners::text[],
+        :head_states::smallint[], :head_ats::bigint[], :head_seqs::bigint[], :head_nodes::text[]
+    ) AS h (task_id, tenant, context_id, owner, state, status_at, seq, node)
+    WHERE (SELECT count(*) FROM done) = :count::bigint OR h.task_id IN (SELECT task_id FROM done)
+    ON CONFLICT (task_id) DO UPDATE SET
+        context_id = excluded.context_id, owner = excluded.owner, state = excluded.state,
+        status_at = excluded.status_at, seq = excluded.seq, node = excluded.node
+);
+
+-- A key recorded by somebody else at this moment fails the whole statement, and so it must.
+-- name: append_keys
+, keys AS (
+    INSERT INTO dedup (tenant, key, task_id, seq, digest, expires_at)
+    SELECT k.*
+    FROM unnest(
+        :key_tenants::text[], :key_names::text[], :key_task_ids::text[], :key_seqs::bigint[],
+        :key_digests::bytea[], :key_ends::bigint[]
+    ) AS k (tenant, key, task_id, seq, digest, expires_at)
+    WHERE (SELECT count(*) FROM done) = :count::bigint OR k.task_id IN (SELECT task_id FROM done)
+    ORDER BY k.tenant COLLATE "C", k.key COLLATE "C"
+);
+
+-- name: unless_recorded
+AND w.task_id <> ALL (coalesce(
+    (
+        SELECT array_agg(k.task_id)
+        FROM unnest(:key_tenants::text[], :key_names::text[], :key_task_ids::text[]) AS k (tenant, key, task_id)
+            JOIN dedup AS d ON d.tenant = k.tenant AND d.key = k.key
+        WHERE d.expires_at > coalesce(:now::bigint, now_ms())
+    ),
+    '{}'
+));
+
+-- name: append_deliveries
+, deliveries AS (
+    INSERT INTO outbox (task_id, tenant, target, seq, id, due)
+    SELECT o.*
+    FROM unnest(
+        :out_task_ids::text[], :out_tenants::text[], :out_targets::text[], :out_seqs::bigint[],
+        :out_ids::text[], :out_dues::bigint[]
+    ) AS o (task_id, tenant, target, seq, id, due)
+    WHERE (SELECT count(*) FROM done) = :count::bigint OR o.task_id IN (SELECT task_id FROM done)
+);
+
+-- Why appends were refused: where their logs stand, whether they are there already, who has their key.
+-- name: judge
+SELECT newest.last, newest.tenant, ours.last, d.task_id, d.seq, d.digest
+FROM unnest(:task_ids::text[], :tenants::text[], :expected::bigint[], :marks::bigint[], :keys::text[])
+    WITH ORDINALITY AS w (task_id, tenant, expected, mark, key, n)
+    LEFT JOIN LATERAL (
+        SELECT e.tenant, e.last FROM events AS e WHERE e.task_id = w.task_id ORDER BY e.first DESC LIMIT 1
+    ) AS newest ON true
+    LEFT JOIN LATERAL (
+        SELECT e.last
+        FROM events AS e
+        WHERE e.task_id = w.task_id AND e.first = w.expected + 1 AND e.mark = w.mark AND e.tenant = w.tenant
+    ) AS ours ON true
+    LEFT JOIN LATERAL (
+        SELECT k.task_id, k.seq, k.digest
+        FROM dedup AS k
+        WHERE k.tenant = w.tenant AND k.key = w.key AND k.expires_at > coalesce(:now::bigint, now_ms())
+    ) AS d ON true
+ORDER BY w.n;
+
+-- name: drop_key
+DELETE FROM dedup
+WHERE tenant = :tenant AND key = :key AND expires_at <= coalesce(:now::bigint, now_ms());
+
+-- Begins at the row that holds the seq after `after`, which may be in its middle.
+-- name: read
+SELECT e.last, e.at, e.body
+FROM events AS e
+WHERE e.task_id = :task_id AND e.tenant = :tenant
+    AND e.first >= coalesce(
+        (
+            SELECT b.first FROM events AS b
+            WHERE b.task_id = :task_id AND b.first <= :after::bigint + 1
+            ORDER BY b.first DESC
+            LIMIT 1
+        ),
+        0
+    )
+    AND e.first <= :after::bigint + :limit::bigint AND e.last > :after::bigint
+ORDER BY e.first;
+
+-- Most places have nothing new: for them it is one look at the newest row.
+-- name: news
+SELECT p.n, e.last, e.at, e.body
+FROM unnest(:task_ids::text[], :tenants::text[], :seqs::bigint[]) WITH ORDINALITY AS p (task_id, tenant, seq, n)
+    CROSS JOIN LATERAL (
+        SELECT b.last FROM events AS b WHERE b.task_id = p.task_id ORDER BY b.first DESC LIMIT 1
+    ) AS newest
+    CROSS JOIN LATERAL (
+        SELECT a.first, a.last, a.at, a.body
+        FROM events AS a
+        WHERE a.task_id = p.task_id AND a.tenant = p.tenant AND a.last > p.seq
+            AND a.first >= coalesce(
+                (
+                    SELECT b.first FROM events AS b
+                    WHERE b.task_id = p.task_id AND b.first <= p.seq + 1
+                    ORDER BY b.first DESC
+                    LIMIT 1
+                ),
+                0
+            )
+        ORDER BY a.first
+        LIMIT :limit::bigint
+    ) AS e
+WHERE newest.last > p.seq
+ORDER BY p.n, e.first
+LIMIT :limit::bigint;
+
+-- Below the horizon nothing is still being written, so nothing can appear behind a cursor.
+-- name: tail
+SELECT xid, tenant, task_id, last, at, body
+FROM (
+    SELECT
+        page.*,
+        sum(last - first + 1) OVER (ORDER BY number, task_id, first) - (last - first + 1) AS before
+    FROM (
+        SELECT e.xid AS number, e.xid::text AS xid, e.tenant, e.task_id, e.first, e.last, e.at, e.body
+        FROM events AS e
+        WHERE e.xid >= :xid::text::xid8 AND e.xid < pg_snapshot_xmin(pg_current_snapshot())
+            AND (e.xid > :xid::text::xid8 OR e.task_id > :task_id OR e.task_id = :task_id AND e.last > :seq)
+        ORDER BY e.xid, e.task_id, e.first
+        LIMIT :limit::bigint
+    ) AS page
+) AS counted
+WHERE before < :limit::bigint
+ORDER BY number, task_id, first;
+
+-- name: head
+SELECT task_id, context_id, owner, state, status_at, seq, node
+FROM tasks
+WHERE task_id = :task_id AND tenant = :tenant;
+
+-- name: heads
+SELECT task_id, context_id, owner, state, status_at, seq, node
+FROM tasks
+WHERE tenant = :tenant /*filters*/ /*after*/
+ORDER BY status_at DESC, task_id DESC
+LIMIT :limit::bigint;
+
+-- name: count_heads
+SELECT count(*) FROM tasks WHERE tenant = :tenant /*filters*/;
+
+-- name: filter_owner
+AND owner = :owner;
+
+-- name: filter_context
+AND context_id = :context_id;
+
+-- name: filter_state
+AND state = :state::smallint;
+
+-- name: filter_status_from
+AND status_at >= :status_from::bigint;
+
+-- name: filter_after
+AND (status_at, task_id) < (:after_at::bigint, :after_id);
+
+-- name: join
+INSERT INTO nodes (id, key, beat) VALUES (:node, :key, now_ms())
+ON CONFLICT (id) DO UPDATE SET beat = now_ms(), gone = false;
+
+-- name: lock_node
+SELECT pg_try_advisory_lock(:key::bigint);
+
+-- name: unlock_node
+SELECT pg_advisory_unlock(:key::bigint);
+
+-- A row that was tidied away while its node could not beat comes back.
+-- name: beat
+INSERT INTO nodes (id, key, beat) SELECT n.id, n.key, now_ms() FROM unnest(:nodes::text[], :keys::bigint[]) AS n (id, key)
+ON CONFLICT (id) DO UPDATE SET beat = now_ms() WHERE NOT nodes.gone;
+
+-- name: leave
+UPDATE nodes SET gone = true WHERE id = ANY (:nodes::text[]);
+
+-- A free lock is taken for the length of this statement only, and shared with whoever else looks.
+-- Just after a start of the database nobody has had the time to take a lock or to beat.
+-- name: nodes
+SELECT id, CASE
+    WHEN gone THEN false
+    WHEN NOT :judging::boolean OR clock_timestamp() - pg_postmaster_start_time() < interval '2 seconds' THEN true
+    WHEN beat < now_ms() - :ttl::bigint THEN false
+    ELSE NOT pg_try_advisory_xact_lock_shared(key)
+END
+FROM nodes
+WHERE id = coalesce(:node::text, id);
+
+-- name: orphans_of
+SELECT tenant, task_id, node
+FROM tasks
+WHERE state <= 2 AND node = ANY (:nodes::text[])
+ORDER BY status_at, task_id
+LIMIT :limit::bigint;
+
+-- name: orphans
+SELECT tenant, task_id, node
+FROM tasks
+WHERE state <= 2 AND node <> ALL (:nodes::text[])
+ORDER BY status_at, task_id
+LIMIT :limit::bigint;
+
+-- name: take
+WITH chosen AS (
+    SELECT o.id
+    FROM outbox AS o
+    WHERE o.due <= (SELECT coalesce(:now::bigint, now_ms()))
+        AND o.lease_until <= (SELECT coalesce(:now::bigint, now_ms()))
+        AND NOT EXISTS (
+            SELECT
+            FROM outbox AS earlier
+            WHERE earlier.tenant = o.tenant AND earlier.task_id = o.task_id AND earlier.target = o.target
+                AND (earlier.seq, earlier.id) < (o.seq, o.id) AND earlier.due IS NOT NULL
+        )
+    ORDER BY o.due, o.id
+    LIMIT :limit::bigint
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE outbox AS o
+SET lease_until = coalesce(:now::bigint, now_ms()) + :lease::bigint, attempts = o.attempts + 1
+FROM chosen
+WHERE o.id = chosen.id
+RETURNING o.id, o.tenant, o.task_id, o.seq, o.target, o.due, o.attempts - 1;
+
+-- name: settle_done
+DELETE FROM outbox WHERE id = :id;
+
+-- name: settle_retry
+UPDATE outbox SET due = :due::bigint, lease_until = 0 WHERE id = :id;
+
+-- name: settle_dead
+UPDATE outbox SET due = NULL, lease_until = 0 WHERE id = :id;
+
+-- name: now
+SELECT now_ms();
+
+-- name: fire
+INSERT INTO fires (schedule, planned_at) VALUES (:schedule, :planned_at)
+ON CONFLICT DO NOTHING
+RETURNING 1;
+
+-- name: get_doc
+SELECT id, rev, body FROM docs WHERE tenant = :tenant AND kind = :kind AND id = :id;
+
+-- name: list_docs
+SELECT id, rev, body FROM docs WHERE tenant = :tenant AND kind = :kind ORDER BY id;
+
+-- name: add_doc
+INSERT INTO docs (tenant, kind, id, rev, body) VALUES (:tenant, :kind, :id, 1, :body)
+ON CONFLICT DO NOTHING
+RETURNING rev;
+
+-- name: put_doc
+UPDATE docs SET rev = rev + 1, body = :body
+WHERE tenant = :tenant AND kind = :kind AND id = :id AND rev = :rev::bigint
+RETURNING rev;
+
+-- name: delete_doc
+DELETE FROM docs WHERE tenant = :tenant AND kind = :kind AND id = :id RETURNING 1;
+
+-- Tasks in the order of their ids, over all partitions.
+-- name: next_tasks
+SELECT task_id, tenant
+FROM events
+WHERE first = 1 AND task_id > :after AND tenant = coalesce(:tenant::text, tenant)
+ORDER BY task_id
+LIMIT :limit::bigint;
+
+-- Holds back whoever would write the same head until the fold of its log is written.
+-- name: hold_heads
+SELECT task_id FROM tasks WHERE task_id = ANY (:task_ids::text[]) ORDER BY task_id FOR UPDATE;
+
+-- name: put_head
+UPDATE tasks SET
+    context_id = :context_id, owner = :owner, state = :state::smallint, status_at = :status_at, seq = :seq,
+    node = :node
+WHERE task_id = :task_id;
+
+-- A head that came while the log was folded is newer.
+-- name: add_head
+INSERT INTO tasks (task_id, tenant, context_id, owner, state, status_at, seq, node)
+VALUES (:task_id, :tenant, :context_id, :owner, :state::smallint, :status_at, :seq, :node)
+ON CONFLICT (task_id) DO NOTHING;
+
+-- name: drop_head
+DELETE FROM tasks WHERE task_id = :task_id;
+
+-- name: ended_tasks
+SELECT status_at, task_id, tenant
+FROM tasks
+WHERE state >= 5 AND status_at < :before::bigint AND (status_at, task_id) > (:after_at::bigint, :after_id)
+ORDER BY status_at, task_id
+LIMIT :limit::bigint;
+
+-- name: drop_tasks
+DELETE FROM tasks
+WHERE task_id IN (
+    SELECT task_id
+    FROM tasks
+    WHERE task_id = ANY (:task_ids::text[]) AND state >= 5 AND status_at < :before::bigint
+    ORDER BY task_id
+    FOR UPDATE
+)
+RETURNING task_id;
+
+-- name: drop_events
+DELETE FROM events WHERE task_id = ANY (:task_ids::text[]);
+
+-- name: drop_keys_of
+DELETE FROM dedup WHERE task_id = ANY (:task_ids::text[]);
+
+-- name: drop_deliveries_of
+DELETE FROM outbox WHERE (tenant, task_id) IN (SELECT * FROM unnest(:tenants::text[], :task_ids::text[]));
+
+-- name: drop_stale_keys
+WITH gone AS (
+    DELETE FROM dedup
+    WHERE (tenant, key) IN (
+        SELECT tenant, key FROM dedup
+        WHERE expires_at <= (SELECT coalesce(:now::bigint, now_ms()))
+        LIMIT :limit::bigint
+    )
+    RETURNING 1
+)
+SELECT count(*) FROM gone;
+
+-- name: drop_fires
+WITH gone AS (
+    DELETE FROM fires
+    WHERE (schedule, planned_at) IN (
+        SELECT schedule, planned_at FROM fires WHERE planned_at < :before::bigint LIMIT :limit::bigint
+    )
+    RETURNING 1
+)
+SELECT count(*) FROM gone;
+
+-- name: drop_nodes
+DELETE FROM nodes
+WHERE id = ANY (:nodes::text[]) AND beat < now_ms() - :age::bigint
+    AND NOT EXISTS (SELECT FROM tasks AS t WHERE t.state <= 2 AND t.node = nodes.id);
+
+-- name: mark
+SELECT value FROM marks WHERE name = :name;
+
+-- name: put_mark
+INSERT INTO marks (name, value) VALUES (:name, :value)
+ON CONFLICT (name) DO UPDATE SET value = greatest(marks.value, excluded.value);
+
+-- name: hold_head
+SELECT 1 FROM tasks WHERE task_id = :task_id AND state >= 5 FOR UPDATE;
+
+-- name: read_rows
+SELECT last, at, body FROM events WHERE task_id = :task_id ORDER BY first;
+
+-- name: drop_rows
+DELETE FROM events WHERE task_id = :task_id AND last = ANY (:lasts::bigint[]);
+
+-- Keeps the place in the whole log, so that a tail finds the merged row where its last event was.
+-- name: put_rows
+UPDATE events AS e SET first = r.first, body = r.body
+FROM unnest(:firsts::bigint[], :lasts::bigint[], :bodies::bytea[]) AS r (first, last, body)
+WHERE e.task_id = :task_id AND e.last = r.last;
+
+-- name: notify
+SELECT pg_notify(:channel, p.payload) FROM unnest(:payloads::text[]) AS p (payload);
+
+-- name: set_tenant
+SELECT set_config('trunkline.tenant', :tenant, false);
+
+-- name: version
+SELECT max(number) FROM version;

@@ -1,0 +1,200 @@
+"""Where lines go: batches, their order, what is lost and said to be, and an author's own logging."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from trunkline.log.fold import Head
+from trunkline.telemetry import logs
+from trunkline.telemetry.lines import FORMS, Change
+from trunkline.wire.types import TaskState
+
+LIMIT_S = 5.0
+
+
+@contextmanager
+def alone() -> Iterator[logging.Logger]:
+    """The root logger without pytest's handlers, put back afterwards."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers[:] = []
+    try:
+        yield root
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
+
+
+def _change(seq: int) -> Change:
+    return 0, "default", Head("t", "c", "me", TaskState.WORKING, 0, seq, "n"), "working", ""
+
+
+class Output:
+    """Takes what is written, or refuses it."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.broken = False
+
+    def __call__(self, text: bytes) -> None:
+        if self.broken:
+            raise OSError(28, "No space left on device")
+        self.pieces.append(text)
+
+    @property
+    def lines(self) -> list[dict[str, object]]:
+        return [json.loads(line) for line in b"".join(self.pieces).splitlines()]
+
+
+def test_changes_are_written_soon_and_together() -> None:
+    output = Output()
+    lines = logs.Lines(FORMS["json"], output)
+
+    async def main() -> None:
+        for seq in range(5):
+            lines.note(_change(seq))
+        assert output.pieces == []
+        async with asyncio.timeout(LIMIT_S):
+            while not output.pieces:
+                await asyncio.sleep(0.005)
+
+    asyncio.run(main())
+    assert len(output.pieces) == 1
+    assert [line["seq"] for line in output.lines] == [0, 1, 2, 3, 4]
+
+
+def test_a_full_batch_does_not_wait() -> None:
+    output = Output()
+    lines = logs.Lines(FORMS["json"], output)
+
+    async def main() -> None:
+        for seq in range(2 * logs.BATCH + 1):
+            lines.note(_change(seq))
+        assert len(output.pieces) == 2
+
+    asyncio.run(main())
+    lines.flush()
+    lines.flush()
+    assert [line["seq"] for line in output.lines] == list(range(2 * logs.BATCH + 1))
+    assert len(output.pieces) == 3
+
+
+def test_any_other_line_comes_after_what_was_noted_before() -> None:
+    output = Output()
+    lines = logs.Lines(FORMS["json"], output)
+
+    async def main() -> None:
+        lines.note(_change(1))
+        lines.handle(logging.LogRecord("trunkline.x", 30, "", 0, "store.failed error=%s", ("x",), None))
+        lines.note(_change(2))
+
+    asyncio.run(main())
+    lines.close()
+    lines.flush()
+    assert [line["event"] for line in output.lines] == ["task.state", "store.failed", "task.state"]
+
+
+def test_no_line_is_lost_or_doubled_when_threads_write_too() -> None:
+    output = Output()
+    lines = logs.Lines(FORMS["json"], output)
+    over = threading.Event()
+
+    def talk() -> None:
+        while not over.is_set():
+            lines.handle(logging.LogRecord("trunkline.x", 30, "", 0, "other.thread", (), None))
+
+    async def main() -> None:
+        for seq in range(5000):
+            lines.note(_change(seq))
+
+    talker = threading.Thread(target=talk)
+    talker.start()
+    asyncio.run(main())
+    over.set()
+    talker.join(LIMIT_S)
+    lines.flush()
+    assert [line["seq"] for line in output.lines if "seq" in line] == list(range(5000))
+
+
+def test_lines_that_could_not_be_written_are_counted_in_the_next() -> None:
+    output = Output()
+    lines = logs.Lines(FORMS["json"], output)
+
+    async def main() -> None:
+        output.broken = True
+        for seq in range(3):
+            lines.note(_change(seq))
+        lines.handle(logging.LogRecord("trunkline.x", 30, "", 0, "store.failed", (), None))
+        output.broken = False
+        lines.note(_change(3))
+
+    asyncio.run(main())
+    lines.flush()
+    assert [(line["event"], line.get("lines"), line.get("seq")) for line in output.lines] == [
+        ("log.lost", 4, None),
+        ("task.state", None, 3),
+    ]
+
+
+def test_a_record_that_cannot_be_written_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output()
+    logs.Lines(FORMS["text"], output).handle(logging.LogRecord("x", 30, "", 0, "%d", ("no number",), None))
+    assert output.pieces == []
+    assert "--- Logging error ---" in capsys.readouterr().err
+
+
+def test_a_terminal_handler_is_replaced_and_others_stay() -> None:
+    own = logging.NullHandler()
+    with alone() as root:
+        root.addHandler(logging.StreamHandler())
+        root.addHandler(own)
+        logs.set_up_logs("warning", "json")
+        assert root.level == logging.WARNING
+        kept, added = root.handlers
+    assert kept is own and isinstance(added, logs.Lines)
+
+
+def test_changes_go_through_logging_where_others_listen() -> None:
+    class Listener(logging.Handler):
+        said: list[str] = []
+
+        def emit(self, record: logging.LogRecord) -> None:
+            self.said.append(record.getMessage())
+
+    output = Output()
+    lines = logs.Lines(FORMS["json"], output)
+    with alone() as root:
+        root.setLevel(logging.INFO)
+        root.addHandler(lines)
+        assert logs.change_log() == lines.note
+        root.addHandler(Listener())
+        logs.change_log()(_change(4))
+    assert Listener.said == [
+        "task.state task=t context='c' tenant='default' state=working seq=4 node=n trace="
+    ]
+    (line,) = output.lines
+    assert (line["event"], line["context"], line["seq"]) == ("task.state", "c", 4)
+
+
+def test_what_was_noted_is_written_at_the_end_of_the_process() -> None:
+    code = """
+import asyncio
+from trunkline.log.fold import Head
+from trunkline.telemetry import logs
+from trunkline.wire.types import TaskState
+logs.set_up_logs("info", "json")
+async def main():
+    logs.change_log()((0, "default", Head("t", "c", "me", TaskState.WORKING, 0, 1, "n"), "working", ""))
+asyncio.run(main())
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=True)
+    assert json.loads(ended.stderr)["event"] == "task.state"
