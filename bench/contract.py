@@ -33,8 +33,12 @@ async def check(endpoint: Endpoint, *, waits: bool = True, chunks: int = 5) -> N
 
 async def send(endpoint: Endpoint, text: str) -> dict[str, Any]:
     """The Task that one blocking send answers."""
-    body = await exchange(endpoint, endpoint.send(text, close=True)())
-    answer = json.loads(body)
+    return await answered(endpoint, endpoint.send(text, close=True)())
+
+
+async def answered(endpoint: Endpoint, request: bytes) -> dict[str, Any]:
+    """The Task that a send answers."""
+    answer = json.loads(await exchange(endpoint, request))
     _expect("task" in answer.get("result", {}), "a send answers a Task", answer)
     return answer["result"]["task"]
 

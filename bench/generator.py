@@ -49,7 +49,9 @@ class Endpoint:
         )
         return head.encode() + body
 
-    def send(self, text: str, *, stream: bool = False, close: bool = False) -> Callable[[], bytes]:
+    def send(
+        self, text: str, *, stream: bool = False, close: bool = False, wait: bool = True
+    ) -> Callable[[], bytes]:
         """Makes sends of this text, each with a message id of its own."""
         message = {
             "messageId": f"00000000-0000-4000-8000-{HOLE}",
@@ -57,7 +59,7 @@ class Endpoint:
             "parts": [{"text": text}],
         }
         method = "SendStreamingMessage" if stream else "SendMessage"
-        settings = {"acceptedOutputModes": ["text/plain"], "returnImmediately": False}
+        settings = {"acceptedOutputModes": ["text/plain"], "returnImmediately": not wait}
         whole = self.request(
             method, {"message": message, "configuration": settings}, stream=stream, close=close
         )

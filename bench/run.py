@@ -13,9 +13,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from bench import contract, table
+from bench import contract, database, table
 from bench.generator import run
-from bench.scenarios import SCENARIOS, Sample, Scale, Scenario
+from bench.scenario import Sample, Scale, Scenario
+from bench.scenarios import SCENARIOS
 from bench.servers import CONTENDERS, GENERATOR_CPU, Contender, Server, install, pin
 
 Results = dict[tuple[str, str], list[Sample]]
@@ -39,10 +40,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def _measure(chosen: list[Scenario], scale: Scale, servers: frozenset[str]) -> Results:
     names = {name for scenario in chosen for name in scenario.contenders if not servers or name in servers}
+    names = _possible(names)
     for name in sorted(names):
         install(CONTENDERS[name])
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if any(CONTENDERS[name].needs_database for name in names):
+        database.start()  # before this process is pinned, which its children inherit
     pin(0, GENERATOR_CPU)
     gc.disable()  # a pause of the generator must not look like one of the server
     results: Results = defaultdict(list)
@@ -58,21 +62,23 @@ def _measure(chosen: list[Scenario], scale: Scale, servers: frozenset[str]) -> R
     return results
 
 
+def _possible(names: set[str]) -> set[str]:
+    """Those that can run here: PostgreSQL may be missing."""
+    missing = database.why_none()
+    without = {name for name in names if not CONTENDERS[name].needs_database} if missing else names
+    if without != names:
+        print(f"not measured: {', '.join(sorted(names - without))}: {missing}", flush=True)
+    return without
+
+
 def _once(scenario: Scenario, contender: Contender, scale: Scale) -> Sample:
-    with Server(contender) as server:
-        try:
-            sample = run(scenario.measure(server, scale))
-        except Exception:
-            print(
-                f"{scenario.name} on {contender.label} failed; its log ends:\n{server.log()}", file=sys.stderr
-            )
-            raise
-    print(f"{scenario.name:8} {contender.label:24} {sample.value:12,.2f} {scenario.unit}", flush=True)
+    sample = scenario.measure(contender, scale)
+    print(f"{scenario.name:13} {contender.label:34} {sample.value:12,.2f} {scenario.unit}", flush=True)
     return sample
 
 
 def _verify(contender: Contender) -> None:
-    if contender.keeps:
+    if contender.keeps and contender.serves:
         with Server(contender) as server:
             run(contract.check(server.endpoint, waits=contender.waits))
 
@@ -92,7 +98,7 @@ def _setting(scale: Scale) -> str:
 def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     names = [scenario.name for scenario in SCENARIOS]
-    parser.add_argument("--quick", action="store_true", help="a first look in about three minutes")
+    parser.add_argument("--quick", action="store_true", help="a first look in about five minutes")
     parser.add_argument("--only", type=_names(names), default=frozenset(), help=f"some of {','.join(names)}")
     parser.add_argument(
         "--servers", type=_names(CONTENDERS), default=frozenset(), help=f"some of {','.join(CONTENDERS)}"

@@ -1,266 +1,17 @@
-"""What is measured: each scenario runs one server once and returns one sample."""
+"""The list of all scenarios, with their targets."""
 
 from __future__ import annotations
 
-import asyncio
-import re
-import resource
-import signal
-import statistics
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import dataclass, field
-from time import perf_counter
-
-from bench import contract
-from bench.generator import (
-    ECHO,
-    Load,
-    Stream,
-    StreamLoop,
-    Tally,
-    Window,
-    call_loop,
-    connect,
-    crowd,
-    start_callers,
-    stream_loop,
-)
-from bench.servers import Server
-
-TASK_ID = re.compile(rb'"task":\s*\{\s*"id":\s*"([^"]+)"')
-NOT_WAITING = b'"result"'
-
-
-@dataclass(frozen=True)
-class Scale:
-    """How much of everything; `quick` is for a first look."""
-
-    rounds: int = 5
-    warm: float = 1.0
-    seconds: float = 4.0
-    pool: int = 256
-    fan_out: int = 1_000
-    idle: int = 10_000
-    finished: int = 100_000
-
-    @classmethod
-    def quick(cls) -> Scale:
-        """About three minutes in all."""
-        return cls(rounds=2, warm=0.5, seconds=1.5, pool=64, idle=2_000, finished=20_000)
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One number of one run, with what must be zero and what else is worth a column."""
-
-    value: float
-    bad: int = 0
-    cpu_us: float = 0.0
-    extra: dict[str, float] = field(default_factory=dict[str, float])
-
-
-@dataclass(frozen=True)
-class Hold:
-    """A target: ours against a peer (a ratio), or against a fixed number when no peer is named."""
-
-    ours: str
-    limit: float
-    peer: str = ""
-    at_least: bool = True
-    extra: str = ""
-
-
-@dataclass(frozen=True)
-class Scenario:
-    """A row of the table."""
-
-    name: str
-    title: str
-    unit: str
-    measure: Callable[[Server, Scale], Coroutine[None, None, Sample]]
-    contenders: tuple[str, ...]
-    holds: tuple[Hold, ...]
-    rounds: int = 0  # more than this many never; 0: as many as asked
-
-
-async def send(server: Server, scale: Scale) -> Sample:
-    """64 callers, each sends and waits for the finished task."""
-    load = _echo_load(server)
-    return _rate(await _call_loop(server, load, scale, 64))
-
-
-async def get(server: Server, scale: Scale) -> Sample:
-    """16 callers read finished tasks from a small pool."""
-    requests = _rounds([server.endpoint.get(task_id) for task_id in await _finished_ids(server, scale.pool)])
-    return _rate(await _call_loop(server, Load(lambda: next(requests)), scale, 16))
-
-
-async def stream(server: Server, scale: Scale) -> Sample:
-    """16 streams of 50 chunks at once."""
-    loop = StreamLoop(50, server.endpoint.send("chunks 50", stream=True))
-    window = await stream_loop(
-        server.endpoint, loop, connections=16, warm=scale.warm, seconds=scale.seconds, cpu=server.cpu
-    )
-    sample = _rate(window)
-    sample.extra["first_event_ms"] = statistics.median(loop.firsts) * 1e3
-    sample.extra["whole_ms"] = statistics.median(loop.wholes) * 1e3
-    return sample
-
-
-async def fan_out(server: Server, scale: Scale) -> Sample:
-    """One task, many subscribers, 50 chunks to each; the time runs from the release to the last end."""
-    chunks = 50
-    tally = Tally(chunks)
-    source = await connect(server.endpoint, tally)
-    source.start(server.endpoint.send(f"hold {chunks}", stream=True)())
-    await asyncio.wait_for(source.first, 30)
-    subscribe = server.endpoint.subscribe(_task_id(source.opening))
-    readers = await crowd(server.endpoint, tally, subscribe, scale.fan_out)
-    started, used = perf_counter(), server.cpu()
-    await contract.send(server.endpoint, "release")
-    await _all_over([source, *readers], 120)
-    seconds = perf_counter() - started
-    delivered = sum(reader.chunks for reader in readers)
-    lost = abs(chunks * len(readers) - delivered) + tally.bad
-    for each in (source, *readers):
-        each.close()
-    return Sample(delivered / seconds, lost, (server.cpu() - used) / max(1, delivered) * 1e6)
-
-
-async def idle(server: Server, scale: Scale) -> Sample:
-    """Many open streams that wait; memory of each, and how fast all end after one release."""
-    count = idle_streams(scale)
-    tally = Tally(1)
-    before = await _settled(server)
-    streams = await crowd(server.endpoint, tally, server.endpoint.send("hold 1", stream=True), count)
-    each = (await _settled(server) - before) / count
-    started = perf_counter()
-    await contract.send(server.endpoint, "release")
-    await _all_over(streams, 300)
-    seconds = perf_counter() - started
-    for one in streams:
-        one.close()
-    return Sample(each, tally.bad, extra={"finish_s": seconds, "streams": count})
-
-
-async def finished(server: Server, scale: Scale) -> Sample:
-    """Memory that a finished task leaves behind."""
-    # The first thousands fill pools and caches that do not grow any more.
-    warm = min(5_000, scale.finished // 4)
-    await _send_many(server, warm)
-    before = await _settled(server)
-    lost = await _send_many(server, scale.finished)
-    return Sample((await _settled(server) - before) / scale.finished, lost)
-
-
-async def startup(server: Server, scale: Scale) -> Sample:
-    """From the start of the process to the first card; the server's start has measured it."""
-    return Sample(server.ready_seconds, extra={"mib": server.memory() / 1024})
-
-
-async def durable(server: Server, scale: Scale) -> Sample:
-    """Kill it under load, start it again, ask for every task it had acknowledged."""
-    acknowledged: list[bytes] = []
-    load = _echo_load(server)
-    load.keep = acknowledged.append
-    await start_callers(server.endpoint, load, 64)
-    await asyncio.sleep(scale.seconds)
-    load.over = True  # what the kill cuts off is not an error
-    server.stop(signal.SIGKILL)
-    await asyncio.wait_for(load.ended.wait(), 30)
-    await asyncio.to_thread(server.start)
-    requests = [server.endpoint.get(_task_id(answer)) for answer in acknowledged]
-    queue = iter(requests)
-    check = Load(lambda: next(queue, None))
-    await start_callers(server.endpoint, check, 16)
-    await asyncio.wait_for(check.ended.wait(), 300)
-    unread = len(requests) - len(check.latencies)
-    return Sample(check.bad + unread, load.bad, extra={"acknowledged": len(requests)})
-
-
-def idle_streams(scale: Scale) -> int:
-    """As many as asked, or as the limit on open files lets us."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return min(scale.idle, soft - 500)
-
-
-async def _call_loop(server: Server, load: Load, scale: Scale, connections: int) -> Window:
-    return await call_loop(
-        server.endpoint,
-        load,
-        connections=connections,
-        warm=scale.warm,
-        seconds=scale.seconds,
-        cpu=server.cpu,
-    )
-
-
-def _echo_load(server: Server) -> Load:
-    load = Load(server.endpoint.send(ECHO))
-    if not server.contender.waits:
-        load.mark = NOT_WAITING
-    return load
-
-
-async def _send_many(server: Server, count: int) -> int:
-    make = server.endpoint.send(ECHO)
-    numbers = iter(range(count))
-    load = Load(lambda: make() if next(numbers, None) is not None else None)
-    await start_callers(server.endpoint, load, 64)
-    await asyncio.wait_for(load.ended.wait(), 1_800)
-    return load.bad + load.lost
-
-
-async def _finished_ids(server: Server, count: int) -> list[str]:
-    if not server.contender.keeps:
-        return ["01900000-0000-7000-8000-000000000001"]
-    ids: list[str] = []
-    for _ in range(count):
-        task = await contract.send(server.endpoint, ECHO)
-        ids.append((await contract.finished(server.endpoint, task, waits=server.contender.waits))["id"])
-    return ids
-
-
-async def _all_over(streams: list[Stream], limit: float) -> None:
-    async with asyncio.timeout(limit):
-        for each in streams:
-            await each.over
-
-
-async def _settled(server: Server) -> float:
-    """Memory after a moment in which the server could let go of what it no longer needs."""
-    await asyncio.sleep(1.0)
-    return server.memory()
-
-
-def _rounds(items: list[bytes]) -> Iterator[bytes]:
-    while True:
-        yield from items
-
-
-def _rate(window: Window) -> Sample:
-    count = max(1, window.count)
-    extra = {"generator_cpu": window.own_cpu}
-    if window.latencies:
-        ordered = sorted(window.latencies)
-        extra["p50_ms"] = ordered[len(ordered) // 2] * 1e3
-        extra["p99_ms"] = ordered[int(len(ordered) * 0.99)] * 1e3
-    return Sample(window.count / window.seconds, window.bad, window.server_cpu / count * 1e6, extra)
-
-
-def _task_id(answer: bytes) -> str:
-    found = TASK_ID.search(answer)
-    if found is None:
-        raise contract.Broken(f"no task id in {answer[:300]!r}")
-    return found[1].decode()
-
+from bench import loads, replicas
+from bench.append import append
+from bench.scenario import Hold, Scenario, served
 
 SCENARIOS = (
     Scenario(
         "send",
         "send, 64 connections",
         "requests/s",
-        send,
+        served(loads.send),
         ("trunkline", "trunkline-memory", "asgi", "a2a-sdk", "a2a-sdk-sqlite", "fasta2a"),
         (
             Hold("trunkline", 0.25, "asgi"),
@@ -274,7 +25,7 @@ SCENARIOS = (
         "get",
         "get, 16 connections",
         "requests/s",
-        get,
+        served(loads.get),
         ("trunkline", "asgi", "a2a-sdk", "fasta2a"),
         (Hold("trunkline", 0.55, "asgi"),),
     ),
@@ -282,7 +33,7 @@ SCENARIOS = (
         "stream",
         "16 streams of 50 chunks",
         "chunks/s",
-        stream,
+        served(loads.stream),
         ("trunkline", "trunkline-memory", "a2a-sdk", "fasta2a"),
         (Hold("trunkline", 5, "a2a-sdk"), Hold("trunkline-memory", 10, "a2a-sdk")),
     ),
@@ -290,7 +41,7 @@ SCENARIOS = (
         "fanout",
         "fan-out to 1 000 subscribers",
         "deliveries/s",
-        fan_out,
+        served(loads.fan_out),
         ("trunkline", "a2a-sdk"),
         (Hold("trunkline", 6, "a2a-sdk"),),
         rounds=3,
@@ -299,7 +50,7 @@ SCENARIOS = (
         "idle",
         "idle streams",
         "KiB each",
-        idle,
+        served(loads.idle),
         ("trunkline", "a2a-sdk"),
         (
             Hold("trunkline", 0.25, "a2a-sdk", at_least=False),
@@ -312,7 +63,7 @@ SCENARIOS = (
         "memory",
         "finished tasks",
         "KiB each",
-        finished,
+        served(loads.finished),
         ("trunkline",),
         (Hold("trunkline", 0.1, at_least=False),),
         rounds=1,
@@ -321,7 +72,7 @@ SCENARIOS = (
         "startup",
         "start to first card",
         "s",
-        startup,
+        served(loads.startup),
         ("trunkline", "a2a-sdk", "fasta2a", "asgi"),
         (Hold("trunkline", 0.55, "a2a-sdk", at_least=False),),
     ),
@@ -329,9 +80,73 @@ SCENARIOS = (
         "durable",
         "kill -9 under load",
         "acknowledged lost",
-        durable,
+        served(loads.durable),
         ("trunkline",),
         (Hold("trunkline", 0, at_least=False),),
+        rounds=1,
+    ),
+    Scenario(
+        "postgres",
+        "16 streams of 50 chunks, PostgreSQL",
+        "chunks/s",
+        served(loads.stream),
+        ("trunkline-postgres", "a2a-sdk-postgres"),
+        (Hold("trunkline-postgres", 5, "a2a-sdk-postgres"),),
+    ),
+    Scenario(
+        "postgres-send",
+        "send, 64 connections, PostgreSQL",
+        "requests/s",
+        served(loads.send),
+        ("trunkline-postgres", "a2a-sdk-postgres"),
+        (),
+        rounds=3,
+    ),
+    Scenario(
+        "append",
+        "append, 200 tasks, PostgreSQL",
+        "events/s",
+        append,
+        ("trunkline-store", "asyncpg"),
+        (Hold("trunkline-store", 0.5, "asyncpg"),),
+    ),
+    Scenario(
+        "replicas",
+        "5 000 events/s to the other replica",
+        "ms, p99",
+        replicas.fan_out,
+        ("trunkline-replicas",),
+        (
+            Hold("trunkline-replicas", 50, at_least=False),
+            Hold("trunkline-replicas", 4_500, extra="events_s"),
+        ),
+        rounds=3,
+    ),
+    Scenario(
+        "takeover",
+        "kill -9 of the owner to the next event",
+        "ms, p99",
+        replicas.takeover,
+        ("trunkline-replicas",),
+        (Hold("trunkline-replicas", 500, at_least=False),),
+        rounds=1,
+    ),
+    Scenario(
+        "restart",
+        "start on stored tasks to the first write",
+        "s",
+        served(loads.restart),
+        ("trunkline",),
+        (Hold("trunkline", 1, at_least=False),),
+        rounds=3,
+    ),
+    Scenario(
+        "claims",
+        "unfinished tasks claimed by 3 replicas",
+        "s",
+        replicas.claims,
+        ("trunkline-replicas",),
+        (Hold("trunkline-replicas", 30, at_least=False),),
         rounds=1,
     ),
 )

@@ -10,10 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from bench import database
 from bench.generator import HOST, Endpoint
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -38,27 +40,29 @@ class Contender:
     path: str = "/"
     waits: bool = True  # a send answers the finished task
     keeps: bool = True  # really runs tasks: the limit does not
+    pinned: bool = True  # on one core; where a database works too, all share all cores
 
-    def command(self, port: int, scratch: Path) -> list[str]:
-        """The command line, with the port and a fresh folder filled in."""
-        words = [word.format(port=port, scratch=scratch) for word in self.arguments]
+    @property
+    def serves(self) -> bool:
+        """Whether it is a server at all, and not a part of one."""
+        return bool(self.arguments)
+
+    @property
+    def needs_database(self) -> bool:
+        """Whether it runs on PostgreSQL."""
+        return not self.arguments or "{database}" in self.arguments
+
+    def command(self, port: int, scratch: Path, database: str) -> list[str]:
+        """The command line, with the port, a fresh folder and a database filled in."""
+        words = [word.format(port=port, scratch=scratch, database=database) for word in self.arguments]
         if not self.environment:
             return [str(Path(sys.executable).with_name("trunkline")), *words]
         return [str(WORK / self.environment / "bin" / "python"), str(PEERS / words[0]), *words[1:]]
 
 
-SERVE = (
-    "serve",
-    "trunkline.demo:agent",
-    "--host",
-    HOST,
-    "--port",
-    "{port}",
-    "--log-level",
-    "warning",
-    "--store",
-)
-SDK = ("a2a-sdk[http-server,sqlite]==1.3.0", UVICORN)
+OPTIONS = ("--host", HOST, "--port", "{port}", "--log-level", "warning", "--store")
+SERVE = ("serve", "trunkline.demo:agent", *OPTIONS)
+SDK = ("a2a-sdk[http-server,postgresql,sqlite]==1.3.0", UVICORN)
 
 CONTENDERS = {
     each.name: each
@@ -77,6 +81,30 @@ CONTENDERS = {
             "fasta2a",
             waits=False,
         ),
+        Contender(
+            "trunkline-postgres",
+            "Trunkline, PostgreSQL, 2 processes",
+            (*SERVE, "{database}", "--workers", "2"),
+            path="/a2a",
+            pinned=False,
+        ),
+        Contender(
+            "trunkline-replicas",
+            "Trunkline, PostgreSQL, replicas",
+            ("serve", "bench.agent:agent", *OPTIONS, "{database}"),
+            path="/a2a",
+            pinned=False,
+        ),
+        Contender(
+            "a2a-sdk-postgres",
+            "a2a-sdk 1.3.0, PostgreSQL",
+            ("sdk_agent.py", "{port}", "{database}"),
+            SDK,
+            "a2a-sdk",
+            pinned=False,
+        ),
+        Contender("trunkline-store", "Trunkline's PostgreSQL store", ()),
+        Contender("asyncpg", "bare asyncpg", ()),
         Contender("asgi", "bare ASGI", ("asgi_limit.py", "{port}"), (UVICORN,), "asgi", keeps=False),
     )
 }
@@ -102,14 +130,22 @@ def pin(pid: int, cpu: int) -> None:
         os.sched_setaffinity(pid, {_CPUS[cpu]})
 
 
+def unpin(pid: int) -> None:
+    """Let a process use every core, though its parent may not."""
+    if len(_CPUS) >= 2:
+        os.sched_setaffinity(pid, _CPUS)
+
+
 @dataclass
 class Server:
     """A running contender in a folder of its own; use it as a context manager."""
 
     contender: Contender
+    database: str = ""  # its URL, when it is shared; else one is made where one is needed
     ready_seconds: float = 0.0
     endpoint: Endpoint = field(init=False)
     scratch: Path = field(init=False)
+    _stack: ExitStack = field(init=False)
 
     def __post_init__(self) -> None:
         scratches = WORK / "scratch"
@@ -121,22 +157,36 @@ class Server:
             self.endpoint = Endpoint(probe.getsockname()[1], self.contender.path)
 
     def __enter__(self) -> Self:
-        self.start()
+        with ExitStack() as stack:
+            stack.callback(shutil.rmtree, self.scratch, ignore_errors=True)
+            if self.contender.needs_database and not self.database:
+                self.database = stack.enter_context(database.fresh())
+            self.start()
+            stack.callback(self.stop, signal.SIGTERM)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stop(signal.SIGTERM)
-        shutil.rmtree(self.scratch, ignore_errors=True)
+        self._stack.close()
 
     def start(self) -> None:
         """Start it and wait for its card; the time that took is `ready_seconds`."""
         started = time.perf_counter()
-        command = self.contender.command(self.endpoint.port, self.scratch)
+        command = self.contender.command(self.endpoint.port, self.scratch, self.database)
+        own = {} if self.contender.environment else {"PYTHONPATH": str(ROOT)}  # an agent may be in bench/
         with (self.scratch / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                command, cwd=self.scratch, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                command,
+                cwd=self.scratch,
+                env={**os.environ, **own},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
             )
-        pin(self.process.pid, SERVER_CPU)
+        if self.contender.pinned:
+            pin(self.process.pid, SERVER_CPU)
+        else:
+            unpin(self.process.pid)
         while not self._answers():
             if self.process.poll() is not None or time.perf_counter() - started > 60:
                 self.stop(signal.SIGKILL)
@@ -148,11 +198,14 @@ class Server:
         """End it; a server that does not listen to a polite signal is killed."""
         if self.process.poll() is not None:
             return
+        family = self._family()
         self.process.send_signal(how)
         try:
             self.process.wait(3)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            for pid in family:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self.process.wait(10)
 
     def log(self) -> str:
@@ -160,16 +213,20 @@ class Server:
         return (self.scratch / "server.log").read_text(encoding="utf-8", errors="replace")[-2000:]
 
     def cpu(self) -> float:
-        """CPU seconds used so far; 0 where there is no /proc."""
+        """CPU seconds that it and its workers used so far; 0 where there is no /proc."""
+        return sum(_cpu(pid) for pid in self._family())
+
+    def _family(self) -> list[int]:
+        """It and its workers."""
+        pid = self.process.pid
         try:
-            text = Path(f"/proc/{self.process.pid}/stat").read_text(encoding="ascii")
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
         except OSError:
-            return 0.0
-        fields = text[text.rindex(")") + 2 :].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            children = []
+        return [pid, *map(int, children)]
 
     def memory(self) -> float:
-        """Resident memory in KiB."""
+        """Resident memory of the process in KiB."""
         try:
             text = Path(f"/proc/{self.process.pid}/smaps_rollup").read_text(encoding="ascii")
             return float(text.partition("\nPss:")[2].split()[0])
@@ -184,3 +241,12 @@ class Server:
                 return b" 200 " in sock.recv(64)
         except OSError:
             return False
+
+
+def _cpu(pid: int) -> float:
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
+    except OSError:
+        return 0.0
+    fields = text[text.rindex(")") + 2 :].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

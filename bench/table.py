@@ -6,9 +6,11 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bench.scenarios import Hold, Sample, Scenario
+from bench.scenario import Hold, Sample, Scenario
 from bench.servers import CONTENDERS
 
+# How a target on a number beside the main one is told.
+EXTRAS = {"finish_s": "s until all ended", "events_s": "events/s reached"}
 Results = Mapping[tuple[str, str], Sequence[Sample]]
 
 
@@ -71,7 +73,7 @@ def _judge(scenario: Scenario, hold: Hold, results: Results) -> Verdict:
         found = ours / peer if ours is not None and peer else None
         shown = "–" if found is None else f"{found:.2f} ×"
     else:
-        unit = {"finish_s": "s until all ended", "": scenario.unit}[hold.extra]
+        unit = EXTRAS[hold.extra] if hold.extra else scenario.unit
         claim = f"{label} {sign} {hold.limit:g} {unit}"
         found = ours
         shown = "–" if found is None else f"{found:.3g}"

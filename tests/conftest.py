@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import postgres
 from tests.harness import Agent, ServerProcess
 
 JS = Path(__file__).parent / "interop" / "js"
@@ -59,3 +60,20 @@ def demo(demo_server: ServerProcess) -> Iterator[Agent]:
     agent = Agent(demo_server.base)
     yield agent
     agent.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_database(worker_id: str) -> Iterator[postgres.Database]:
+    """A database of this worker on a real server, which is started for it."""
+    if reason := postgres.why_none():
+        pytest.skip(reason)
+    database = postgres.database(f"trunkline_{worker_id}")
+    yield database
+    database.drop()
+
+
+@pytest.fixture
+def postgres_url(postgres_database: postgres.Database) -> str:
+    """The URL of an empty store on PostgreSQL, by a login that is no superuser."""
+    postgres_database.empty()
+    return postgres_database.url

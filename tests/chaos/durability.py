@@ -83,7 +83,7 @@ async def row_03(run: Run) -> Result:
     for point in range(1, points + 1):
         before = _refusals(run)
         for_good = "+" if point % 2 else ""
-        await _live(server, strace(f"fdatasync:error=EIO:when={point + 3}{for_good}"), 1.0)
+        await _live(server, strace(f"fdatasync:error=EIO:when={point + 9}{for_good}"), 1.0)
         refused += _refusals(run) > before
         run.say(f"{point} of {points} points, {refused} refused something, {crowd.acks} acknowledged")
     await server.start()
@@ -103,6 +103,7 @@ async def _live(server: Server, tracer: tuple[str, ...], limit_s: float) -> int:
         await server.start(*tracer)
     except RuntimeError:
         # It ended while it opened the store, which is a point like any other.
+        server.died()
         return await server.gone()
     deadline = time.monotonic() + limit_s
     while server.running and time.monotonic() < deadline:  # noqa: ASYNC110

@@ -12,11 +12,25 @@ from typing import Any
 
 from msgspec import Struct
 
+from tests import postgres
 from tests.chaos.checker import Violation
 from tests.chaos.fleet import Fleet
 from tests.chaos.history import History
 
 SQLITE, POSTGRES = "sqlite", "postgres"
+
+
+class Database:
+    """A PostgreSQL of the row's own, that syncs, and a database in it."""
+
+    def __init__(self) -> None:
+        self.server = postgres.Server(durable=True)
+        self.server.start()
+        self.url = postgres.Database(self.server.url(), "chaos").url
+
+    def close(self) -> None:
+        """Stop and remove it."""
+        self.server.close()
 
 
 class Result(Struct):
@@ -38,7 +52,8 @@ class Run:
         self.random = random.Random(f"{seed}-{number}-{kind}")
         self.directory = Path(tempfile.mkdtemp(prefix=f"chaos-{number:02}-{kind}-"))
         self.history = History(seed)
-        self.postgres: Any = None
+        # Made before any loop runs, because it uses one of its own.
+        self.database = Database() if kind == POSTGRES else None
         self._fleets: list[Fleet] = []
         self._said = 0.0
 
@@ -50,7 +65,7 @@ class Run:
     @property
     def url(self) -> str:
         """The store of this row."""
-        return self.postgres.url if self.kind == POSTGRES else f"sqlite:///{self.directory}/tasks.db"
+        return self.database.url if self.database is not None else f"sqlite:///{self.directory}/tasks.db"
 
     def fleet(self, count: int = 1, *flags: str, history: History | None = None, url: str = "") -> Fleet:
         """Servers, not yet started; they are ended with the row."""
@@ -68,6 +83,8 @@ class Run:
         """Nothing is left behind, but what a look is needed at."""
         for fleet in self._fleets:
             fleet.end()
+        if self.database is not None:
+            self.database.close()
         if not keep:
             shutil.rmtree(self.directory, ignore_errors=True)
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 import uvloop
 
-from tests.chaos import durability  # noqa: F401 - its rows enter the table
+from tests import postgres
+from tests.chaos import disk, durability  # noqa: F401 - their rows enter the table
 from tests.chaos.rows import POSTGRES, ROWS, SQLITE, Result, Row, Run
 
 Line = tuple[Row, str, Result, float]
@@ -40,9 +41,11 @@ def main() -> int:
 
 def _play(row: Row, kind: str, seed: int, options: argparse.Namespace) -> Line:
     print(f"row {row.number} on {kind}: {row.what}", flush=True)
-    run = Run(row.number, kind, seed, options.scale, vars(options))
     began = time.monotonic()
     keep = True
+    if kind == POSTGRES and (why := postgres.why_none()):
+        return _told(row, kind, Result(None, why), began)
+    run = Run(row.number, kind, seed, options.scale, vars(options))
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             result = runner.run(row.play(run))
@@ -52,6 +55,10 @@ def _play(row: Row, kind: str, seed: int, options: argparse.Namespace) -> Line:
         result = Result(False, f"{type(error).__name__}: {error}")
     finally:
         run.close(keep=keep or options.keep)
+    return _told(row, kind, result, began)
+
+
+def _told(row: Row, kind: str, result: Result, began: float) -> Line:
     seconds = time.monotonic() - began
     print(f"  {_word(result):7} row {row.number:2} {kind:8} {result.measured} [{seconds:.0f} s]", flush=True)
     return row, kind, result, seconds

@@ -104,7 +104,9 @@ def test_H1_a_message_was_taken_twice(good: Logged) -> None:
 
 def test_H1_a_refused_message_was_taken(good: Logged) -> None:
     assert broken(good, sent(outcome=REFUSED, error="-32603 later")) == ["H1"]
-    assert broken(good, sent(outcome=REFUSED), sent(outcome=UNKNOWN)) == []
+    later = {"invoked": AT - 90, "returned": AT - 80}
+    assert broken(good, sent(outcome=REFUSED, **later), sent(outcome=UNKNOWN)) == []
+    assert broken(good, sent(outcome=REFUSED), sent(repeat=True)) == ["H1"]
 
 
 def test_H1_an_unknown_outcome_may_be_there_or_not(good: Logged) -> None:

@@ -18,7 +18,7 @@ ROUTES = [
     ("GET", "/tasks"), ("GET", "/v1/tasks"), ("GET", "/tasks/x"), ("GET", "/v1/tasks/x"), ("POST", "/tasks/x:cancel"),
     ("GET", "/tasks/x:subscribe"), ("POST", "/v1/tasks/x:subscribe"), ("GET", "/tasks/x/pushNotificationConfigs"),
     ("POST", "/tasks/x/pushNotificationConfigs"), ("DELETE", "/tasks/x/pushNotificationConfigs/y"), ("GET", "/card"), ("GET", "/v1/card"),
-    ("GET", "/extendedAgentCard"), ("GET", "/"), ("GET", "/nowhere"), ("GET", "/default/tasks"), ("PUT", "/tasks"), ("GET", "/tasks?A2A-Version=9"),
+    ("GET", "/extendedAgentCard"), ("GET", "/metrics"), ("HEAD", "/metrics"), ("POST", "/metrics"), ("GET", "/healthz/x"), ("GET", "/readyz/"), ("GET", "/"), ("GET", "/nowhere"), ("GET", "/default/tasks"), ("PUT", "/tasks"), ("GET", "/tasks?A2A-Version=9"),
 ]  # fmt: skip
 FOREIGN = [
     b"evil.example", b"evil.example:8000", b"127.0.0.1.evil.example", b"localhost.evil.example", b"evil.localhost", b"127.0.0.2",
@@ -116,3 +116,21 @@ def test_a_host_is_checked_before_a_key(make: Callable[..., ServerProcess]) -> N
             path,
             answer,
         )
+
+
+def test_metrics_are_guarded_where_they_are_served(make: Callable[..., ServerProcess]) -> None:
+    with make("--metrics", "--key", "a-long-enough-key") as server:
+        key = b"X-API-Key: a-long-enough-key"
+        raws = [request("GET", "/metrics", None, key, host=foreign) for foreign in FOREIGN]
+        raws += [request("GET", "/metrics", None, key, b"Origin: " + page) for page in PAGES]
+        assert {answer.status for answer in flood(server.port, raws, lines=4)} == {403}
+        assert one(server.port, request("GET", "/metrics", None)).status == 401
+        assert one(server.port, request("GET", "/metrics", None, key)).status == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_probes_have_no_door(target: ServerProcess, path: str) -> None:
+    """A kubelet sends the address of the pod; there is nothing in the answer to protect."""
+    for foreign in FOREIGN:
+        answer = one(target.port, request("GET", path, None, b"Origin: http://evil.example", host=foreign))
+        assert (answer.status, len(answer.body)) == (200, 15 if path == "/healthz" else 18), (foreign, answer)

@@ -35,6 +35,7 @@ SAID = (
     "planted-answer-17",
     "planted-broken-18",
 )
+CONTEXT = SAID[4]
 GOOD = b"X-API-Key: " + KEYS[0].encode()
 
 
@@ -104,10 +105,16 @@ def _requests() -> list[bytes]:
     return made
 
 
-def test_planted_secrets_are_in_no_log_error_or_card(make: Callable[..., ServerProcess]) -> None:
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_planted_secrets_are_in_no_log_error_card_or_metric(
+    make: Callable[..., ServerProcess], form: str
+) -> None:
     with make(
         "--log-level",
         "debug",
+        "--log-format",
+        form,
+        "--metrics",
         "--key",
         KEYS[0],
         "--set",
@@ -122,12 +129,18 @@ def test_planted_secrets_are_in_no_log_error_or_card(make: Callable[..., ServerP
             for path in ("/.well-known/agent-card.json", "/.well-known/agent.json")
             for more in ((), (V1,), (GOOD,))
         ]
+        metrics = one(server.port, request("GET", "/metrics", None, GOOD))
         server.stop()
         log = server.text()
     assert {answer.status for answer in answers} >= {200, 400, 401, 404}
-    assert "request.refused" in log, "nothing was logged: is the level right?"
-    found = [secret for secret in (*KEYS, *SENT, *SAID) if secret in log]
-    assert found == [], [line for line in log.splitlines() if "planted" in line][:5]
+    assert "request.refused" in log and "task.state" in log, "nothing was logged: is the level right?"
+    # The context is an id, though it is the caller's own; it is logged with each task.
+    hidden = [secret for secret in (*KEYS, *SENT, *SAID) if secret != CONTEXT]
+    found = [secret for secret in hidden if secret in log]
+    assert found == [], [line for line in log.splitlines() if any(one in line for one in found)][:5]
+    assert CONTEXT in log
+    assert metrics.status == 200 and b"trunkline_refusals_total" in metrics.body
+    assert b"planted" not in metrics.body
     for card in cards:
         assert card.status == 200 and b"planted" not in card.body
     refusals = [answer.body for answer in answers if answer.status >= 400]
@@ -138,14 +151,42 @@ def test_planted_secrets_are_in_no_log_error_or_card(make: Callable[..., ServerP
     assert not any(b"planted" in answer.body for answer in answers if answer.status == 401)
 
 
+FORGED = "2026-01-01 INFO forged"
+
+
 def test_a_path_cannot_forge_a_line_of_the_log(make: Callable[..., ServerProcess]) -> None:
     with make() as server:
         one(server.port, request("GET", "/x%0d%0a2026-01-01%20INFO%20forged%1b[31m%E2%80%A8", None))
         server.stop()
         log = server.text()
     assert "request.refused path='/x\\r\\n2026" in log
-    assert not any(line.startswith("2026-01-01 INFO forged") for line in log.splitlines())
+    assert not any(line.startswith(FORGED) for line in log.splitlines())
     assert "\x1b" not in log
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_nobody_can_forge_a_line_or_a_field(make: Callable[..., ServerProcess], form: str) -> None:
+    """By a path, a context, a trace or the text of an exception."""
+    path = f"/x%0a{FORGED.replace(' ', '%20')}%1b[31m%E2%80%A8%C2%9b state=forged".replace(" ", "%20")
+    context = "c' state=forged level=error \u0430"
+    body = json.dumps({"message": message(f"fail \n{FORGED}\u2028", contextId=context)}).encode()
+    with make("--log-format", form, "--log-level", "debug") as server:
+        one(server.port, request("GET", path, None))
+        sent = one(server.port, post("/message:send", body, V1, b"traceparent: 00-state=forged"))
+        server.stop()
+        log = server.text()
+    assert sent.status == 200, sent
+    lines = log.splitlines()
+    assert not any(line.lstrip().startswith(FORGED) for line in lines)
+    assert all(line.isprintable() for line in lines)
+    if form == "text":
+        assert sum("task.state" in line for line in lines) == 2
+        assert ascii(context) in log
+    else:
+        records = [json.loads(line) for line in lines]
+        assert all(record.keys() >= {"time", "level", "logger", "event"} for record in records)
+        assert {record.get("state") for record in records} <= {None, "submitted", "failed"}
+        assert [record["context"] for record in records if record["event"] == "task.state"] == [context] * 2
 
 
 def test_one_caller_cannot_read_what_another_said(make: Callable[..., ServerProcess]) -> None:
@@ -228,6 +269,6 @@ def test_a_failed_start_prints_no_secret(tmp_path: Path, flags: list[str]) -> No
         timeout=30,
         env={"TRUNKLINE_KEYS": KEYS[1], "COLUMNS": "200", "PATH": ""},
     )
-    assert ended.returncode in (1, 2)
+    assert ended.returncode in (1, 2, 3)
     assert ended.stderr
     assert not any(secret in ended.stdout + ended.stderr for secret in (*KEYS, "planted-password"))

@@ -243,17 +243,37 @@ def test_nothing_that_hangs_holds_up_the_end(tmp_path: Path) -> None:
                 server.kill()
 
 
+def unread(server: ServerProcess, client: socket.socket) -> int:
+    """How many bytes the server has written to a client that the kernel could not hand over."""
+    local, remote = f":{server.port:04X}", f":{client.getsockname()[1]:04X}"
+    for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
+        fields = line.split()
+        if fields[1].endswith(local) and fields[2].endswith(remote):
+            return int(fields[4].split(":")[0], 16)
+    return 0
+
+
 @pytest.mark.slow
 def test_a_client_that_never_reads_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path, "trunkline.demo:agent", *QUICK, "--set", "write_limit=0.5") as server:
+    with ServerProcess(tmp_path, "trunkline.demo:agent", *QUICK, "--set", "write_limit=2") as server:
+        agent = Agent(server.base)
+        task_id = agent.send("chunks 15000")["id"]
+        agent.close()
         with socket.socket() as deaf:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             deaf.connect(("127.0.0.1", server.port))
-            deaf.sendall(rpc("SendStreamingMessage", params("chunks 20000")))
-            assert deaf.recv(1) == b"H"
+            deaf.sendall(rpc("SubscribeToTask", {"id": task_id}, Last_Event_ID="0"))
+            deadline = time.monotonic() + 10
+            before = 0
+            # Until the server cannot write on: the kernel holds a lot, and no longer more.
+            while (waiting := unread(server, deaf)) != before or not waiting:
+                assert time.monotonic() < deadline
+                before = waiting
+                time.sleep(0.1)
             started = time.monotonic()
             assert server.stop(timeout=15) == 0
             assert time.monotonic() - started < 8
+        assert "stream.cut" in server.text()
 
 
 def test_what_was_asked_before_the_end_is_answered_and_what_comes_then_is_refused(tmp_path: Path) -> None:
@@ -317,7 +337,9 @@ def test_sigterm_under_load_loses_nothing_and_every_stream_can_resume(tmp_path: 
     with ServerProcess(tmp_path, "trunkline.demo:agent", *flags) as server:
 
         async def load() -> tuple[list[Stream], int]:
-            sent = [Stream(server.port, "SendStreamingMessage", params("count 1000 200")) for _ in range(TASKS)]
+            sent = [
+                Stream(server.port, "SendStreamingMessage", params("count 1000 200")) for _ in range(TASKS)
+            ]
             reading = [asyncio.ensure_future(one.read()) for one in sent]
             for one in sent:
                 await one.first()

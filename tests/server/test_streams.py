@@ -55,7 +55,7 @@ def test_an_end_that_comes_while_a_write_blocks_is_not_lost(how: str, write: int
             await asyncio.sleep(0)
             line.writable.clear()
             if len(line.sent) == 2:
-                feed.take(feed.state.seq, [delta("x")], 0)
+                feed.take(feed.state.seq, [delta("x")], 0, 0)
         await line.blocked.wait()
         if how == "server":
             streams.close()
@@ -69,7 +69,7 @@ def test_an_end_that_comes_while_a_write_blocks_is_not_lost(how: str, write: int
         assert line.sent[-1][1] is False
         assert line.leave is None, "nobody listens any more"
         assert len(streams) == 0
-        feed.take(feed.state.seq, [DONE], 0)
+        feed.take(feed.state.seq, [DONE], 0, 0)
 
     run(main())
 

@@ -136,3 +136,20 @@ def test_stop_waits_for_what_was_taken(run, backend):
             await backend.append()
 
     run(case())
+
+
+def test_an_observer_hears_of_every_group(run, backend):
+    heard = []
+    backend.writer.observer = lambda outcomes, seconds: heard.append((list(outcomes), seconds >= 0))
+
+    async def case():
+        backend.append()
+        await turn()
+        backend.append()
+        backend.append()
+        backend.finish(7)
+        backend.finish(8, Conflict(3))
+
+    run(case())
+    (first, _), (second, timed) = heard
+    assert (first, second[0], type(second[1]), timed) == ([7], 8, Conflict, True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from select import PIPE_BUF
 
 import pytest
 
@@ -44,11 +46,13 @@ class Output:
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
         self.broken = False
+        self.told: Callable[[], None] = lambda: None
 
     def __call__(self, text: bytes) -> None:
         if self.broken:
             raise OSError(28, "No space left on device")
         self.pieces.append(text)
+        self.told()
 
     @property
     def lines(self) -> list[dict[str, object]]:
@@ -63,9 +67,9 @@ def test_changes_are_written_soon_and_together() -> None:
         for seq in range(5):
             lines.note(_change(seq))
         assert output.pieces == []
-        async with asyncio.timeout(LIMIT_S):
-            while not output.pieces:
-                await asyncio.sleep(0.005)
+        written = asyncio.Event()
+        output.told = written.set
+        await asyncio.wait_for(written.wait(), LIMIT_S)
 
     asyncio.run(main())
     assert len(output.pieces) == 1
@@ -143,6 +147,20 @@ def test_lines_that_could_not_be_written_are_counted_in_the_next() -> None:
         ("log.lost", 4, None),
         ("task.state", None, 3),
     ]
+
+
+def test_lines_are_written_whole_so_that_processes_can_share_a_pipe() -> None:
+    short = [b"%d %b\n" % (number, b"x" * 300) for number in range(50)]
+    lines = [*short, b"y" * (2 * PIPE_BUF) + b"\n", *short, b"no end"]
+    theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs, ours:
+        logs.into(ours.fileno())(b"".join(lines))
+        ours.shutdown(socket.SHUT_WR)
+        pieces = list(iter(lambda: theirs.recv(1 << 20), b""))
+    assert b"".join(pieces) == b"".join(lines)
+    assert len(pieces) < len(lines) / 5
+    assert [piece for piece in pieces[:-1] if not piece.endswith(b"\n")] == []
+    assert [len(piece) for piece in pieces if len(piece) > PIPE_BUF] == [2 * PIPE_BUF + 1]
 
 
 def test_a_record_that_cannot_be_written_is_reported(capsys: pytest.CaptureFixture[str]) -> None:

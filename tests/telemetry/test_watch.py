@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import re
+import sys
+from pathlib import Path
 
 import pytest
 
+from tests.harness import Agent as Caller
+from tests.harness import ServerProcess
 from trunkline import Agent
 from trunkline.app import build
+from trunkline.errors import Misuse
 
 LINE = re.compile(
     r"task\.state task=\S+ context='\S+' tenant='default' state=(\S+) seq=(\d+) node=\S+ trace=(\S*)$"
@@ -38,11 +44,31 @@ def test_a_mounted_agent_logs_its_tasks_through_logging(caplog: pytest.LogCaptur
     assert states == (["submitted", "completed"] if level == logging.INFO else [])
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_a_served_agent_logs_each_change_with_its_ids(tmp_path: Path, form: str) -> None:
+    trace_id = "0af7651916cd43dd8448eb211c80319c"
+    with ServerProcess(tmp_path, "trunkline.demo:agent", "--log-format", form) as server:
+        caller = Caller(server.base, headers={"traceparent": f"00-{trace_id}-b7ad6b7169203331-01"})
+        task = caller.send("echo planted", contextId="my context")
+        caller.close()
+        assert server.stop() == 0
+    lines = [line for line in server.text().splitlines() if "task.state" in line]
+    assert "planted" not in server.text()
+    if form == "json":
+        found = [json.loads(line) for line in lines]
+        assert [line["state"] for line in found] == ["submitted", "completed"]
+        for line in found:
+            assert (line["task"], line["context"], line["tenant"]) == (task["id"], "my context", "default")
+            assert (line["trace"], line["level"], line["logger"]) == (trace_id, "info", "trunkline.task")
+        assert found[0]["seq"] == 1 and found[0]["node"] == found[1]["node"] != ""
+        assert found[0]["time"] <= found[1]["time"]
+    else:
+        start = f"task.state task={task['id']} context='my context' tenant='default' state="
+        assert [line.partition(start)[2].split()[0] for line in lines] == ["submitted", "completed"]
+        assert all(line.endswith(f" trace={trace_id}") for line in lines)
+
+
 def test_metrics_without_their_library_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    from trunkline.errors import Misuse
-
     agent = Agent("bare", store="memory:")
     agent.skill()(_nothing)
     monkeypatch.setitem(sys.modules, "prometheus_client", None)

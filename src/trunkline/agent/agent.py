@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from trunkline.agent.binding import Author
-from trunkline.agent.skill import About, Skill, make_skill
+from trunkline.agent.skill import About, Crash, Skill, make_skill, read_on_crash
 from trunkline.agent.testing import TestClient
 from trunkline.errors import Misuse
 from trunkline.wire.card import Provider
@@ -33,6 +33,7 @@ class Agent:
         input_modes: Sequence[str] = (),
         output_modes: Sequence[str] = (),
         streaming: bool = True,
+        on_crash: Crash = "fail",
         **settings: object,
     ) -> None:
         if not name.strip() or not name.isprintable():
@@ -46,6 +47,8 @@ class Agent:
         self.input_modes = tuple(input_modes)
         self.output_modes = tuple(output_modes)
         self.streaming = streaming
+        # What its skills want of a task whose process dies, unless they say otherwise.
+        self.on_crash: Crash = read_on_crash(on_crash).value
         self.settings = settings
         self.skills: dict[str, Skill] = {}
         self.default = ""
@@ -61,7 +64,7 @@ class Agent:
         """Offer a function as a skill; the first one, or the one marked default, takes what names none."""
 
         def add(offered: Author) -> Author:
-            made = make_skill(offered, about, self.input_modes, self.output_modes)
+            made = make_skill(offered, about, self.input_modes, self.output_modes, self.on_crash)
             self._add(made, default=about.get("default", False))
             return offered
 

@@ -72,8 +72,8 @@ class SkillExecutor:
 
     def on_crash(self, skill: str) -> OnCrash:
         """What becomes of a task of this skill whose process died."""
-        del skill
-        return OnCrash.FAIL
+        known = self._skills.get(skill)
+        return OnCrash.FAIL if known is None else known.on_crash
 
     async def run(self, work: Work) -> Verdict:
         """Call the skill that the task was admitted for."""

@@ -8,23 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import contextlib
 import inspect
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from enum import Enum
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, cast, overload
 
 from msgspec import UNSET, Struct
 
 from trunkline.agent.binding import Author, Binding, bind, inner, name_of
 from trunkline.agent.result import Result, emit_piece
+from trunkline.agent.step import awaited, fitted, is_async
+from trunkline.agent.thread import in_thread
 from trunkline.agent.turn import Turn
 from trunkline.errors import ContentTypeNotSupported, InvalidParams, Misuse, TurnOver
+from trunkline.log.events import Stepped
+from trunkline.run.executor import OnCrash
 from trunkline.wire.types import Message, Part
 
+Crash = Literal["fail", "restart", "resume"]
 JSON = "application/json"
 TEXT = "text/plain"
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Form(Enum):
@@ -49,6 +54,7 @@ class Skill(Struct, frozen=True):
     binding: Binding
     form: Form
     takes_text: bool
+    on_crash: OnCrash = OnCrash.FAIL
 
     def check(self, message: Message) -> None:
         """Whether this skill can read the message.
@@ -95,7 +101,7 @@ class Skill(Struct, frozen=True):
         blocking = SyncTurn(turn)
         arguments = binding.arguments(blocking, text, value)
         try:
-            given = await _in_thread(lambda: _sync(function, arguments, blocking))
+            given = await in_thread(lambda: _sync(function, arguments, blocking))
         finally:
             blocking.release()
         return await _unfold(turn, given)
@@ -112,10 +118,15 @@ class About(TypedDict, total=False):
     input_modes: Sequence[str]
     output_modes: Sequence[str]
     default: bool
+    on_crash: Crash
 
 
 def make_skill(
-    function: Author, about: About, input_modes: tuple[str, ...], output_modes: tuple[str, ...]
+    function: Author,
+    about: About,
+    input_modes: tuple[str, ...],
+    output_modes: tuple[str, ...],
+    on_crash: Crash = "fail",
 ) -> Skill:
     """A skill from a function; what is left out is taken from its name, docstring and signature."""
     binding = bind(function)
@@ -134,14 +145,28 @@ def make_skill(
         binding=binding,
         form=_form(function),
         takes_text=not binding.typed and _covers(modes, TEXT),
+        on_crash=read_on_crash(about.get("on_crash", on_crash)),
     )
 
 
+def read_on_crash(value: object) -> OnCrash:
+    """What an author wants of a task whose process dies.
+
+    Raises:
+        Misuse: there is no such way.
+    """
+    try:
+        return OnCrash(value)
+    except ValueError:
+        known = ", ".join(repr(one.value) for one in OnCrash)
+        raise Misuse(f"on_crash is one of {known}, not {value!r}") from None
+
+
 def _form(function: Author) -> Form:
+    if is_async(function):
+        return Form.COROUTINE
     plain = inspect.unwrap(inner(function))
     called = plain if inspect.isroutine(plain) else type(plain).__call__
-    if inspect.iscoroutinefunction(called):
-        return Form.COROUTINE
     return Form.ASYNC_GENERATOR if inspect.isasyncgenfunction(called) else Form.SYNC
 
 
@@ -163,6 +188,25 @@ class SyncTurn:
     def emit_piece(self, piece: Result) -> None:
         """One value of a generator."""
         self._wait(emit_piece(self._turn, piece))
+
+    @overload
+    def step(
+        self, name: str, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> T: ...
+
+    @overload
+    def step(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
+
+    def step(self, name: str, function: Author, /, *args: object, **kwargs: object) -> Any:
+        """Do something once, in this thread; see `Turn.step`."""
+        place = self._turn.next_step(name)
+        stepped = cast("Stepped | None", self._wait(self._turn.recall(place, name)))
+        if stepped is not None:
+            return fitted(name, stepped.result, function)
+        result = function(*args, **kwargs)
+        if inspect.isawaitable(result):
+            result = self._wait(awaited(result))
+        return self._wait(self._turn.keep(place, name, function, result))
 
     def _wait(self, work: Coroutine[None, None, object]) -> object:
         if _is_running(self._loop):
@@ -222,39 +266,6 @@ async def _unfold(turn: Turn, given: Result) -> Result:
     async for piece in cast("AsyncIterator[Result]", given):
         await emit_piece(turn, piece)
     return None
-
-
-async def _in_thread(work: Callable[[], Result]) -> Result:
-    """Run work in a thread that cannot hold up the end of the process, however long it hangs."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Result] = loop.create_future()
-
-    def tell(value: Result, error: BaseException | None) -> None:
-        # Without its loop there is nobody left to hear how the function ended.
-        with contextlib.suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, value, error)
-
-    def settle(value: Result, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(value)
-        else:
-            future.set_exception(error)
-
-    def body() -> None:
-        try:
-            value = work()
-        except BaseException as error:  # noqa: BLE001 - carried to the awaiting coroutine
-            carried = (
-                RuntimeError("the skill raised StopIteration") if isinstance(error, StopIteration) else error
-            )
-            tell(None, carried)
-        else:
-            tell(value, None)
-
-    threading.Thread(target=body, name="trunkline-skill", daemon=True).start()
-    return await future
 
 
 def _media_type(part: Part) -> str:

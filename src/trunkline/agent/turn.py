@@ -9,18 +9,24 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
 from copy import deepcopy
-from typing import NoReturn
+from functools import partial
+from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 
 import msgspec
 
+from trunkline.agent.binding import Author
 from trunkline.agent.extensions import OPS, Confidence, Effect, Report, Usage
+from trunkline.agent.step import encoded, fitted, perform
 from trunkline.errors import Misuse, TurnOver
-from trunkline.log.events import AnyEvent, Chunk, Delta, Status
+from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
 from trunkline.run.executor import Work
 from trunkline.wire.types import Artifact, Message, Metadata, Part, Role, TaskState
 
 ANSWER = "answer"
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Coalesce(msgspec.Struct, frozen=True):
@@ -49,6 +55,7 @@ class Turn:
         "_held",
         "_loop",
         "_spoke",
+        "_steps",
         "_timer",
         "_work",
         "_written",
@@ -68,6 +75,7 @@ class Turn:
         self._spoke = False
         self._timer: asyncio.TimerHandle | None = None
         self._count = 0
+        self._steps = 0
 
     @property
     def task_id(self) -> str:
@@ -210,6 +218,54 @@ class Turn:
             await self.flush()
         self._spoke = True
         await self._work.emit(event)
+
+    @overload
+    def step(
+        self, name: str, function: Callable[P, Awaitable[T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[None, None, T]: ...
+
+    @overload
+    def step(
+        self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[None, None, T]: ...
+
+    def step(self, name: str, function: Author, /, *args: object, **kwargs: object) -> Any:
+        """Do something once: its result is recorded, and given back if the function is run again.
+
+        Raises:
+            Misuse: the result is not JSON, or another step is recorded here.
+        """
+        # Counted here and not when it is awaited, so that steps begun together keep their places.
+        return self._step(self.next_step(name), name, function, partial(perform, function, *args, **kwargs))
+
+    async def _step(
+        self, place: int, name: str, function: Author, do: Callable[[], Awaitable[object]]
+    ) -> object:
+        stepped = await self.recall(place, name)
+        if stepped is not None:
+            return fitted(name, stepped.result, function)
+        return await self.keep(place, name, function, await do())
+
+    def next_step(self, name: str) -> int:
+        """The place of the next step."""
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Misuse('a step needs a name: turn.step("name", function, ...)')
+        self._steps += 1
+        return self._steps - 1
+
+    async def recall(self, place: int, name: str) -> Stepped | None:
+        """What an earlier run has recorded of a step."""
+        return self._work.recorded_step(place, name)
+
+    async def keep(self, place: int, name: str, function: Author, result: object) -> object:
+        """Record what a step gave; once this returns it is durable."""
+        body = encoded(name, result)
+        given = fitted(name, msgspec.json.decode(body), function)
+        await self.flush()
+        # Read twice: what the author is given may be changed, and what is recorded must not be.
+        await self._work.emit(Stepped(place, name, msgspec.json.decode(body)))
+        await self._work.drain()
+        return given
 
     def message(self, content: str | Part | list[Part], metadata: Metadata | None = None) -> Message:
         """A message of the agent; returned from a skill before any output it is the direct answer."""

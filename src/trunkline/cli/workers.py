@@ -30,6 +30,8 @@ LONGEST_PAUSE_S = 30.0
 TRIES = 5
 # A worker ends by itself within its limit; one that does not is killed.
 OVERTIME_S = 0.5
+# Linux shares connections out among sockets on one port; on one socket the first to wake takes them all.
+SHARES = sys.platform == "linux"
 
 
 class Order(Struct, frozen=True):
@@ -48,7 +50,9 @@ class Workers:
         self._order = order
         self._settings = settings
         self._announce = announce
-        self._sockets: list[socket.socket] = []
+        self._port = settings.port
+        # What each place listens on; all the same where the system cannot share out connections.
+        self._doors: list[list[socket.socket]] = []
         self._living: set[Process] = set()
         self._serving = 0
         self._announced = False
@@ -61,15 +65,24 @@ class Workers:
         """Until a signal has ended all of them, or none can be started; the exit code."""
         settings = self._settings
         try:
-            self._sockets = bind(settings.host, settings.port)
+            # Sockets that share a port would also share it with a stranger's: look first.
+            for each in bind(settings.host, settings.port):
+                self._port = self._port or each.getsockname()[1]
+                each.close()
+            self._doors = [self._door() for _ in range(settings.workers)]
         except OSError as error:
             log.error("cannot listen on %s port %d: %s", settings.host, settings.port, error)
             return FAILED
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, self._signalled, each)
-        await asyncio.gather(*(self._keep() for _ in range(settings.workers)))
+        await asyncio.gather(*(self._keep(place) for place in range(settings.workers)))
         return self._code
+
+    def _door(self) -> list[socket.socket]:
+        if not SHARES and self._doors:
+            return self._doors[0]
+        return bind(self._settings.host, self._port, share=SHARES)
 
     def _signalled(self, sig: signal.Signals) -> None:
         if not self._ending.is_set():
@@ -82,25 +95,29 @@ class Workers:
         log.info("workers.ending workers=%d", len(self._living))
         self._ending.set()
         # The workers close theirs; while this copy were open, strangers would still be let in.
-        for each in self._sockets:
-            each.close()
+        for place in range(len(self._doors)):
+            self._close(place)
         for process in self._living:
             _send(process, signal.SIGTERM)
         limit_s = end_limit_s(self._settings) + OVERTIME_S
         asyncio.get_running_loop().call_later(limit_s, self._kill)
+
+    def _close(self, place: int) -> None:
+        for each in self._doors[place]:
+            each.close()
 
     def _kill(self) -> None:
         for process in self._living:
             log.error("worker.killed pid=%d", process.pid)
             _send(process, signal.SIGKILL)
 
-    async def _keep(self) -> None:
+    async def _keep(self, place: int) -> None:
         """One place: a worker, and another one whenever it dies."""
         loop = asyncio.get_running_loop()
         quick = 0
         while not self._ending.is_set():
             began = loop.time()
-            served, code = await self._work()
+            served, code = await self._work(self._doors[place])
             if self._ending.is_set():
                 if code not in (0, -signal.SIGTERM):
                     self._code = self._code or 1
@@ -108,8 +125,9 @@ class Workers:
             if not served and self._hopeless():
                 return
             quick = 0 if loop.time() - began > STEADY_S else quick + 1
-            # One death may be chance, and its place should not stay empty; several have a cause that lasts.
-            await self._pause(0.0 if quick <= 1 else min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (quick - 2)))
+            # One death may be chance: callers wait in line for the next worker. Several have a cause.
+            if quick > 1:
+                await self._rest(place, min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (quick - 2)))
 
     def _hopeless(self) -> bool:
         """After a start that came to nothing: whether that is the end of all."""
@@ -122,14 +140,17 @@ class Workers:
             self._end()
         return True
 
-    async def _pause(self, seconds: float) -> None:
+    async def _rest(self, place: int, seconds: float) -> None:
+        """Leave a place empty for a while; nobody is to wait in a line that nobody serves."""
+        if SHARES:
+            self._close(place)
         try:
             async with asyncio.timeout(seconds):
                 await self._ending.wait()
         except TimeoutError:
-            return
+            self._doors[place] = self._door()
 
-    async def _work(self) -> tuple[bool, int]:
+    async def _work(self, door: list[socket.socket]) -> tuple[bool, int]:
         """The life of one worker: whether it served, and its exit code."""
         ours, theirs = socket.socketpair()
         process = await asyncio.create_subprocess_exec(
@@ -137,7 +158,7 @@ class Workers:
             "-m",
             "trunkline.cli.worker",
             stdin=theirs.fileno(),
-            pass_fds=[each.fileno() for each in self._sockets if each.fileno() >= 0],
+            pass_fds=[each.fileno() for each in door],
             # A Ctrl-C in the terminal is for the parent, which passes it on once.
             start_new_session=True,
         )
@@ -148,10 +169,9 @@ class Workers:
         reader, writer = await asyncio.open_connection(sock=ours)
         served = False
         try:
-            order = msgspec.structs.replace(self._order, sockets=[each.fileno() for each in self._sockets])
+            order = msgspec.structs.replace(self._order, sockets=[each.fileno() for each in door])
             writer.write(msgspec.json.encode(order) + b"\n")
-            # One byte when it serves; none if it ended before.
-            served = bool(await reader.read(1))
+            served = await _serves(reader)
             if served:
                 self._ready(process)
             code = await process.wait()
@@ -169,10 +189,10 @@ class Workers:
         self._failed = 0
         if not self._announced and not self._ending.is_set():
             self._announced = True
-            self._announce(self._sockets[0].getsockname()[1])
+            self._announce(self._port)
 
 
-def bind(host: str, port: int) -> list[socket.socket]:
+def bind(host: str, port: int, *, share: bool = False) -> list[socket.socket]:
     """A socket for each address that a host name stands for, all on one port.
 
     Raises:
@@ -184,11 +204,21 @@ def bind(host: str, port: int) -> list[socket.socket]:
         one = socket.socket(family, kind, protocol)
         made.append(one)
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if share:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         one.bind((address[0], port, *address[2:]))
         port = port or one.getsockname()[1]
     return made
+
+
+async def _serves(reader: asyncio.StreamReader) -> bool:
+    """One byte when it serves; none if it ended before, perhaps even before it had read its order."""
+    try:
+        return bool(await reader.read(1))
+    except ConnectionError:
+        return False
 
 
 def _send(process: Process, sig: signal.Signals) -> None:

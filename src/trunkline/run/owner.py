@@ -23,6 +23,7 @@ from trunkline.run.feed import Feed
 from trunkline.run.pen import RETRY_S, UNFLUSHED_LIMIT, Pen
 from trunkline.run.replay import Replay, replay
 from trunkline.run.tasks import Tasks
+from trunkline.telemetry import traces
 from trunkline.wire.types import TERMINAL, Message, Part, Role, TaskState
 
 log = logging.getLogger("trunkline.run")
@@ -284,10 +285,12 @@ class Owner:
     async def _verdict(self) -> Verdict:
         if self._stop is not None:
             return self._stop
+        state = self.feed.state
         try:
             await self._prepare()
             self._loop.call_soon(self._first_pause)
-            verdict = await self._desk.executor.run(self)
+            with traces.running(state.trace, state.skill, state.task_id, state.context_id):
+                verdict = await self._desk.executor.run(self)
             if self._replay is not None:
                 self._conclude(self._replay)
         except BaseException as error:  # noqa: BLE001 - raised, or logged with a reason id that the caller is given

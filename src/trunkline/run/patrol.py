@@ -47,7 +47,8 @@ class Patrol:
         self._station = station
         self._store = station.tasks.store
         self._called = asyncio.Event()
-        self.takeovers = 0
+        # How many tasks were taken over, by what was then done with them.
+        self.takeovers = dict.fromkeys(Again, 0)
 
     def call(self) -> None:
         """Look now: somebody has reason to believe that a node is gone."""
@@ -90,9 +91,9 @@ class Patrol:
         feed = await station.tasks.load(orphan.tenant, orphan.task_id)
         if feed is None or not await station.tasks.change(feed, Claim(station.node, orphan.node)):
             return
-        self.takeovers += 1
         state = feed.state
         again = _again(state, station.executor.on_crash(state.skill))
+        self.takeovers[again] += 1
         log.warning("task.orphaned task=%s dead=%s again=%s", state.task_id, orphan.node, again.value)
         if state.cancel_requested:
             await station.tasks.change(feed, ForceCancel())

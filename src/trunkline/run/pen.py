@@ -164,6 +164,7 @@ class Pen:
             self._tasks.append(self._feed, self._decided, then=self._flushed)
         except TurnOver as over:
             log.info("task.late task=%s events=%d", state.task_id, len(self._in_flight))
+            self._tasks.late += len(self._in_flight)
             self._in_flight = ()
             self._buffer.clear()
             told = self._tell(over)

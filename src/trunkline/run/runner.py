@@ -99,7 +99,17 @@ class Runner:
     @property
     def takeovers(self) -> int:
         """How many tasks of dead nodes were taken over here."""
-        return self._patrol.takeovers
+        return sum(self._patrol.takeovers.values())
+
+    @property
+    def recovered(self) -> dict[str, int]:
+        """The same by what became of them: `no` did not run again."""
+        return {again.value: count for again, count in self._patrol.takeovers.items()}
+
+    @property
+    def late(self) -> int:
+        """How many events were refused because their task had ended or moved."""
+        return self.tasks.late
 
     async def stop(self) -> None:
         """Take nothing new, let executors end for a while, then end them with a reason."""

@@ -38,6 +38,8 @@ class Tasks:
         self.watch: Watch | None = None
         # Whether the store failed to take the last thing it was given.
         self.failing = False
+        # How many events came after the end of their task, or after somebody else's claim.
+        self.late = 0
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -212,8 +214,13 @@ class Tasks:
             feed.forget(future)
 
     def _expire(self, due: int) -> None:
-        for future in self._waits.pop(due):
+        for future in self._waits.pop(due, ()):
             _end(future)
+
+    def end_waits(self) -> None:
+        """Nothing more will be heard here: whoever waits for a rest goes on with the task as it is."""
+        for due in list(self._waits):
+            self._expire(due)
 
     async def end(self, feed: Feed, limit_s: float) -> None:
         """Wait until the task is over, at most this long."""

@@ -20,6 +20,7 @@ from trunkline.run.tasks import not_found
 from trunkline.server.frames import closing
 from trunkline.server.streams import Plan
 from trunkline.store.base import Dedup, Where
+from trunkline.telemetry import traces
 from trunkline.wire.types import ListQuery, Message, SendRequest, Task, TaskPage, TaskQuery
 from trunkline.wire.writer import WRITERS, Dialect
 
@@ -57,6 +58,7 @@ class Calls:
         """Take a message; answer with the task at rest, or at once if so asked."""
         wait = caller.wait if request.wait is None else request.wait
         feed = await self._take(caller, request, wait=wait)
+        traces.about(feed.state.task_id)
         state = feed.state
         receipt = state.task(request.history_length) if state.seq == 1 and not wait else None
         if receipt is not None:
@@ -80,7 +82,7 @@ class Calls:
                 feed = await self._tasks.find(who.tenant, who.name, message.task_id)
                 await self._runner.say(feed, message, dedup)
                 return feed
-            feed, opened = self._runner.submit(who.tenant, who.name, request, dedup)
+            feed, opened = self._runner.submit(who.tenant, who.name, request, dedup, caller.trace)
             if wait:
                 # One wake-up instead of two: the feed hears of a failed append as well.
                 await self._tasks.rest(feed, self._wait_limit_s)
@@ -118,6 +120,7 @@ class Calls:
         if query.history_length is None and not query.tenant:
             body = self._cache.get((who.tenant, query.id, caller.dialect), who.name, now_ms())
             if body is not None:
+                traces.about(query.id)
                 return body
         feed = await self._find(caller, query)
         return self._task(caller, feed.tenant, feed.state, query.history_length)
@@ -126,11 +129,14 @@ class Calls:
         who = caller.principal
         if query.tenant and query.tenant != who.tenant:
             raise not_found(query.id)
-        return await self._tasks.find(who.tenant, who.name, query.id)
+        feed = await self._tasks.find(who.tenant, who.name, query.id)
+        traces.about(query.id)
+        return feed
 
     async def delegate(self, caller: Caller, request: SendRequest) -> Task:
         """Take a message for a workflow engine, which polls."""
         feed = await self._take(caller, request, wait=False)
+        traces.about(feed.state.task_id)
         return feed.state.task()
 
     async def task(self, caller: Caller, query: TaskQuery) -> Task:
@@ -179,6 +185,7 @@ class Calls:
         """Take a message and follow its task to the next rest."""
         self._check_streaming()
         feed = await self._take(caller, request, wait=False)
+        traces.about(feed.state.task_id)
         if feed.state.seq == 1:
             await self._tasks.move(feed, FIRST_WORD_S)
         elif caller.last_event_id is not None or request.message.task_id or feed.newer(0) is None:

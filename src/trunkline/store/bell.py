@@ -42,6 +42,12 @@ class Listener(AsyncIterator[Hint | Poll]):
         else:
             self._pending[hint.task_id] = hint
 
+    def miss(self) -> None:
+        """Leave only the word that some were lost."""
+        self._pending.clear()
+        self._lost = True
+        self.wake()
+
     def wake(self) -> None:
         """Let a waiting reader look."""
         if self._waiter is not None and not self._waiter.done():
@@ -107,6 +113,11 @@ class Bell:
             for hint in hints.values():
                 listener.tell(hint)
             listener.wake()
+
+    def miss(self) -> None:
+        """Tell all listeners that hints were lost, so that they look themselves."""
+        for listener in self._living():
+            listener.miss()
 
     def end(self) -> None:
         """Let every listener come to its end."""

@@ -16,14 +16,37 @@ APPLICATION_ID = 0x54524E4B
 SQLITE: tuple[Migration, ...] = migrations("sqlite")
 
 
-def migrate(connection: sqlite3.Connection, name: str, steps: Sequence[Migration] = SQLITE) -> None:
-    """Apply the steps that this database lacks.
+def migrate(
+    connection: sqlite3.Connection, name: str, steps: Sequence[Migration] = SQLITE
+) -> tuple[int, int]:
+    """Apply the steps that this database lacks; gives its version before and after.
 
     Raises:
         StoreError: it belongs to a newer version, or is no store of ours.
     """
-    version = _number(connection, "PRAGMA user_version")
+    version = _known(connection, name, steps[-1].version)
+    for step in steps:
+        if step.version > version:
+            _apply(connection, step)
+    return version, steps[-1].version
+
+
+def verify(connection: sqlite3.Connection, name: str, steps: Sequence[Migration] = SQLITE) -> None:
+    """See that this database can be read as it is.
+
+    Raises:
+        StoreError: it cannot; the message names the way out.
+    """
     newest = steps[-1].version
+    version = _known(connection, name, newest)
+    if version < newest:
+        raise StoreError(
+            f"{name} has schema {version} and this trunkline reads {newest}: run trunkline store migrate"
+        )
+
+
+def _known(connection: sqlite3.Connection, name: str, newest: int) -> int:
+    version = _number(connection, "PRAGMA user_version")
     if version > newest:
         raise StoreError(
             f"{name} was written by a newer trunkline (schema {version}, this one knows {newest}); "
@@ -32,9 +55,7 @@ def migrate(connection: sqlite3.Connection, name: str, steps: Sequence[Migration
     tables = _number(connection, "SELECT count(*) FROM sqlite_master")
     if tables and _number(connection, "PRAGMA application_id") != APPLICATION_ID:
         raise StoreError(f"{name} is a database of another program; choose another --store")
-    for step in steps:
-        if step.version > version:
-            _apply(connection, step)
+    return version
 
 
 def _apply(connection: sqlite3.Connection, step: Migration) -> None:

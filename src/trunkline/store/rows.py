@@ -12,7 +12,8 @@ from trunkline.errors import StoreError
 from trunkline.log.events import Known, Recorded, decode, placed
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
-from trunkline.store.base import Cursor, Doc, HeadPage, Hint, Orphan, TailRecord, Where
+from trunkline.store.base import START, Cursor, Doc, HeadPage, Hint, Orphan, TailRecord, Where
+from trunkline.store.catalogue import Fault, TaskRef
 from trunkline.store.statements import statements
 from trunkline.store.states import NUMBERS, STATES
 
@@ -91,10 +92,7 @@ def read(
 
 def tail(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[list[TailRecord], Cursor]:
     """Events of the whole log."""
-    try:
-        after = int(cursor or "0")
-    except ValueError:
-        raise StoreError(f"cursor {cursor!r} is not from this store; start again without it") from None
+    after = _number(cursor)
     try:
         (page,) = connection.execute(_SQL["tail"], {"after": after, "limit": limit}).fetchone()
     except sqlite3.DataError:
@@ -110,6 +108,13 @@ def tail(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[li
     ]
     newer = [(number, record) for number, record in found if number > after][:limit]
     return [record for _, record in newer], str(newer[-1][0])
+
+
+def _number(cursor: Cursor) -> int:
+    try:
+        return 0 if cursor == START else int(cursor)
+    except ValueError:
+        raise StoreError(f"cursor {cursor!r} is not from this store; start again without it") from None
 
 
 def _appends(page: str) -> Sequence[_Append]:
@@ -200,3 +205,17 @@ def get_doc(connection: sqlite3.Connection, tenant: str, kind: str, doc_id: str)
 def list_docs(connection: sqlite3.Connection, tenant: str, kind: str) -> list[Doc]:
     """All documents of a kind."""
     return [Doc(*row) for row in connection.execute(_SQL["list_docs"], (tenant, kind)).fetchall()]
+
+
+def tasks(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[list[TaskRef], Cursor]:
+    """Tasks in the order in which they were created."""
+    values = {"after": _number(cursor), "tenant": None, "limit": limit}
+    found = connection.execute(_SQL["next_tasks"], values).fetchall()
+    return [TaskRef(tenant, task_id) for _, tenant, task_id in found], str(found[-1][0]) if found else cursor
+
+
+def faults(connection: sqlite3.Connection) -> list[Fault]:
+    """What is wrong with the file, and with rows that no log accounts for."""
+    broken = [text for (text,) in connection.execute(_SQL["quick_check"]).fetchall() if text != "ok"]
+    lost = connection.execute(_SQL["faults"]).fetchall()
+    return [*(Fault("", text) for text in broken), *(Fault(*row) for row in lost)]

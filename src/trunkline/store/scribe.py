@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from trunkline.errors import StoreError
 from trunkline.store.batch import Batch, Work
 from trunkline.store.ledger import Keys, Ledger
+from trunkline.store.statements import statements
 from trunkline.store.writer import Entry, Outcome
 
 _logger = logging.getLogger("trunkline.store")
@@ -23,6 +24,7 @@ _DATA_ERRORS = (
     sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError,
     ValueError, OverflowError, TypeError,
 )  # fmt: skip
+_PUT_MARK = statements("sqlite")[0]["put_mark"]
 _HANDLE_ERRORS = frozenset({sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 
 
@@ -108,7 +110,16 @@ class Scribe:
         except sqlite3.Error:
             code = sqlite3.SQLITE_IOERR
         if code in _HANDLE_ERRORS:
+            self._blot(connection)
             self.close()
+
+    def _blot(self, connection: sqlite3.Connection) -> None:
+        """Write over what a failed commit left in the WAL, or a crash would bring back what was refused."""
+        try:
+            connection.execute(_PUT_MARK, ("blot", 0))
+        except sqlite3.Error as error:
+            # Its own words may be as unsure as those before; they mean nothing.
+            _log(error)
 
     def live(self) -> sqlite3.Connection:
         """The connection, opened if there is none."""

@@ -36,10 +36,11 @@ from trunkline.store.base import (
     Where,
 )
 from trunkline.store.bell import Bell
+from trunkline.store.catalogue import Fault, TaskRef
 from trunkline.store.direct import DirectWriter
 from trunkline.store.ledger import Ledger
 from trunkline.store.lock import FileLock
-from trunkline.store.migrate import migrate
+from trunkline.store.migrate import migrate, verify
 from trunkline.store.readers import Readers
 from trunkline.store.scribe import Scribe
 from trunkline.store.sweep import Sweep
@@ -57,14 +58,20 @@ _NEW, _OPEN, _CLOSED = "the store is not open", "", "the store is closed"
 
 
 class SqliteStore:
-    """`Store` on a file, or in memory when there is no path. Opened once, on the loop that uses it."""
+    """`Store` on a file, or in memory when there is no path. Opened once, on the loop that uses it.
 
-    def __init__(self, path: str | None, *, now_ms: Callable[[], int]) -> None:
+    One that is `read_only` takes no lock and changes nothing, so it may read what a server has open.
+    """
+
+    def __init__(self, path: str | None, *, now_ms: Callable[[], int], read_only: bool = False) -> None:
         # The real path, so that two names of one file share one lock.
         self._path = "" if path is None else os.path.realpath(path)
         self._name = self._path or "the in-memory store"
         self._now = now_ms
+        self._read_only = read_only
         self._refusal = _NEW
+        # The schema's version before and after it was opened.
+        self.migrated = (0, 0)
         self._lock = FileLock(self._path)
         self._bell = Bell()
         self._ledger = Ledger(now_ms)
@@ -91,6 +98,9 @@ class SqliteStore:
             raise Misuse("a store is opened once; make another one")
         if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
             raise StoreError(f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or newer is needed")
+        if self._read_only:
+            await self._open_to_read()
+            return
         try:
             if self._path:
                 self._claim_file()
@@ -110,11 +120,21 @@ class SqliteStore:
         self._refusal = _OPEN
         await self._change(changes.clear_nodes)
 
+    async def _open_to_read(self) -> None:
+        self._refusal = _CLOSED
+        self._find_file()
+        await self._readers.look(partial(verify, name=self._name))
+        self._refusal = _OPEN
+
     async def close(self) -> None:
         """See `Store`."""
         if self._refusal is not _OPEN:
             return
         self._refusal = _CLOSED
+        if self._read_only:
+            await asyncio.to_thread(self._readers.close)
+            self._bell.end()
+            return
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self._writer.stop()
@@ -127,6 +147,10 @@ class SqliteStore:
         finally:
             self._bell.end()
         self._lock.release()
+
+    def _find_file(self) -> None:
+        if not os.path.isfile(self._path):
+            raise StoreError(f"{self._name} cannot be opened: there is no such file")
 
     def _claim_file(self) -> None:
         folder = os.path.dirname(self._path)
@@ -152,7 +176,10 @@ class SqliteStore:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA cache_size = -2048")
             connection.execute("PRAGMA journal_size_limit = 67108864")
-            migrate(connection, self._name)
+            before, after = migrate(connection, self._name)
+            # Not when it is opened anew after an error: then nothing is left to migrate.
+            if after != self.migrated[1]:
+                self.migrated = (before, after)
         except BaseException:
             connection.close()
             raise
@@ -174,8 +201,8 @@ class SqliteStore:
         self._thread.submit(group)
 
     def _change(self, call: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
-        if self._refusal:
-            raise StoreError(self._refusal)
+        if self._refusal or self._read_only:
+            raise StoreError(self._refusal or f"{self._name} was opened to be read only")
         return self._thread.change(call)
 
     def _look(self, call: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
@@ -239,6 +266,16 @@ class SqliteStore:
     async def compact(self, before: int) -> int:
         """See `Store`."""
         return await self._sweep.compact(before)
+
+    # Catalogue
+
+    async def tasks(self, cursor: Cursor, limit: int = 500) -> tuple[list[TaskRef], Cursor]:
+        """See `Catalogue`."""
+        return await self._look(partial(rows.tasks, cursor=cursor, limit=limit))
+
+    async def faults(self) -> list[Fault]:
+        """See `Catalogue`."""
+        return await self._look(rows.faults)
 
     # Nodes
 

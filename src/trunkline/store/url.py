@@ -4,29 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trunkline.clock import now_ms
+from trunkline.clock import now_ms as wall_clock
 from trunkline.errors import Misuse
 from trunkline.store.base import Store
 from trunkline.store.sqlite import SqliteStore
 
 _SQLITE = "sqlite:///"
+_POSTGRES = ("postgresql://", "postgres://")
 
 
-def store_from_url(url: str, *, now_ms: Callable[[], int] = now_ms) -> Store:
-    """The store, not yet open.
+def store_from_url(url: str, *, now_ms: Callable[[], int] | None = None, read_only: bool = False) -> Store:
+    """The store, not yet open. Its time is `now_ms`, or the store's own: the wall clock or the database's.
+
+    `read_only` is for a look at a file that a server may have open; other stores are open to all.
 
     Raises:
-        Misuse: the URL names none.
+        Misuse: the URL names none, or what it needs is not installed.
     """
+    if url.startswith(_POSTGRES) and "\0" not in url:
+        return _postgres(url, now_ms)
     if url == "memory:":
-        return SqliteStore(None, now_ms=now_ms)
+        return SqliteStore(None, now_ms=now_ms or wall_clock)
     path = url.removeprefix(_SQLITE)
     if path and path != url and "?" not in path and "\0" not in path:
-        return SqliteStore(path, now_ms=now_ms)
-    raise Misuse(f"no store at {shown(url)!r}: use sqlite:///relative.db, sqlite:////absolute.db or memory:")
+        return SqliteStore(path, now_ms=now_ms or wall_clock, read_only=read_only)
+    raise Misuse(
+        f"no store at {shown(url)!r}: use sqlite:///relative.db, sqlite:////absolute.db, memory: "
+        "or postgresql://user@host/database"
+    )
 
 
 def shown(url: str) -> str:
     """The URL for logs and errors: without its login."""
     scheme, slashes, place = url.partition("://")
     return f"{scheme}{slashes}***@{place.rpartition('@')[2]}" if "@" in place and scheme != "sqlite" else url
+
+
+def _postgres(url: str, now_ms: Callable[[], int] | None) -> Store:
+    try:
+        # The driver is an extra, and takes a third of the time that the rest of us takes to load.
+        from trunkline.store.postgres.store import PostgresStore
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise Misuse(
+            f"{shown(url)!r} needs the PostgreSQL driver: pip install 'trunkline[postgres]'"
+        ) from None
+    return PostgresStore(url, now_ms=now_ms)

@@ -12,6 +12,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable
+from select import PIPE_BUF
 
 from trunkline.telemetry.lines import CHANGED, FORMS, TASK_LOG, Change, Form, arguments
 
@@ -93,7 +94,7 @@ def set_up_logs(level: str, form: str) -> None:
     for known in list(root.handlers):
         if type(known) in _REPLACED:
             root.removeHandler(known)
-    root.addHandler(Lines(FORMS[form], _to(_STANDARD_ERROR)))
+    root.addHandler(Lines(FORMS[form], into(_STANDARD_ERROR)))
 
 
 def change_log() -> Callable[[Change], None]:
@@ -108,10 +109,16 @@ def _through_logging(change: Change) -> None:
     _task_log.info(CHANGED, *arguments(change))
 
 
-def _to(descriptor: int) -> Callable[[bytes], None]:
+def into(descriptor: int) -> Callable[[bytes], None]:
+    """Write whole lines to an open file; several processes may share it."""
+
     def write(text: bytes) -> None:
         while text:
-            text = text[os.write(descriptor, text) :]
+            # A pipe takes this much at once; of more, another process might write into the middle.
+            end = text.rfind(b"\n", 0, PIPE_BUF) + 1 or text.find(b"\n") + 1 or len(text)
+            piece, text = text[:end], text[end:]
+            while piece:
+                piece = piece[os.write(descriptor, piece) :]
 
     return write
 

@@ -34,8 +34,8 @@ class Work(Protocol):
         ...
 
     @property
-    def takeovers(self) -> int:
-        """Tasks of dead nodes that were taken over here."""
+    def recovered(self) -> dict[str, int]:
+        """Tasks of dead nodes that were taken over here, by whether they ran again and how."""
         ...
 
     @property
@@ -106,7 +106,10 @@ class Metrics(Collector):
         )
         yield _histogram("trunkline_commit_appends", "Appends per group.", counts.commit_appends)
         yield _counter(
-            "trunkline_takeovers", "Tasks taken over from dead processes.", (), {(): work.takeovers}
+            "trunkline_takeovers",
+            "Tasks taken over from dead processes, by whether they ran again and how.",
+            ("again",),
+            {(again,): count for again, count in work.recovered.items()},
         )
         yield _counter(
             "trunkline_late_events",

@@ -64,6 +64,10 @@ def _request(tracer: Tracer, headers: Mapping[bytes, bytes], seen: Seen) -> Gene
     ) as span:
         try:
             yield
+        except BaseException as error:
+            # The caller has left, or the server ends.
+            seen.outcome = type(error).__name__.upper()
+            raise
         finally:
             span.update_name(seen.operation)
             span.set_attributes(
@@ -95,7 +99,7 @@ def recorded(headers: Mapping[bytes, bytes]) -> str:
 
 
 @contextmanager
-def _running(tracer: Tracer, parent: str, name: str, attributes: Mapping[str, str]) -> Generator[None]:
+def _running(tracer: Tracer, parent: str, name: str, attributes: dict[str, str]) -> Generator[None]:
     with tracer.start_as_current_span(
         name,
         _context(parent, ""),
@@ -111,9 +115,12 @@ def _running(tracer: Tracer, parent: str, name: str, attributes: Mapping[str, st
             raise
 
 
-def running(parent: str, name: str, attributes: Mapping[str, str]) -> AbstractContextManager[None]:
+def running(parent: str, skill: str, task_id: str, context_id: str) -> AbstractContextManager[None]:
     """A span around a run of an executor, in the trace of the request that opened its task."""
-    return _NOTHING if _tracer is None else _running(_tracer, parent, name, attributes)
+    if _tracer is None:
+        return _NOTHING
+    attributes = {"a2a.skill": skill, "a2a.task_id": task_id, "a2a.context_id": context_id}
+    return _running(_tracer, parent, f"run {skill}", attributes)
 
 
 def traceparent(parent: str) -> str:

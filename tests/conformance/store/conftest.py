@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from tests import postgres
 from trunkline.store.base import Store
 from trunkline.store.url import store_from_url
 
@@ -46,9 +47,17 @@ class Bench:
         return self._runner.run(limited())
 
 
-@pytest.fixture(params=["sqlite-file", "sqlite-memory"])
+@pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgres"])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    url = "memory:" if request.param == "sqlite-memory" else f"sqlite:///{tmp_path}/store.db"
+    match request.param:
+        case "sqlite-memory":
+            url = "memory:"
+        case "sqlite-file":
+            url = f"sqlite:///{tmp_path}/store.db"
+        case _:
+            database: postgres.Database = request.getfixturevalue("postgres_database")
+            database.empty()
+            url = database.url
     with asyncio.Runner() as runner:
         yield Bench(url, runner)
 

@@ -23,7 +23,13 @@ STATEMENT_SECONDS = 5.0
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,40}\Z")
 
 # The driver's and the network's; data that cannot be encoded come as ValueError and are not among them.
-DATABASE_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+DATABASE_ERRORS = (
+    asyncpg.PostgresError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+    OSError,
+    TimeoutError,
+)
 # SQLSTATE classes that lie in what was to be written: data, constraints, limits of the program.
 _DATA = ("22", "23", "54")
 # Deadlock and failed serialisation: nothing is wrong with either side, try again.
@@ -58,7 +64,7 @@ class Address:
         self.name = f"postgresql://{host or 'local socket'}{parts.path}"
 
     async def connect(
-        self, role: str, *, timeout: float, tenant: str = EVERY_TENANT, **settings: str
+        self, role: str, *, seconds: float, tenant: str = EVERY_TENANT, **settings: str
     ) -> Connection:
         """A new session; `role` is how the server's list of sessions calls it.
 
@@ -66,10 +72,9 @@ class Address:
             StoreError: there is none to be had; says why, without the password.
         """
         try:
-            # The driver's own limit covers the dial but not every name lookup before it.
             return await asyncpg.connect(
                 self._dsn.reveal(),
-                timeout=timeout,
+                timeout=seconds,
                 command_timeout=STATEMENT_SECONDS,
                 max_cached_statement_lifetime=0,
                 server_settings={

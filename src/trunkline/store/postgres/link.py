@@ -34,13 +34,9 @@ class Link:
         self._lost_at = 0.0
         self._reason = ""
 
-    async def open(self, timeout: float) -> None:
-        """Dial for the first time.
-
-        Raises:
-            StoreError: nobody answers.
-        """
-        self._connection = await self._address.connect(self._role, timeout=timeout)
+    def begin(self, connection: Connection) -> None:
+        """Start with a session that is there."""
+        self._connection = connection
 
     async def live(self) -> Connection:
         """The session, or one that comes within the patience left since the loss.
@@ -83,7 +79,7 @@ class Link:
             await asyncio.sleep(_PAUSES[min(attempt, len(_PAUSES) - 1)])
             attempt += 1
             try:
-                self._connection = await self._address.connect(self._role, timeout=_DIAL_SECONDS)
+                self._connection = await self._address.connect(self._role, seconds=_DIAL_SECONDS)
             except StoreError as error:
                 self._reason = str(error)
         seconds = asyncio.get_running_loop().time() - self._lost_at

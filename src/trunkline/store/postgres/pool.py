@@ -121,9 +121,13 @@ class Pool:
                 return self._free.pop(place)
         if self._free:
             return self._free.pop(0)
-        return _Seat(await self._address.connect("reader", timeout=WAIT_SECONDS, tenant=tenant), tenant)
+        return _Seat(await self._address.connect("reader", seconds=WAIT_SECONDS, tenant=tenant), tenant)
 
 
 def _keeps_session(error: BaseException) -> bool:
-    """Whether it is ours or the server's no to one statement; all else leaves a session in an unknown state."""
-    return isinstance(error, StoreError) or is_data(error) or (isinstance(error, DATABASE_ERRORS) and not is_loss(error))
+    """Whether it is ours, or the server's no to one statement; anything else leaves a session in doubt."""
+    return (
+        isinstance(error, StoreError)
+        or is_data(error)
+        or (isinstance(error, DATABASE_ERRORS) and not is_loss(error))
+    )

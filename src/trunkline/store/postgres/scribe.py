@@ -91,7 +91,9 @@ class Scribe:
                     if losses >= _LOSSES:
                         self._give_up(work, _UNKNOWN.format(self._address.told(error)))
                 else:
-                    _logger.error("store.failed reason=%s: %s", type(error).__name__, self._address.told(error))
+                    _logger.error(
+                        "store.failed reason=%s: %s", type(error).__name__, self._address.told(error)
+                    )
                     self._give_up(work, f"the store failed, nothing was written: {self._address.told(error)}")
         return [outcome or _UNSETTLED for outcome in work.outcomes]
 
@@ -145,7 +147,9 @@ class Scribe:
             }
         )
         rows = await connection.fetch(statement.text, *values)
-        for place, entry, (last, tenant, ours, task_id, seq, digest) in zip(places, entries, rows, strict=True):
+        for place, entry, (last, tenant, ours, task_id, seq, digest) in zip(
+            places, entries, rows, strict=True
+        ):
             if ours is not None:
                 work.settle(place, ours)
             elif place not in firsts:

@@ -387,10 +387,10 @@ WHERE id = ANY (:nodes::text[]) AND beat < now_ms() - :age::bigint
     AND NOT EXISTS (SELECT FROM tasks AS t WHERE t.state <= 2 AND t.node = nodes.id);
 
 -- name: mark
-SELECT value FROM marks WHERE name = :name;
+SELECT value FROM marks WHERE name = :mark;
 
 -- name: put_mark
-INSERT INTO marks (name, value) VALUES (:name, :value)
+INSERT INTO marks (name, value) VALUES (:mark, :value)
 ON CONFLICT (name) DO UPDATE SET value = greatest(marks.value, excluded.value);
 
 -- name: hold_head

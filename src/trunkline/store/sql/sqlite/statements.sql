@@ -299,3 +299,19 @@ SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count;
 
 -- name: give_back
 PRAGMA incremental_vacuum(1);
+
+-- What no task's own log can tell. Keys of tasks that were pruned go at leisure, so they are no fault.
+-- name: faults
+SELECT task_id, 'has neither events nor a head' FROM tasks AS t
+WHERE state IS NULL AND NOT EXISTS (SELECT 1 FROM events WHERE task = t.num)
+UNION ALL
+SELECT '', 'events of a task that is not there (number ' || task || ')' FROM events AS e
+WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE num = e.task)
+GROUP BY task
+UNION ALL
+SELECT task_id, 'a delivery of a task that is not there: ' || id FROM outbox AS o
+WHERE NOT EXISTS (SELECT 1 FROM tasks WHERE task_id = o.task_id AND tenant = o.tenant)
+LIMIT 1000;
+
+-- name: quick_check
+PRAGMA quick_check;

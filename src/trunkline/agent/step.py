@@ -1,0 +1,97 @@
+"""The result of a step: as JSON that a log keeps, and back as what the step's function promises.
+
+A first run gets the same as a resumed one: what was read back, never what was given.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from asyncio import Future
+from collections.abc import Awaitable, Coroutine
+from functools import partial
+
+import msgspec
+
+from trunkline.agent.binding import Author, inner
+from trunkline.agent.thread import in_thread
+from trunkline.errors import Misuse
+
+_PROMISES = (Awaitable, Coroutine, Future)
+
+
+async def perform(function: Author, *args: object, **kwargs: object) -> object:
+    """Call a function from the event loop: on it if it is async, in a thread if it is not."""
+    if is_async(function):
+        result = function(*args, **kwargs)
+    else:
+        result = await in_thread(partial(function, *args, **kwargs))
+    return await awaited(result) if inspect.isawaitable(result) else result
+
+
+def is_async(function: Author) -> bool:
+    """Whether calling it gives a coroutine, however it is wrapped."""
+    plain = inspect.unwrap(inner(function))
+    return inspect.iscoroutinefunction(plain if inspect.isroutine(plain) else type(plain).__call__)
+
+
+async def awaited(result: Awaitable[object]) -> object:
+    """What an awaitable gives."""
+    return await result
+
+
+def encoded(name: str, result: object) -> bytes:
+    """A result as JSON.
+
+    Raises:
+        Misuse: it cannot be; the step is named.
+    """
+    try:
+        return msgspec.json.encode(result, enc_hook=_dump)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Misuse(
+            f"step {name!r} gave back {type(result).__name__}, which is not JSON: {error}"
+        ) from error
+
+
+def _dump(value: object) -> object:
+    dump = getattr(value, "model_dump", None)
+    if callable(dump):
+        return dump(mode="json")
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def fitted(name: str, result: object, function: Author) -> object:
+    """A result read from JSON as the return annotation of its function; as it is if that says nothing.
+
+    Raises:
+        Misuse: it does not fit; the step is named.
+    """
+    promised = _promised(function)
+    try:
+        return msgspec.convert(result, typing.cast("type[object]", promised), dec_hook=_load, str_keys=True)
+    except msgspec.ValidationError as error:
+        raise Misuse(f"step {name!r} gave back what its annotation does not allow: {error}") from error
+    except (TypeError, NotImplementedError):
+        # An annotation that JSON knows nothing of, a protocol for instance.
+        return result
+
+
+def _load(kind: type[object], value: object) -> object:
+    validate = getattr(kind, "model_validate", None)
+    if callable(validate):
+        return validate(value)
+    raise NotImplementedError
+
+
+def _promised(function: Author) -> object:
+    plain = inspect.unwrap(inner(function))
+    if isinstance(plain, type):
+        return plain
+    try:
+        hints = typing.get_type_hints(plain if inspect.isroutine(plain) else type(plain).__call__)
+    except (NameError, TypeError):
+        # A name that only type checkers see, or a function that is not written in Python.
+        return typing.Any
+    found = hints.get("return", typing.Any)
+    return typing.get_args(found)[-1] if typing.get_origin(found) in _PROMISES else found

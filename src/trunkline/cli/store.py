@@ -1,0 +1,172 @@
+"""`trunkline store …`: look at a store, bring it up to date, empty it of what is old, carry its logs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import BinaryIO
+
+import msgspec
+
+from trunkline import __version__
+from trunkline.config import Settings, load
+from trunkline.errors import Misuse, StoreInUse
+from trunkline.store.backup import export as lines_of
+from trunkline.store.backup import restore
+from trunkline.store.base import Store
+from trunkline.store.catalogue import Migrated
+from trunkline.store.check import Report
+from trunkline.store.check import check as check_store
+from trunkline.store.url import shown, store_from_url
+
+_AGE = re.compile(r"(\d{1,9})([smhd])\Z")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_KEPT = "7d"
+
+
+def check(url: str | None, *, as_json: bool) -> int:
+    """Read everything and print what there is and what is wrong; gives the exit code."""
+    settings = _settings(url)
+
+    async def work() -> Report:
+        async with _opened(settings.store, read_only=True) as store:
+            return await check_store(store)
+
+    report = asyncio.run(work())
+    print(msgspec.json.encode(report).decode() if as_json else _told(report))
+    return 1 if report.problems else 0
+
+
+def _told(report: Report) -> str:
+    states = ", ".join(f"{count} {state}" for state, count in sorted(report.tasks.items()))
+    lines = [
+        f"tasks     {sum(report.tasks.values())}{f' ({states})' if states else ''}",
+        f"events    {report.events}",
+        f"bytes     {report.bytes}",
+    ]
+    if report.unread:
+        lines.append(f"unread    {report.unread} (of kinds that a newer version wrote; kept and passed by)")
+    lines += [
+        f"problem   {f'task {one.task_id}: ' if one.task_id else ''}{one.text}" for one in report.problems
+    ]
+    return "\n".join([*lines, f"problems  {len(report.problems)}"])
+
+
+def migrate(url: str | None) -> None:
+    """Bring the schema up to date and print from which version to which."""
+    settings = _settings(url)
+
+    async def work() -> tuple[int, int] | None:
+        async with _opened(settings.store) as store:
+            return store.migrated if isinstance(store, Migrated) else None
+
+    versions = asyncio.run(work())
+    if versions is None or versions[0] == versions[1]:
+        print(f"{shown(settings.store)}: the schema is up to date")
+    else:
+        print(f"{shown(settings.store)}: schema {versions[0]} is now {versions[1]}")
+
+
+def prune(url: str | None, older_than: str | None) -> None:
+    """Forget tasks that ended longer ago than this, make the others small, and print how many."""
+    settings = _settings(url)
+    age_ms = _age_ms(older_than, settings)
+
+    async def work() -> tuple[int, int]:
+        async with _opened(settings.store, read_only=True):
+            # Only to see that there is a store: what is not there is not to be made.
+            pass
+        async with _opened(settings.store) as store:
+            now = await store.now()
+            return await store.prune(now - age_ms), await store.compact(now)
+
+    try:
+        gone, shrunk = asyncio.run(work())
+    except StoreInUse as error:
+        raise StoreInUse(f"{error}; a running server prunes by itself (setting retention)") from None
+    print(f"forgotten  {gone}\ncompacted  {shrunk}")
+
+
+def export(url: str | None, tenant: str | None, file: str) -> None:
+    """Write the logs as JSON lines."""
+    settings = _settings(url)
+
+    async def work(out: BinaryIO) -> None:
+        async with _opened(settings.store, read_only=True) as store:
+            async for lines in lines_of(store, __version__, tenant):
+                out.write(lines)
+
+    _to_file(file, lambda out: asyncio.run(work(out)))
+
+
+def import_(url: str | None, file: str) -> None:
+    """Write the logs of an export into a store and print how many."""
+    settings = _settings(url)
+
+    async def work(lines: BinaryIO) -> None:
+        async with _opened(settings.store) as store:
+            done = await restore(store, lines)
+        print(f"imported   {done.tasks} tasks, {done.events} events\nskipped    {done.skipped}")
+
+    if file == "-":
+        asyncio.run(work(sys.stdin.buffer))
+        return
+    try:
+        with open(file, "rb") as lines:
+            asyncio.run(work(lines))
+    except OSError as error:
+        raise Misuse(f"{file} cannot be read: {error.strerror}") from None
+
+
+def _settings(url: str | None) -> Settings:
+    settings = load({}, {"store": url})
+    if settings.store == "memory:":
+        raise Misuse("a store in memory ends with its process: name another one with --store")
+    return settings
+
+
+@asynccontextmanager
+async def _opened(url: str, *, read_only: bool = False) -> AsyncIterator[Store]:
+    store = store_from_url(url, read_only=read_only)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def _age_ms(text: str | None, settings: Settings) -> int:
+    if text is None and settings.retention is not None:
+        if settings.retention == 0:
+            raise Misuse("the setting retention keeps tasks for ever: say --older-than, for example 7d")
+        return round(settings.retention * 1000)
+    found = _AGE.match(text or _KEPT)
+    if found is None:
+        raise Misuse(f"--older-than takes a number and s, m, h or d, for example 7d, not {text!r}")
+    return int(found[1]) * _SECONDS[found[2]] * 1000
+
+
+def _to_file(file: str, write: Callable[[BinaryIO], None]) -> None:
+    if file == "-":
+        try:
+            write(sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            # Whoever read has seen enough. Python must not try to flush once more on its way out.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(1) from None
+        return
+    # Under its name only when it is whole; as private as the store.
+    part = f"{file}.part"
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+            write(out)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(part, file)
+    except OSError as error:
+        raise Misuse(f"{file} cannot be written: {error.strerror}") from None

@@ -1,0 +1,122 @@
+"""Reads everything and says what is wrong. Changes nothing, and may run while others write.
+
+Invariant: a head is written together with the event that changed it. So a head that was read
+before its log can be older than the log, and is asked for again before it is called wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.errors import StoreError
+from trunkline.log import events as ev
+from trunkline.log.decide import plain
+from trunkline.log.fold import Head, State
+from trunkline.store.base import Store
+from trunkline.store.catalogue import Catalogue, Fault, TaskRef, every_task
+
+PAGE = 2000
+AT_ONCE = 16
+
+
+class Report(Struct):
+    """What there is, and what is wrong with it. `unread` events are of kinds that a newer version wrote."""
+
+    tasks: dict[str, int] = {}
+    events: int = 0
+    bytes: int = 0
+    unread: int = 0
+    problems: list[Fault] = []
+
+
+class _Look(Struct):
+    """One task as its log tells it."""
+
+    state: State
+    head: Head | None = None
+    ended: int = 0
+    events: int = 0
+    bytes: int = 0
+    unread: int = 0
+
+
+async def check(store: Store) -> Report:
+    """Read every log, fold it and compare."""
+    report = Report(tasks={}, problems=[])
+    if isinstance(store, Catalogue):
+        report.problems += await store.faults()
+    try:
+        async for page in every_task(store):
+            for start in range(0, len(page), AT_ONCE):
+                looks = [_check_task(store, ref, report) for ref in page[start : start + AT_ONCE]]
+                await asyncio.gather(*looks)
+    except (ValueError, msgspec.MsgspecError, StoreError) as error:
+        report.problems.append(Fault("", f"the log cannot be read to its end: {error}"))
+    return report
+
+
+async def _check_task(store: Store, ref: TaskRef, report: Report) -> None:
+    try:
+        look, head = await _settled(store, ref)
+    except (ValueError, msgspec.MsgspecError, StoreError) as error:
+        report.problems.append(Fault(ref.task_id, str(error)))
+        return
+    if look.events == 0:
+        # With neither, it was pruned meanwhile.
+        if head is not None:
+            report.problems.append(Fault(ref.task_id, "has a head but no events"))
+        return
+    report.events += look.events
+    report.bytes += look.bytes
+    report.unread += look.unread
+    name = plain(look.state.state)
+    report.tasks[name] = report.tasks.get(name, 0) + 1
+    if look.head != head:
+        report.problems.append(Fault(ref.task_id, _difference(look.head, head)))
+
+
+async def _settled(store: Store, ref: TaskRef) -> tuple[_Look, Head | None]:
+    """A task and its head at one moment, whoever writes meanwhile."""
+    head = await store.head(ref.tenant, ref.task_id)
+    while True:
+        look = await _look(store, ref)
+        before, head = head, await store.head(ref.tenant, ref.task_id)
+        if look.head == head or before == head:
+            return look, head
+
+
+async def _look(store: Store, ref: TaskRef) -> _Look:
+    state = State(ref.task_id)
+    look = _Look(state)
+    while page := await store.read(ref.tenant, ref.task_id, state.seq, PAGE):
+        for recorded in page:
+            _take(look, recorded)
+        look.events += len(page)
+        look.bytes += len(ev.encode([recorded.event for recorded in page]))
+    return look
+
+
+def _take(look: _Look, recorded: ev.Recorded) -> None:
+    state, event = look.state, recorded.event
+    if recorded.seq - ev.span(event) != state.seq or recorded.seq <= state.seq:
+        raise ValueError(f"event {recorded.seq} does not follow {state.seq}")
+    if state.seq == 0 and not isinstance(event, ev.Submitted):
+        raise ValueError("does not begin with what was submitted")
+    if state.over:
+        raise ValueError(f"event {recorded.seq} comes after the end at {look.ended}")
+    look.head = state.head_after((event,), recorded.at) or look.head
+    state.apply(recorded)
+    if state.over:
+        look.ended = recorded.seq
+    look.unread += isinstance(event, ev.Unread)
+
+
+def _difference(told: Head | None, found: Head | None) -> str:
+    if told is None or found is None:
+        return "has a log but no head"
+    names = [name for name in Head.__struct_fields__ if getattr(told, name) != getattr(found, name)]
+    parts = [f"{name} is {getattr(found, name)}, not {getattr(told, name)}" for name in names]
+    return f"its head does not fit its log: {'; '.join(parts)}"

@@ -1,0 +1,198 @@
+"""That this process lives, told from a thread of its own: a skill that blocks the loop is not dead.
+
+A session holds an advisory lock for each node that joined, so that its end is seen at once; and it
+beats, so that one that only looks connected is seen after a while. Uses asyncio on its own loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from trunkline.errors import StoreError
+from trunkline.store.postgres.address import DATABASE_ERRORS, Address
+from trunkline.store.postgres.link import hang_up
+from trunkline.store.postgres.migrate import lock_key
+from trunkline.store.postgres.rows import fetch
+
+if TYPE_CHECKING:
+    from trunkline.store.postgres.address import Connection
+
+_logger = logging.getLogger("trunkline.store")
+
+BEAT_SECONDS = 0.5
+# After a restart of the database everybody has lost the lock; each takes it again within this time.
+GRACE_SECONDS = 2.0
+_RETRY_SECONDS = 0.1
+_DIAL_SECONDS = 1.0
+_CALL_SECONDS = 1.0
+_LOCK_TRIES = 50
+_SETTINGS = {
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "1",
+    "tcp_keepalives_count": "3",
+    "client_connection_check_interval": "2s",
+}
+
+
+class Liveness:
+    """The nodes of this process. All but the methods above the line run in the thread."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._nodes: dict[str, int] = {}
+        self._locked: set[str] = set()
+        self._connection: Connection | None = None
+        self._dialled = 0
+        self._redialled_at = 0.0
+
+    def judging(self) -> bool:
+        """Whether a silent node may be taken for dead: not just after a loss of our own session."""
+        return not self._redialled_at or time.monotonic() - self._redialled_at > GRACE_SECONDS
+
+    def holds(self, node: str) -> bool:
+        """Whether a node joined here."""
+        return node in self._nodes
+
+    async def join(self, node: str) -> None:
+        """Begin to say that a node lives.
+
+        Raises:
+            StoreError: nobody hears it.
+        """
+        if self._thread is None:
+            started = threading.Event()
+            self._thread = threading.Thread(
+                target=self._main, args=(started,), name="trunkline-liveness", daemon=True
+            )
+            self._thread.start()
+            await asyncio.to_thread(started.wait, _CALL_SECONDS)
+        await self._ask(lambda: self._join(node))
+
+    async def beat(self, node: str) -> None:
+        """Say it now.
+
+        Raises:
+            StoreError: nobody hears it.
+        """
+        if node in self._nodes:
+            await self._ask(self._beat)
+
+    async def leave(self, node: str) -> None:
+        """Say that a node lives no longer, and let its lock go.
+
+        Raises:
+            StoreError: nobody hears it.
+        """
+        await self._ask(lambda: self._leave([node]))
+
+    async def close(self) -> None:
+        """Let all nodes go and end the thread."""
+        if self._thread is None or self._loop is None:
+            return
+        try:
+            if self._nodes:
+                await self._ask(lambda: self._leave(list(self._nodes)))
+        except StoreError as error:
+            _logger.warning("liveness.unsaid reason=%s", error)
+        self._loop.call_soon_threadsafe(self._stop.set)
+        await asyncio.to_thread(self._thread.join, 5.0)
+        self._thread = None
+
+    async def _ask(self, call: Callable[[], Awaitable[None]]) -> None:
+        loop = self._loop
+        if loop is None:
+            raise StoreError("the liveness thread did not start")
+        answer = asyncio.run_coroutine_threadsafe(self._alone(call), loop)
+        try:
+            async with asyncio.timeout(2 * _CALL_SECONDS):
+                await asyncio.wrap_future(answer)
+        except TimeoutError:
+            raise StoreError("the store does not answer the liveness thread") from None
+
+    # In the thread
+
+    def _main(self, started: threading.Event) -> None:
+        asyncio.run(self._run(started))
+
+    async def _run(self, started: threading.Event) -> None:
+        self._stop = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._loop = asyncio.get_running_loop()
+        started.set()
+        while not self._stop.is_set():
+            try:
+                if self._nodes:
+                    await self._alone(self._beat)
+                pause = BEAT_SECONDS
+            except StoreError:
+                pause = _RETRY_SECONDS
+            try:
+                async with asyncio.timeout(pause):
+                    await self._stop.wait()
+            except TimeoutError:
+                continue
+        if self._connection is not None:
+            await hang_up(self._connection)
+
+    async def _alone(self, call: Callable[[], Awaitable[None]]) -> None:
+        async with self._turn:
+            try:
+                await call()
+            except DATABASE_ERRORS as error:
+                if self._connection is not None:
+                    self._connection.terminate()
+                    self._connection = None
+                    _logger.warning("liveness.lost reason=%s", self._address.told(error))
+                raise StoreError(f"the liveness connection is down: {self._address.told(error)}") from error
+
+    async def _live(self) -> Connection:
+        if self._connection is not None and not self._connection.is_closed():
+            return self._connection
+        self._locked.clear()
+        self._connection = await self._address.connect("liveness", seconds=_DIAL_SECONDS, **_SETTINGS)
+        if self._dialled:
+            self._redialled_at = time.monotonic()
+        self._dialled += 1
+        return self._connection
+
+    async def _join(self, node: str) -> None:
+        connection = await self._live()
+        key = lock_key(self._address.schema, f"node/{node}")
+        # First the lock, then the row: in the other order it would look like a death. Whoever looks after
+        # us holds the lock for an instant; whoever holds it for longer is this node's own lost session.
+        for _ in range(_LOCK_TRIES):
+            if await self._lock(connection, node, key):
+                break
+            await asyncio.sleep(0.01)
+        await fetch(connection, "join", node=node, key=key)
+        self._nodes[node] = key
+
+    async def _lock(self, connection: Connection, node: str, key: int) -> bool:
+        if node not in self._locked:
+            ((locked,),) = await fetch(connection, "lock_node", key=key)
+            if locked:
+                self._locked.add(node)
+        return node in self._locked
+
+    async def _beat(self) -> None:
+        connection = await self._live()
+        async with asyncio.timeout(_CALL_SECONDS):
+            for node, key in self._nodes.items():
+                await self._lock(connection, node, key)
+            await fetch(connection, "beat", nodes=list(self._nodes), keys=list(self._nodes.values()))
+
+    async def _leave(self, nodes: list[str]) -> None:
+        connection = await self._live()
+        await fetch(connection, "leave", nodes=nodes)
+        for node in nodes:
+            key = self._nodes.pop(node, None)
+            if key is not None and node in self._locked:
+                self._locked.discard(node)
+                await fetch(connection, "unlock_node", key=key)

@@ -1,0 +1,188 @@
+"""What reads and small changes ask of a PostgreSQL session, and what they make of the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from trunkline.errors import Conflict, StoreError
+from trunkline.log.events import Recorded, decode, placed
+from trunkline.log.fold import Head
+from trunkline.log.ids import Position
+from trunkline.store.base import Cursor, Delivery, Doc, HeadPage, Hint, Outcome, TailRecord, Where
+from trunkline.store.postgres.statements import SQL, TEXTS, Statement, Value
+from trunkline.store.states import NUMBERS, STATES
+
+if TYPE_CHECKING:
+    from asyncpg import Record
+
+    from trunkline.store.postgres.address import Connection
+
+_FILTERS = ("owner", "context_id", "state", "status_from")
+_TEXT_OF = {
+    "owner": "filter_owner",
+    "context_id": "filter_context",
+    "state": "filter_state",
+    "status_from": "filter_status_from",
+}
+
+
+async def fetch(connection: Connection, name: str, **values: Value) -> list[Record]:
+    """The rows of a named statement."""
+    statement = SQL[name]
+    return await connection.fetch(statement.text, *statement.values(values))
+
+
+async def read(
+    connection: Connection, tenant: str, task_id: str, *, after: int, limit: int
+) -> list[Recorded]:
+    """Events of one task."""
+    after = max(after, 0)
+    rows = await fetch(connection, "read", tenant=tenant, task_id=task_id, after=after, limit=limit)
+    found = [one for last, at, body in rows for one in placed(last, at, decode(body))]
+    # A limit may lie inside the first append and inside the last one.
+    return [one for one in found if one.seq > after][:limit]
+
+
+async def news(connection: Connection, places: Sequence[Hint], limit: int) -> list[TailRecord]:
+    """What some tasks hold beyond what is known of them."""
+    rows = await fetch(
+        connection,
+        "news",
+        task_ids=[place.task_id for place in places],
+        tenants=[place.tenant for place in places],
+        seqs=[place.seq for place in places],
+        limit=limit,
+    )
+    found: list[TailRecord] = []
+    for number, last, at, body in rows:
+        place = places[int(number) - 1]
+        found += [
+            TailRecord(place.tenant, place.task_id, one)
+            for one in placed(last, at, decode(body))
+            if one.seq > place.seq
+        ]
+        if len(found) >= limit:
+            return found[:limit]
+    return found
+
+
+async def tail(connection: Connection, cursor: Cursor, limit: int) -> tuple[list[TailRecord], Cursor]:
+    """Events of the whole log below the horizon."""
+    xid, task_id, seq = _place(cursor)
+    rows = await fetch(connection, "tail", xid=xid, task_id=task_id, seq=seq, limit=limit)
+    found: list[TailRecord] = []
+    for number, tenant, name, last, at, body in rows:
+        for one in placed(last, at, decode(body)):
+            if (number, name) == (xid, task_id) and one.seq <= seq:
+                continue
+            found.append(TailRecord(tenant, name, one))
+            cursor = f"{number}.{one.seq}.{name}"
+            if len(found) >= limit:
+                return found, cursor
+    return found, cursor
+
+
+def _place(cursor: Cursor) -> tuple[str, str, int]:
+    xid, _, rest = cursor.partition(".")
+    seq, dot, task_id = rest.partition(".")
+    if cursor == "":
+        return "0", "", 0
+    if not dot or not (xid + seq).isascii() or not xid.isdigit() or not seq.isdigit() or len(cursor) > 200:
+        raise StoreError(f"cursor {cursor[:200]!r} is not from this store; start again without it")
+    return xid, task_id, int(seq)
+
+
+def _head(row: Record) -> Head:
+    task_id, context_id, owner, state, status_at, seq, node = row
+    return Head(task_id, context_id, owner, STATES[state], status_at, seq, node)
+
+
+async def head(connection: Connection, tenant: str, task_id: str) -> Head | None:
+    """One head."""
+    rows = await fetch(connection, "head", tenant=tenant, task_id=task_id)
+    return _head(rows[0]) if rows else None
+
+
+async def heads(
+    connection: Connection, tenant: str, where: Where, *, size: int, after: Position | None
+) -> HeadPage:
+    """One page of heads, and how many there are in all."""
+    given: dict[str, Value] = {
+        "owner": where.owner,
+        "context_id": where.context_id,
+        "state": None if where.state is None else NUMBERS[where.state],
+        "status_from": where.status_from,
+    }
+    filters = " ".join(TEXTS[_TEXT_OF[name]] for name in _FILTERS if given[name] is not None)
+    given |= {"tenant": tenant, "limit": size + 1}
+    text = TEXTS["heads"]
+    if after is not None:
+        text = text.replace("/*after*/", TEXTS["filter_after"])
+        given |= {"after_at": after.status_at, "after_id": after.task_id}
+    page, count = (Statement(each.replace("/*filters*/", filters)) for each in (text, TEXTS["count_heads"]))
+    # One more than asked for tells whether there is a next page.
+    found = [_head(row) for row in await connection.fetch(page.text, *page.values(given))]
+    total = await connection.fetchval(count.text, *count.values(given))
+    if len(found) <= size:
+        return HeadPage(found, None, total)
+    last = found[size - 1]
+    return HeadPage(found[:size], Position(last.status_at, last.task_id), total)
+
+
+async def take(connection: Connection, limit: int, lease_ms: int, now: int | None) -> list[Delivery]:
+    """Lease what is due."""
+    rows = await fetch(connection, "take", limit=limit, lease=lease_ms, now=now)
+    return sorted((Delivery(*row) for row in rows), key=lambda delivery: (delivery.due, delivery.id))
+
+
+async def settle(connection: Connection, delivery_id: str, outcome: Outcome, next_due: int) -> None:
+    """Record an attempt."""
+    if outcome is Outcome.DONE:
+        await fetch(connection, "settle_done", id=delivery_id)
+    elif outcome is Outcome.RETRY:
+        await fetch(connection, "settle_retry", id=delivery_id, due=next_due)
+    else:
+        await fetch(connection, "settle_dead", id=delivery_id)
+
+
+async def now(connection: Connection) -> int:
+    """The database's time."""
+    ((moment,),) = await fetch(connection, "now")
+    return moment
+
+
+async def fire(connection: Connection, schedule: str, planned_at: int) -> bool:
+    """Claim an instant."""
+    return bool(await fetch(connection, "fire", schedule=schedule, planned_at=planned_at))
+
+
+async def put_doc(
+    connection: Connection, tenant: str, kind: str, doc_id: str, *, body: bytes, expected_rev: int
+) -> int:
+    """Write a document over the revision its writer has seen."""
+    key = {"tenant": tenant, "kind": kind, "id": doc_id}
+    if expected_rev == 0:
+        rows = await fetch(connection, "add_doc", **key, body=body)
+    else:
+        rows = await fetch(connection, "put_doc", **key, body=body, rev=expected_rev)
+    if rows:
+        return rows[0][0]
+    found = await fetch(connection, "get_doc", **key)
+    raise Conflict(found[0]["rev"] if found else 0)
+
+
+async def get_doc(connection: Connection, tenant: str, kind: str, doc_id: str) -> Doc | None:
+    """One document."""
+    rows = await fetch(connection, "get_doc", tenant=tenant, kind=kind, id=doc_id)
+    return Doc(*rows[0]) if rows else None
+
+
+async def list_docs(connection: Connection, tenant: str, kind: str) -> list[Doc]:
+    """All documents of a kind."""
+    return [Doc(*row) for row in await fetch(connection, "list_docs", tenant=tenant, kind=kind)]
+
+
+async def delete_doc(connection: Connection, tenant: str, kind: str, doc_id: str) -> bool:
+    """Remove a document."""
+    return bool(await fetch(connection, "delete_doc", tenant=tenant, kind=kind, id=doc_id))

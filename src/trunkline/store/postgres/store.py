@@ -1,0 +1,301 @@
+"""The scale-out store: PostgreSQL, shared by as many processes as there are replicas.
+
+Sessions of one replica: the writer (`scribe.py`), four for reads and small changes (`pool.py`), the
+doorbell (`doorbell.py`) and, once a node has joined, its liveness (`liveness.py`). Time is the
+database's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from trunkline.errors import Misuse, StoreError
+from trunkline.log.events import AnyEvent, Recorded
+from trunkline.log.fold import Head
+from trunkline.log.ids import Position
+from trunkline.store.ack import Ack
+from trunkline.store.base import (
+    Announcement,
+    Cursor,
+    Dedup,
+    Delivery,
+    Doc,
+    HeadPage,
+    Hint,
+    Observer,
+    Orphan,
+    Outcome,
+    Poll,
+    TailRecord,
+    Where,
+)
+from trunkline.store.bell import Bell
+from trunkline.store.postgres import rows
+from trunkline.store.postgres.address import DATABASE_ERRORS, EVERY_TENANT, Address
+from trunkline.store.postgres.doorbell import Doorbell
+from trunkline.store.postgres.link import Link, hang_up
+from trunkline.store.postgres.migrate import migrate
+from trunkline.store.postgres.nodes import Nodes
+from trunkline.store.postgres.pool import Pool
+from trunkline.store.postgres.scribe import Scribe
+from trunkline.store.postgres.sweep import Sweep
+from trunkline.store.writer import Entry, Writer
+
+if TYPE_CHECKING:
+    from trunkline.store.postgres.address import Connection
+
+T = TypeVar("T")
+
+NODE_TTL_SECONDS = 3.0
+_OPEN_SECONDS = 10.0
+_PATIENCE = 60.0
+_NEW, _OPEN, _CLOSED = "the store is not open", "", "the store is closed"
+
+
+class PostgresStore:
+    """`Store` on a database. Opened once, on the loop that uses it."""
+
+    def __init__(
+        self, url: str, *, now_ms: Callable[[], int] | None = None, node_ttl_s: float = NODE_TTL_SECONDS
+    ) -> None:
+        self._address = Address(url)
+        self._clock = now_ms
+        self._refusal = _NEW
+        # The schema's version before and after it was opened.
+        self.migrated = (0, 0)
+        self._bell = Bell()
+        self._writer = Writer(self._submit, self._bell)
+        self._link = Link(self._address, "writer")
+        self._pool = Pool(self._address)
+        self._doorbell = Doorbell(self._address, self._bell)
+        self._nodes = Nodes(self._address, self._pool, node_ttl_s)
+        self._scribe = Scribe(self._address, self._link, self._moment)
+        self._sweep = Sweep(self._pool, self._moment, self._nodes.dead)
+        self._group: asyncio.Future[list[Entry]] | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    @property
+    def shared(self) -> bool:
+        """See `Store`: as many processes as you like."""
+        return True
+
+    def observe(self, observer: Observer) -> None:
+        """See `Store`."""
+        self._writer.observer = observer
+
+    def _moment(self) -> int | None:
+        """What to take for the time; None is the database's own."""
+        return None if self._clock is None else self._clock()
+
+    # Life
+
+    async def open(self) -> None:
+        """See `Store`."""
+        if self._refusal is not _NEW:
+            raise Misuse("a store is opened once; make another one")
+        self._refusal = _CLOSED
+        connection = await self._address.connect("writer", seconds=_OPEN_SECONDS)
+        try:
+            self.migrated = await migrate(connection, self._address)
+        except (*DATABASE_ERRORS, StoreError) as error:
+            await hang_up(connection)
+            if isinstance(error, StoreError):
+                raise
+            raise StoreError(f"{self._address.name} cannot be opened: {self._address.told(error)}") from None
+        self._link.begin(connection)
+        await self._doorbell.start(_OPEN_SECONDS)
+        self._group = asyncio.get_running_loop().create_future()
+        self._writing = asyncio.create_task(self._write())
+        self._writer.start()
+        self._refusal = _OPEN
+
+    async def close(self) -> None:
+        """See `Store`."""
+        if self._refusal is not _OPEN:
+            return
+        self._refusal = _CLOSED
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self._writer.stop()
+                await self._end_writing()
+                await self._nodes.close()
+                await self._doorbell.stop()
+                await self._pool.close()
+                await self._link.close()
+        except TimeoutError:
+            raise StoreError(f"{self._address.name} did not finish within {_PATIENCE:.0f} s") from None
+        finally:
+            self._bell.end()
+
+    async def _end_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.wait({self._writing})
+
+    # Writing
+
+    def _submit(self, group: list[Entry]) -> None:
+        # At most one group is under way, so this is never set twice.
+        if self._group is not None:
+            self._group.set_result(group)
+
+    async def _write(self) -> None:
+        while self._group is not None:
+            group = await self._group
+            self._group = asyncio.get_running_loop().create_future()
+            outcomes = await self._scribe.write(group)
+            self._doorbell.ring(
+                (entry.tenant, entry.task_id, outcome)
+                for entry, outcome in zip(group, outcomes, strict=True)
+                if isinstance(outcome, int)
+            )
+            self._writer.done(group, outcomes)
+
+    def _look(self, tenant: str, call: Callable[[Connection], Awaitable[T]]) -> Awaitable[T]:
+        if self._refusal:
+            raise StoreError(self._refusal)
+        return self._pool.look(tenant, call)
+
+    def _change(self, call: Callable[[Connection], Awaitable[T]], tenant: str = EVERY_TENANT) -> Awaitable[T]:
+        if self._refusal:
+            raise StoreError(self._refusal)
+        return self._pool.change(call, tenant)
+
+    def _check(self) -> None:
+        if self._refusal:
+            raise StoreError(self._refusal)
+
+    # Log
+
+    def append(
+        self,
+        tenant: str,
+        task_id: str,
+        expected: int,
+        events: Sequence[AnyEvent],
+        *,
+        at: int,
+        head: Head | None = None,
+        deliveries: Sequence[Announcement] = (),
+        dedup: Dedup | None = None,
+    ) -> Ack:
+        """See `Log`."""
+        return self._writer.append(
+            tenant, task_id, expected, events, at=at, head=head, deliveries=deliveries, dedup=dedup
+        )
+
+    async def read(self, tenant: str, task_id: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
+        """See `Log`."""
+        call = partial(rows.read, tenant=tenant, task_id=task_id, after=after, limit=limit)
+        return await self._look(tenant, call)
+
+    def hints(self) -> AsyncIterator[Hint | Poll]:
+        """See `Log`."""
+        return self._bell.listen()
+
+    async def news(self, places: Sequence[Hint], limit: int = 2000) -> list[TailRecord]:
+        """See `Log`."""
+        return await self._look(EVERY_TENANT, partial(rows.news, places=places, limit=limit))
+
+    async def tail(self, cursor: Cursor, limit: int = 1000) -> tuple[list[TailRecord], Cursor]:
+        """See `Log`."""
+        return await self._look(EVERY_TENANT, partial(rows.tail, cursor=cursor, limit=limit))
+
+    # Heads
+
+    async def head(self, tenant: str, task_id: str) -> Head | None:
+        """See `Heads`."""
+        return await self._look(tenant, partial(rows.head, tenant=tenant, task_id=task_id))
+
+    async def heads(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
+        """See `Heads`."""
+        call = partial(rows.heads, tenant=tenant, where=where, size=size, after=after)
+        return await self._look(tenant, call)
+
+    async def rebuild(self, tenant: str | None = None) -> int:
+        """See `Heads`."""
+        self._check()
+        return await self._sweep.rebuild(tenant)
+
+    async def prune(self, before: int) -> int:
+        """See `Store`."""
+        self._check()
+        return await self._sweep.prune(before)
+
+    async def compact(self, before: int) -> int:
+        """See `Store`."""
+        self._check()
+        return await self._sweep.compact(before)
+
+    # Nodes
+
+    async def join(self, node: str) -> None:
+        """See `Nodes`."""
+        self._check()
+        await self._nodes.join(node)
+
+    async def beat(self, node: str) -> None:
+        """See `Nodes`."""
+        self._check()
+        await self._nodes.beat(node)
+
+    async def leave(self, node: str) -> None:
+        """See `Nodes`."""
+        self._check()
+        await self._nodes.leave(node)
+
+    async def alive(self, node: str) -> bool:
+        """See `Nodes`."""
+        self._check()
+        return await self._nodes.alive(node)
+
+    async def orphans(self, limit: int = 100) -> list[Orphan]:
+        """See `Nodes`."""
+        self._check()
+        return await self._nodes.orphans(limit)
+
+    # Outbox
+
+    async def take(self, limit: int, lease_ms: int) -> list[Delivery]:
+        """See `Outbox`."""
+        return await self._change(partial(rows.take, limit=limit, lease_ms=lease_ms, now=self._moment()))
+
+    async def settle(self, delivery_id: str, outcome: Outcome, next_due: int = 0) -> None:
+        """See `Outbox`."""
+        await self._change(partial(rows.settle, delivery_id=delivery_id, outcome=outcome, next_due=next_due))
+
+    # Clock
+
+    async def now(self) -> int:
+        """See `Clock`."""
+        moment = self._moment()
+        return await self._look(EVERY_TENANT, rows.now) if moment is None else moment
+
+    async def fire_once(self, schedule: str, planned_at: int) -> bool:
+        """See `Clock`."""
+        return await self._change(partial(rows.fire, schedule=schedule, planned_at=planned_at))
+
+    # Docs
+
+    async def put(self, tenant: str, kind: str, doc_id: str, body: bytes, expected_rev: int) -> int:
+        """See `Docs`."""
+        call = partial(
+            rows.put_doc, tenant=tenant, kind=kind, doc_id=doc_id, body=body, expected_rev=expected_rev
+        )
+        return await self._change(call, tenant)
+
+    async def get(self, tenant: str, kind: str, doc_id: str) -> Doc | None:
+        """See `Docs`."""
+        return await self._look(tenant, partial(rows.get_doc, tenant=tenant, kind=kind, doc_id=doc_id))
+
+    async def list(self, tenant: str, kind: str) -> list[Doc]:
+        """See `Docs`."""
+        return await self._look(tenant, partial(rows.list_docs, tenant=tenant, kind=kind))
+
+    async def delete(self, tenant: str, kind: str, doc_id: str) -> bool:
+        """See `Docs`."""
+        call = partial(rows.delete_doc, tenant=tenant, kind=kind, doc_id=doc_id)
+        return await self._change(call, tenant)

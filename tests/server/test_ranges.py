@@ -1,0 +1,66 @@
+"""Who comes back to a task that was compacted gets its artifacts anew, then its end; in every dialect."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.run.desk import run
+from tests.server.test_streams import Line
+from trunkline import Agent, Turn
+from trunkline.app import Application
+from trunkline.auth.principal import Principal
+from trunkline.clock import now_ms
+from trunkline.log.events import Compacted
+from trunkline.server.calls import Caller
+from trunkline.wire import sse
+from trunkline.wire.types import TaskQuery
+from trunkline.wire.writer import Dialect
+
+agent = Agent("writer", coalesce_milliseconds=0)
+
+
+@agent.skill
+async def write(turn: Turn) -> None:
+    """Write many pieces of two artifacts."""
+    for place in range(100):
+        await turn.write(f"word {place}, ")
+        await turn.artifact(text=f"row {place}", artifact_id="table", append=place > 0)
+
+
+def _frames(line: Line) -> list[sse.Event]:
+    return list(sse.Parser().feed(b"".join(body for body, _ in line.sent)))
+
+
+@pytest.mark.parametrize("dialect", [Dialect.V1, Dialect.V03], ids=str)
+@pytest.mark.parametrize("after", [0, 2, 57])
+def test_a_resume_into_a_range_gets_what_is_whole(dialect: Dialect, after: int) -> None:
+    async def case() -> None:
+        client = agent.test_client()
+        application = client._app
+        assert isinstance(application, Application)
+        async with client:
+            task = await client.send("go")
+            store = application.store
+            assert await store.compact(now_ms() + 1000) == 1
+            application.runner.tasks._feeds.clear()
+            application.server._calls._cache._entries.clear()
+            stored = await store.read("default", task["id"], after)
+            assert 1 <= sum(isinstance(one.event, Compacted) for one in stored) <= 3
+            assert (await client.get(task["id"]))["artifacts"] == task["artifacts"]
+
+            caller = Caller(Principal("default", "anonymous"), dialect, last_event_id=str(after))
+            plan = await application.server._calls.subscribe(caller, TaskQuery(task["id"]))
+            line = Line()
+            line.writable.set()
+            await application.streams.serve(line, plan, (b"", b""))  # type: ignore[arg-type]
+            frames = _frames(line)
+            ids = [int(frame.id) for frame in frames if frame.id]
+            assert ids == sorted(ids)
+            assert ids[-1] == stored[-1].seq
+            written, table, end = [frame.data for frame in frames[-3:]]
+            for whole, last in ((written, "word 99"), (table, "row 99")):
+                assert last in whole
+                assert '"append":true' not in whole
+            assert "completed" in end.lower()
+
+    run(case())

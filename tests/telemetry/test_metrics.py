@@ -1,0 +1,157 @@
+"""The page of metrics: what is on it is what the docs say, and it counts what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from tests.harness import V1, message
+from trunkline import Agent, Turn
+from trunkline.app import Application, build
+from trunkline.telemetry import metrics as page
+
+DOCS = Path(__file__).parents[2] / "docs/operations.md"
+ROW = re.compile(r"^\| `(trunkline_\w+)` \| ([^|]*)\|", re.MULTILINE)
+KEY = {"X-API-Key": "a-long-enough-key"}
+
+
+def _serve(asking: Callable[[Application, httpx2.AsyncClient], Awaitable[Any]], **flags: object) -> Any:
+    agent = Agent("counted")
+
+    @agent.skill()
+    async def echo(turn: Turn) -> str:
+        """Say it back, after a question if asked to."""
+        return turn.text if turn.text != "ask" else (await turn.ask("What?")).text
+
+    async def main() -> Any:
+        app = build(agent, {"store": "memory:", "metrics": True, **flags})
+        transport = httpx2.ASGITransport(app)
+        async with (
+            app.lifespan(),
+            httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=V1) as client,
+        ):
+            return await asking(app, client)
+
+    return asyncio.run(main())
+
+
+async def _busy(app: Application, client: httpx2.AsyncClient) -> tuple[str, str]:
+    for text in ("hello", "hello", "ask"):
+        await client.post("/message:send", json={"message": message(text)})
+    again = {"message": message("once")}
+    for _ in range(2):
+        await client.post("/message:send", json=again)
+    await client.get("/tasks/0190a1b2-0000-7000-8000-000000000000")
+    await client.get("/nowhere")
+    answer = await client.get("/metrics")
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    return answer.text, app.runner.node
+
+
+def _samples(text: str) -> list[Sample]:
+    return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+
+def test_what_happened_is_counted() -> None:
+    text, node = _serve(_busy)
+    found = {
+        (
+            sample.name,
+            *(value for name, value in sorted(sample.labels.items()) if name != "node"),
+        ): sample.value
+        for sample in _samples(text)
+        if sample.name.startswith("trunkline_")
+    }
+    assert {sample.labels["node"] for sample in _samples(text)} == {node}
+    expected = {
+        ("trunkline_ready",): 1,
+        ("trunkline_tasks_running",): 1,
+        ("trunkline_streams_open",): 0,
+        ("trunkline_task_changes_total", "submitted"): 4,
+        ("trunkline_task_changes_total", "completed"): 3,
+        ("trunkline_task_changes_total", "input-required"): 1,
+        ("trunkline_task_changes_total", "failed"): 0,
+        ("trunkline_requests_total", "SendMessage", "OK"): 5,
+        ("trunkline_requests_total", "GetTask", "TASK_NOT_FOUND"): 1,
+        ("trunkline_requests_total", "unknown", "ROUTE_NOT_FOUND"): 1,
+        ("trunkline_refusals_total", "TASK_NOT_FOUND"): 1,
+        ("trunkline_refusals_total", "ROUTE_NOT_FOUND"): 1,
+        ("trunkline_appends_total", "written"): 8,
+        ("trunkline_appends_total", "duplicate"): 1,
+        ("trunkline_appends_total", "failed"): 0,
+        ("trunkline_commit_appends_sum",): 9,
+        ("trunkline_takeovers_total", "no"): 0,
+        ("trunkline_takeovers_total", "resume"): 0,
+        ("trunkline_late_events_total",): 0,
+    }
+    assert {key: found.get(key) for key in expected} == expected
+    assert found["trunkline_commit_seconds_count",] == found["trunkline_commit_appends_count",] > 0
+    assert found["trunkline_commit_seconds_bucket", "+Inf"] == found["trunkline_commit_seconds_count",]
+
+
+def test_the_docs_list_what_is_there() -> None:
+    text, _ = _serve(_busy)
+    there: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(text):
+        if family.name.startswith("trunkline_"):
+            name = family.name + ("_total" if family.type == "counter" else "")
+            labels = {label for sample in family.samples for label in sample.labels} - {"node", "le"}
+            there[name] = labels
+    listed = {
+        name: set(re.findall(r"`(\w+)`", labels)) for name, labels in ROW.findall(DOCS.read_text("utf-8"))
+    }
+    assert listed == there
+
+
+def test_an_authors_own_metrics_are_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = CollectorRegistry()
+    monkeypatch.setattr(page, "REGISTRY", own)
+    Counter("cups_of_tea", "Drunk.", registry=own).inc()
+    text, node = _serve(_busy)
+    assert f'cups_of_tea_total{{node="{node}"}} 1.0' in text
+
+
+def test_open_metrics_is_spoken_too() -> None:
+    async def asking(app: Application, client: httpx2.AsyncClient) -> httpx2.Response:
+        return await client.get("/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
+
+    answer = _serve(asking)
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert answer.text.endswith("# EOF\n")
+
+
+@pytest.mark.parametrize(
+    ("verb", "headers", "status"),
+    [
+        ("GET", KEY, 200),
+        ("HEAD", KEY, 200),
+        ("GET", {}, 401),
+        ("GET", {**KEY, "Host": "evil.example"}, 403),
+        ("GET", {**KEY, "Origin": "http://evil.example"}, 403),
+        ("POST", KEY, 405),
+    ],
+)
+def test_metrics_are_guarded_like_any_other_route(verb: str, headers: dict[str, str], status: int) -> None:
+    async def asking(app: Application, client: httpx2.AsyncClient) -> httpx2.Response:
+        return await client.request(verb, "/metrics", headers=headers)
+
+    answer = _serve(asking, keys=("a-long-enough-key",))
+    assert answer.status_code == status
+    assert (b"trunkline_" in answer.content) == (status == 200 and verb == "GET")
+
+
+def test_without_the_setting_there_is_no_page() -> None:
+    async def asking(app: Application, client: httpx2.AsyncClient) -> httpx2.Response:
+        return await client.get("/metrics")
+
+    assert _serve(asking, metrics=False).status_code == 404
