@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JS := tests/interop/js
 ARGS ?=
 
-.PHONY: help setup dev js demo test lint format bench tck lock clean
+.PHONY: help setup dev js demo test chaos lint format bench tck lock clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -25,6 +25,9 @@ demo: setup  ## a tour in the terminal, then a server to try; ONCE=1 ends after 
 test: dev js  ## the whole suite; ARGS="-k feed" narrows it
 	$(BIN)/pytest -n auto $(ARGS)
 
+chaos: dev  ## kills, frozen owners, crashed databases, full disks, 45 minutes; SEED=n repeats, ARGS="--only row1 --kills 20"
+	$(BIN)/python -m tests.chaos.run $(ARGS)
+
 lint: dev  ## style, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -35,7 +38,7 @@ format: dev  ## write what `lint` would only check
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup  ## compare with other A2A servers; ARGS="--quick", "--only send,get", "--markdown FILE"
+bench: dev  ## compare with other A2A servers; ARGS="--quick", "--only send,get", "--markdown FILE"
 	$(BIN)/python -m bench.run $(ARGS)
 
 tck: setup  ## the official test kit: TCK=DIR (a checkout of a2aproject/a2a-tck) LINE=1.0 or 0.3

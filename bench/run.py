@@ -86,6 +86,7 @@ def _verify(contender: Contender) -> None:
 def _setting(scale: Scale) -> str:
     cores = os.cpu_count() or 1
     pinned = "server on one core, generator on another" if cores >= 2 else "server and generator on one core"
+    pinned += "; with PostgreSQL, servers and database on all"
     return (
         "Only ratios of one run compare; on a shared machine the CPU column is steadier than the rate. Where "
         "first_event_ms is close to whole_ms a stream came in one burst: its rate is that of an agent that "

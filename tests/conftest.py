@@ -47,10 +47,33 @@ def _why_no_js() -> str:
     return ""
 
 
+class Shelf:
+    """Where the servers of a test keep their tasks: each its own place on the same kind of store."""
+
+    def __init__(self, database: postgres.Database | None = None) -> None:
+        self._database = database
+        self._count = 0
+
+    def store(self, otherwise: str = "sqlite:///tasks.db") -> str:
+        """The URL of a fresh store; `otherwise` is the one that is not PostgreSQL."""
+        if self._database is None:
+            return otherwise
+        self._count += 1
+        return f"{self._database.url}?schema=shelf_{self._count}"
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgres"])
+def shelf(request: pytest.FixtureRequest) -> Shelf:
+    """Every server test that touches tasks runs on both."""
+    if request.param == "sqlite":
+        return Shelf()
+    return Shelf(request.getfixturevalue("postgres_database"))
+
+
 @pytest.fixture(scope="session")
-def demo_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One demo agent on SQLite for every test that does not need its own."""
-    with ServerProcess(tmp_path_factory.mktemp("demo")) as server:
+def demo_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
+    """One demo agent for every test that does not need its own."""
+    with ServerProcess(tmp_path_factory.mktemp("demo"), store=shelf.store()) as server:
         yield server
 
 

@@ -28,7 +28,13 @@ EXCEPTIONS = {
     ("trunkline.store.url", "trunkline.store.postgres.store"): "its driver is the extra `postgres`",
 }
 # Third-party modules that only one room may import.
-DOORS = {"sqlite3": "store", "asyncpg": "store", "httpx2": "net"}
+DOORS = {
+    "sqlite3": "store",
+    "asyncpg": "store",
+    "httpx2": "net",
+    "opentelemetry": "telemetry",
+    "prometheus_client": "telemetry",
+}
 
 
 def test_every_room_has_a_layer() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 from trunkline.wire import sse
@@ -36,6 +37,7 @@ class Stream:
         self.state = ""
         self.clean = False
         self.frames: list[Any] = []
+        self.times: list[float] = []
 
     @property
     def last(self) -> int:
@@ -67,6 +69,7 @@ class Stream:
     def _take(self, seq: str, data: Any) -> None:
         result = data["result"]
         self.frames.append(result)
+        self.times.append(time.monotonic())
         if seq:
             self.ids.append(int(seq))
         match result:

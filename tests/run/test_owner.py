@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from typing import Any, cast
 
 import pytest
@@ -27,7 +28,7 @@ from trunkline.log import events as ev
 from trunkline.log.decide import Cancel
 from trunkline.run import owner as owner_module
 from trunkline.run import pen as pen_module
-from trunkline.run.executor import Verdict, Work
+from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.runner import Limits
 from trunkline.wire.types import Artifact, Message, Part, SendRequest, TaskState
 
@@ -667,5 +668,134 @@ def test_an_overruling_that_meets_a_failing_store(swallows: bool, monkeypatch: p
             gate.set()
             await runner.left_all()
             await runner.log(feed)
+
+    run(main())
+
+
+class Plan:
+    """A function that says the same in each run, whatever happens to it between."""
+
+    def __init__(self, seed: int) -> None:
+        chance = random.Random(seed)
+        kinds = ["write", "write", "status", "chunk", "more", "step", "ask", "pause"]
+        self.words = [(chance.choice(kinds), chance.randrange(100)) for _ in range(chance.randrange(25))]
+        self.done: list[int] = []
+
+    async def act(self, work: Work) -> Verdict:
+        place, begun = 0, False
+        for kind, number in self.words:
+            match kind:
+                case "write":
+                    await work.emit(ev.Delta("answer", f"{number} ", begun))
+                    begun = True
+                case "status":
+                    await work.emit(ev.Status(TaskState.WORKING, said(f"at {number}")))
+                case "chunk" | "more":
+                    artifact = Artifact(f"a{number % 2}", parts=(Part(data={"n": number}),))
+                    await work.emit(ev.Chunk(artifact, append=kind == "more"))
+                case "step":
+                    if work.recorded_step(place, kind) is None:
+                        self.done.append(place)
+                        await work.emit(ev.Stepped(place, kind, number))
+                        await work.drain()
+                    place += 1
+                case "ask":
+                    told = await work.ask(question(f"which of {number}?"))
+                    await work.emit(ev.Delta("told", told.parts[0].text or ""))
+                case _:
+                    await asyncio.sleep(0)
+        return DONE
+
+
+async def play(plan: Plan, chance: random.Random | None, crash: OnCrash) -> tuple[Any, list[ev.AnyEvent]]:
+    """A task of this plan to its end; with chance, its process goes away now and then."""
+    store = Flaky()
+    await store.open()
+    task_id, left = "", 5 if chance else 0
+    while True:
+        async with desk(plan.act, store=store, crash=crash) as runner:
+            feed = await (runner.tasks.find("t", "me", task_id) if task_id else runner.open())
+            task_id = feed.state.task_id
+            hops = chance.randrange(12) if chance and left else 1 << 30
+            while not feed.state.over and hops:
+                hops -= 1
+                await asyncio.sleep(0)
+                if feed.state.state is TaskState.INPUT_REQUIRED:
+                    await runner.say(feed, said(f"answer {len(feed.state.answers)}"))
+            if feed.state.over:
+                events = await runner.log(feed)
+                break
+            left -= 1
+            for owner in list(runner._owners):
+                owner.abandon()
+    await store.close()
+    task = feed.state.task()
+    shown = {one.artifact_id: one.parts for one in task.artifacts}
+    return (shown, [message.parts for message in task.history], task.status.state), events
+
+
+@pytest.mark.parametrize("crash", [OnCrash.RESUME, OnCrash.RESTART], ids=lambda crash: crash.value)
+@pytest.mark.parametrize("seed", range(20))
+def test_a_task_whose_process_dies_anywhere_ends_as_if_it_had_not(seed: int, crash: OnCrash) -> None:
+    print("seed", seed)
+
+    async def main() -> None:
+        smooth, expected = await play(Plan(seed), None, crash)
+        plan = Plan(seed)
+        found, events = await play(plan, random.Random(seed), crash)
+        assert found == smooth
+        if crash is OnCrash.RESUME:
+            assert spoken(events) == spoken(expected)
+
+    run(main())
+
+
+def spoken(events: list[ev.AnyEvent]) -> list[object]:
+    """All that was recorded of the executor's words, in order."""
+    told: list[object] = []
+    for event in events:
+        match event:
+            case ev.Delta(text=text):
+                told.append(text)
+            case ev.Chunk() | ev.Stepped():
+                told.append(event)
+            case ev.Status(message=message) if message is not None:
+                told.append(message.parts)
+            case _:
+                pass
+    return told
+
+
+def test_a_task_of_a_dead_process_waits_for_its_store(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(owner_module, "RETRY_S", 0.01)
+
+    class Away(Flaky):
+        """Cannot be read for a while once a task was claimed."""
+
+        def append(self, *args: Any, **kwargs: Any) -> Any:
+            self.bad_reads = 3 if isinstance(args[3][0], ev.Claimed) else 0
+            return super().append(*args, **kwargs)
+
+    async def act(work: Work) -> Verdict:
+        if not work.state.answers:
+            await work.ask(question())
+        await work.emit(delta(work.state.answers[0].parts[0].text))
+        return DONE
+
+    async def main() -> None:
+        store = Away()
+        await store.open()
+        async with desk(act, store=store) as runner:
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.INPUT_REQUIRED)
+        async with desk(act, store=store) as runner:
+            feed = await runner.tasks.find("t", "me", feed.state.task_id)
+            await runner.say(feed, said("that"))
+            assert await runner.ended(feed) is COMPLETED
+            assert answer(feed) == "that"
+        await store.close()
+        assert caplog.text.count("task.unread") == 3
 
     run(main())

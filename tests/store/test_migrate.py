@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from trunkline.errors import StoreError
 from trunkline.store import migrate as module
-from trunkline.store.migrate import SQLITE, migrate
+from trunkline.store.migrate import SQLITE, migrate, verify
 from trunkline.store.statements import Migration
 
 STEPS = (
@@ -38,9 +41,9 @@ def test_all_steps_from_nothing(connection):
 
 
 def test_only_the_missing_steps(connection):
-    migrate(connection, "x", STEPS[:1])
-    migrate(connection, "x", STEPS)
-    migrate(connection, "x", STEPS)
+    assert migrate(connection, "x", STEPS[:1]) == (0, 1)
+    assert migrate(connection, "x", STEPS) == (1, 2)
+    assert migrate(connection, "x", STEPS) == (2, 2)
     assert connection.execute("SELECT count(*) FROM two").fetchone() == (1,)
 
 
@@ -74,6 +77,17 @@ def test_a_foreign_database_is_refused(connection):
     assert tables(connection) == {"somebody"}
 
 
+def test_a_reader_migrates_nothing(connection):
+    with pytest.raises(
+        StoreError, match="x has schema 0 and this trunkline reads 2: run trunkline store migrate"
+    ):
+        verify(connection, "x", STEPS)
+    migrate(connection, "x", STEPS)
+    verify(connection, "x", STEPS)
+    with pytest.raises(StoreError, match="newer trunkline"):
+        verify(connection, "x", STEPS[:1])
+
+
 def test_steps_are_numbered_without_holes():
     assert [step.version for step in SQLITE] == list(range(1, len(SQLITE) + 1))
 
@@ -104,3 +118,23 @@ def test_the_store_refuses_a_newer_file(run, make, path):
     # Refused, not held: the file is free for the right version.
     with pytest.raises(StoreError, match="newer trunkline"):
         run(make().open())
+
+
+def test_a_kill_at_any_statement_leaves_a_whole_schema(tmp_path):
+    script = Path(__file__).with_name("interrupt.py")
+    done = subprocess.run(
+        [sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, timeout=60, check=True
+    )
+    *killed, last = [line.split() for line in done.stdout.splitlines()]
+    newest = str(len(SQLITE) + 1)
+    assert last[0] == "False"
+    assert {line[0] for line in killed} == {"True"}
+    # A version has all of its tables or is not there at all. The newest takes the last statement, so no kill
+    # comes after it.
+    left = {(version, tables) for _, version, tables, *_ in killed}
+    assert [version for version, _ in sorted(left)] == [str(version) for version in range(len(SQLITE) + 1)]
+    assert ("0", "0") in left
+    assert len(killed) > 15
+    # Every next start got to the end.
+    whole = {(version, tables) for *_, version, tables in (*killed, last)}
+    assert whole == {(newest, last[2])}

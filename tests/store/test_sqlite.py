@@ -9,16 +9,20 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.conformance.store.given import Author, status, submitted
 from tests.store.conftest import AT, change, look
 from trunkline.errors import StoreError, StoreInUse
 from trunkline.log.events import Delta
 from trunkline.store.base import START, Poll
+from trunkline.store.catalogue import TaskRef
 from trunkline.store.sqlite import SqliteStore
+from trunkline.wire.types import TaskState
 
 TASKS = 16
 
@@ -63,6 +67,40 @@ def test_what_was_acknowledged_survives_kill_9(run, make, path):
     connection.close()
 
 
+STORED = """
+WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
+INSERT INTO tasks SELECT n, 'default', 'task-' || n, NULL, 'ann', iif(n % 10, 5, 2), n, 2, 'dead' FROM n;
+INSERT INTO events SELECT 2 * num, num, 2, num, '[{"kind":"claimed","node":"n"},{"kind":"claimed","node":"n"}]'
+FROM tasks;
+"""
+
+
+def test_a_file_with_100_000_tasks_is_soon_at_work(run, make, path):
+    """10 000 of them unfinished; and asking for those again and again costs little."""
+    store = make()
+    run(store.open())
+    run(store.close())
+    with sqlite3.connect(path) as connection:
+        connection.executescript(STORED)
+    connection.close()
+
+    async def case():
+        began = time.monotonic()
+        store = make()
+        await store.open()
+        await append(store, "new")
+        first = time.monotonic() - began
+        orphans = [len(await store.orphans()) for _ in range(10)]
+        asked = time.monotonic() - began - first
+        await store.close()
+        return first, asked, orphans
+
+    first, asked, orphans = run(case())
+    assert first < 1
+    assert asked < 1
+    assert orphans == [100] * 10
+
+
 # Faults
 
 
@@ -74,6 +112,51 @@ def test_an_io_error_fails_the_group_and_replaces_the_connection(path):
     assert done.stdout.startswith(
         "1 2 ['one', 'two'] True the store failed, nothing was written: disk I/O error"
     )
+
+
+@pytest.mark.parametrize("point", ["BEGIN", "INSERT INTO events", "COMMIT"])
+def test_an_error_of_the_disk_at_any_point(run, make, monkeypatch, caplog, point):
+    """Nothing of the group is stored, the handle is not used again, and what follows works."""
+    broken = []
+
+    class Failing(sqlite3.Connection):
+        def execute(self, statement, *values):
+            if broken and statement.startswith(point):
+                broken.clear()
+                error = sqlite3.OperationalError("disk I/O error")
+                error.sqlite_errorcode = sqlite3.SQLITE_IOERR_FSYNC
+                raise error
+            return super().execute(statement, *values)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *args, **more: connect(*args, **more, factory=Failing))
+
+    async def case():
+        store = make()
+        await store.open()
+        first = Author(store, "t1", "default")
+        await first.append(submitted(), at=AT)
+        before = store._scribe._connection
+        broken.append(True)
+        both = (
+            Author(store, "t2", "default").append(submitted()),
+            first.append(status()),
+            append(store, "t3"),
+        )
+        failed = await asyncio.gather(*both, return_exceptions=True)
+        assert [type(error) for error in failed] == [StoreError] * 3
+        assert "nothing was written: disk I/O error" in str(failed[0])
+        assert store._scribe._connection is not before
+        assert len((await store.tail(START))[0]) == 1
+        assert (await store.head("default", "t1")).state is TaskState.SUBMITTED
+        await first.append(status())
+        await append(store, "t3")
+        seqs = [record.recorded.seq for record in (await store.tail(START))[0]]
+        await store.close()
+        return seqs
+
+    assert run(case()) == [1, 2, 1]
+    assert "store.failed reason=OperationalError" in caplog.text
 
 
 def test_a_full_disk_and_room_again(run, store, caplog):
@@ -135,6 +218,83 @@ def test_a_read_that_fails_says_so_and_the_next_one_works(run, store, caplog):
 
     assert run(case()) == []
     assert "store.read_failed" in caplog.text
+
+
+def test_a_read_that_finds_damage_keeps_its_connection(run, store):
+    async def case():
+        await append(store)
+        used = await look(store, id)
+        await change(store, lambda connection: connection.execute("UPDATE events SET body = '[{'"))
+        with pytest.raises(StoreError, match="task t1 cannot be read: "):
+            await store.read("default", "t1")
+        with pytest.raises(StoreError, match="the log cannot be read after cursor ''"):
+            await store.tail(START)
+        return await look(store, id) == used
+
+    assert run(case())
+
+
+# Beside another process
+
+
+@pytest.fixture
+def reader(run, path):
+    made = SqliteStore(str(path), now_ms=lambda: AT, read_only=True)
+    yield made
+    run(made.close())
+
+
+def test_a_reader_takes_no_lock_and_sees_what_is_written(run, store, reader):
+    async def case():
+        await append(store)
+        await reader.open()
+        await append(store, expected=1)
+        return len(await reader.read("default", "t1")), (await reader.tasks(START))[0]
+
+    assert run(case()) == (2, [TaskRef("default", "t1")])
+
+
+def test_a_reader_writes_nothing(run, store, reader, path):
+    async def case():
+        await append(store)
+        await reader.open()
+        with pytest.raises(StoreError, match="not open"):
+            await append(reader, expected=1)
+        with pytest.raises(StoreError, match=r"store\.db was opened to be read only"):
+            await reader.prune(AT + 1)
+        with pytest.raises(StoreError, match="read only"):
+            await reader.join("n")
+        return len(await store.read("default", "t1"))
+
+    assert run(case()) == 1
+
+
+def test_a_reader_of_a_file_that_nobody_has_open(run, make, reader):
+    async def case():
+        store = make()
+        await store.open()
+        await append(store)
+        await store.close()
+        await reader.open()
+        # Whoever comes now is not hindered by it.
+        again = make()
+        await again.open()
+        await append(again, expected=1)
+        found = len(await reader.read("default", "t1"))
+        await again.close()
+        return found
+
+    assert run(case()) == 2
+
+
+def test_a_reader_needs_a_file_of_ours(run, reader, path):
+    with pytest.raises(StoreError, match=r"store\.db cannot be opened: there is no such file"):
+        run(reader.open())
+    assert not path.exists()
+    sqlite3.connect(path).executescript("CREATE TABLE theirs (x)").connection.close()
+    other = SqliteStore(str(path), now_ms=lambda: AT, read_only=True)
+    with pytest.raises(StoreError, match="another program"):
+        run(other.open())
 
 
 # The file

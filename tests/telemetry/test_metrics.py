@@ -17,7 +17,11 @@ from prometheus_client.samples import Sample
 from tests.harness import V1, message
 from trunkline import Agent, Turn
 from trunkline.app import Application, build
+from trunkline.log.events import Submitted
+from trunkline.log.fold import State
+from trunkline.store.url import store_from_url
 from trunkline.telemetry import metrics as page
+from trunkline.wire.types import Message, Part, Role
 
 DOCS = Path(__file__).parents[2] / "docs/operations.md"
 ROW = re.compile(r"^\| `(trunkline_\w+)` \| ([^|]*)\|", re.MULTILINE)
@@ -62,16 +66,20 @@ def _samples(text: str) -> list[Sample]:
     return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
 
-def test_what_happened_is_counted() -> None:
-    text, node = _serve(_busy)
-    found = {
+def _values(text: str) -> dict[tuple[str, ...], float]:
+    """Each value by the name of its metric and its labels but the node."""
+    return {
         (
             sample.name,
-            *(value for name, value in sorted(sample.labels.items()) if name != "node"),
+            *(sample.labels[name] for name in sorted(sample.labels) if name != "node"),
         ): sample.value
         for sample in _samples(text)
-        if sample.name.startswith("trunkline_")
     }
+
+
+def test_what_happened_is_counted() -> None:
+    text, node = _serve(_busy)
+    found = _values(text)
     assert {sample.labels["node"] for sample in _samples(text)} == {node}
     expected = {
         ("trunkline_ready",): 1,
@@ -155,3 +163,27 @@ def test_without_the_setting_there_is_no_page() -> None:
         return await client.get("/metrics")
 
     assert _serve(asking, metrics=False).status_code == 404
+
+
+def test_a_task_of_a_dead_process_is_a_takeover(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    task_id = "0190a1b2-0000-7000-8000-000000000000"
+
+    async def leave_behind() -> None:
+        store = store_from_url(url)
+        await store.open()
+        said = Message(message_id="m", role=Role.USER, parts=(Part(text="hello"),))
+        events = (Submitted(message=said, context_id="c", owner="anonymous", node="gone"),)
+        head = State(task_id).head_after(events, 1)
+        await store.append("default", task_id, 0, events, at=1, head=head)
+        await store.close()
+
+    async def asking(app: Application, client: httpx2.AsyncClient) -> str:
+        assert app.runner.takeovers == 1
+        return (await client.get("/metrics")).text
+
+    asyncio.run(leave_behind())
+    text = _serve(asking, store=url)
+    found = _values(text)
+    assert [found["trunkline_takeovers_total", again] for again in ("no", "restart", "resume")] == [1, 0, 0]
+    assert found["trunkline_task_changes_total", "failed"] == 1

@@ -95,12 +95,13 @@ class Turn:
     @property
     def request(self) -> Message:
         """The message that opened the task."""
-        return self._work.state.message
+        # Copies, here and below: an author may change them, and the task is what was said.
+        return deepcopy(self._work.state.message)
 
     @property
     def metadata(self) -> Metadata:
         """The metadata of the request, with the message's own on top."""
-        return deepcopy({**(self._work.state.metadata or {}), **(self.request.metadata or {})})
+        return deepcopy({**(self._work.state.metadata or {}), **(self._work.state.message.metadata or {})})
 
     @property
     def output_modes(self) -> tuple[str, ...]:
@@ -110,13 +111,12 @@ class Turn:
     @property
     def text(self) -> str:
         """All text parts of the request, a line each."""
-        return _text(self.request)
+        return _text(self._work.state.message)
 
     @property
     def data(self) -> list[object]:
         """The values of all data parts of the request."""
-        # Copies: an author may change them, and the task is what was said.
-        return [deepcopy(part.data) for part in self.request.parts if part.data is not msgspec.UNSET]
+        return [part.data for part in self.request.parts if part.data is not msgspec.UNSET]
 
     @property
     def files(self) -> list[Part]:
@@ -126,7 +126,7 @@ class Turn:
     @property
     def history(self) -> tuple[Message, ...]:
         """The conversation so far: earlier tasks of the context, then this one."""
-        return (*self._work.earlier, *self._work.state.history)
+        return deepcopy((*self._work.earlier, *self._work.state.history))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -181,7 +181,7 @@ class Turn:
 
     async def status(self, text: str, metadata: Metadata | None = None) -> None:
         """Say what is going on; it stays on the task until the next word."""
-        await self.emit(Status(TaskState.WORKING, self.message(text), metadata))
+        await self.emit(Status(TaskState.WORKING, self.message(text), deepcopy(metadata)))
 
     async def artifact(
         self,
@@ -203,7 +203,7 @@ class Turn:
         _check_texts(name, description, artifact_id)
         one_shot = not artifact_id and not append
         artifact_id = artifact_id or self.next_artifact_id()
-        artifact = Artifact(artifact_id, name, description, (part,), metadata)
+        artifact = Artifact(artifact_id, name, description, (part,), deepcopy(metadata))
         await self.emit(Chunk(artifact, append, one_shot if last is None else last))
         return artifact_id
 
@@ -300,7 +300,7 @@ class Turn:
     async def _interrupt(self, status: Status) -> Message:
         await self.flush()
         self._spoke = True
-        return await self._work.ask(status)
+        return deepcopy(await self._work.ask(status))
 
     def reject(self, reason: str) -> NoReturn:
         """Refuse the task; this ends the function."""

@@ -125,10 +125,11 @@ class Server(uvicorn.Server):
         application, connections = self._application, self._state.connections
         loop = asyncio.get_running_loop()
         began = loop.time()
+        answer_s = min(ANSWER_S, self._end_limit_s - MARGIN_S / 2)
         say_at = began
         while connections or not application.drained:
             now = loop.time()
-            if application.drained and now > began + ANSWER_S:
+            if application.drained and now > began + answer_s:
                 # Nothing here can change what they wait for any more.
                 log.warning("server.cut connections=%d", len(connections))
                 return

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import BinaryIO
 
@@ -130,7 +130,7 @@ def _settings(url: str | None) -> Settings:
 
 
 @asynccontextmanager
-async def _opened(url: str, *, read_only: bool = False) -> AsyncIterator[Store]:
+async def _opened(url: str, *, read_only: bool = False) -> AsyncGenerator[Store]:
     store = store_from_url(url, read_only=read_only)
     await store.open()
     try:
@@ -144,7 +144,7 @@ def _age_ms(text: str | None, settings: Settings) -> int:
         if settings.retention == 0:
             raise Misuse("the setting retention keeps tasks for ever: say --older-than, for example 7d")
         return round(settings.retention * 1000)
-    found = _AGE.match(text or _KEPT)
+    found = _AGE.match(_KEPT if text is None else text)
     if found is None:
         raise Misuse(f"--older-than takes a number and s, m, h or d, for example 7d, not {text!r}")
     return int(found[1]) * _SECONDS[found[2]] * 1000

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
 from msgspec import Struct
 
 from trunkline.errors import StoreError
@@ -46,22 +45,22 @@ class _Look(Struct):
 async def check(store: Store) -> Report:
     """Read every log, fold it and compare."""
     report = Report(tasks={}, problems=[])
-    if isinstance(store, Catalogue):
-        report.problems += await store.faults()
     try:
+        if isinstance(store, Catalogue):
+            report.problems += await store.faults()
         async for page in every_task(store):
             for start in range(0, len(page), AT_ONCE):
                 looks = [_check_task(store, ref, report) for ref in page[start : start + AT_ONCE]]
                 await asyncio.gather(*looks)
-    except (ValueError, msgspec.MsgspecError, StoreError) as error:
-        report.problems.append(Fault("", f"the log cannot be read to its end: {error}"))
+    except StoreError as error:
+        report.problems.append(Fault("", f"the store cannot be read to its end: {error}"))
     return report
 
 
 async def _check_task(store: Store, ref: TaskRef, report: Report) -> None:
     try:
         look, head = await _settled(store, ref)
-    except (ValueError, msgspec.MsgspecError, StoreError) as error:
+    except (ValueError, StoreError) as error:
         report.problems.append(Fault(ref.task_id, str(error)))
         return
     if look.events == 0:

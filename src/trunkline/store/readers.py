@@ -50,6 +50,10 @@ class Readers:
             except sqlite3.Error:
                 connection.close()
                 raise
+            except BaseException:
+                # Not the connection's fault.
+                self._free.put(connection)
+                raise
         except sqlite3.Error as error:
             _logger.error("store.read_failed reason=%s: %s", type(error).__name__, error)
             raise StoreError(f"the store could not be read: {error}") from error

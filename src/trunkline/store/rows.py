@@ -81,7 +81,10 @@ def read(
         return first + read(connection, tenant, task_id, after=after, limit=limit - limit // 2)
     if page is None:
         return []
-    found = [recorded for append in _appends(page) for recorded in append.placed()]
+    try:
+        found = [recorded for append in _appends(page) for recorded in append.placed()]
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"task {task_id} cannot be read: {error}") from error
     # A limit may lie inside the first append and inside the last one.
     found = [one for one in found if one.seq > after][:limit]
     if len(found) < limit and found[-1].seq - after > len(found):
@@ -101,11 +104,14 @@ def tail(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[li
         return tail(connection, cursor, limit // 2)
     if page is None:
         return [], cursor
-    found = [
-        (append.id - (append.last - recorded.seq), TailRecord(append.tenant, append.task_id, recorded))
-        for append in _appends(page)
-        for recorded in append.placed()
-    ]
+    try:
+        found = [
+            (append.id - (append.last - recorded.seq), TailRecord(append.tenant, append.task_id, recorded))
+            for append in _appends(page)
+            for recorded in append.placed()
+        ]
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"the log cannot be read after cursor {cursor!r}: {error}") from error
     newer = [(number, record) for number, record in found if number > after][:limit]
     return [record for _, record in newer], str(newer[-1][0])
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 TASK_LOG = "trunkline.task"
 CHANGED = "task.state task=%s context=%a tenant=%a state=%s seq=%d node=%s trace=%s"
-_EVENT = re.compile(r"[a-z]+(?:\.[a-z]+)+")
+_EVENT = re.compile(r"[a-z]+\.[a-z.]+")
 _FIELD = re.compile(r" (\w+)=")
 _PLACE = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
 # JSON lets these stand as they are; some readers take them for line ends, some terminals for commands.
@@ -148,15 +148,11 @@ class Json:
 FORMS: dict[str, Form] = {"text": Text(), "json": Json()}
 
 
-@lru_cache(maxsize=4)
-def _second(second: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-
-
+@lru_cache(maxsize=64)
 def stamp(ms: int) -> str:
     """A moment as RFC 3339 has it, in UTC."""
     second, part = divmod(ms, 1000)
-    return f"{_second(second)}.{part:03d}Z"
+    return time.strftime(f"%Y-%m-%dT%H:%M:%S.{part:03d}Z", time.gmtime(second))
 
 
 def _parts(record: logging.LogRecord) -> tuple[str, list[tuple[str, object]]]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import stat
+import sys
 from collections import deque
 from collections.abc import Callable
 from select import PIPE_BUF
@@ -111,11 +113,12 @@ def _through_logging(change: Change) -> None:
 
 def into(descriptor: int) -> Callable[[bytes], None]:
     """Write whole lines to an open file; several processes may share it."""
+    # A pipe takes so much at once; of more, another process might write into the middle.
+    most = sys.maxsize if stat.S_ISREG(os.fstat(descriptor).st_mode) else PIPE_BUF
 
     def write(text: bytes) -> None:
         while text:
-            # A pipe takes this much at once; of more, another process might write into the middle.
-            end = text.rfind(b"\n", 0, PIPE_BUF) + 1 or text.find(b"\n") + 1 or len(text)
+            end = text.rfind(b"\n", 0, most) + 1 or text.find(b"\n") + 1 or len(text)
             piece, text = text[:end], text[end:]
             while piece:
                 piece = piece[os.write(descriptor, piece) :]

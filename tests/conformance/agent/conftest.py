@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.agent.talk import VERSIONS, Talk
+from tests.conftest import Shelf
 from tests.harness import Agent, ServerProcess
 
 ROOT = Path(__file__).parents[3]
@@ -37,8 +38,10 @@ def talk(demo_server: ServerProcess, version: str) -> Iterator[Talk]:
 
 
 @pytest.fixture(scope="session")
-def subject_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("subject"), f"{_SUBJECT}:agent", env=_ENV) as server:
+def subject_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
+    with ServerProcess(
+        tmp_path_factory.mktemp("subject"), f"{_SUBJECT}:agent", store=shelf.store(), env=_ENV
+    ) as server:
         yield server
 
 
@@ -50,9 +53,9 @@ def subject(subject_server: ServerProcess, version: str) -> Iterator[Talk]:
 
 
 @pytest.fixture(scope="session")
-def mute_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def mute_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
     with ServerProcess(
-        tmp_path_factory.mktemp("mute"), f"{_SUBJECT}:mute", store="memory:", env=_ENV
+        tmp_path_factory.mktemp("mute"), f"{_SUBJECT}:mute", store=shelf.store("memory:"), env=_ENV
     ) as server:
         yield server
 
@@ -65,9 +68,9 @@ def mute(mute_server: ServerProcess, version: str) -> Iterator[Talk]:
 
 
 @pytest.fixture(scope="session")
-def receipt_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    directory = tmp_path_factory.mktemp("receipt")
-    with ServerProcess(directory, "trunkline.demo:agent", "--set", "reply=receipt") as server:
+def receipt_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
+    directory, store = tmp_path_factory.mktemp("receipt"), shelf.store()
+    with ServerProcess(directory, "trunkline.demo:agent", "--set", "reply=receipt", store=store) as server:
         yield server
 
 
@@ -79,9 +82,9 @@ def receipt(receipt_server: ServerProcess, version: str) -> Iterator[Talk]:
 
 
 @pytest.fixture(scope="session")
-def lively_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    directory = tmp_path_factory.mktemp("lively")
-    with ServerProcess(directory, f"{_SUBJECT}:agent", "--set", "keep_alive=0.3", env=_ENV) as server:
+def lively_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
+    directory, flags = tmp_path_factory.mktemp("lively"), ("--set", "keep_alive=0.3")
+    with ServerProcess(directory, f"{_SUBJECT}:agent", *flags, store=shelf.store(), env=_ENV) as server:
         yield server
 
 
@@ -93,8 +96,9 @@ def lively(lively_server: ServerProcess, version: str) -> Iterator[Talk]:
 
 
 @pytest.fixture(scope="session")
-def keyed_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("keyed"), "trunkline.demo:agent", "--key", KEY) as server:
+def keyed_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
+    directory, store = tmp_path_factory.mktemp("keyed"), shelf.store()
+    with ServerProcess(directory, "trunkline.demo:agent", "--key", KEY, store=store) as server:
         yield server
 
 

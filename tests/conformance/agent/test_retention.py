@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.conformance.agent.talk import VERSIONS
+from tests.conftest import Shelf
 from tests.harness import Agent, ServerProcess, plain_state
 
 TTL_S = 1.0
 GONE_WITHIN_S = 15.0
 
 
-@pytest.fixture(scope="module", params=["sqlite:///tasks.db", "memory:"])
-def brief(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+@pytest.fixture(scope="module")
+def brief(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[Agent]:
     """The demo agent, which keeps ended tasks for a second."""
-    directory: Path = tmp_path_factory.mktemp("brief")
-    with ServerProcess(
-        directory, "trunkline.demo:agent", "--set", f"retention={TTL_S}", store=request.param
-    ) as server:
+    directory, flags = tmp_path_factory.mktemp("brief"), ("--set", f"retention={TTL_S}")
+    with ServerProcess(directory, "trunkline.demo:agent", *flags, store=shelf.store("memory:")) as server:
         agent = Agent(server.base)
         yield agent
         agent.close()

@@ -350,6 +350,17 @@ def test_every_kind_comes_back_equal(run, store, event):
     assert run(case()) == ev.Recorded(1, AT, event)
 
 
+def test_a_kind_of_a_newer_version_is_kept_as_it_is(run, store):
+    async def case():
+        unread = ev.Unread(b'{"kind":"tomorrow","deep":{"x":[1,null]}}')
+        await store_append(store, [delta("a"), unread, delta("b")])
+        first = [recorded.event for recorded in await store.read(A, "t1")]
+        return first, [record.recorded.event for record in (await store.tail(""))[0]], unread
+
+    first, tail, unread = run(case())
+    assert first == tail == [delta("a"), unread, delta("b")]
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "\0", "a\0b\0", "ÄÖÜ ß", "日本語", "👩‍👩‍👧‍👦", "\u202e", '"quoted" \\ back', "'; DROP TABLE events; --",

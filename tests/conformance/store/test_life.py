@@ -8,18 +8,21 @@ import pytest
 
 from tests.conformance.store.given import AT, A, delta, deltas, listed, task
 from trunkline.errors import Duplicate, Misuse, StoreError
-from trunkline.store.base import Announcement, Dedup, Outcome, Where
+from trunkline.store.base import Announcement, Dedup, Hint, Outcome, Where
 
 CALLS = {
     "read": lambda store: store.read(A, "t1"),
+    "news": lambda store: store.news([Hint(A, "t1", 0)]),
     "tail": lambda store: store.tail(""),
     "head": lambda store: store.head(A, "t1"),
     "heads": lambda store: store.heads(A, Where(), size=1),
     "rebuild": lambda store: store.rebuild(),
     "prune": lambda store: store.prune(AT),
+    "compact": lambda store: store.compact(AT),
     "join": lambda store: store.join("n1"),
     "beat": lambda store: store.beat("n1"),
     "leave": lambda store: store.leave("n1"),
+    "alive": lambda store: store.alive("n1"),
     "orphans": lambda store: store.orphans(),
     "take": lambda store: store.take(1, 1),
     "settle": lambda store: store.settle("d", Outcome.DONE),

@@ -128,6 +128,38 @@ def test_orphans_of_all_tenants(run, store):
     assert run(case()) == [Orphan(A, "t1", "gone"), Orphan(B, "t2", "gone")]
 
 
+def test_who_joined_and_has_not_left_is_alive(run, store):
+    async def case():
+        await store.join("n1")
+        await store.join("n2")
+        await store.leave("n2")
+        return [await store.alive(node) for node in ("n1", "n2", "n3", "")]
+
+    assert run(case()) == [True, False, False, False]
+
+
+def test_who_joins_again_is_alive(run, store):
+    async def case():
+        await store.join("n1")
+        await store.leave("n1")
+        await store.join("n1")
+        return await store.alive("n1")
+
+    assert run(case())
+
+
+def test_an_orphan_names_the_last_node_that_claimed_it(run, store):
+    async def case():
+        await store.join("n1")
+        author = await task(store, "t1", node="n0")
+        await author.append(ev.Claimed("n1"))
+        before = await store.orphans()
+        await store.leave("n1")
+        return before, await store.orphans()
+
+    assert run(case()) == ([], [Orphan(A, "t1", "n1")])
+
+
 def test_nodes_do_not_survive_their_process(run, bench):
     if not bench.lasts:
         pytest.skip("nothing outlives a store in memory")

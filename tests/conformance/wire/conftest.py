@@ -20,6 +20,7 @@ from tests.conformance.wire.bindings import (
     Rpc,
     Rpc03,
 )
+from tests.conftest import Shelf
 from tests.harness import ServerProcess
 
 HERE = Path(__file__).parent
@@ -35,13 +36,14 @@ def http() -> Iterator[httpx2.Client]:
 
 
 @pytest.fixture(scope="session")
-def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+def serve(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[Serve]:
     """Start a server with these flags, or give the one already running with the same."""
     running: dict[tuple[str, ...], ServerProcess] = {}
 
-    def start(target: str = "trunkline.demo:agent", *flags: str, store: str = "memory:") -> ServerProcess:
+    def start(target: str = "trunkline.demo:agent", *flags: str, store: str = "") -> ServerProcess:
         key = (target, *flags, store)
         if key not in running:
+            store = store or shelf.store("memory:")
             directory = tmp_path_factory.mktemp("wire")
             env = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
             running[key] = ServerProcess(directory, target, *flags, store=store, env=env).start()

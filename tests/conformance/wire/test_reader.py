@@ -76,7 +76,10 @@ def test_comments_are_between_events_never_inside(serve: Serve, http: httpx2.Cli
     assert all("\n" not in block for block in blocks if block.startswith(":"))
 
 
-CHUNKS = 40_000
+# As many as a task may hold, and more than a socket buffers.
+CHUNKS = 19_900
+# What a store may open when it first reads.
+READERS = 4
 
 
 def _stuck_reader(port: int, task_id: str, *headers: str) -> socket.socket:
@@ -152,7 +155,7 @@ def test_a_slow_reader_is_cut_and_hurts_nobody(serve: Serve, http: httpx2.Client
 def test_readers_that_stand_still_cost_no_memory(serve: Serve, http: httpx2.Client) -> None:
     server = serve("trunkline.demo:agent", "--set", "write_limit=1")
     spoken = Rpc(server.base, http)
-    # About 13 MB of frames.
+    # About 6 MB of frames.
     task = spoken.send(f"chunks {CHUNKS}")
     before, idle = _memory(server, "VmHWM"), _descriptors(server)
     with ExitStack() as stack:
@@ -162,7 +165,7 @@ def test_readers_that_stand_still_cost_no_memory(serve: Serve, http: httpx2.Clie
         assert _memory(server, "VmHWM") - before < 80
         # They still do not read: only a server that lets go of them gets its descriptors back.
         deadline = time.monotonic() + 20
-        while (left := _descriptors(server)) > idle:
+        while (left := _descriptors(server)) > idle + READERS:
             assert time.monotonic() < deadline, f"{left} descriptors are still open"
             spoken.get(task["id"], historyLength=0)
 

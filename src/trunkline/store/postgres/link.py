@@ -38,8 +38,8 @@ class Link:
         """Start with a session that is there."""
         self._connection = connection
 
-    async def live(self) -> Connection:
-        """The session, or one that comes within the patience left since the loss.
+    async def live(self, deadline: float | None = None) -> Connection:
+        """The session, or one that comes within the patience left since the loss, or before the deadline.
 
         Raises:
             StoreError: there is none.
@@ -47,8 +47,9 @@ class Link:
         if self._connection is not None and self._connection.is_closed():
             self.lose(self._connection, "the connection was closed")
         if self._connection is None and self._dialling is not None:
-            left = self._lost_at + PATIENCE - asyncio.get_running_loop().time()
-            if left > 0:
+            until = self._lost_at + PATIENCE
+            until = until if deadline is None else min(until, deadline)
+            if (left := until - asyncio.get_running_loop().time()) > 0:
                 await asyncio.wait({self._dialling}, timeout=left)
         if self._connection is None:
             raise StoreError(f"the store cannot be reached, nothing was written: {self._reason}")

@@ -69,9 +69,8 @@ class Nodes:
     async def _orphans(self, connection: Connection, limit: int) -> list[Orphan]:
         known = await self._known(connection)
         if time.monotonic() - self._searched < SEARCH_SECONDS:
-            dead = [node for node, lives in known.items() if not lives]
-            if not dead:
-                return []
+            # Nobody's tasks among them: those that a node has released.
+            dead = ["", *(node for node, lives in known.items() if not lives)]
             rows = await fetch(connection, "orphans_of", nodes=dead, limit=limit)
         else:
             living = [node for node, lives in known.items() if lives]

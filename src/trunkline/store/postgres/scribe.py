@@ -6,6 +6,7 @@ same marks: an append that finds itself in the log was written before, and is ac
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from trunkline.clock import random_bits
 from trunkline.errors import Conflict, Duplicate, StoreError
 from trunkline.store.postgres.address import Address, is_data, is_loss, is_race, is_taken
 from trunkline.store.postgres.draft import Chain, choose, draft
-from trunkline.store.postgres.link import Link
+from trunkline.store.postgres.link import PATIENCE, Link
 from trunkline.store.postgres.statements import SQL
 from trunkline.store.writer import Entry, Outcome
 
@@ -25,8 +26,6 @@ _logger = logging.getLogger("trunkline.store")
 
 # An append that keeps meeting others is tried this often.
 _TRIES = 5
-# A group that was sent into lost connections this often is given up.
-_LOSSES = 3
 
 
 class _Work:
@@ -63,6 +62,10 @@ class _Work:
         elif isinstance(outcome, Conflict):
             self.stands[entry.tenant, entry.task_id] = outcome.actual
 
+    def give_up(self, text: str) -> None:
+        """End all that is not settled."""
+        self.outcomes = [StoreError(text) if outcome is None else outcome for outcome in self.outcomes]
+
 
 class Scribe:
     """Writes groups; what goes wrong is each append's outcome."""
@@ -75,31 +78,27 @@ class Scribe:
     async def write(self, group: Sequence[Entry]) -> list[Outcome]:
         """The outcome of each append."""
         work = _Work(group)
-        losses = 0
+        loop = asyncio.get_running_loop()
+        # Set by the first loss: from then on it is not known what was written, and time is short.
+        deadline: float | None = None
         while waiting := work.waiting():
             connection: Connection | None = None
             try:
-                connection = await self._link.live()
+                connection = await self._link.live(deadline)
                 await self._pass(connection, work, waiting)
             except StoreError as error:
-                text = _UNKNOWN.format(error) if losses else str(error)
-                self._give_up(work, text)
+                work.give_up(str(error) if deadline is None else _UNKNOWN.format(error))
             except Exception as error:  # noqa: BLE001 - logged, and every caller is told
+                text = self._address.told(error)
                 if connection is not None and is_loss(error):
-                    self._link.lose(connection, self._address.told(error))
-                    losses += 1
-                    if losses >= _LOSSES:
-                        self._give_up(work, _UNKNOWN.format(self._address.told(error)))
+                    self._link.lose(connection, text)
+                    deadline = deadline or loop.time() + PATIENCE
+                    if loop.time() >= deadline:
+                        work.give_up(_UNKNOWN.format(text))
                 else:
-                    _logger.error(
-                        "store.failed reason=%s: %s", type(error).__name__, self._address.told(error)
-                    )
-                    self._give_up(work, f"the store failed, nothing was written: {self._address.told(error)}")
+                    _logger.error("store.failed reason=%s: %s", type(error).__name__, text)
+                    work.give_up(f"the store failed, nothing was written: {text}")
         return [outcome or _UNSETTLED for outcome in work.outcomes]
-
-    @staticmethod
-    def _give_up(work: _Work, text: str) -> None:
-        work.outcomes = [StoreError(text) if outcome is None else outcome for outcome in work.outcomes]
 
     async def _pass(self, connection: Connection, work: _Work, waiting: list[int]) -> None:
         chains = choose(work.group, waiting)

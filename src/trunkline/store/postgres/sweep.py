@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from trunkline.log.compact import Append, compact
 from trunkline.log.events import decode, encode, placed, spanned
@@ -16,8 +19,13 @@ from trunkline.store.states import NUMBERS
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
 
+_logger = logging.getLogger("trunkline.store")
+
 PAGE_TASKS = 100
 PAGE_ROWS = 1000
+# A task of fewer rows and events has too little to merge.
+LONG_ROWS = 8
+LONG_EVENTS = 64
 # A task may be committed a little after the moment it says it ended.
 _LATE_MS = 5_000
 _DEAD_NODE_MS = 3_600_000
@@ -63,9 +71,10 @@ class Sweep:
         found = await self._pool.change(partial(fetch, name="mark", mark=_COMPACTED))
         after: tuple[int, str] = (found[0][0] - _LATE_MS if found else _BEGINNING, "")
         count = 0
-        while page := await self._pool.change(partial(_ended, before=before, after=after)):
-            for _, task_id, _ in page:
-                count += await self._pool.change(partial(_shrink, task_id=task_id))
+        while page := await self._pool.change(partial(_long, before=before, after=after)):
+            for _, task_id, is_long in page:
+                if is_long:
+                    count += await self._pool.change(partial(_shrink, task_id=task_id))
             after = page[-1][:2]
             await self._pool.change(partial(fetch, name="put_mark", mark=_COMPACTED, value=after[0]))
         return count
@@ -129,6 +138,22 @@ async def _ended(connection: Connection, *, before: int, after: tuple[int, str])
     return [(status_at, task_id, tenant) for status_at, task_id, tenant in rows]
 
 
+async def _long(
+    connection: Connection, *, before: int, after: tuple[int, str]
+) -> list[tuple[int, str, bool]]:
+    rows = await fetch(
+        connection,
+        "long_tasks",
+        before=before,
+        after_at=after[0],
+        after_id=after[1],
+        limit=PAGE_TASKS,
+        rows=LONG_ROWS,
+        events=LONG_EVENTS,
+    )
+    return [(status_at, task_id, bool(is_long)) for status_at, task_id, is_long in rows]
+
+
 async def _drop(connection: Connection, *, page: Sequence[_Ended], before: int) -> int:
     async with connection.transaction():
         ids = [task_id for _, task_id, _ in page]
@@ -143,8 +168,14 @@ async def _drop(connection: Connection, *, page: Sequence[_Ended], before: int) 
 
 
 async def _shrink(connection: Connection, *, task_id: str) -> int:
-    appends = await _appends(connection, task_id)
-    if not appends or (kept := compact(task_id, appends)) is None:
+    try:
+        appends = await _appends(connection, task_id)
+        kept = compact(task_id, appends)
+    except (ValueError, msgspec.MsgspecError) as error:
+        # One that is damaged must not keep the others long.
+        _logger.error("store.damaged task=%s reason=%s: %s", task_id, type(error).__name__, error)
+        return 0
+    if kept is None:
         return 0
     lasts = {append.last for append in kept}
     async with connection.transaction():

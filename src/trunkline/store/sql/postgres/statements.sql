@@ -339,6 +339,26 @@ WHERE state >= 5 AND status_at < :before::bigint AND (status_at, task_id) > (:af
 ORDER BY status_at, task_id
 LIMIT :limit::bigint;
 
+-- Those that ended and have enough to merge, with where the page ends.
+-- name: long_tasks
+WITH page AS (
+    SELECT status_at, task_id
+    FROM tasks
+    WHERE state >= 5 AND status_at < :before::bigint AND (status_at, task_id) > (:after_at::bigint, :after_id)
+    ORDER BY status_at, task_id
+    LIMIT :limit::bigint
+)
+SELECT
+    p.status_at,
+    p.task_id,
+    (SELECT count(*) FROM (SELECT FROM events AS e WHERE e.task_id = p.task_id LIMIT :rows::bigint) AS few)
+        >= :rows::bigint
+    OR (
+        SELECT e.last FROM events AS e WHERE e.task_id = p.task_id ORDER BY e.first DESC LIMIT 1
+    ) >= :events::bigint
+FROM page AS p
+ORDER BY p.status_at, p.task_id;
+
 -- name: drop_tasks
 DELETE FROM tasks
 WHERE task_id IN (

@@ -1,0 +1,293 @@
+"""`trunkline store …`: what each command prints and refuses, alone and beside a running server."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.store.given import Author, delta, status, submitted, task
+from tests.harness import Agent, ServerProcess
+from trunkline.cli.main import main
+from trunkline.clock import now_ms
+from trunkline.config import Settings
+from trunkline.store.sqlite import SqliteStore
+from trunkline.wire.types import TaskState
+
+DAY = 86_400_000
+DONE = status(TaskState.COMPLETED)
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
+    """Run `trunkline store` in an empty folder: exit code, output, complaint."""
+    for field in Settings.__struct_fields__:
+        monkeypatch.delenv(f"TRUNKLINE_{field.upper()}", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["trunkline", "store", *args])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert isinstance(ended.value.code, int | None)
+        return ended.value.code or 0, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Path:
+    """trunkline.db with an old task, a long recent one and a running one."""
+    path = tmp_path / "trunkline.db"
+
+    async def fill() -> None:
+        store = SqliteStore(str(path), now_ms=now_ms)
+        await store.open()
+        now = now_ms()
+        await task(store, "old", state=TaskState.FAILED, at=now - 8 * DAY)
+        await task(store, "hours", state=TaskState.COMPLETED, at=now - 7_200_000)
+        long = Author(store, "long", "tenant-b")
+        await long.append(submitted(), at=now - 50)
+        for _ in range(20):
+            await long.append(delta(), at=now - 50)
+        await long.append(DONE, at=now - 50)
+        await task(store, "running", at=now - 50)
+        await store.close()
+
+    asyncio.run(fill())
+    return path
+
+
+def damage(path: Path, statement: str) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+# check
+
+
+def test_check_counts(command: Command, filled: Path) -> None:
+    code, out, _ = command("check")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0] == "tasks     4 (2 completed, 1 failed, 1 working)"
+    assert lines[1] == "events    28"
+    assert lines[2].startswith("bytes     ")
+    assert lines[3:] == ["problems  0"]
+
+
+def test_check_names_each_problem(command: Command, filled: Path) -> None:
+    damage(filled, "DELETE FROM events WHERE task = 3 AND seq = 5")
+    code, out, _ = command("check", "--store", "sqlite:///trunkline.db")
+    assert code == 1
+    assert out.splitlines()[-2:] == ["problem   task long: event 6 does not follow 4", "problems  1"]
+    code, out, _ = command("check", "--json")
+    assert code == 1
+    told = json.loads(out)
+    assert told["problems"] == [{"task_id": "long", "text": "event 6 does not follow 4"}]
+    assert told["tasks"] == {"failed": 1, "completed": 1, "working": 1}
+    assert (told["events"], told["unread"]) == (6, 0)
+
+
+def test_check_tells_of_kinds_it_does_not_know(command: Command, filled: Path) -> None:
+    damage(filled, 'UPDATE events SET body = \'[{"kind":"later"}]\' WHERE task = 3 AND seq = 5')
+    code, out, _ = command("check")
+    assert code == 0
+    assert "unread    1 (of kinds that a newer version wrote" in out
+
+
+def test_check_changes_nothing(command: Command, filled: Path) -> None:
+    before = filled.read_bytes()
+    assert command("check")[0] == 0
+    assert filled.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["check", "prune", "export"])
+def test_no_file_is_made_where_none_was(command: Command, tmp_path: Path, name: str) -> None:
+    code, _, said = command(name, "--store", "sqlite:///typo.db")
+    assert code == 2
+    assert said == f"trunkline: {tmp_path}/typo.db cannot be opened: there is no such file\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("args", [("check",), ("migrate",), ("prune",), ("export",), ("import", "-")])
+def test_a_store_in_memory_is_of_no_use_here(command: Command, args: tuple[str, ...]) -> None:
+    code, _, said = command(*args, "--store", "memory:")
+    assert (code, said) == (
+        2, "trunkline: a store in memory ends with its process: name another one with --store\n",
+    )  # fmt: skip
+
+
+def test_the_store_comes_from_the_settings(
+    command: Command, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled.rename(tmp_path / "mine.db")
+    (tmp_path / "trunkline.toml").write_text('store = "sqlite:///mine.db"\n')
+    assert "tasks     4 " in command("check")[1]
+    monkeypatch.setenv("TRUNKLINE_STORE", "sqlite:///none.db")
+    assert "none.db" in command("check")[2]
+
+
+# migrate
+
+
+def test_migrate_says_from_where_to_where(command: Command, tmp_path: Path) -> None:
+    assert command("migrate") == (0, "sqlite:///trunkline.db: schema 0 is now 1\n", "")
+    assert command("migrate") == (0, "sqlite:///trunkline.db: the schema is up to date\n", "")
+
+
+@pytest.mark.parametrize("name", ["migrate", "check", "export", "prune"])
+def test_a_newer_store_is_refused(command: Command, filled: Path, name: str) -> None:
+    damage(filled, "PRAGMA user_version = 99")
+    code, _, said = command(name)
+    assert code == 2
+    assert "was written by a newer trunkline (schema 99, this one knows 1); upgrade trunkline" in said
+
+
+def test_an_older_store_is_not_read_before_it_is_migrated(command: Command, filled: Path) -> None:
+    damage(filled, "PRAGMA user_version = 0")
+    code, _, said = command("check")
+    assert code == 2
+    assert "has schema 0 and this trunkline reads 1: run trunkline store migrate" in said
+
+
+# prune
+
+
+def test_prune_forgets_and_compacts(command: Command, filled: Path) -> None:
+    assert command("prune") == (0, "forgotten  1\ncompacted  1\n", "")
+    assert "tasks     3 (2 completed, 1 working)" in command("check")[1]
+    assert command("prune", "--older-than", "90m") == (0, "forgotten  1\ncompacted  0\n", "")
+    assert command("prune", "--older-than", "0s") == (0, "forgotten  1\ncompacted  0\n", "")
+    assert "tasks     1 (1 working)" in command("check")[1]
+
+
+@pytest.mark.parametrize(("age", "gone"), [("9d", 0), ("191h", 1), ("8000s", 1), ("1m", 2)])
+def test_ages(command: Command, filled: Path, age: str, gone: int) -> None:
+    assert command("prune", "--older-than", age)[1].splitlines()[0] == f"forgotten  {gone}"
+
+
+@pytest.mark.parametrize("age", ["", "7", "d", "-7d", "7 d", "1.5h", "7w", "9999999999d"])
+def test_an_age_that_is_none(command: Command, filled: Path, age: str) -> None:
+    code, _, said = command("prune", f"--older-than={age}")
+    assert (code, said) == (
+        2, f"trunkline: --older-than takes a number and s, m, h or d, for example 7d, not {age!r}\n",
+    )  # fmt: skip
+
+
+def test_the_age_comes_from_the_settings(
+    command: Command, filled: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRUNKLINE_RETENTION", "0")
+    code, _, said = command("prune")
+    assert code == 2
+    assert "the setting retention keeps tasks for ever: say --older-than" in said
+    monkeypatch.setenv("TRUNKLINE_RETENTION", "3600")
+    assert command("prune")[1].splitlines()[0] == "forgotten  2"
+
+
+# export and import
+
+
+def test_a_round_trip(command: Command, filled: Path, tmp_path: Path) -> None:
+    assert command("export", "all.jsonl") == (0, "", "")
+    assert os.stat("all.jsonl").st_mode & 0o077 == 0
+    assert command("import", "all.jsonl", "--store", "sqlite:///copy.db") == (
+        0, "imported   4 tasks, 28 events\nskipped    0\n", "",
+    )  # fmt: skip
+    assert command("import", "all.jsonl", "--store", "sqlite:///copy.db")[1].endswith("skipped    4\n")
+    assert command("export", "again.jsonl", "--store", "sqlite:///copy.db")[0] == 0
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "all.jsonl").read_bytes()
+    assert command("check", "--store", "sqlite:///copy.db")[0] == 0
+    code, out, _ = command("export", "--tenant", "tenant-b")
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert (code, lines[0]["format"]) == (0, 1)
+    assert {(line["tenant"], line["task"]) for line in lines[1:]} == {("tenant-b", "long")}
+    assert [line["seq"] for line in lines[1:]] == list(range(1, 23))
+
+
+def test_from_standard_input(
+    command: Command, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command("export", "all.jsonl")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO((tmp_path / "all.jsonl").read_bytes())))
+    assert command("import", "-", "--store", "sqlite:///copy.db")[1].startswith("imported   4 tasks")
+
+
+def test_a_damaged_export_is_refused_by_its_line(command: Command, filled: Path, tmp_path: Path) -> None:
+    command("export", "all.jsonl")
+    data = (tmp_path / "all.jsonl").read_bytes()
+    (tmp_path / "cut.jsonl").write_bytes(data[:-20])
+    code, _, said = command("import", "cut.jsonl", "--store", "sqlite:///copy.db")
+    assert code == 2
+    assert said == "trunkline: line 29: Input data was truncated; nothing of this task was written\n"
+    assert "tasks     3 " in command("check", "--store", "sqlite:///copy.db")[1]
+
+
+def test_files_that_cannot_be_read_or_written(command: Command, filled: Path) -> None:
+    assert (
+        command("import", "none.jsonl")[2]
+        == "trunkline: none.jsonl cannot be read: No such file or directory\n"
+    )
+    said = command("export", "nowhere/all.jsonl")[2]
+    assert said == "trunkline: nowhere/all.jsonl cannot be written: No such file or directory\n"
+
+
+def test_an_export_that_failed_leaves_the_last_one(command: Command, filled: Path, tmp_path: Path) -> None:
+    command("export", "all.jsonl")
+    before = (tmp_path / "all.jsonl").read_bytes()
+    damage(filled, "UPDATE events SET body = '[{' WHERE task = 3 AND seq = 5")
+    code, _, said = command("export", "all.jsonl")
+    assert code == 2
+    assert "task long cannot be read: " in said
+    assert (tmp_path / "all.jsonl").read_bytes() == before
+
+
+def test_a_reader_that_has_seen_enough(filled: Path) -> None:
+    script = "from trunkline.cli.main import main; main()"
+    command = [sys.executable, "-c", script, "store", "export"]
+    with subprocess.Popen(
+        command, cwd=filled.parent, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.wait(30) == 1
+        assert process.stderr.read() == b""
+
+
+# Beside a running server
+
+
+def test_beside_a_server(command: Command, tmp_path: Path) -> None:
+    store = ("--store", "sqlite:///tasks.db")
+    with ServerProcess(tmp_path) as server:
+        agent = Agent(server.base)
+        sent = {agent.send(f"echo {number}")["id"] for number in range(5)}
+        code, out, _ = command("check", *store)
+        assert (code, out.splitlines()[0]) == (0, "tasks     5 (5 completed)")
+        assert command("export", "live.jsonl", *store)[0] == 0
+        for refused, reason in {
+            ("prune",): "a running server prunes by itself (setting retention)",
+            ("import", "live.jsonl"): "stop it or choose another --store",
+            ("migrate",): "stop it or choose another --store",
+        }.items():
+            code, _, said = command(*refused, *store)
+            assert code == 2
+            assert f"tasks.db is open in process {server.process.pid}; one process per SQLite file" in said
+            assert reason in said
+        agent.close()
+    lines = [json.loads(line) for line in (tmp_path / "live.jsonl").read_text().splitlines()]
+    assert {line["task"] for line in lines[1:]} == sent
