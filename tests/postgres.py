@@ -19,6 +19,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import cache
 from pathlib import Path
@@ -136,12 +137,13 @@ class Server:
         more = (
             {} if account is None else {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
         )
-        return subprocess.Popen(
+        return _launcher.submit(
+            subprocess.Popen,
             [str(self._bin / command[0]), *command[1:]],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, cwd=self.folder,
             env={"PATH": "/usr/bin:/bin", "LC_ALL": "C"}, start_new_session=True, preexec_fn=_die_with_parent,
             **more,
-        )  # fmt: skip
+        ).result()  # fmt: skip
 
     def _end(self, number: signal.Signals) -> None:
         process, self._process = self._process, None
@@ -290,6 +292,8 @@ def _free_port() -> int:
 
 
 _libc = ctypes.CDLL(None, use_errno=True)
+# A child dies with the thread that made it, so that must be one that stays.
+_launcher = ThreadPoolExecutor(1, "postgres-launcher")
 
 
 def _die_with_parent() -> None:

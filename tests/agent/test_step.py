@@ -15,7 +15,7 @@ import msgspec
 import pydantic
 import pytest
 
-from tests.agent.drive import LIMIT_S, begin, drive, said, send, state, text, until
+from tests.agent.drive import LIMIT_S, begin, drive, pieces, said, send, state, stream, text, until
 from trunkline import Agent, Turn
 from trunkline.agent.executor import SkillExecutor
 from trunkline.agent.skill import SyncTurn
@@ -350,6 +350,42 @@ def test_a_step_that_is_left_out_fails_the_task(tmp_path: Path) -> None:
     task = twice.play(agent)
     assert state(task) == "failed"
     assert "step 0 is recorded as 'charge' and was not done any more" in said(task)
+
+
+@pytest.mark.parametrize("word", ["fail", "reject"])
+def test_a_failure_before_the_recorded_steps_keeps_its_reason(word: str, tmp_path: Path) -> None:
+    twice, agent = Twice(tmp_path), Agent("a")
+
+    @agent.skill(on_crash="resume")
+    async def skill(turn: Turn) -> str:
+        twice.runs += 1
+        if twice.runs == 2:
+            getattr(turn, word)("the shop is closed")
+        await turn.step("charge", twice.do, "x")
+        await twice.gate()
+        return "done"
+
+    task = twice.play(agent)
+    assert state(task) == "failed"
+    assert ("the shop is closed" if word == "fail" else "step 0 is recorded as 'charge'") in said(task)
+
+
+def test_steps_are_not_on_the_wire() -> None:
+    agent = Agent("a")
+
+    @agent.skill
+    async def skill(turn: Turn) -> str:
+        return await turn.step("secret name", lambda: "shown")
+
+    frames = stream(agent, "x")
+    assert pieces(frames) == ["shown"]
+    assert "secret name" not in str(frames)
+    assert [next(iter(frame)) for frame in frames] == [
+        "task",
+        "statusUpdate",
+        "artifactUpdate",
+        "statusUpdate",
+    ]
 
 
 def test_an_exception_in_a_step_is_raised_and_not_recorded(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ DOCSTRING_LIMIT = 10
 # Raised to leave, not to tell: each is caught in its own room and never reaches a caller.
 SIGNALS = {
     "agent/turn.py Ended",
+    "demo/remote.py Gone",
     "demo/remote.py StepFailed",
     "server/exchange.py Disconnected",
 }

@@ -35,6 +35,35 @@ async def pieces(turn: Turn) -> None:
         await asyncio.sleep(pause)
 
 
+@agent.skill(on_crash="restart")
+async def again(turn: Turn) -> None:
+    """Like `pieces`, but from the beginning when its process dies."""
+    await pieces(turn)
+
+
+@agent.skill(on_crash="resume")
+async def steady(turn: Turn) -> None:
+    """Write `count pause`: so many pieces, each the result of a step that is not done again."""
+    count, pause = _numbers(turn.text)
+    for place in range(count):
+        await turn.write(f"{await turn.step(f'step-{place}', _square, place)} ")
+        await asyncio.sleep(pause)
+
+
+@agent.skill(on_crash="resume")
+async def talk(turn: Turn) -> None:
+    """A step, a question, and a step with its answer."""
+    await turn.write(f"{await turn.step('before', _square, 3)} ")
+    answer = await turn.ask("Which one?")
+    await asyncio.sleep(0.02)
+    await turn.write(f"{answer} {await turn.step('after', _square, 4)} ")
+
+
+async def _square(number: int) -> int:
+    await asyncio.sleep(0.001)
+    return number * number
+
+
 @agent.skill
 async def bulk(turn: Turn) -> None:
     """Write `count size`: so many artifacts of so many bytes, as fast as they are taken."""

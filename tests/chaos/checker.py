@@ -169,8 +169,12 @@ def _promised(one: Told, state: State | None) -> Iterator[Violation]:
         return
     if one.kind == "cancel" and state.state is not TaskState.CANCELED:
         yield Violation("H1", one.task_id, f"was canceled and is {plain(state.state)}")
-    if one.wants is not None and state.state is TaskState.COMPLETED and _text(state) != one.wants:
-        yield Violation("H1", one.task_id, f"completed with {_text(state)[-60:]!r}, not {one.wants[-60:]!r}")
+    if one.must and state.resting and plain(state.state) != one.must:
+        yield Violation("H1", one.task_id, f"ended {plain(state.state)}, and only {one.must} would do")
+    if one.wants is not None and state.state is TaskState.COMPLETED:
+        text = _text(state)
+        if MARK.sub("p", text) != one.wants or len(set(MARK.findall(text))) > 1:
+            yield Violation("H1", one.task_id, f"completed with {text[-60:]!r}, not {one.wants[-60:]!r}")
 
 
 _OVER = {plain(state) for state in TERMINAL}

@@ -115,12 +115,14 @@ class Client:
         self.who = who
         self.history = history
         self._key = f"X-API-Key: {key}\r\n" if key else ""
-        self._lines: dict[int, Line] = {}
+        # Connections that nobody is using.
+        self._lines: dict[int, list[Line]] = {}
 
     def close(self) -> None:
         """Hang up everywhere."""
-        for line in self._lines.values():
-            line.close()
+        for lines in self._lines.values():
+            for line in lines:
+                line.close()
 
     def raw(self, method: str, params: Any, *headers: str) -> bytes:
         """A JSON-RPC request of version 1.0."""
@@ -136,20 +138,16 @@ class Client:
         self, target: Target, method: str, params: Any, told: Told, limit_s: float = ANSWER_S
     ) -> Any:
         """Ask and note the outcome; the result, or None if there is none."""
-        line = self._lines.get(target.port)
-        if line is None:
-            line = self._lines[target.port] = Line(target)
+        free = self._lines.setdefault(target.port, [])
+        line = free.pop() if free else Line(target)
         await line.open()
         told.server = line.name
         self.history.told.append(told)
         try:
             _, _, body = await line.ask(self.raw(method, params), limit_s)
+            free.append(line)
             answer = json.loads(body)
-        except NotSent:
-            self.history.told.remove(told)
-            raise
-        except (*BROKEN, ValueError):
-            line.close()
+        except (*BROKEN, NotSent, ValueError):
             return None
         told.returned = now_ms()
         told.canaries = canaries(body)

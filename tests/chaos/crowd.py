@@ -77,7 +77,7 @@ class Caller:
         """Work until the crowd is told to stop, then bring everything to an end."""
         acts: list[tuple[Callable[[Server], Awaitable[None]], int]] = [
             (self.quick, 5), (self.receipt, 2), (self.stream, 5), (self.watch, 2), (self.cancel, 2),
-            (self.question, 2), (self.get, 2), (self.list, 1), (self.pry, 1), (self.slow, 1),
+            (self.question, 2), (self.get, 2), (self.list, 1), (self.pry, 1), (self.slow, 1), (self.steady, 2),
         ]  # fmt: skip
         each, weights = zip(*acts, strict=True)
         try:
@@ -121,7 +121,7 @@ class Caller:
         }
 
     async def _send(
-        self, text: str, skill: str, *, wait: bool, wants: str | None = None, task_id: str = ""
+        self, text: str, skill: str, *, wait: bool, wants: str | None = None, must: str = "", task_id: str = ""
     ) -> Any:
         """Send until there is an answer: a repeat is the same message, and must find the same task."""
         message_id = self._id()
@@ -134,7 +134,7 @@ class Caller:
         while not self._late:
             told = Told(
                 "say" if task_id else "send", self.who, "", now_ms(),
-                message_id=message_id, task_id=task_id, wants=wants, repeat=repeat,
+                message_id=message_id, task_id=task_id, wants=wants, must=must, repeat=repeat,
             )  # fmt: skip
             try:
                 result = await self.client.call(await self._server(), "SendMessage", params, told)
@@ -167,14 +167,29 @@ class Caller:
         text = f"{self.random.randrange(80)} canary-{self.who}"
         await self._send(text, "slow", wait=True, wants=text)
 
-    def _pieces(self) -> str:
-        return f"{self.random.randrange(3, 40)} {self.random.choice((0, 1, 5, 20))} canary-{self.who}"
+    def _pieces(self) -> tuple[str, str, str]:
+        """A text, the skill it is for, and what that writes."""
+        count = self.random.randrange(3, 40)
+        skill, word = self.random.choice([("pieces", "p."), ("pieces", "p."), ("again", "p."), ("steady", "")])
+        places = [place if word else place * place for place in range(count)]
+        wants = "".join(f"{word}{place} " for place in places)
+        return f"{count} {self.random.choice((0, 1, 5, 20))} canary-{self.who}", skill, wants
 
     async def receipt(self, _: Server) -> None:
         """Work that is asked after later."""
-        task = await self._send(self._pieces(), "pieces", wait=False)
+        text, skill, wants = self._pieces()
+        task = await self._send(text, skill, wait=False, wants=wants)
         if task is not None:
             self.open.append(task["id"])
+
+    async def steady(self, _: Server) -> None:
+        """Work that no crash may stop: steps with a question in the middle."""
+        task = await self._send(f"canary-{self.who}", "talk", wait=True, must="completed")
+        if task is not None:
+            # Nobody cancels these.
+            self.asked.append(task["id"])
+            if plain_state(task) == "input-required" and self.random.random() < 0.9:
+                await self._answer(task["id"], "9 {} 16 ")
 
     async def question(self, _: Server) -> None:
         """Work that asks back."""
@@ -184,11 +199,11 @@ class Caller:
         self.asked.append(task["id"])
         if plain_state(task) == "input-required" and (chance := self.random.random()) < 0.9:
             watching = self._watch(await self._server(), task["id"]) if chance < 0.3 else _nothing()
-            await asyncio.gather(watching, self._answer(task["id"]))
+            await asyncio.gather(watching, self._answer(task["id"], "{}"))
 
-    async def _answer(self, task_id: str) -> None:
+    async def _answer(self, task_id: str, wants: str = "") -> None:
         text = f"canary-{self.who} {self.random.random()}"
-        await self._send(text, "", wait=True, wants=text, task_id=task_id)
+        await self._send(text, "", wait=True, wants=wants.format(text) if wants else None, task_id=task_id)
 
     async def _ask(self, kind: str, method: str, server: Server, task_id: str) -> Any:
         told = Told(kind, self.who, "", now_ms(), task_id=task_id)
@@ -253,9 +268,9 @@ class Caller:
     async def stream(self, server: Server) -> None:
         """Send and read to the end, over every break."""
         message_id = self._id()
-        text = self._pieces()
-        message = self._message(text, "pieces", message_id)
-        told = Told("send", self.who, "", now_ms(), message_id=message_id)
+        text, skill, wants = self._pieces()
+        message = self._message(text, skill, message_id)
+        told = Told("send", self.who, "", now_ms(), message_id=message_id, wants=wants)
         reading = Reading(self.who, "", snapshot=False)
         self.crowd.history.told.append(told)
         try:

@@ -30,7 +30,8 @@ class Told(Struct):
     """One operation: what was asked of which server, and how it ended.
 
     `outcome` is `unknown` when the connection broke before the answer; `repeat` is a second try with the
-    same message. `wants` is the text of the artifacts if the task completes.
+    same message. `wants` is the text of the artifacts if the task completes, with a bare `p` for the
+    process that wrote it; `must` is the only way it may end.
     """
 
     kind: str
@@ -45,6 +46,7 @@ class Told(Struct):
     error: str = ""
     canaries: list[str] = []
     wants: str | None = None
+    must: str = ""
     repeat: bool = False
 
 

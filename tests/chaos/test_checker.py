@@ -38,6 +38,7 @@ EVENTS: tuple[ev.AnyEvent, ...] = (
     ev.Status(TaskState.COMPLETED),
 )
 TEXT = f"{MARK}.0 {MARK}.1 "
+WANTS = "p.0 p.1 "
 
 
 def logged(*events: ev.AnyEvent, task_id: str = "t1") -> Logged:
@@ -136,8 +137,19 @@ def test_H1_a_canceled_task_went_on(good: Logged) -> None:
 
 
 def test_H1_a_result_is_not_the_one_that_was_asked_for(good: Logged) -> None:
-    assert broken(good, sent(wants=TEXT)) == []
-    assert broken(good, sent(wants=TEXT * 2)) == ["H1"]
+    assert broken(good, sent(wants=WANTS)) == []
+    assert broken(good, sent(wants=WANTS * 2)) == ["H1"]
+
+
+def test_H1_a_result_of_two_runs() -> None:
+    two = logged(*EVENTS[:3], ev.Claimed("n2"), ev.Delta("answer", f"{OTHER}.1 "), *EVENTS[4:])
+    assert broken(two, sent(seen=[], wants=WANTS), deaths=[Death("s0#1", AT)]) == ["H1"]
+
+
+def test_H1_a_task_that_may_only_complete() -> None:
+    failed = logged(*EVENTS[:4], status(TaskState.FAILED))
+    assert broken(failed, sent(seen=[], must="failed")) == []
+    assert broken(failed, sent(seen=[], must="completed")) == ["H1"]
 
 
 def test_H1_a_server_does_not_know_an_acknowledged_task(good: Logged) -> None:
@@ -308,7 +320,7 @@ def folded(good: Logged) -> Logged:
 def test_a_compacted_log_is_dense_and_shows_the_same_end(good: Logged, folded: Logged) -> None:
     assert len(folded.records) < len(good.records)
     before = Told("get", "a", "s0#1", AT, AT, OK, task_id="t1", seen=[Seen("t1", "working", f"{MARK}.0 ")])
-    assert broken(folded, sent(wants=TEXT), before) == []
+    assert broken(folded, sent(wants=WANTS), before) == []
     assert broken(folded, sent(seen=[Seen("t1", "completed", "x")])) == ["H1"]
     assert plain(fold("t1", folded.records).state) == "completed"
 

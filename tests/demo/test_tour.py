@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import random
+import re
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,9 +25,45 @@ def test_once_ends_with_0_and_shows_every_step(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, timeout=90,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    for step in ("Send", "Stream", "question", "Cancel", "kill -9", "survived", "List"):
+    for step in ("Send", "Stream", "question", "Cancel", "kill -9", "survived", "resumes", "List"):
         assert step in done.stdout
     assert "Everything held." in done.stdout
+
+
+def _children(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in found.read_text(encoding="ascii").split()] if found.exists() else []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_server_may_be_killed_at_any_moment(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    # In these steps, and the first of them by a signal that lets it end in order.
+    moments = chance.sample(range(1, 8), 4)
+    tour = subprocess.Popen(
+        [sys.executable, "-m", "trunkline.cli", "demo", "--once", "--port", "0"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert tour.stdout is not None
+    said = ""
+    for line in tour.stdout:
+        said += line
+        step = re.match(r"(\d)\. ", line)
+        if step and int(step[1]) in moments:
+            time.sleep(chance.uniform(0, 0.4))
+            for child in _children(tour.pid)[:1]:
+                # The tour kills it too, perhaps in the same moment.
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGTERM if int(step[1]) == moments[0] else signal.SIGKILL)
+    tour.wait(60)
+    tour.stdout.close()
+    words = " ".join(said.split())
+    assert tour.returncode == 0, f"seed {seed}: {said}"
+    assert "Everything held." in words and "Traceback" not in words, f"seed {seed}: {said}"
+    assert "and not by this tour" in words and "nothing acknowledged was lost" in words, (
+        f"seed {seed}: {said}"
+    )
 
 
 class _Forgetful:

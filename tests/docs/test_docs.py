@@ -14,11 +14,12 @@ from tests.docs.pages import blocks
 from trunkline.config import Settings
 
 
-def test_agents_page() -> None:
+@pytest.mark.parametrize(("page", "test"), [("agents", "test_shout"), ("durability", "test_sell")])
+def test_a_page_that_tests_itself(page: str, test: str) -> None:
     space: dict[str, Any] = {}
-    for block in blocks("docs/agents.md", "python"):
-        exec(compile(block, "docs/agents.md", "exec"), space)
-    asyncio.run(space["test_shout"]())
+    for block in blocks(f"docs/{page}.md", "python"):
+        exec(compile(block, f"docs/{page}.md", "exec"), space)
+    asyncio.run(space[test]())
 
 
 def test_serving_page_mounts_an_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

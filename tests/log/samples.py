@@ -56,6 +56,7 @@ middle = st.one_of(
     st.builds(
         ev.Stepped, place=st.integers(0, 9), name=texts, result=st.none() | st.lists(texts, max_size=2)
     ),
+    st.builds(ev.Taken, place=st.integers(0, 3)),
     st.just(ev.Unread(b'{"kind":"later","x":[1, 2]}')),
 )
 ends = st.one_of(

@@ -16,6 +16,7 @@ from trunkline.log.decide import (
     Claim,
     Emit,
     ForceCancel,
+    Release,
     Say,
     decide,
     is_full,
@@ -87,6 +88,12 @@ def test_what_a_dead_node_left_is_claimed_once() -> None:
 @pytest.mark.parametrize("state", [TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED])
 def test_what_waits_for_its_caller_needs_no_claim(state: TaskState) -> None:
     assert decide(task(ev.Status(state)), Claim("n2", dead="n1")) == ()
+
+
+def test_a_node_lets_go_of_what_is_its_own() -> None:
+    assert decide(task(WORKING), Release("n1")) == (ev.Claimed(""),)
+    assert decide(task(WORKING), Release("n2")) == ()
+    assert decide(task(WORKING, DONE), Release("n1")) == ()
 
 
 def full(*events: ev.AnyEvent, by: str = "events") -> State:

@@ -173,6 +173,13 @@ def test_an_answer_takes_its_question_into_the_history() -> None:
     assert state.status_message is None
 
 
+def test_answers_are_taken_up_one_by_one() -> None:
+    state = fold("t", recorded((opening(), ev.Status(TaskState.INPUT_REQUIRED), ev.Said(said("that")))))
+    assert (len(state.answers), state.taken) == (1, 0)
+    state.apply(ev.Recorded(4, 9, ev.Taken(0)))
+    assert state.taken == 1
+
+
 def test_a_question_without_words_leaves_no_trace_in_the_history() -> None:
     log = (opening(), ev.Status(TaskState.AUTH_REQUIRED), ev.Said(said("token")))
     assert fold("t", recorded(log)).history == (said(), said("token"))

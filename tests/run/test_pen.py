@@ -23,7 +23,7 @@ from tests.run.desk import (
     said,
     until,
 )
-from trunkline.errors import StoreError, TurnOver
+from trunkline.errors import Conflict, StoreError, TurnOver
 from trunkline.log import decide as rules
 from trunkline.log import events as ev
 from trunkline.run import pen as pen_module
@@ -41,9 +41,10 @@ async def forever() -> Any:
 class Lossy(Flaky):
     """A store on a bad line: appends land and are reported lost, or land only after they were."""
 
-    def __init__(self, fate: Callable[[], str]) -> None:
+    def __init__(self, fate: Callable[[], str], error: StoreError | None = None) -> None:
         super().__init__()
         self.fate = fate
+        self.error = error or StoreError("the line is cut")
         self.late: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
 
     def append(self, *args: Any, **kwargs: Any) -> Ack:
@@ -57,11 +58,11 @@ class Lossy(Flaky):
         lost = Ack()
         if fate == "lost":
             landed = super().append(*args, **kwargs)
-            landed.then(lambda error: lost.settle(error or StoreError("the line is cut")))
+            landed.then(lambda error: lost.settle(error or self.error))
         else:
             if fate == "late":
                 self.late.append((args, kwargs))
-            lost.settle(StoreError("the line is cut"))
+            lost.settle(self.error)
         return lost
 
 
@@ -128,6 +129,29 @@ def test_a_lost_ack_behind_the_window_is_found_in_the_store(monkeypatch: pytest.
             assert await runner.ended(feed) is COMPLETED
             assert (await runner.log(feed))[1:] == [WORKING, *map(delta, range(9)), DONE]
         await store.close()
+
+    run(main())
+
+
+def test_a_conflict_with_nothing_is_not_asked_for_again_at_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pen_module, "RETRY_S", 0.01)
+    fates = iter(["odd", "odd"])
+
+    async def act(work: Work) -> Verdict:
+        await work.emit(delta("x"))
+        return DONE
+
+    async def main() -> None:
+        store = Lossy(lambda: next(fates, "lands"), Conflict(9))
+        await store.open()
+        async with desk(act, store=store) as runner:
+            feed = await runner.open()
+            assert await runner.ended(feed) is COMPLETED
+            assert (await runner.log(feed))[1:] == [WORKING, delta("x"), DONE]
+        await store.close()
+        assert caplog.text.count("task.unwritten") == 2
 
     run(main())
 

@@ -280,11 +280,11 @@ def test_what_a_dead_node_left_is_ended_with_a_reason() -> None:
         async with desk(quick, store=store) as runner:
             for number in range(250):
                 feed = await runner.tasks.find("t", "me", f"run{number:03}")
-                assert feed.state.state is FAILED
+                assert await runner.ended(feed) is FAILED
                 assert reason(feed) == "The process that ran this task ended before the task did."
                 assert feed.state.node == runner.node
                 await runner.log(feed)
-            assert (await runner.tasks.find("t", "me", "stopping")).state.state is CANCELED
+            assert await runner.ended(await runner.tasks.find("t", "me", "stopping")) is CANCELED
             assert await runner.log(await runner.tasks.find("t", "me", "waiting")) == list(waiting)
         await store.close()
 

@@ -181,6 +181,13 @@ def test_a_damaged_line_is_named_and_nothing_of_its_task_is_written(run, other, 
     assert run(case())[0] == []
 
 
+def test_an_export_of_nothing(run, store, other):
+    async def case():
+        return await restore(other, lines_of(await exported(store)))
+
+    assert run(case()) == Restored()
+
+
 def test_tasks_before_a_damaged_line_are_written(run, other):
     async def case():
         second = FIRST.replace(b'"t1"', b'"t2"')

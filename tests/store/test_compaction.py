@@ -132,6 +132,18 @@ def test_a_short_task_is_not_worth_it(run, store):
     assert run(case()) == (1, 3)
 
 
+def test_a_long_task_without_pieces_stays_as_it_is(run, store):
+    async def case():
+        author = Author(store, "t1")
+        await author.append(submitted())
+        for _ in range(20):
+            await author.append(ev.Claimed("n2"))
+        await author.append(DONE)
+        return await store.compact(LATER), len(await whole(store, "t1"))
+
+    assert run(case()) == (0, 22)
+
+
 def test_nothing_to_do(run, store):
     assert run(store.compact(LATER)) == 0
 

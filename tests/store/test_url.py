@@ -39,8 +39,18 @@ def test_time_is_the_wall_clock(run):
 @pytest.mark.parametrize(
     "url",
     ["", "memory", "memory:x", "sqlite:", "sqlite://", "sqlite:///", "sqlite://host/x.db", "x.db",
-     "postgresql://localhost/x", "sqlite:///x.db?mode=ro", "sqlite:///a\0b"],
+     "postgresql:", "postgresql:/x", "mysql://localhost/x", "postgresql://a\0b", "sqlite:///x.db?mode=ro", "sqlite:///a\0b"],
 )  # fmt: skip
 def test_anything_else_is_a_mistake_that_names_what_is_accepted(url):
-    with pytest.raises(Misuse, match=r"sqlite:///relative\.db, sqlite:////absolute\.db or memory:"):
+    with pytest.raises(
+        Misuse, match=r"sqlite:///relative\.db, sqlite:////absolute\.db, memory: or postgresql://"
+    ):
         store_from_url(url)
+
+
+def test_a_database(run, postgres_url):
+    store = store_from_url(postgres_url)
+    run(store.open())
+    assert run(store.read("a", "t")) == []
+    run(store.close())
+    assert store.shared

@@ -179,6 +179,8 @@ def test_a_task_of_a_dead_process_is_a_takeover(tmp_path: Path) -> None:
         await store.close()
 
     async def asking(app: Application, client: httpx2.AsyncClient) -> str:
+        feed = await app.runner.tasks.find("default", "anonymous", task_id)
+        await app.runner.tasks.end(feed, 10)
         assert app.runner.takeovers == 1
         return (await client.get("/metrics")).text
 

@@ -41,7 +41,7 @@ def test_a_mounted_agent_logs_its_tasks_through_logging(caplog: pytest.LogCaptur
     found = [LINE.match(record.getMessage()) for record in caplog.records if record.name == "trunkline.task"]
     states = [match[1] for match in found if match]
     assert len(states) == len(found)
-    assert states == (["submitted", "completed"] if level == logging.INFO else [])
+    assert states == (["submitted", "working", "completed"] if level == logging.INFO else [])
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -56,15 +56,15 @@ def test_a_served_agent_logs_each_change_with_its_ids(tmp_path: Path, form: str)
     assert "planted" not in server.text()
     if form == "json":
         found = [json.loads(line) for line in lines]
-        assert [line["state"] for line in found] == ["submitted", "completed"]
+        assert [line["state"] for line in found] == ["submitted", "working", "completed"]
         for line in found:
             assert (line["task"], line["context"], line["tenant"]) == (task["id"], "my context", "default")
             assert (line["trace"], line["level"], line["logger"]) == (trace_id, "info", "trunkline.task")
-        assert found[0]["seq"] == 1 and found[0]["node"] == found[1]["node"] != ""
+        assert [line["seq"] for line in found] == [1, 2, 4] and found[0]["node"] == found[1]["node"] != ""
         assert found[0]["time"] <= found[1]["time"]
     else:
         start = f"task.state task={task['id']} context='my context' tenant='default' state="
-        assert [line.partition(start)[2].split()[0] for line in lines] == ["submitted", "completed"]
+        assert [line.partition(start)[2].split()[0] for line in lines] == ["submitted", "working", "completed"]
         assert all(line.endswith(f" trace={trace_id}") for line in lines)
 
 

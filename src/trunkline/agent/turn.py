@@ -22,6 +22,7 @@ from trunkline.agent.step import encoded, fitted, perform
 from trunkline.errors import Misuse, TurnOver
 from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
 from trunkline.run.executor import Work
+from trunkline.telemetry import traces
 from trunkline.wire.types import Artifact, Message, Metadata, Part, Role, TaskState
 
 ANSWER = "answer"
@@ -127,6 +128,11 @@ class Turn:
     def history(self) -> tuple[Message, ...]:
         """The conversation so far: earlier tasks of the context, then this one."""
         return deepcopy((*self._work.earlier, *self._work.state.history))
+
+    @property
+    def traceparent(self) -> str:
+        """The W3C header for requests on behalf of this task; empty if it is part of no trace."""
+        return traces.traceparent(self._work.state.trace)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 
 from trunkline.agent.agent import Agent
@@ -180,6 +181,21 @@ async def act(turn: Turn) -> Message | None:
         return turn.message(argument or "A direct message.")
     await _ACTIONS.get(word, _echo)(turn, argument.strip())
     return None
+
+
+@agent.skill(tags=["demo", "durable"], examples=["8 100"], on_crash="resume")
+async def steps(turn: Turn) -> None:
+    """Take N steps, MS milliseconds apart; those that are recorded are not taken again after a crash."""
+    how_many, _, pause = turn.text.partition(" ")
+    count = _number(turn, how_many, "N MS")
+    pause_s = _number(turn, pause or "0", "N MS", kind=float) / 1000
+    for number in range(1, count + 1):
+        await turn.write(await turn.step("step", _take, number))
+        await asyncio.sleep(pause_s)
+
+
+def _take(number: int) -> str:
+    return f"{number}@{os.getpid()} "
 
 
 @agent.skill(tags=["demo"], examples=["hello"])

@@ -83,7 +83,7 @@ class CancelRequested(Event, frozen=True):
 
 
 class Stepped(Event, frozen=True):
-    """A step of a skill was done; `place` counts the skill's calls of `turn.step` from 0."""
+    """A step of a skill was done; `place` counts its calls of `turn.step` from 0, -1 begins them anew."""
 
     place: int
     name: str

@@ -287,12 +287,13 @@ class Owner:
             return self._stop
         state = self.feed.state
         try:
-            await self._prepare()
+            if self._continues or self._again is not Again.NO:
+                await self._prepare()
             self._loop.call_soon(self._first_pause)
             with traces.running(state.trace, state.skill, state.task_id, state.context_id):
                 verdict = await self._desk.executor.run(self)
             if self._replay is not None:
-                self._conclude(self._replay)
+                self._conclude(self._replay, verdict)
         except BaseException as error:  # noqa: BLE001 - raised, or logged with a reason id that the caller is given
             return self._broken(error)
         match verdict:
@@ -322,14 +323,17 @@ class Owner:
             for event in self._replay.opening():
                 self._pen.put(event)
 
-    def _conclude(self, played: Replay) -> None:
+    def _conclude(self, played: Replay, verdict: Verdict) -> None:
         """The executor has ended: the log is to hold what it said, if it said what it may.
 
         Raises:
             Misuse: it did not do what is recorded of it.
         """
+        strayed = played.trouble
         closing = played.closing()
-        if played.trouble:
+        # A failure may come before the recorded steps, and its own reason tells more.
+        failed = isinstance(verdict, Status) and verdict.state is TaskState.FAILED
+        if strayed or (played.trouble and not failed):
             raise Misuse(played.trouble)
         for event in closing:
             self._pen.put(event)

@@ -23,7 +23,8 @@ from trunkline.wire.types import Message, Part, Role, TaskState
 log = logging.getLogger("trunkline.run")
 SHARED_S = 0.25
 ALONE_S = 5.0
-BATCH = 200
+PAGE = 1000
+TOGETHER = 100
 DIED = "The process that ran this task ended before the task did."
 
 
@@ -72,12 +73,13 @@ class Patrol:
     async def round(self) -> None:
         """Take over everything that is orphaned now."""
         seen: set[Orphan] = set()
-        while orphans := [one for one in await self._store.orphans(BATCH) if one not in seen]:
+        while orphans := [one for one in await self._store.orphans(PAGE) if one not in seen]:
             seen.update(orphans)
             # Replicas see the same list; each begins elsewhere, so that most claims have no rival.
             orphans.sort(key=lambda orphan: hash((orphan.task_id, self._station.node)))
-            # Together, so that they share their commits: a crash may leave thousands.
-            await asyncio.gather(*(self._take(orphan) for orphan in orphans))
+            for start in range(0, len(orphans), TOGETHER):
+                # Together, so that they share their commits: a crash may leave thousands.
+                await asyncio.gather(*map(self._take, orphans[start : start + TOGETHER]))
 
     async def _take(self, orphan: Orphan) -> None:
         try:

@@ -201,21 +201,26 @@ class Pen:
     async def _look(self, error: StoreError) -> None:
         task_id = self._feed.state.task_id
         if not isinstance(error, Conflict):
-            log.error("task.unwritten task=%s error=%s", task_id, error)
-            await asyncio.sleep(RETRY_S)
+            await self._wait("task.unwritten task=%s error=%s", task_id, error)
         while True:
             try:
                 written = await self._is_written()
                 break
             except StoreError as unread:
-                log.error("task.unread task=%s error=%s", task_id, unread)
-                await asyncio.sleep(RETRY_S)
+                await self._wait("task.unread task=%s error=%s", task_id, unread)
         if written:
             self._land()
-        else:
-            # Invariant: tried again as it was, with nothing added. The first try may still land, at the
-            # same seq; only then is it found to be ours.
-            self._flush()
+            return
+        if isinstance(error, Conflict) and self._feed.state.seq == self._expected:
+            # A conflict with nothing: the store does not know what it holds, and asking faster does not help.
+            await self._wait("task.unwritten task=%s error=%s", task_id, error)
+        # Invariant: tried again as it was, with nothing added. The first try may still land, at the
+        # same seq; only then is it found to be ours.
+        self._flush()
+
+    async def _wait(self, text: str, task_id: str, error: StoreError) -> None:
+        log.error(text, task_id, error)
+        await asyncio.sleep(RETRY_S)
 
     async def _is_written(self) -> bool:
         feed, expected = self._feed, self._expected

@@ -74,7 +74,8 @@ class Runner:
         """Join the store's nodes, take over what dead nodes left, and keep watch."""
         self._loop = asyncio.get_running_loop()
         await self._store.join(self.node)
-        await self._patrol.round()
+        # Not awaited: a crash may have left thousands, and whoever calls now need not wait for them.
+        self._patrol.call()
         self.spawn(self._watch())
         self.spawn(self._patrol.run())
         self.spawn(self._keeper.run())

@@ -11,10 +11,12 @@ from asyncio import Future
 from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
+from msgspec.structs import replace
+
 from trunkline.clock import now_ms
 from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotFound
 from trunkline.log.decide import Command, decide
-from trunkline.log.events import AnyEvent, Recorded
+from trunkline.log.events import AnyEvent, Recorded, Status
 from trunkline.log.fold import Head, State
 from trunkline.log.ids import is_task_id
 from trunkline.run.feed import PAGE, Feed, weight
@@ -158,6 +160,11 @@ class Tasks:
                 self.failing = False
                 feed.take(expected, events, at, ack.size)
                 if head is not None and self.watch is not None:
+                    first = events[0]
+                    if isinstance(first, Status) and first.state is not head.state:
+                        # Passed through within this append; whoever watches is told of it all the same.
+                        passed = replace(head, state=first.state, seq=expected + 1)
+                        self.watch(feed.tenant, passed, state.trace)
                     self.watch(feed.tenant, head, state.trace)
             elif not isinstance(error, Conflict | Duplicate):
                 self.failing = True

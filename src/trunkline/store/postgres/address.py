@@ -89,7 +89,7 @@ class Address:
                 }
                 | settings,
             )
-        except (*DATABASE_ERRORS, ValueError) as error:
+        except (*DATABASE_ERRORS, ValueError, OverflowError) as error:
             raise StoreError(f"{self.name} is not there: {self.told(error)}") from None
 
     def told(self, error: BaseException) -> str:

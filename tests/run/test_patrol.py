@@ -1,134 +1,21 @@
-"""Two runners on one store: what is said here is read there, and what one leaves the other takes."""
+"""Two runners on one store: what one leaves the other takes, once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.run.desk import (
-    DONE,
-    QUICK,
-    Act,
-    Desk,
-    Shared,
-    answer,
-    delta,
-    desk,
-    question,
-    reason,
-    run,
-    said,
-    until,
-)  # fmt: skip
+from tests.run.desk import DONE, Shared, answer, delta, desk, reason, run, said, until
+from tests.run.pair import ask, die, hang, pair, seen
 from trunkline.errors import TaskNotCancelable
 from trunkline.log import events as ev
 from trunkline.run.executor import OnCrash, Verdict, Work
-from trunkline.run.feed import Feed
 from trunkline.run.runner import Limits
 from trunkline.wire.types import TaskState
 
 ASKING, CANCELED, COMPLETED = TaskState.INPUT_REQUIRED, TaskState.CANCELED, TaskState.COMPLETED
 SLOW_DRAIN = Limits(stall_s=60, cancel_s=0.2, drain_s=15)
-
-
-@asynccontextmanager
-async def pair(
-    act: Act, other: Act | None = None, crash: OnCrash = OnCrash.FAIL, limits: Limits = QUICK
-) -> AsyncIterator[tuple[Desk, Desk]]:
-    """Two runners on one store."""
-    store = Shared()
-    await store.open()
-    try:
-        async with (
-            desk(act, limits, store, crash) as here,
-            desk(other or act, limits, store, crash) as there,
-        ):
-            yield here, there
-    finally:
-        await store.close()
-
-
-async def seen(runner: Desk, feed: Feed) -> Feed:
-    """The same task as another runner sees it."""
-    return await runner.tasks.find("t", "me", feed.state.task_id)
-
-
-async def die(runner: Desk) -> None:
-    """What kill -9 does: no word is said any more, and the node is found dead."""
-    for owner in list(runner._owners):
-        owner.abandon()
-    for task in list(runner._background):
-        task.cancel()
-    await runner.store.leave(runner.node)
-
-
-async def until_read(runner: Desk, feed: Feed, reached: Callable[[], bool]) -> None:
-    while not reached():
-        await runner.tasks.move(feed, 5)
-
-
-async def hang(work: Work) -> Verdict:
-    await work.emit(delta("begun"))
-    return await asyncio.get_running_loop().create_future()
-
-
-async def ask(work: Work) -> Verdict:
-    await work.emit(delta("a"))
-    told = await work.ask(question())
-    await work.emit(delta(f" {told.parts[0].text}"))
-    return DONE
-
-
-def test_what_is_said_here_is_followed_there() -> None:
-    go = asyncio.Event()
-
-    async def act(work: Work) -> Verdict:
-        await work.emit(delta("one"))
-        await go.wait()
-        await work.emit(delta(" two"))
-        return DONE
-
-    async def case() -> None:
-        async with pair(act) as (here, there):
-            feed = await here.open()
-            far = await seen(there, feed)
-            await until_read(there, far, lambda: far.state.seq >= 3)
-            go.set()
-            assert await there.ended(far) is COMPLETED
-            assert answer(far) == "one two"
-            assert far.state.seq == feed.state.seq
-
-    run(case())
-
-
-def test_a_lookup_is_never_older_than_the_log() -> None:
-    async def case() -> None:
-        async with pair(ask) as (here, there):
-            feed = await here.open()
-            await here.reach(feed, ASKING)
-            far = await seen(there, feed)
-            assert far.state.state is ASKING
-            await here.say(feed, said("yes"))
-            await here.ended(feed)
-            assert (await seen(there, feed)).state.state is COMPLETED
-
-    run(case())
-
-
-def test_cancel_at_another_runner() -> None:
-    async def case() -> None:
-        async with pair(hang) as (here, there):
-            feed = await here.open()
-            await here.reach(feed, TaskState.WORKING)
-            await there.cancel(await seen(there, feed), "me")
-            assert await here.ended(feed) is CANCELED
-            await here.left_all()
-            assert [type(event) for event in (await here.log(feed))[-2:]] == [ev.CancelRequested, ev.Status]
-
-    run(case())
 
 
 def test_an_answer_given_elsewhere_is_heard_where_the_question_was_asked() -> None:

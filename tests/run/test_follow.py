@@ -1,0 +1,62 @@
+"""Two runners on one store: what is said here is read there."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.run.desk import DONE, answer, delta, run, said
+from tests.run.pair import ask, hang, pair, seen, until_read
+from trunkline.log import events as ev
+from trunkline.run.executor import Verdict, Work
+from trunkline.wire.types import TaskState
+
+ASKING, CANCELED, COMPLETED = TaskState.INPUT_REQUIRED, TaskState.CANCELED, TaskState.COMPLETED
+
+
+def test_what_is_said_here_is_followed_there() -> None:
+    go = asyncio.Event()
+
+    async def act(work: Work) -> Verdict:
+        await work.emit(delta("one"))
+        await go.wait()
+        await work.emit(delta(" two"))
+        return DONE
+
+    async def case() -> None:
+        async with pair(act) as (here, there):
+            feed = await here.open()
+            far = await seen(there, feed)
+            await until_read(there, far, lambda: far.state.seq >= 3)
+            go.set()
+            assert await there.ended(far) is COMPLETED
+            assert answer(far) == "one two"
+            assert far.state.seq == feed.state.seq
+
+    run(case())
+
+
+def test_a_lookup_is_never_older_than_the_log() -> None:
+    async def case() -> None:
+        async with pair(ask) as (here, there):
+            feed = await here.open()
+            await here.reach(feed, ASKING)
+            far = await seen(there, feed)
+            assert far.state.state is ASKING
+            await here.say(feed, said("yes"))
+            await here.ended(feed)
+            assert (await seen(there, feed)).state.state is COMPLETED
+
+    run(case())
+
+
+def test_cancel_at_another_runner() -> None:
+    async def case() -> None:
+        async with pair(hang) as (here, there):
+            feed = await here.open()
+            await here.reach(feed, TaskState.WORKING)
+            await there.cancel(await seen(there, feed), "me")
+            assert await here.ended(feed) is CANCELED
+            await here.left_all()
+            assert [type(event) for event in (await here.log(feed))[-2:]] == [ev.CancelRequested, ev.Status]
+
+    run(case())

@@ -1,0 +1,177 @@
+"""Who lives: seen at once when a process dies, after a while when it only looks connected."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.store.postgres.conftest import until
+from tests.store.postgres.proxy import Proxy
+from trunkline.errors import StoreError
+from trunkline.store.base import Orphan
+
+SCRIPT = Path(__file__).with_name("alive.py")
+KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'trunkline liveness'"
+
+
+@contextmanager
+def replica(url: str, node: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, SCRIPT, url, node], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "joined\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=10)
+
+
+async def settled(store) -> None:
+    """Just after a start of the server nobody is called dead."""
+    age = "SELECT clock_timestamp() - pg_postmaster_start_time() > interval '2.1 s'"
+    await until(lambda: store._pool.look("*", lambda connection: connection.fetchval(age)))
+
+
+def test_a_killed_process_is_seen_at_once(run, postgres_url, opened):
+    async def case():
+        async with opened(postgres_url) as store:
+            await settled(store)
+            with replica(postgres_url, "n1") as process:
+                alive = await store.alive("n1"), await store.orphans()
+                process.kill()
+                took = await until(store.orphans)
+                return alive, took, await store.orphans(), await store.alive("n1")
+
+    alive, took, orphans, after = run(case())
+    assert alive == (True, [])
+    assert took < 0.5
+    assert orphans == [Orphan("a", "of-n1", "n1")]
+    assert not after
+
+
+def test_a_blocked_loop_is_no_death(run, postgres_url, opened):
+    async def watch():
+        async with opened(postgres_url, node_ttl_s=1.0) as watcher:
+            await until(lambda: watcher.alive("n1"))
+            seen = set()
+            deadline = time.monotonic() + 2.0
+            while time.monotonic() < deadline:
+                seen.add(await watcher.alive("n1"))
+                await asyncio.sleep(0.05)
+            return seen
+
+    async def case():
+        async with opened(postgres_url) as store:
+            await settled(store)
+            await store.join("n1")
+            watching = asyncio.create_task(asyncio.to_thread(asyncio.run, watch()))
+            await asyncio.sleep(0)
+            # As a skill does that computes without ever awaiting; twice the time to live.
+            time.sleep(2.2)  # noqa: ASYNC251
+            return await watching
+
+    assert run(case()) == {True}
+
+
+def test_a_silent_connection_is_dead_after_its_time(run, postgres_url, opened):
+    async def case():
+        async with (
+            Proxy(postgres_url) as proxy,
+            opened(proxy.url) as store,
+            opened(postgres_url, node_ttl_s=1.0) as watcher,
+        ):
+            await settled(watcher)
+            await store.join("n1")
+            alive = await watcher.alive("n1")
+            proxy.silent = True
+
+            async def dead():
+                return not await watcher.alive("n1")
+
+            took = await until(dead)
+            with pytest.raises(StoreError):
+                await store.beat("n1")
+            proxy.silent = False
+            proxy.cut()
+            return alive, took, await until(lambda: watcher.alive("n1"))
+
+    alive, took, back = run(case())
+    assert alive
+    assert 0.3 < took < 1.8
+    assert back < 3.0
+
+
+def test_a_lost_session_joins_again_by_itself(run, postgres_url, postgres_database, opened):
+    async def case():
+        async with opened(postgres_url) as store, opened(postgres_url) as watcher:
+            await store.join("n1")
+            await asyncio.to_thread(postgres_database.execute, KILL)
+            await until(lambda: _holds(postgres_database))
+            await store.beat("n1")
+            return await watcher.alive("n1"), store._nodes._liveness.judging()
+
+    assert run(case()) == (True, False)
+
+
+async def _holds(database) -> bool:
+    locks = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted"
+    (found,) = await asyncio.to_thread(database.execute, locks)
+    return len(found) == 1
+
+
+def test_a_restart_of_the_database_kills_nobody(run, server, url, opened):
+    async def case():
+        async with opened(url) as here, opened(url) as there:
+            await here.join("n1")
+            await there.join("n2")
+            await asyncio.to_thread(server.crash)
+            with pytest.raises(StoreError):
+                await here.beat("n1")
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(server.start)
+            seen = set()
+            deadline = time.monotonic() + 2.8
+            while time.monotonic() < deadline:
+                try:
+                    seen |= {await here.alive("n2"), await there.alive("n1")}
+                except StoreError:
+                    pass
+                await asyncio.sleep(0.05)
+            return seen
+
+    assert run(case()) == {True}
+
+
+def test_who_left_is_gone_even_just_after_a_start(run, server, url, opened):
+    async def case():
+        async with opened(url) as here, opened(url) as there:
+            await here.join("n1")
+            before = await there.alive("n1")
+            await here.leave("n1")
+            return before, await there.alive("n1")
+
+    assert run(case()) == (True, False)
+
+
+def test_rows_of_the_long_dead_are_tidied_away(run, postgres_url, postgres_database, opened):
+    async def case():
+        async with opened(postgres_url) as store:
+            await store.join("n1")
+            await store.join("n2")
+            await store.leave("n2")
+            await asyncio.to_thread(
+                postgres_database.execute, "UPDATE trunkline.nodes SET beat = beat - 7200000 WHERE id = 'n2'"
+            )
+            await store.prune(0)
+
+    run(case())
+    assert postgres_database.execute("SELECT id FROM trunkline.nodes ORDER BY id") == [[("n1",)]]

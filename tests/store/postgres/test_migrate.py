@@ -1,0 +1,105 @@
+"""Forwards only, one at a time, and from wherever the last one was stopped."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests import postgres
+from trunkline.errors import Misuse, StoreError
+from trunkline.store.postgres.address import Address
+from trunkline.store.postgres.migrate import POSTGRES, migrate
+from trunkline.store.postgres.store import PostgresStore
+from trunkline.store.statements import Migration
+
+
+@pytest.fixture
+def fresh(postgres_database):
+    """A schema of its own name; gives its URL."""
+    yield f"{postgres_database.url}?schema=other"
+    postgres_database.execute("DROP SCHEMA IF EXISTS other CASCADE")
+
+
+async def migrated(url, steps=POSTGRES):
+    address = Address(url)
+    connection = await address.connect("test", seconds=5)
+    try:
+        return await migrate(connection, address, steps)
+    finally:
+        await connection.close()
+
+
+def test_many_replicas_start_at_once_on_nothing(run, fresh):
+    async def case():
+        stores = [PostgresStore(fresh) for _ in range(6)]
+        await asyncio.gather(*(store.open() for store in stores))
+        versions = [store.migrated for store in stores]
+        await asyncio.gather(*(store.close() for store in stores))
+        return versions
+
+    versions = run(case())
+    assert sorted(versions)[0] == (0, POSTGRES[-1].version)
+    assert versions.count((0, POSTGRES[-1].version)) == 1
+
+
+def test_a_second_start_changes_nothing(run, fresh):
+    newest = POSTGRES[-1].version
+    assert run(migrated(fresh)) == (0, newest)
+    assert run(migrated(fresh)) == (newest, newest)
+
+
+def test_stopped_in_the_middle_it_goes_on(run, fresh, postgres_database):
+    newest = POSTGRES[-1].version
+    good = Migration(newest + 1, "CREATE TABLE one (x integer)")
+    bad = Migration(newest + 2, "CREATE TABLE two (x integer); SELECT 1 / 0")
+    with pytest.raises(Exception, match="division"):
+        run(migrated(fresh, [*POSTGRES, good, bad]))
+    tables = "SELECT tablename FROM pg_tables WHERE schemaname = 'other' AND tablename IN ('one', 'two')"
+    assert postgres_database.execute(tables) == [[("one",)]]
+    mended = Migration(newest + 2, "CREATE TABLE two (x integer)")
+    assert run(migrated(fresh, [*POSTGRES, good, mended])) == (newest + 1, newest + 2)
+
+
+def test_a_newer_schema_is_refused(run, fresh):
+    newest = POSTGRES[-1].version
+    run(migrated(fresh, [*POSTGRES, Migration(newest + 1, "SELECT 1")]))
+    with pytest.raises(StoreError, match=f"newer trunkline .schema {newest + 1}, this one knows {newest}"):
+        run(PostgresStore(fresh).open())
+
+
+def test_another_programs_schema_is_refused(run, fresh, postgres_database):
+    postgres_database.execute(f'CREATE SCHEMA other AUTHORIZATION "{postgres_database.user}"')
+    postgres_database.execute("CREATE TABLE other.theirs (x integer)")
+    with pytest.raises(StoreError, match="another program's"):
+        run(PostgresStore(fresh).open())
+
+
+def test_a_schema_that_was_given_to_us_is_enough(run, fresh, postgres_database):
+    user = postgres_database.user
+    database = postgres_database.admin.rpartition("/")[2]
+    postgres_database.execute(f'CREATE SCHEMA other AUTHORIZATION "{user}"')
+    postgres_database.execute(f'ALTER DATABASE "{database}" OWNER TO CURRENT_USER')
+    try:
+        assert run(migrated(fresh))[1] == POSTGRES[-1].version
+    finally:
+        postgres_database.execute(f'ALTER DATABASE "{database}" OWNER TO "{user}"')
+
+
+def test_schemas_do_not_mix(run, fresh, postgres_url, opened):
+    async def case():
+        async with opened(fresh) as here, opened(postgres_url) as there:
+            await here.put("a", "kind", "x", b"here", 0)
+            return await there.get("a", "kind", "x")
+
+    assert run(case()) is None
+
+
+@pytest.mark.parametrize("schema", ["", "Upper", "a b", "x;y", "pg'", "x" * 50])
+def test_only_plain_names_are_schemas(schema):
+    with pytest.raises(Misuse, match="schema="):
+        PostgresStore(f"postgresql://localhost/x?schema={schema}")
+
+
+def test_the_wheel_or_the_system_has_a_server():
+    assert postgres.why_none() == ""

@@ -1,0 +1,181 @@
+"""What only PostgreSQL has: row-level tenancy, its own time, a login that must not leak."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import traceback
+
+import asyncpg
+import pytest
+
+from trunkline.errors import StoreError
+from trunkline.log.events import Delta, Submitted
+from trunkline.log.fold import Head
+from trunkline.store.base import Announcement, Dedup
+from trunkline.store.postgres.store import PostgresStore
+from trunkline.store.url import store_from_url
+from trunkline.wire.types import Message, TaskState
+
+PLANTED = "planted-5f0c1e"
+TABLES = ("events", "tasks", "dedup", "outbox", "docs")
+
+
+async def fill(store, tenant):
+    head = Head(f"t-{tenant}", "c", "ann", TaskState.WORKING, 1, 1, "n")
+    await store.append(
+        tenant, f"t-{tenant}", 0, [Submitted(Message("m"), "c", "ann", "n")], at=1, head=head,
+        dedup=Dedup("k", b"", 1 << 50), deliveries=[Announcement(f"d-{tenant}", 1, "hook", 1)],
+    )  # fmt: skip
+    await store.put(tenant, "kind", "x", b"body", 0)
+
+
+@pytest.mark.parametrize("setting", ["a", "b", "", "nobody", None])
+def test_a_session_of_one_tenant_sees_no_other(run, postgres_url, opened, setting):
+    async def case():
+        async with opened(postgres_url) as store:
+            await fill(store, "a")
+            await fill(store, "b")
+        connection = await asyncpg.connect(postgres_url, server_settings={"search_path": "trunkline"})
+        if setting is not None:
+            await connection.execute(f"SET trunkline.tenant = '{setting}'")
+        partitions = [f"events_{n:02}" for n in range(16)]
+        found = [
+            {row[0] for row in await connection.fetch(f"SELECT tenant FROM {table}")}
+            for table in (*TABLES, *partitions)
+        ]
+        await connection.close()
+        return found
+
+    own = {setting} if setting in ("a", "b") else set()
+    found = run(case())
+    assert found[:5] == [own] * 5
+    assert set().union(*found) == own
+
+
+def test_every_table_with_a_tenant_is_protected(run, postgres_url, postgres_database, opened):
+    async def case():
+        async with opened(postgres_url):
+            pass
+
+    run(case())
+    ((open_tables,),) = (
+        postgres_database.execute(
+            "SELECT count(*) FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid "
+            "WHERE c.relnamespace = 'trunkline'::regnamespace AND a.attname = 'tenant' "
+            "AND c.relkind IN ('r', 'p') AND NOT (c.relrowsecurity AND c.relforcerowsecurity)"
+        )[0],
+    )
+    assert open_tables == (0,)
+
+
+def test_a_tenant_cannot_write_for_another(run, postgres_url, opened):
+    async def case():
+        async with opened(postgres_url) as store:
+            await fill(store, "a")
+        connection = await asyncpg.connect(postgres_url, server_settings={"search_path": "trunkline"})
+        await connection.execute("SET trunkline.tenant = 'b'")
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute("INSERT INTO docs VALUES ('a', 'kind', 'y', 1, '')")
+        changed = await connection.execute("UPDATE docs SET body = 'stolen'")
+        await connection.close()
+        return changed
+
+    assert run(case()) == "UPDATE 0"
+
+
+def test_a_tenant_named_like_the_master_key_has_only_its_own(run, postgres_url, opened):
+    async def case():
+        async with opened(postgres_url) as store:
+            await fill(store, "a")
+            await fill(store, "*")
+            return (
+                await store.read("*", "t-a"),
+                await store.head("*", "t-a"),
+                len(await store.list("*", "kind")),
+                len(await store.read("*", "t-*")),
+            )
+
+    assert run(case()) == ([], None, 1, 1)
+
+
+def test_time_is_the_databases(run, postgres_url, postgres_database, opened):
+    async def case():
+        async with opened(postgres_url) as store:
+            return await store.now()
+
+    ours = run(case())
+    theirs = postgres_database.execute("SELECT extract(epoch FROM clock_timestamp()) * 1000")[0][0][0]
+    assert abs(theirs - ours) < 5_000
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "127.0.0.1:1/x",
+        "nowhere.invalid/x",
+        "127.0.0.1:1/x?sslmode=require",
+        "127.0.0.1:1/x?sslmode=nonsense",
+        "127.0.0.1:99999999/x",
+        "[::1/x",
+        "127.0.0.1:1/x?target_session_attrs=nonsense",
+    ],
+)
+def test_a_store_that_does_not_open_says_why_without_the_password(run, place, caplog):
+    caplog.set_level(logging.DEBUG)
+
+    async def case():
+        await store_from_url(f"postgresql://ann:{PLANTED}@{place}").open()
+
+    with pytest.raises(Exception, match=r".{10}") as caught:
+        run(case())
+    assert type(caught.value).__module__ == "trunkline.errors"
+    told = "".join(traceback.format_exception(caught.value)) + str(caught.value) + caplog.text
+    assert PLANTED not in told
+
+
+def test_a_login_that_is_not_there(run, postgres_database):
+    url = postgres_database.url.replace(postgres_database.user, "nobody_like_this")
+    with pytest.raises(StoreError, match="nobody_like_this") as caught:
+        run(PostgresStore(url).open())
+    assert PLANTED not in str(caught.value)
+
+
+def test_without_the_driver_the_message_names_the_extra():
+    script = (
+        "import sys; from trunkline.store.url import store_from_url; store_from_url('memory:')\n"
+        "assert 'asyncpg' not in sys.modules\n"
+        "sys.modules['asyncpg'] = None\n"
+        f"store_from_url('postgresql://ann:{PLANTED}@host/x')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=30
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("trunkline.errors.Misuse")
+    assert "pip install 'trunkline[postgres]'" in last
+    assert PLANTED not in last
+
+
+def test_sessions_are_few_and_named(run, postgres_url, postgres_database, opened):
+    async def case():
+        async with opened(postgres_url) as store:
+            await store.join("n1")
+            for n in range(20):
+                await store.append("a", f"t{n}", 0, [Delta("a", "x")], at=1)
+                await store.read("a", f"t{n}")
+            await asyncio.gather(*(store.read("a", f"t{n}") for n in range(100)))
+            names = (
+                "SELECT application_name, count(*) FROM pg_stat_activity "
+                "WHERE application_name LIKE 'trunkline %' GROUP BY 1"
+            )
+            return dict((await asyncio.to_thread(postgres_database.execute, names))[0])
+
+    assert run(case()) == {
+        "trunkline writer": 1,
+        "trunkline reader": 4,
+        "trunkline doorbell": 1,
+        "trunkline liveness": 1,
+    }
