@@ -132,8 +132,10 @@ class Application:
             try:
                 yield
             finally:
-                await self._end()
-                ticking.cancel()
+                try:
+                    await self._end()
+                finally:
+                    ticking.cancel()
         finally:
             self._live = 0
             self._started = False
@@ -158,9 +160,11 @@ class Application:
         return self._ending is not None and self._ending.done()
 
     async def _stop(self) -> None:
-        await self.runner.stop()
-        # A task that moved to another process is answered as it stands.
-        self.runner.tasks.end_waits()
+        try:
+            await self.runner.stop()
+        finally:
+            # A task that moved to another process is answered as it stands.
+            self.runner.tasks.end_waits()
 
     async def _end(self) -> None:
         self.drain()

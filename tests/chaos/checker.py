@@ -25,6 +25,8 @@ MARK = re.compile(r"\bp[0-9a-f]{8}\b")
 # The store's clock and the driver's are one, but a death is noted before or after it happens.
 SLACK_MS = 50
 _NEVER = 1 << 62
+# A server that cannot know whether its commit was taken says so by this.
+UNSURE = "send the same message again"
 
 
 class Violation(Struct, frozen=True):
@@ -38,8 +40,14 @@ class Violation(Struct, frozen=True):
         return f"{self.rule} {self.task_id}: {self.what}"
 
 
-def check(logs: Iterable[Logged], history: History, *, at_rest: bool = True) -> list[Violation]:
-    """Everything that is wrong; `at_rest` if the run was given the time to end every task."""
+def check(
+    logs: Iterable[Logged], history: History, *, at_rest: bool = True, strict: bool = False
+) -> list[Violation]:
+    """Everything that is wrong.
+
+    `at_rest` if the run was given the time to end every task; `strict` if what was refused must be
+    absent even where the server did not promise it and asked for the same message again.
+    """
     known = {one.task_id: one for one in logs}
     found: list[Violation] = []
     folds: dict[str, State] = {}
@@ -53,7 +61,7 @@ def check(logs: Iterable[Logged], history: History, *, at_rest: bool = True) -> 
             if at_rest and not folds[one.task_id].resting:
                 found.append(Violation("END", one.task_id, f"was left {plain(folds[one.task_id].state)}"))
     whole = {task_id: one for task_id, one in known.items() if task_id in folds}
-    found += _acknowledged(whole, folds, history.told)
+    found += _acknowledged(whole, folds, history.told, strict=strict)
     for reading in history.readings:
         found += _slice(reading, whole.get(reading.task_id), known)
     found += _owners(whole, history)
@@ -110,10 +118,12 @@ def _ends(event: ev.AnyEvent) -> bool:
 
 
 def _acknowledged(
-    logs: dict[str, Logged], folds: dict[str, State], told: list[Told]
+    logs: dict[str, Logged], folds: dict[str, State], told: list[Told], *, strict: bool
 ) -> Iterator[Violation]:
     recorded = _messages(logs.values())
-    taken = {one.message_id for one in told if one.message_id and one.outcome != REFUSED}
+    refusals = [one for one in told if one.outcome == REFUSED and (strict or UNSURE not in one.error)]
+    refused = set(map(id, refusals))
+    taken = {one.message_id for one in told if one.message_id and id(one) not in refused}
     for message_id, found in recorded.items():
         if len(found) > 1:
             yield Violation("H1", found[0][0], f"message {message_id} was taken {len(found)} times")
@@ -122,7 +132,7 @@ def _acknowledged(
         found = recorded.get(one.message_id, []) if one.message_id else []
         if one.outcome == OK and one.message_id and [task_id for task_id, _ in found] != [one.task_id]:
             yield Violation("H1", one.task_id, f"acknowledged message {one.message_id} is in {found}")
-        for task_id, at in found if one.outcome == REFUSED else ():
+        for task_id, at in found if id(one) in refused else ():
             # Another try may have been taken; then it bears that one's time.
             if one.message_id not in taken or one.invoked <= at <= one.returned:
                 yield Violation("H1", task_id, f"refused message {one.message_id} is there: {one.error}")

@@ -55,7 +55,7 @@ async def row_04(run: Run) -> Result:
         await crowd.until_ack(acks + 20)
         recovered = time.monotonic() - freed
         await crowd.settle()
-        violations = await fleet.judge()
+        violations = await fleet.judge(strict=True)
         fleet.end()
     return verdict(
         violations,

@@ -88,7 +88,7 @@ async def row_03(run: Run) -> Result:
         run.say(f"{point} of {points} points, {refused} refused something, {crowd.acks} acknowledged")
     await server.start()
     await crowd.settle()
-    violations = await fleet.judge()
+    violations = await fleet.judge(strict=True)
     return verdict(
         violations,
         f"{points} points, {refused} of them refused writes ({_refusals(run)} in all), "

@@ -154,13 +154,13 @@ class Fleet:
         for server in self.servers:
             server.end()
 
-    async def judge(self, *, at_rest: bool = True) -> list[Violation]:
+    async def judge(self, *, at_rest: bool = True, strict: bool = False) -> list[Violation]:
         """Stop what runs, read the store and check everything; what is broken is kept for a look."""
         found: list[Violation] = []
         for code, _ in await self.stop():
             if code != 0:
                 found.append(Violation("END", "-", f"a server ended with {code} after SIGTERM"))
-        found += await judge(self.url, self.history, at_rest=at_rest)
+        found += await judge(self.url, self.history, at_rest=at_rest, strict=strict)
         found += [
             Violation("LOG", "-", f"{server.name} logged a traceback")
             for server in self.servers
@@ -174,7 +174,9 @@ class Fleet:
         return found
 
 
-async def judge(url: str, history: History, *, at_rest: bool = True) -> list[Violation]:
+async def judge(
+    url: str, history: History, *, at_rest: bool = True, strict: bool = False
+) -> list[Violation]:
     """Open the store that the servers have left, and check it."""
     store = store_from_url(url)
     await store.open()
@@ -182,7 +184,7 @@ async def judge(url: str, history: History, *, at_rest: bool = True) -> list[Vio
         logs = await collect(store)
     finally:
         await store.close()
-    return check(logs, history, at_rest=at_rest)
+    return check(logs, history, at_rest=at_rest, strict=strict)
 
 
 def strace(*inject: str) -> tuple[str, ...]:

@@ -110,6 +110,12 @@ def test_H1_a_refused_message_was_taken(good: Logged) -> None:
     assert broken(good, sent(outcome=REFUSED), sent(repeat=True)) == ["H1"]
 
 
+def test_H1_a_server_that_was_not_sure_may_have_taken_it(good: Logged) -> None:
+    unsure = sent(outcome=REFUSED, error="-32603 send the same message again in a while")
+    assert broken(good, unsure) == []
+    assert broken(good, unsure, strict=True) == ["H1"]
+
+
 def test_H1_an_unknown_outcome_may_be_there_or_not(good: Logged) -> None:
     assert broken(good, sent(outcome=UNKNOWN)) == broken([], sent(outcome=UNKNOWN)) == []
 

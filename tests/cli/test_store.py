@@ -291,3 +291,22 @@ def test_beside_a_server(command: Command, tmp_path: Path) -> None:
         agent.close()
     lines = [json.loads(line) for line in (tmp_path / "live.jsonl").read_text().splitlines()]
     assert {line["task"] for line in lines[1:]} == sent
+
+
+# PostgreSQL
+
+
+def test_the_same_on_postgresql(command: Command, filled: Path, tmp_path: Path, postgres_url: str) -> None:
+    there = ("--store", postgres_url)
+    assert command("migrate", *there)[0] == 0
+    assert command("export", "all.jsonl")[0] == 0
+    assert command("import", "all.jsonl", *there) == (0, "imported   4 tasks, 28 events\nskipped    0\n", "")
+    assert command("import", "all.jsonl", *there)[1].endswith("skipped    4\n")
+    code, out, _ = command("check", *there)
+    assert (code, out.splitlines()[0]) == (0, "tasks     4 (2 completed, 1 failed, 1 working)")
+    assert command("export", "there.jsonl", *there)[0] == 0
+    assert (tmp_path / "there.jsonl").read_bytes() == (tmp_path / "all.jsonl").read_bytes()
+    assert command("prune", *there)[1].splitlines()[0] == "forgotten  1"
+    assert command("export", "small.jsonl", *there)[0] == 0
+    assert command("import", "small.jsonl", "--store", "sqlite:///copy.db")[0] == 0
+    assert command("check", "--store", "sqlite:///copy.db")[1] == command("check", *there)[1]

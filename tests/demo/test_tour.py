@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from trunkline.demo.ledger import Ledger
 from trunkline.demo.remote import StepFailed
 from trunkline.demo.tour import Tour
 
@@ -66,12 +67,44 @@ def test_the_server_may_be_killed_at_any_moment(tmp_path: Path, seed: int) -> No
     )
 
 
+@pytest.mark.slow
+def test_it_may_be_killed_after_the_tour_too(tmp_path: Path) -> None:
+    tour = subprocess.Popen(
+        [sys.executable, "-m", "trunkline.cli", "demo", "--port", "0"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    assert tour.stdout is not None
+    said = ""
+    for line in tour.stdout:
+        said += line
+        if "Ctrl-C ends it" in line:
+            os.kill(_children(tour.pid)[0], signal.SIGKILL)
+        if "nothing acknowledged was lost" in " ".join(said.split()):
+            break
+    tour.send_signal(signal.SIGINT)
+    said += tour.communicate(timeout=30)[0]
+    assert tour.returncode == 0, said
+    assert "was killed by SIGKILL, and not by this tour" in said
+    assert "Stopped." in said and "Traceback" not in said
+
+
+def test_a_task_that_is_not_as_it_was_told_is_noticed() -> None:
+    ledger = Ledger()
+    ledger.note({"id": "x", "status": {"state": "TASK_STATE_COMPLETED"}})
+    with pytest.raises(StepFailed, match="task x was completed '' and is failed ''"):
+        ledger.compare(_Forgetful())  # type: ignore[arg-type]
+
+
 class _Forgetful:
     """A server that lost the task."""
 
     def send(self, text: str, **message: str) -> dict[str, object]:
         del text, message
         return {"id": "x", "status": {"state": "TASK_STATE_FAILED"}}
+
+    def call(self, method: str, params: dict[str, object]) -> dict[str, object]:
+        del method, params
+        return self.send("")
 
 
 def test_a_step_that_does_not_hold_ends_the_tour() -> None:

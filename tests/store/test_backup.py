@@ -99,7 +99,7 @@ def test_what_is_there_already_is_skipped_and_what_was_cut_goes_on(run, store, o
         data = await exported(store)
         lines = lines_of(data)
         # The first import got as far as the middle of the second task.
-        cut = next(place for place, line in enumerate(lines) if b'"later"' in line) + 1
+        cut = next(place for place, line in enumerate(lines) if b'"long"' in line) + 2
         assert await restore(other, lines[:cut]) == Restored(tasks=2, events=cut - 1)
         assert await restore(other, lines) == Restored(tasks=52, events=len(lines) - 1 - cut + 1, skipped=1)
         assert await restore(other, lines) == Restored(skipped=53)

@@ -39,7 +39,7 @@ def serve(
     *,
     host: Annotated[str | None, typer.Option(help="Address to bind to; loopback unless told.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to bind to.")] = None,
-    store: Annotated[str | None, typer.Option(help="sqlite:///FILE or memory:")] = None,
+    store: Annotated[str | None, typer.Option(help="sqlite:///FILE, postgresql://… or memory:")] = None,
     workers: Annotated[
         int | None, typer.Option(help="How many processes serve; more than one needs PostgreSQL.")
     ] = None,

@@ -61,7 +61,7 @@ class _Group(Struct):
 
 
 async def export(store: Store, version: str, tenant: str | None = None) -> AsyncIterator[bytes]:
-    """The lines, a page at a time; tasks in the order of their creation."""
+    """The lines, a page at a time; tasks by their ids, so that the same logs always give the same bytes."""
     yield _encode(_Header(version, FORMAT)) + b"\n"
     async for page in every_task(store):
         for ref in page:
@@ -171,7 +171,6 @@ async def _write(store: Store, groups: Sequence[_Group], done: Restored) -> None
         except Misuse as error:
             different = error
             break
-    # Each begins before it first waits: tasks come to be in the order of the lines.
     works = [_append(store, group, events) for group, events in zip(groups, left, strict=False)]
     for failed in (*await asyncio.gather(*works, return_exceptions=True), different):
         if failed is not None:

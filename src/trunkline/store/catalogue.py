@@ -32,7 +32,7 @@ class Catalogue(Protocol):
     """A store that knows its tasks beside their logs, so that a damaged log is found too."""
 
     async def tasks(self, cursor: Cursor, limit: int = PAGE) -> tuple[list[TaskRef], Cursor]:
-        """Tasks from a cursor (`START` first) in the order in which they were created; empty at the end."""
+        """Tasks from a cursor (`START` first) by their ids, which sort by age; empty at the end."""
         ...
 
     async def faults(self) -> list[Fault]:
@@ -48,19 +48,20 @@ class Migrated(Protocol):
 
 
 async def every_task(store: Store) -> AsyncIterator[list[TaskRef]]:
-    """All tasks in pages, oldest first; without a catalogue by the first event of each in the log."""
+    """All tasks in pages, by their ids; without a catalogue by the first event of each in the log."""
     cursor = START
     if isinstance(store, Catalogue):
         while (page := await store.tasks(cursor))[0]:
             found, cursor = page
             yield found
         return
-    while True:
-        records, cursor = await store.tail(cursor)
-        if not records:
-            return
-        yield [
+    known: list[TaskRef] = []
+    while (records := await store.tail(cursor))[0]:
+        page, cursor = records
+        known += [
             TaskRef(record.tenant, record.task_id)
-            for record in records
+            for record in page
             if record.recorded.seq == span(record.recorded.event)
         ]
+    known.sort(key=lambda ref: ref.task_id)
+    yield known

@@ -12,7 +12,7 @@ from trunkline.errors import StoreError
 from trunkline.log.events import Known, Recorded, decode, placed
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
-from trunkline.store.base import START, Cursor, Doc, HeadPage, Hint, Orphan, TailRecord, Where
+from trunkline.store.base import Cursor, Doc, HeadPage, Hint, Orphan, TailRecord, Where
 from trunkline.store.catalogue import Fault, TaskRef
 from trunkline.store.statements import statements
 from trunkline.store.states import NUMBERS, STATES
@@ -95,7 +95,10 @@ def read(
 
 def tail(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[list[TailRecord], Cursor]:
     """Events of the whole log."""
-    after = _number(cursor)
+    try:
+        after = int(cursor or "0")
+    except ValueError:
+        raise StoreError(f"cursor {cursor!r} is not from this store; start again without it") from None
     try:
         (page,) = connection.execute(_SQL["tail"], {"after": after, "limit": limit}).fetchone()
     except sqlite3.DataError:
@@ -114,13 +117,6 @@ def tail(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[li
         raise StoreError(f"the log cannot be read after cursor {cursor!r}: {error}") from error
     newer = [(number, record) for number, record in found if number > after][:limit]
     return [record for _, record in newer], str(newer[-1][0])
-
-
-def _number(cursor: Cursor) -> int:
-    try:
-        return 0 if cursor == START else int(cursor)
-    except ValueError:
-        raise StoreError(f"cursor {cursor!r} is not from this store; start again without it") from None
 
 
 def _appends(page: str) -> Sequence[_Append]:
@@ -214,10 +210,10 @@ def list_docs(connection: sqlite3.Connection, tenant: str, kind: str) -> list[Do
 
 
 def tasks(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[list[TaskRef], Cursor]:
-    """Tasks in the order in which they were created."""
-    values = {"after": _number(cursor), "tenant": None, "limit": limit}
-    found = connection.execute(_SQL["next_tasks"], values).fetchall()
-    return [TaskRef(tenant, task_id) for _, tenant, task_id in found], str(found[-1][0]) if found else cursor
+    """Tasks by their ids."""
+    rows = connection.execute(_SQL["tasks"], {"after": cursor, "limit": limit}).fetchall()
+    found = [TaskRef(tenant, task_id) for tenant, task_id in rows]
+    return found, found[-1].task_id if found else cursor
 
 
 def faults(connection: sqlite3.Connection) -> list[Fault]:

@@ -13,12 +13,14 @@ from trunkline.log import events as ev
 from trunkline.store.base import START, Announcement, Dedup, Hint, Orphan, Outcome, Poll
 from trunkline.wire.types import TaskState
 
+# The others are one process's alone.
+pytestmark = pytest.mark.parametrize("bench", ["postgres"], indirect=True)
+
 
 @pytest.fixture
 def pair(bench):
     """Opens two stores for the length of a case."""
-    if not bench.make().shared:
-        pytest.skip("one process has this store for itself")
+    assert bench.make().shared
 
     @asynccontextmanager
     async def opened():

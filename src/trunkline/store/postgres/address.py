@@ -82,7 +82,7 @@ class Address:
                     "search_path": self.schema,
                     "trunkline.tenant": tenant,
                     "statement_timeout": f"{STATEMENT_SECONDS:.0f}s",
-                    "idle_in_transaction_session_timeout": "30s",
+                    "idle_in_transaction_session_timeout": "5s",
                     # Plans over 16 partitions are made once, not for each call.
                     "plan_cache_mode": "force_generic_plan",
                     "jit": "off",

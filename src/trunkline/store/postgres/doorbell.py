@@ -49,6 +49,7 @@ class Doorbell:
         self._task: asyncio.Task[None] | None = None
         self._over = False
         self._pid = 0
+        self._connected = False
         self._ready = asyncio.Event()
 
     async def start(self, seconds: float) -> None:
@@ -66,10 +67,10 @@ class Doorbell:
             return
         self._over = True
         self._wake.set()
-        done, _ = await asyncio.wait({self._task}, timeout=1.0)
-        if not done:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        if self._connected:
+            await asyncio.wait({self._task}, timeout=1.0)
+        self._task.cancel()
+        await asyncio.wait({self._task})
 
     def ring(self, grown: Iterable[_Grown]) -> None:
         """Tell the other replicas, soon."""
@@ -90,9 +91,11 @@ class Doorbell:
                     if lost:
                         self._bell.miss()
                     pause, lost = 0.05, False
+                    self._connected = True
                     self._ready.set()
                     await self._serve(connection)
                 finally:
+                    self._connected = False
                     await hang_up(connection)
             except (*DATABASE_ERRORS, StoreError) as error:
                 if not lost:
@@ -102,7 +105,7 @@ class Doorbell:
                     )
                 lost = True
                 self._ready.set()
-                await asyncio.sleep(0 if self._over else pause)
+                await asyncio.sleep(pause)
                 pause = min(pause * 2, _LONGEST_PAUSE)
 
     async def _serve(self, connection: Connection) -> None:

@@ -31,6 +31,8 @@ async def migrate(
     server, newest = connection.get_server_version(), steps[-1].version
     if server.major < _OLDEST_SERVER:
         raise StoreError(f"{address.name} is PostgreSQL {server.major}; {_OLDEST_SERVER} or newer is needed")
+    if (encoding := connection.get_settings().server_encoding) != "UTF8":
+        raise StoreError(f"{address.name} holds text as {encoding}; create the database with ENCODING 'UTF8'")
     version = await _version(connection, address, newest)
     if version == newest:
         return version, newest

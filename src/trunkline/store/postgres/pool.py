@@ -7,6 +7,7 @@ free one and no longer; with the database away it fails at once.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,9 +19,12 @@ from trunkline.store.postgres.statements import SQL
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
 
+_logger = logging.getLogger("trunkline.store")
+
 T = TypeVar("T")
 SIZE = 4
 WAIT_SECONDS = 0.9
+LOOK_SECONDS = 3.0
 _SET_TENANT = SQL["set_tenant"].text
 
 
@@ -43,6 +47,7 @@ class Pool:
         self._places = asyncio.Semaphore(size)
         self._users = 0
         self._empty: asyncio.Event | None = None
+        self._away = False
 
     async def look(self, tenant: str, call: Callable[[Connection], Awaitable[T]]) -> T:
         """Run a call that reads; again on another session if its own was lost.
@@ -50,7 +55,11 @@ class Pool:
         Raises:
             StoreError: there is no session, or the statement failed.
         """
-        return await self._use(tenant, call, again=True)
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                return await self._use(tenant, call, again=True)
+        except TimeoutError:
+            raise StoreError(f"the store did not answer within {LOOK_SECONDS} s") from None
 
     async def change(self, call: Callable[[Connection], Awaitable[T]], tenant: str = EVERY_TENANT) -> T:
         """Run a call that writes, once: what became of it is not known when its session is lost.
@@ -121,7 +130,21 @@ class Pool:
                 return self._free.pop(place)
         if self._free:
             return self._free.pop(0)
-        return _Seat(await self._address.connect("reader", seconds=WAIT_SECONDS, tenant=tenant), tenant)
+        return _Seat(await self._dial(tenant), tenant)
+
+    async def _dial(self, tenant: str) -> Connection:
+        try:
+            connection = await self._address.connect("reader", seconds=WAIT_SECONDS, tenant=tenant)
+        except StoreError as error:
+            # Once per outage: every read that comes meanwhile is told for itself.
+            if not self._away:
+                _logger.error("store.failed reason=%s", error)
+            self._away = True
+            raise
+        if self._away:
+            _logger.warning("store.back")
+        self._away = False
+        return connection
 
 
 def _keeps_session(error: BaseException) -> bool:

@@ -8,6 +8,7 @@ database's.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -46,6 +47,8 @@ from trunkline.store.writer import Entry, Writer
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
+
+_logger = logging.getLogger("trunkline.store")
 
 T = TypeVar("T")
 
@@ -147,12 +150,15 @@ class PostgresStore:
             group = await self._group
             self._group = asyncio.get_running_loop().create_future()
             outcomes = await self._scribe.write(group)
+            try:
+                self._writer.done(group, outcomes)
+            except Exception as error:  # noqa: BLE001 - whoever listens badly must not end the writing
+                _logger.error("store.unheard", exc_info=error)
             self._doorbell.ring(
                 (entry.tenant, entry.task_id, outcome)
                 for entry, outcome in zip(group, outcomes, strict=True)
                 if isinstance(outcome, int)
             )
-            self._writer.done(group, outcomes)
 
     def _look(self, tenant: str, call: Callable[[Connection], Awaitable[T]]) -> Awaitable[T]:
         if self._refusal:

@@ -300,6 +300,9 @@ SELECT page_count, freelist_count FROM pragma_page_count, pragma_freelist_count;
 -- name: give_back
 PRAGMA incremental_vacuum(1);
 
+-- name: tasks
+SELECT tenant, task_id FROM tasks WHERE task_id > :after ORDER BY task_id LIMIT :limit;
+
 -- What no task's own log can tell. Keys of tasks that were pruned go at leisure, so they are no fault.
 -- name: faults
 SELECT task_id, 'has neither events nor a head' FROM tasks AS t
