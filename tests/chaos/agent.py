@@ -74,6 +74,16 @@ async def bulk(turn: Turn) -> None:
 
 
 @agent.skill
+async def ticks(turn: Turn) -> None:
+    """Write `count pause size`: so many pieces of that size, each with the time at which it was written."""
+    count, pause = _numbers(turn.text)
+    filler = "." * int(turn.text.split()[2])
+    for _ in range(count):
+        await turn.write(f"t{time.time_ns() // 1_000_000} {filler}")
+        await asyncio.sleep(pause)
+
+
+@agent.skill
 async def ask(turn: Turn) -> str:
     """Ask once, and give the answer back."""
     await turn.status(f"asked by {MARK}")

@@ -22,8 +22,12 @@ LATER = ("-32603",)
 class Crowd:
     """All clients of a run."""
 
-    def __init__(self, servers: Sequence[Server], history: History, seed: int, count: int = 50) -> None:
+    def __init__(
+        self, servers: Sequence[Server], history: History, seed: int, count: int = 50, pause_s: float = 0
+    ) -> None:
         self.servers = servers
+        # The longest rest between two acts of one client.
+        self.pause_s = pause_s
         self.history = history
         self.stopping = asyncio.Event()
         self.acks = 0
@@ -87,6 +91,8 @@ class Caller:
                     await self.random.choices(each, weights)[0](server)
                 except NotSent:
                     await asyncio.sleep(0.02)
+                if self.crowd.pause_s:
+                    await asyncio.sleep(self.random.random() * self.crowd.pause_s)
             await self._finish()
         finally:
             self.client.close()

@@ -17,7 +17,7 @@ from pathlib import Path
 import uvloop
 
 from tests import postgres
-from tests.chaos import disk, durability, replicas  # noqa: F401 - their rows enter the table
+from tests.chaos import disk, durability, load, protocol, replicas  # noqa: F401 - their rows enter the table
 from tests.chaos.rows import POSTGRES, ROWS, SQLITE, Result, Row, Run
 
 Line = tuple[Row, str, Result, float]
