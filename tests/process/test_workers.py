@@ -108,6 +108,20 @@ def test_a_signal_to_the_parent_drains_all_of_them(two: ServerProcess, how: sign
             agent.close()
 
 
+def test_they_share_one_socket_where_the_system_cannot_share_a_port(two: ServerProcess) -> None:
+    two._command[2] = f"import trunkline.cli.workers as it; it.SHARES = False; {two._command[2]}"
+    with two as server:
+        until(lambda: len(ready(server)) == 2)
+        for victim in (0, 2):
+            os.kill(ready(server)[victim], signal.SIGKILL)
+            agent = Agent(server.base)
+            assert plain_state(agent.send("echo on")) == "completed"
+            agent.close()
+            until(lambda seen=victim: len(ready(server)) >= 3 + seen // 2)
+        assert server.stop() == 0
+        assert not any(alive(pid) for pid in ready(server))
+
+
 def test_workers_end_with_their_parent(two: ServerProcess) -> None:
     with two as server:
         until(lambda: len(ready(server)) == 2)

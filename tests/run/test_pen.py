@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -306,5 +308,27 @@ def test_a_frozen_owner_that_wakes_after_a_takeover_writes_nothing() -> None:
                 assert len(stopped) == 1
                 assert here.late and not there.late
         await store.close()
+
+    run(main())
+
+
+def test_a_task_that_has_ended_leaves_no_circle() -> None:
+    async def write(work: Work) -> Verdict:
+        await work.emit(delta("x"))
+        await asyncio.sleep(0)
+        await work.emit(delta("y"))
+        return DONE
+
+    async def main() -> None:
+        async with desk(write) as runner:
+            gc.collect()
+            gc.disable()
+            try:
+                kept = [weakref.ref(await runner.open()) for _ in range(20)]
+                await runner.left_all()
+                await asyncio.sleep(0)
+                assert [feed() for feed in kept] == [None] * 20
+            finally:
+                gc.enable()
 
     run(main())

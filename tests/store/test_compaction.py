@@ -132,6 +132,17 @@ def test_a_short_task_is_not_worth_it(run, store):
     assert run(case()) == (1, 3)
 
 
+def test_a_large_task_stays_in_pieces_that_can_be_read_one_by_one(run, store, monkeypatch):
+    monkeypatch.setattr(compaction, "LARGEST_BYTES", 3_000)
+
+    async def case():
+        await streamed(store, "t1", appends=20)
+        await streamed(store, "t2", appends=40)
+        return await store.compact(LATER), len(await whole(store, "t1")), len(await whole(store, "t2"))
+
+    assert run(case()) == (1, 5, 84)
+
+
 def test_a_long_task_without_pieces_stays_as_it_is(run, store):
     async def case():
         author = Author(store, "t1")

@@ -199,17 +199,19 @@ def bind(host: str, port: int, *, share: bool = False) -> list[socket.socket]:
         OSError: there is no such address here, or somebody listens there.
     """
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    made: list[socket.socket] = []
-    for family, kind, protocol, _, address in dict.fromkeys(found):
-        one = socket.socket(family, kind, protocol)
-        made.append(one)
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if share:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        if family == socket.AF_INET6:
-            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        one.bind((address[0], port, *address[2:]))
-        port = port or one.getsockname()[1]
+    with contextlib.ExitStack() as opened:
+        made: list[socket.socket] = []
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            one = opened.enter_context(socket.socket(family, kind, protocol))
+            made.append(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if share:
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind((address[0], port, *address[2:]))
+            port = port or one.getsockname()[1]
+        opened.pop_all()
     return made
 
 

@@ -280,6 +280,7 @@ class Owner:
     def _leave(self) -> None:
         if self.feed.runner is self:
             self.feed.runner = None
+        self._pen.let_go()
         self._desk.left(self)
 
     async def _verdict(self) -> Verdict:

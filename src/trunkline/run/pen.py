@@ -47,6 +47,29 @@ class Holder(Protocol):
         ...
 
 
+class _Nobody:
+    """Holds the pen when its holder has left: nobody hears how the last words fare."""
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        work.close()
+
+    def rested(self) -> None:
+        pass
+
+    def unheard(self) -> None:
+        pass
+
+    def verdict_on(self, error: Misuse | TaskFull) -> Status:
+        raise error
+
+    def interrupt(self, verdict: Status) -> bool:
+        del verdict
+        return False
+
+
+_NOBODY = _Nobody()
+
+
 class Pen:
     """Writes the words of one executor."""
 
@@ -75,7 +98,7 @@ class Pen:
         self.busy = False
         # Whether the executor has not yet paused for the first time: all it says until then is one append.
         self.unsaid = unsaid
-        self._holder = holder
+        self._holder: Holder = holder
         self._feed = feed
         self._tasks = tasks
         self._node = node
@@ -134,6 +157,10 @@ class Pen:
         self._closed = True
         self._buffer = []
         self._tell(TurnOver(f"task {self._feed.state.task_id} has been left"))
+
+    def let_go(self) -> None:
+        """The holder leaves. A circle of the two would cost a search for garbage, dearer than the task."""
+        self._holder = _NOBODY
 
     def resume(self) -> bool:
         """Go on if a caller was let go first and has spoken; whether that was so."""

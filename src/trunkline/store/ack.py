@@ -43,7 +43,9 @@ class Ack:
     def settle(self, outcome: int | StoreError) -> None:
         """End it."""
         self._outcome = outcome
-        for follower in self._followers:
+        # Let go of them: a follower may hold this promise, and a circle costs a search for garbage.
+        followers, self._followers = self._followers, []
+        for follower in followers:
             self._tell(follower)
         for waiter in self._waiters:
             if not waiter.done():

@@ -22,6 +22,8 @@ PAGE_EVENTS = 2000
 # A task of fewer rows and events has too little to merge.
 LONG_ROWS = 8
 LONG_EVENTS = 64
+# One that is larger stays in pieces: as a single value it could not be read page by page.
+LARGEST_BYTES = 4 << 20
 
 _logger = logging.getLogger("trunkline.store")
 _SQL, _ = statements("sqlite")
@@ -56,7 +58,7 @@ def long_tasks(
     (last,) = connection.execute(_SQL["page_end"], values).fetchone()
     if last is None:
         return None
-    values = {"after": after, "last": last, "rows": LONG_ROWS, "events": LONG_EVENTS}
+    values = {"after": after, "last": last, "rows": LONG_ROWS, "events": LONG_EVENTS, "bytes": LARGEST_BYTES}
     return last, connection.execute(_SQL["long_tasks"], values).fetchall()
 
 

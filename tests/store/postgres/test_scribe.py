@@ -170,6 +170,49 @@ def test_a_database_that_stays_away_is_an_error_within_a_second(run, server, url
     assert "planted-5f0c1e" not in caplog.text
 
 
+def test_crashes_of_the_database_under_load_lose_nothing(run, server, url, opened):
+    """Four crashes; what was acknowledged is there, in its place, once."""
+
+    async def work(store, name, acked, over):
+        seq = tried = 0
+        while not over.is_set():
+            try:
+                tried += 1
+                text = f"{name}-{tried}"
+                last = await store.append("a", name, seq, [delta(text)] * 2, at=AT)
+                acked[name, last] = text
+                seq = last
+            except StoreError:
+                await asyncio.sleep(0.02)
+                try:
+                    log = await store.read("a", name, seq)
+                    seq = log[-1].seq if log else seq
+                except StoreError:
+                    continue
+
+    async def case():
+        acked, over = {}, asyncio.Event()
+        async with opened(url) as store:
+            workers = [asyncio.create_task(work(store, f"t{n}", acked, over)) for n in range(16)]
+            for _ in range(4):
+                await asyncio.sleep(0.25)
+                await asyncio.to_thread(server.crash)
+                await asyncio.to_thread(server.start)
+            await asyncio.sleep(0.25)
+            over.set()
+            await asyncio.gather(*workers)
+            return acked, {f"t{n}": await store.read("a", f"t{n}", limit=100_000) for n in range(16)}
+
+    acked, logs = run(case())
+    assert len(acked) > 100
+    for log in logs.values():
+        assert [one.seq for one in log] == list(range(1, len(log) + 1))
+        texts = [one.event.text for one in log]
+        assert len(set(texts)) == len(texts) / 2
+    for (name, last), text in acked.items():
+        assert [one.event.text for one in logs[name][last - 2 : last]] == [text, text]
+
+
 def test_an_unknown_outcome_says_so(run, server, url, opened):
     async def case():
         async with Proxy(url) as proxy, opened(proxy.url) as store:

@@ -132,21 +132,8 @@ class Doorbell:
     def _payloads(self) -> Iterator[str]:
         if len(self._pending) > MOST_HINTS:
             yield _LOOK_YOURSELF
-            return
-        parts: list[bytes] = []
-        size = 2
-        for one in self._pending.values():
-            part = _encode(one)
-            if parts and size + len(part) + 1 > PAYLOAD_BYTES:
-                yield f"[{b','.join(parts).decode()}]"
-                parts, size = [], 2
-            if len(part) + 3 > PAYLOAD_BYTES:
-                yield _LOOK_YOURSELF
-                continue
-            parts.append(part)
-            size += len(part) + 1
-        if parts:
-            yield f"[{b','.join(parts).decode()}]"
+        else:
+            yield from _payloads(list(self._pending.values()))
 
     def _heard(self, _connection: object, pid: int, _channel: str, payload: object) -> None:
         if pid == self._pid or not self._bell.heard:
@@ -156,3 +143,16 @@ class Doorbell:
         except msgspec.DecodeError:
             # It says so, or somebody else uses our channel.
             self._bell.miss()
+
+
+def _payloads(grown: list[_Grown]) -> Iterator[str]:
+    payload = _encode(grown)
+    if len(payload) <= PAYLOAD_BYTES:
+        yield payload.decode()
+    elif len(grown) == 1:
+        yield _LOOK_YOURSELF
+    else:
+        # Most are alike in length, so parts of this size fit; one that does not is cut again.
+        size = max(1, len(grown) * PAYLOAD_BYTES // (len(payload) + PAYLOAD_BYTES))
+        for start in range(0, len(grown), size):
+            yield from _payloads(grown[start : start + size])

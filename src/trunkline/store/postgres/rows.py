@@ -83,6 +83,12 @@ async def tail(connection: Connection, cursor: Cursor, limit: int) -> tuple[list
     return found, cursor
 
 
+async def held_back(connection: Connection) -> bool:
+    """Whether something is committed that a tail does not show yet, because of a transaction before it."""
+    ((found,),) = await fetch(connection, "held_back")
+    return bool(found)
+
+
 def _place(cursor: Cursor) -> tuple[str, str, int]:
     xid, _, rest = cursor.partition(".")
     seq, dot, task_id = rest.partition(".")

@@ -35,7 +35,9 @@ class _Work:
 
     def __init__(self, group: Sequence[Entry]) -> None:
         self.group = group
-        self.marks = [random_bits(63) for _ in group]
+        # Numbers that no other append to the same place has, by chance alone.
+        first = random_bits(62)
+        self.marks = range(first, first + len(group))
         self.outcomes: list[Outcome | None] = [None] * len(group)
         self.stands: dict[tuple[str, str], int] = {}
 
@@ -61,6 +63,14 @@ class _Work:
             self.stands[entry.tenant, entry.task_id] = outcome
         elif isinstance(outcome, Conflict):
             self.stands[entry.tenant, entry.task_id] = outcome.actual
+
+    def settle_all(self, chains: Sequence[Chain]) -> None:
+        """Note that these were written."""
+        for one in chains:
+            for place in one:
+                self.outcomes[place] = self.group[place].last
+            last = self.group[one[-1]]
+            self.stands[last.tenant, last.task_id] = last.last
 
     def give_up(self, text: str) -> None:
         """End all that is not settled."""
@@ -116,18 +126,10 @@ class Scribe:
         (row,) = await connection.fetch(statement.text, *values)
         done = row[0]
         if done is not None and not done:
-            for one in chains:
-                for place in one:
-                    work.settle(place, work.group[place].last)
-            return
+            return work.settle_all(chains)
         written = frozenset[str](done or ())
-        refused: list[Chain] = []
-        for one in chains:
-            if work.group[one[0]].task_id not in written:
-                refused.append(one)
-                continue
-            for place in one:
-                work.settle(place, work.group[place].last)
+        refused = [one for one in chains if work.group[one[0]].task_id not in written]
+        work.settle_all([one for one in chains if work.group[one[0]].task_id in written])
         await self._judge(connection, work, refused)
 
     async def _judge(self, connection: Connection, work: _Work, refused: Sequence[Chain]) -> None:

@@ -173,6 +173,9 @@ FROM (
 WHERE before < :limit::bigint
 ORDER BY number, task_id, first;
 
+-- name: held_back
+SELECT EXISTS (SELECT FROM events AS e WHERE e.xid >= pg_snapshot_xmin(pg_current_snapshot()));
+
 -- name: head
 SELECT task_id, context_id, owner, state, status_at, seq, node
 FROM tasks

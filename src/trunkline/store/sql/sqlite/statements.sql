@@ -275,12 +275,16 @@ SELECT max(id)
 FROM page
 WHERE id < coalesce((SELECT min(id) FROM page WHERE at >= :before), (SELECT max(id) + 1 FROM page));
 
--- Tasks that ended within these rows and are long enough to be worth a visit.
+-- Tasks that ended within these rows and are long enough to be worth a visit, but not too large.
 -- name: long_tasks
 SELECT DISTINCT t.num, t.task_id
 FROM events AS e CROSS JOIN tasks AS t ON t.num = e.task
 WHERE e.id > :after AND e.id <= :last AND t.state >= 5 AND e.seq >= t.seq
-    AND (t.seq > :events OR (SELECT count(*) FROM (SELECT 1 FROM events WHERE task = t.num LIMIT :rows + 1)) > :rows);
+    AND (
+        t.seq > :events
+        OR (SELECT count(*) FROM (SELECT 1 FROM events WHERE task = t.num LIMIT :rows + 1)) > :rows
+    )
+    AND (SELECT sum(length(body)) FROM events WHERE task = t.num) <= :bytes;
 
 -- name: task_rows
 SELECT seq, at, body FROM events WHERE task = ? ORDER BY seq;
