@@ -16,7 +16,6 @@ import httpx2
 import pytest
 
 from tests.harness import Agent, ServerProcess, plain_state
-from tests.postgres import Database
 
 DEMO = "trunkline.demo:agent"
 # Never asked: what fails here fails before.
@@ -58,9 +57,9 @@ def alive(pid: int) -> bool:
 
 
 @pytest.fixture
-def two(tmp_path: Path, pg: Database) -> ServerProcess:
+def two(tmp_path: Path, postgres_url: str) -> ServerProcess:
     """A server of two workers, not yet started."""
-    return ServerProcess(tmp_path, DEMO, "--workers", "2", "--set", "drain_limit=0.5", store=pg.url)
+    return ServerProcess(tmp_path, DEMO, "--workers", "2", "--set", "drain_limit=0.5", store=postgres_url)
 
 
 def test_a_worker_that_is_killed_is_replaced_while_the_other_serves(two: ServerProcess) -> None:

@@ -85,24 +85,6 @@ def test_a_streamed_answer_takes_three_rows_and_tells_the_same(run, store):
     run(case())
 
 
-def test_a_page_is_short_at_the_end_of_a_log_only(run, store):
-    async def case():
-        author = await streamed(store, "t1", appends=30, end=None)
-        await author.append(ev.Claimed("n2"))
-        for _ in range(30):
-            await author.append(delta())
-        await author.append(delta(), DONE)
-        await store.compact(LATER)
-        events = await whole(store, "t1")
-        assert [one.seq for one in events] == [1, 2, 62, 63, 93, 94, 95]
-        for after in range(95):
-            left = [one for one in events if one.seq > after]
-            for limit in (1, 2, 3, 5, 7, 50):
-                assert await store.read(A, "t1", after=after, limit=limit) == left[:limit]
-
-    run(case())
-
-
 def test_only_what_ended_before_shrinks(run, store):
     async def case():
         await streamed(store, "old")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.store.given import AT, A, B, delta, message, status, task
+from tests.conformance.store.given import AT, A, Author, B, delta, message, status, submitted, task
 from trunkline.log import events as ev
 from trunkline.log.fold import fold
 from trunkline.store.base import START, Hint, Where
@@ -186,3 +186,24 @@ def test_pages_over_ranges_join_up(run, store, place, limit):
     found, whole = run(case())
     assert found == whole
     assert whole[-1] == 33
+
+
+def test_a_page_is_short_at_the_end_of_a_log_only(run, store):
+    async def case():
+        author = Author(store, "t1")
+        await author.append(submitted(), status())
+        for _ in range(60):
+            await author.append(delta())
+        await author.append(ev.Claimed("n2"))
+        for _ in range(60):
+            await author.append(delta())
+        await author.append(delta(), status(TaskState.COMPLETED))
+        assert await store.compact(AT + 10**6) == 1
+        events = await store.read(A, "t1", limit=1000)
+        assert [one.seq for one in events] == [1, 2, 62, 63, 123, 124, 125]
+        for after in range(125):
+            left = [one for one in events if one.seq > after]
+            for limit in (1, 2, 3, 5, 7, 50):
+                assert await store.read(A, "t1", after=after, limit=limit) == left[:limit]
+
+    run(case())

@@ -94,7 +94,9 @@ class Address:
 
     def told(self, error: BaseException) -> str:
         """An error in words, without the password."""
-        text = str(error) or type(error).__name__
+        text = str(error) or (
+            "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+        )
         password = self._password.reveal()
         for secret in {password, unquote(password)} - {""}:
             text = text.replace(secret, "***")

@@ -42,7 +42,7 @@ class Link:
         """The session, or one that comes within the patience left since the loss, or before the deadline.
 
         Raises:
-            StoreError: there is none.
+            StoreError: there is none; says why.
         """
         if self._connection is not None and self._connection.is_closed():
             self.lose(self._connection, "the connection was closed")
@@ -52,7 +52,7 @@ class Link:
             if (left := until - asyncio.get_running_loop().time()) > 0:
                 await asyncio.wait({self._dialling}, timeout=left)
         if self._connection is None:
-            raise StoreError(f"the store cannot be reached, nothing was written: {self._reason}")
+            raise StoreError(self._reason)
         return self._connection
 
     def lose(self, connection: Connection, reason: str) -> None:

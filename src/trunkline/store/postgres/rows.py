@@ -41,7 +41,11 @@ async def read(
     rows = await fetch(connection, "read", tenant=tenant, task_id=task_id, after=after, limit=limit)
     found = [one for last, at, body in rows for one in placed(last, at, decode(body))]
     # A limit may lie inside the first append and inside the last one.
-    return [one for one in found if one.seq > after][:limit]
+    found = [one for one in found if one.seq > after][:limit]
+    if found and len(found) < limit and found[-1].seq - after > len(found):
+        # Ranges made the page short. Only the end of a log may: readers take it for that.
+        found += await read(connection, tenant, task_id, after=found[-1].seq, limit=limit - len(found))
+    return found
 
 
 async def news(connection: Connection, places: Sequence[Hint], limit: int) -> list[TailRecord]:

@@ -97,7 +97,7 @@ class Scribe:
                 connection = await self._link.live(deadline)
                 await self._pass(connection, work, waiting)
             except StoreError as error:
-                work.give_up(str(error) if deadline is None else _UNKNOWN.format(error))
+                work.give_up((_UNREACHED if deadline is None else _UNKNOWN).format(error))
             except Exception as error:  # noqa: BLE001 - logged, and every caller is told
                 text = self._address.told(error)
                 if connection is not None and is_loss(error):
@@ -181,5 +181,6 @@ class Scribe:
                 return work.settle(place, StoreError(f"the store failed, nothing was written: {text}"))
 
 
+_UNREACHED = "the store cannot be reached, nothing was written: {}"
 _UNKNOWN = "the connection was lost while writing; it is not known whether it was written: {}"
 _UNSETTLED = StoreError("the append was not settled")

@@ -55,7 +55,7 @@ T = TypeVar("T")
 NODE_TTL_SECONDS = 3.0
 _OPEN_SECONDS = 10.0
 # Another transaction, in whatever database of the server, holds a tail back; most are over at once.
-_TAIL_PAUSES = (0.002, 0.005, 0.01, 0.02, 0.04)
+_TAIL_PAUSES = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 _PATIENCE = 60.0
 _NEW, _OPEN, _CLOSED = "the store is not open", "", "the store is closed"
 
