@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from typing import cast
 
 _ID = re.compile(rb"(?:^|\n)id: ?(\d+)")
 _TICK = re.compile(rb"\bt(\d{13}) ")
 
 
 class Reader(asyncio.Protocol):
-    """One subscription; `slowly` reads a byte a second and leaves the rest in the socket."""
+    """One subscription."""
 
-    def __init__(self, request: bytes, *, slowly: bool = False) -> None:
+    def __init__(self, request: bytes) -> None:
         self._request = request
-        self._slowly = slowly
         self._transport: asyncio.Transport | None = None
         self.last_id = 0
         self.opened = False
@@ -30,9 +32,8 @@ class Reader(asyncio.Protocol):
         self.on_id: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.write(self._request)
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
         now = time.time()
@@ -50,13 +51,6 @@ class Reader(asyncio.Protocol):
                 self.on_id()
         self.lags += [now - int(tick) / 1000 for tick in _TICK.findall(data)]
         self.clean = data.endswith(b"0\r\n\r\n")
-        if self._slowly and self._transport is not None:
-            self._transport.pause_reading()
-            asyncio.get_running_loop().call_later(1.0, self._read_on)
-
-    def _read_on(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.ended.done():
@@ -68,23 +62,65 @@ class Reader(asyncio.Protocol):
             self._transport.abort()
 
 
-async def open_all(
-    port: int, requests: list[bytes], *, slowly: bool = False, at_once: int = 200
-) -> list[Reader]:
+class Crawler:
+    """A subscription that is read a byte a second, and to its end when it is closed."""
+
+    def __init__(self, line: socket.socket) -> None:
+        self._line = line
+        self._reading = asyncio.create_task(self._crawl())
+        self.last_id = 0
+        self.cut = False
+
+    async def _crawl(self) -> None:
+        loop = asyncio.get_running_loop()
+        with suppress(OSError):
+            while await loop.sock_recv(self._line, 1):
+                await asyncio.sleep(1)
+
+    async def close(self) -> None:
+        """What is left of it: the last id, and whether the server has cut it."""
+        self._reading.cancel()
+        await asyncio.gather(self._reading, return_exceptions=True)
+        loop = asyncio.get_running_loop()
+        said = bytearray()
+        try:
+            async with asyncio.timeout(1):
+                while piece := await loop.sock_recv(self._line, 1 << 20):
+                    said += piece
+            self.cut = not said.endswith(b"0\r\n\r\n")
+        except ConnectionError:
+            self.cut = True
+        except TimeoutError:
+            self.cut = False
+        finally:
+            self._line.close()
+        self.last_id = max(map(int, _ID.findall(said)), default=0)
+
+
+async def crawl(port: int, request: bytes) -> Crawler:
+    """Open a stream with as small a window as there is."""
+    line = socket.socket()
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    line.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(line, ("127.0.0.1", port))
+    await loop.sock_sendall(line, request)
+    return Crawler(line)
+
+
+async def open_all(port: int, requests: list[bytes], *, at_once: int = 200) -> list[Reader]:
     """Open so many streams, some at a time, and wait until each has been answered."""
     readers: list[Reader] = []
     for start in range(0, len(requests), at_once):
-        readers += await asyncio.gather(
-            *(_open(port, request, slowly) for request in requests[start : start + at_once])
-        )
+        readers += await asyncio.gather(*(_open(port, one) for one in requests[start : start + at_once]))
     return readers
 
 
-async def _open(port: int, request: bytes, slowly: bool) -> Reader:
+async def _open(port: int, request: bytes) -> Reader:
     loop = asyncio.get_running_loop()
     for _ in range(50):
         try:
-            _, reader = await loop.create_connection(lambda: Reader(request, slowly=slowly), "127.0.0.1", port)
+            _, reader = await loop.create_connection(lambda: Reader(request), "127.0.0.1", port)
             break
         except OSError:
             await asyncio.sleep(0.1)

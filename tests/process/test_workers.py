@@ -129,6 +129,23 @@ def test_workers_end_with_their_parent(two: ServerProcess) -> None:
         assert server.text().count("worker.orphaned") == 2
 
 
+def test_any_free_port_will_do(tmp_path: Path, postgres_url: str) -> None:
+    log = tmp_path / "log"
+    command = [sys.executable, "-m", "trunkline.cli", "serve", DEMO, "--store", postgres_url]
+    with log.open("wb") as out:
+        parent = subprocess.Popen([*command, "--port", "0", "--workers", "2"], cwd=tmp_path, stderr=out)
+    try:
+        until(lambda: log.read_text(encoding="utf-8").count("worker.ready") == 2)
+        (base,) = re.findall(r"serving (http://127\.0\.0\.1:[1-9]\d*)/a2a", log.read_text(encoding="utf-8"))
+        assert [httpx2.get(f"{base}/readyz").status_code for _ in range(8)] == [200] * 8
+        parent.terminate()
+        assert parent.wait(20) == 0
+    finally:
+        if parent.poll() is None:
+            parent.kill()
+            parent.wait()
+
+
 def _serve(directory: Path, *args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "trunkline.cli", "serve", *args, "--port", "0", "--workers", "2"]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=60, check=False)

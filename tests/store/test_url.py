@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.errors import Misuse
-from trunkline.store.url import store_from_url
+from trunkline.store.url import shown, store_from_url
 
 
 def test_relative(run, tmp_path, monkeypatch):
@@ -54,3 +54,13 @@ def test_a_database(run, postgres_url):
     assert run(store.read("a", "t")) == []
     run(store.close())
     assert store.shared
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://ann:planted@host/x", "postgresql://ann:planted@host/x?schema=y", "postgresql://host/x?password=planted",
+     "postgres://ann:pl@planted@host/x", "postgresql://ann:p?planted@host/x"],
+)  # fmt: skip
+def test_what_is_shown_holds_no_login(url):
+    assert "planted" not in shown(url)
+    assert "host/x" in shown(url)

@@ -35,9 +35,12 @@ def store_from_url(url: str, *, now_ms: Callable[[], int] | None = None, read_on
 
 
 def shown(url: str) -> str:
-    """The URL for logs and errors: without its login."""
+    """The URL for logs and errors: without its login and whatever its query holds."""
     scheme, slashes, place = url.partition("://")
-    return f"{scheme}{slashes}***@{place.rpartition('@')[2]}" if "@" in place and scheme != "sqlite" else url
+    if scheme == "sqlite" or not slashes:
+        return url
+    login, at, rest = place.rpartition("@")
+    return f"{scheme}{slashes}{'***' if login else ''}{at}{rest.partition('?')[0]}"
 
 
 def _postgres(url: str, now_ms: Callable[[], int] | None) -> Store:
