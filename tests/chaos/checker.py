@@ -169,9 +169,13 @@ def _shown(
         if not any(seen.state == name for name, _ in views):
             yield Violation("H1", seen.task_id, f"was listed as {seen.state} and never was")
     elif (seen.state, seen.text) not in views and not _is_compacted(log):
-        yield Violation("H1", seen.task_id, f"{one.kind} showed {seen.state} {seen.text[-60:]!r}, no prefix of its log")
+        yield Violation(
+            "H1", seen.task_id, f"{one.kind} showed {seen.state} {seen.text[-60:]!r}, no prefix of its log"
+        )
     elif seen.state in _OVER and (seen.state, seen.text) != (plain(state.state), _text(state)):
-        yield Violation("H1", seen.task_id, f"{one.kind} showed its end as {seen.state}, it is {plain(state.state)}")
+        yield Violation(
+            "H1", seen.task_id, f"{one.kind} showed its end as {seen.state}, it is {plain(state.state)}"
+        )
 
 
 def _promised(one: Told, state: State | None) -> Iterator[Violation]:
@@ -256,7 +260,9 @@ def _follows(reading: Reading, frames: list[Got], log: Logged, after: int) -> It
         last = seq
         if any(first <= seq <= end for first, end in ranges):
             if frame.kind != "artifact":
-                yield Violation("H4", log.task_id, f"{reading.who} got {frame}, which is no piece of an artifact")
+                yield Violation(
+                    "H4", log.task_id, f"{reading.who} got {frame}, which is no piece of an artifact"
+                )
             continue
         wanted = next(due, None)
         if wanted != frame:

@@ -258,5 +258,3 @@ def note(reading: Reading, frame: Got, data: bytes) -> None:
     """Add a frame to what a reader got."""
     reading.frames.append(frame)
     reading.canaries = sorted({*reading.canaries, *canaries(data)})
-
-

@@ -127,7 +127,14 @@ class Caller:
         }
 
     async def _send(
-        self, text: str, skill: str, *, wait: bool, wants: str | None = None, must: str = "", task_id: str = ""
+        self,
+        text: str,
+        skill: str,
+        *,
+        wait: bool,
+        wants: str | None = None,
+        must: str = "",
+        task_id: str = "",
     ) -> Any:
         """Send until there is an answer: a repeat is the same message, and must find the same task."""
         message_id = self._id()
@@ -176,7 +183,9 @@ class Caller:
     def _pieces(self) -> tuple[str, str, str]:
         """A text, the skill it is for, and what that writes."""
         count = self.random.randrange(3, 40)
-        skill, word = self.random.choice([("pieces", "p."), ("pieces", "p."), ("again", "p."), ("steady", "")])
+        skill, word = self.random.choice(
+            [("pieces", "p."), ("pieces", "p."), ("again", "p."), ("steady", "")]
+        )
         places = [place if word else place * place for place in range(count)]
         wants = "".join(f"{word}{place} " for place in places)
         return f"{count} {self.random.choice((0, 1, 5, 20))} canary-{self.who}", skill, wants
@@ -322,9 +331,7 @@ class Caller:
             headers = [f"Last-Event-ID: {reading.frames[-1].seq}"]
         count = 0
         try:
-            async for frame, result, data in self.client.frames(
-                server, method, params, *headers, told=told
-            ):
+            async for frame, result, data in self.client.frames(server, method, params, *headers, told=told):
                 if frame.seq is None:
                     continue
                 if not reading.frames:
@@ -353,9 +360,7 @@ class Caller:
                 return
             reading.resumes += 1
             try:
-                await self._read(
-                    await self._server(), reading, "SubscribeToTask", {"id": reading.task_id}
-                )
+                await self._read(await self._server(), reading, "SubscribeToTask", {"id": reading.task_id})
             except NotSent:
                 await asyncio.sleep(0.02)
             except Refusal as refusal:

@@ -96,7 +96,9 @@ async def _until_refused(run: Run, count: int) -> int:
 
 async def _ask_plainly(server: Server) -> tuple[int, str]:
     """The status and the Retry-After of a send by HTTP+JSON."""
-    body = json.dumps({"message": {"messageId": "plain", "role": "ROLE_USER", "parts": [{"text": "x" * 9000}]}}).encode()
+    body = json.dumps(
+        {"message": {"messageId": "plain", "role": "ROLE_USER", "parts": [{"text": "x" * 9000}]}}
+    ).encode()
     head = (
         "POST /message:send HTTP/1.1\r\nHost: 127.0.0.1\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n"
         f"X-API-Key: {KEYS[WHO]}\r\nContent-Length: {len(body)}\r\n\r\n"
@@ -149,7 +151,9 @@ async def row_11(run: Run) -> Result:
             made += 1
         durable = now
         os.kill(server.pid, 18)
-        run.say(f"{made} of {images} images, {torn} torn, {crowd.acks} acknowledged, {len(violations)} violations")
+        run.say(
+            f"{made} of {images} images, {torn} torn, {crowd.acks} acknowledged, {len(violations)} violations"
+        )
     crowd.stopping.set()
     # From here on nothing stops any more; the crowd may see its own end.
     await server.kill()
@@ -212,7 +216,10 @@ async def _inspect(run: Run, image: tuple[bytes, ...], at: int) -> list[Violatio
 
 def _as_of(told: list[Told]) -> list[Told]:
     """Without what later events would have to confirm."""
-    return [Told(one.kind, one.who, "", one.invoked, one.returned, OK, one.message_id, one.task_id) for one in told]
+    return [
+        Told(one.kind, one.who, "", one.invoked, one.returned, OK, one.message_id, one.task_id)
+        for one in told
+    ]
 
 
 @row(14, "a backup is restored; readers come back with newer ids", "a named error, nothing hangs", SQLITE)
@@ -275,5 +282,3 @@ async def _refusal(client: Client, server: Server, task_id: str, after: int) -> 
     except BROKEN:
         return 1
     return 0
-
-

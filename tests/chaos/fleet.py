@@ -56,6 +56,16 @@ class Server:
         process = self._process.process
         return process is not None and process.poll() is None
 
+    def faked(self, library: str, offset: Path) -> None:
+        """Live by a clock that stands in a file; the steady one that counts seconds stays as it is."""
+        self._process._env |= {
+            "LD_PRELOAD": library,
+            "FAKETIME_TIMESTAMP_FILE": str(offset),
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "DONT_FAKE_MONOTONIC": "1",
+        }
+
     async def start(self, *wrap: str) -> float:
         """Begin a life, within a tracer if one is named; the seconds until it listens."""
         self._life += 1
@@ -174,9 +184,7 @@ class Fleet:
         return found
 
 
-async def judge(
-    url: str, history: History, *, at_rest: bool = True, strict: bool = False
-) -> list[Violation]:
+async def judge(url: str, history: History, *, at_rest: bool = True, strict: bool = False) -> list[Violation]:
     """Open the store that the servers have left, and check it."""
     store = store_from_url(url)
     await store.open()

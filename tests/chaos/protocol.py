@@ -71,7 +71,10 @@ async def row_23(run: Run) -> Result:
     client.close()
     violations = await fleet.judge()
     return verdict(
-        violations, f"{walks} walks of {pages} pages, {twice} twice, {missing} missing", not twice, not missing
+        violations,
+        f"{walks} walks of {pages} pages, {twice} twice, {missing} missing",
+        not twice,
+        not missing,
     )
 
 

@@ -86,7 +86,7 @@ async def row_07(run: Run) -> Result:
         await asyncio.gather(*(_cancel(client, other, task_id) for task_id in ids))
         tasks += ids
     client.close()
-    logs = await _logs(fleet)
+    logs = await logs_of(fleet)
     fenced = sum(any(isinstance(one.event, ev.Claimed) for one in logs[task_id].records) for task_id in tasks)
     violations = await fleet.judge()
     return verdict(
@@ -124,7 +124,7 @@ async def row_08(run: Run) -> Result:
     for number in range(kills):
         owner, other = fleet.servers[number % 2], fleet.servers[1 - number % 2]
         task_id = await _open(client, owner, "pieces", "9000 10")
-        async with _watching(run, client, other, task_id) as watch:
+        async with watching(run, client, other, task_id) as watch:
             await watch.until(lambda frames: len(frames) > 3)
             await owner.kill()
             killed = time.monotonic()
@@ -156,7 +156,7 @@ async def row_09(run: Run) -> Result:
         cut, other = fleet.servers
         lost = await _open(client, cut, "pieces", "9000 10")
         lively = await _open(client, other, "pieces", "9000 100")
-        async with _watching(run, client, other, lost) as watch, _watching(run, client, other, lively) as own:
+        async with watching(run, client, other, lost) as watch, watching(run, client, other, lively) as own:
             await watch.until(lambda frames: len(frames) > 3)
             run.history.deaths.append(Death(cut.name, now_ms()))
             proxy.stand_still()
@@ -197,7 +197,7 @@ async def row_10(run: Run) -> Result:
         ):
             arrivals[task_id] = came
     client.close()
-    logs = await _logs(fleet)
+    logs = await logs_of(fleet)
     lags = [
         (at - times[seq]) / 1000
         for task_id, came in arrivals.items()
@@ -215,7 +215,7 @@ async def row_10(run: Run) -> Result:
 
 async def _arrivals(run: Run, client: Client, server: Server, task_id: str) -> list[tuple[int, int]]:
     came: list[tuple[int, int]] = []
-    async with _watching(run, client, server, task_id) as watch:
+    async with watching(run, client, server, task_id) as watch:
         await watch.until(lambda frames: frames[-1].state in OVER, 60)
         came = [(frame.seq or 0, at) for frame, at in zip(watch.reading.frames, watch.times, strict=True)]
     # The snapshot is as old as its task.
@@ -239,7 +239,7 @@ async def row_12(run: Run) -> Result:
         run.say(f"{left} of {count} left after {time.monotonic() - began:.0f} s")
     took = time.monotonic() - began
     client.close()
-    logs = await _logs(fleet)
+    logs = await logs_of(fleet)
     claims = [sum(isinstance(one.event, ev.Claimed) for one in log.records) for log in logs.values()]
     violations = await fleet.judge()
     return verdict(
@@ -373,7 +373,7 @@ class Watch:
 
 
 @asynccontextmanager
-async def _watching(run: Run, client: Client, server: Server, task_id: str) -> AsyncIterator[Watch]:
+async def watching(run: Run, client: Client, server: Server, task_id: str) -> AsyncIterator[Watch]:
     reading = Reading(WHO, task_id, snapshot=True)
     run.history.readings.append(reading)
     watch = Watch(reading)
@@ -395,7 +395,7 @@ async def _watching(run: Run, client: Client, server: Server, task_id: str) -> A
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _logs(fleet: Fleet) -> dict[str, Logged]:
+async def logs_of(fleet: Fleet) -> dict[str, Logged]:
     """Everything that is stored, after the servers have stopped."""
     await fleet.stop()
     store = store_from_url(fleet.url)

@@ -17,7 +17,15 @@ from pathlib import Path
 import uvloop
 
 from tests import postgres
-from tests.chaos import disk, durability, load, protocol, replicas  # noqa: F401 - their rows enter the table
+from tests.chaos import (  # noqa: F401 - their rows enter the table
+    disk,
+    durability,
+    load,
+    protocol,
+    replicas,
+    shutdown,
+    soak,
+)
 from tests.chaos.rows import POSTGRES, ROWS, SQLITE, Result, Row, Run
 
 Line = tuple[Row, str, Result, float]

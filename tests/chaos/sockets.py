@@ -68,7 +68,6 @@ class Crawler:
     def __init__(self, line: socket.socket) -> None:
         self._line = line
         self._reading = asyncio.create_task(self._crawl())
-        self.last_id = 0
         self.cut = False
 
     async def _crawl(self) -> None:
@@ -78,23 +77,22 @@ class Crawler:
                 await asyncio.sleep(1)
 
     async def close(self) -> None:
-        """What is left of it: the last id, and whether the server has cut it."""
+        """Read what is left, to see whether the server has cut it."""
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
         loop = asyncio.get_running_loop()
-        said = bytearray()
+        last = b""
         try:
             async with asyncio.timeout(1):
                 while piece := await loop.sock_recv(self._line, 1 << 20):
-                    said += piece
-            self.cut = not said.endswith(b"0\r\n\r\n")
+                    last = piece
+            self.cut = not last.endswith(b"0\r\n\r\n")
         except ConnectionError:
             self.cut = True
         except TimeoutError:
             self.cut = False
         finally:
             self._line.close()
-        self.last_id = max(map(int, _ID.findall(said)), default=0)
 
 
 async def crawl(port: int, request: bytes) -> Crawler:

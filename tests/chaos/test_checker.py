@@ -84,7 +84,9 @@ def test_a_good_history_has_nothing_to_say_of(good: Logged) -> None:
     unknown = Told("send", "a", "s0#1", AT, message_id="m2")
     pry = Told("pry", "b", "s0#1", AT, AT, REFUSED, task_id="t1", error="-32001")
     get = Told("get", "a", "s0#1", AT, AT, OK, task_id="t1", seen=[Seen("t1", "working", f"{MARK}.0 ")])
-    snapshot = Reading("a", "t1", True, [Got(3, "task", "working", f"{MARK}.0 "), *read(good).frames[3:]], ended=True)
+    snapshot = Reading(
+        "a", "t1", True, [Got(3, "task", "working", f"{MARK}.0 "), *read(good).frames[3:]], ended=True
+    )
     assert broken(good, sent(canaries=["a"]), unknown, pry, get, readings=[read(good), snapshot]) == []
 
 
@@ -185,7 +187,9 @@ def test_H2_a_log_without_a_beginning() -> None:
     assert broken(Logged("default", "t1", records, None)) == ["H2"]
 
 
-@pytest.mark.parametrize("late", [ev.Delta("answer", "late"), ev.Claimed("n2"), ev.Said(said("m2")), status(TaskState.FAILED)])
+@pytest.mark.parametrize(
+    "late", [ev.Delta("answer", "late"), ev.Claimed("n2"), ev.Said(said("m2")), status(TaskState.FAILED)]
+)
 def test_H3_something_after_the_end(late: ev.AnyEvent) -> None:
     assert "H3" in broken(logged(*EVENTS, late))
 
@@ -195,7 +199,15 @@ def test_H3_what_a_newer_version_wrote_may_follow() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"state": TaskState.WORKING}, {"seq": 5}, {"node": "n2"}, {"status_at": 1}, {"owner": "b"}, {"context_id": ""}]
+    "change",
+    [
+        {"state": TaskState.WORKING},
+        {"seq": 5},
+        {"node": "n2"},
+        {"status_at": 1},
+        {"owner": "b"},
+        {"context_id": ""},
+    ],
 )
 def test_H7_a_head_that_is_not_the_fold(good: Logged, change: dict[str, Any]) -> None:
     assert good.head is not None
@@ -231,7 +243,9 @@ def test_H4_a_frame_came_twice(good: Logged, place: int) -> None:
     assert broken(good, readings=[reading]) == ["H4"]
 
 
-@pytest.mark.parametrize("change", [{"text": "x"}, {"append": False}, {"last": True}, {"kind": "status"}, {"seq": 40}])
+@pytest.mark.parametrize(
+    "change", [{"text": "x"}, {"append": False}, {"last": True}, {"kind": "status"}, {"seq": 40}]
+)
 def test_H4_a_frame_is_another_one(good: Logged, change: dict[str, Any]) -> None:
     reading = read(good)
     reading.frames[3] = replace(reading.frames[3], **change)
@@ -246,7 +260,14 @@ def test_H4_a_reader_who_never_got_the_end(good: Logged) -> None:
     assert broken(good, readings=[read(good, frames=[], ended=False, starved=True)]) == ["H4"]
 
 
-@pytest.mark.parametrize("first", [Got(3, "task", "working", ""), Got(3, "task", "completed", f"{MARK}.0 "), Got(9, "task", "completed", TEXT)])
+@pytest.mark.parametrize(
+    "first",
+    [
+        Got(3, "task", "working", ""),
+        Got(3, "task", "completed", f"{MARK}.0 "),
+        Got(9, "task", "completed", TEXT),
+    ],
+)
 def test_H4_a_snapshot_that_never_was(good: Logged, first: Got) -> None:
     assert broken(good, readings=[read(good, snapshot=True, frames=[first], ended=False)]) == ["H4"]
 

@@ -48,7 +48,9 @@ async def _read(app: Inside, ids: list[str], chance: random.Random) -> None:
     """One read, of any kind; some are refused, and that is an answer too."""
     # The last ones ask; a subscription would wait with them.
     task_id = chance.choice([*ids, "nobody"])
-    length: dict[str, Any] = chance.choice([{}, {"historyLength": 0}, {"historyLength": 1}, {"historyLength": 50}])
+    length: dict[str, Any] = chance.choice(
+        [{}, {"historyLength": 0}, {"historyLength": 1}, {"historyLength": 50}]
+    )
     match chance.randrange(4):
         case 0:
             await app.answer("GetTask", {"id": task_id, **length})
@@ -119,6 +121,10 @@ def test_a_skill_may_do_what_it_likes_with_what_it_was_given_and_what_it_gave() 
 
 
 def _spoil(message: Message) -> None:
-    for holder in (message.metadata, *(part.data for part in message.parts), *(part.metadata for part in message.parts)):
+    for holder in (
+        message.metadata,
+        *(part.data for part in message.parts),
+        *(part.metadata for part in message.parts),
+    ):
         if isinstance(holder, dict):
             holder.clear()

@@ -72,7 +72,9 @@ def test_no_damaged_or_foreign_token_gives_data() -> None:
                     continue
                 tried += 1
                 place, query = lists[own]
-                answer = await app.answer("ListTasks", {"pageSize": 1, "pageToken": token, **query}, _key(place))
+                answer = await app.answer(
+                    "ListTasks", {"pageSize": 1, "pageToken": token, **query}, _key(place)
+                )
                 assert answer["error"]["code"] == -32602, (token, answer)
                 assert "tasks" not in str(answer["error"].get("data", "")).lower()
             for (place, query), token in zip(lists, tokens, strict=True):

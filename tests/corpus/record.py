@@ -77,7 +77,11 @@ async def _drive(app: Inside) -> None:
     held = await app.send("hold 3", wait=False)
     await app.ask("CancelTask", {"id": held["id"]})
     await app.send("echo in a context", contextId="a-context", metadata={"trace": {"deep": [1, 2.5, None]}})
-    parts: list[Any] = [{"text": "a"}, {"data": {"b": 1}}, {"url": "https://example.org/c", "mediaType": "text/plain"}]
+    parts: list[Any] = [
+        {"text": "a"},
+        {"data": {"b": 1}},
+        {"url": "https://example.org/c", "mediaType": "text/plain"},
+    ]
     await app.send("", parts=parts, contextId="a-context")
 
 

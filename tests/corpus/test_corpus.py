@@ -125,6 +125,8 @@ def _line(read: Line, seq: int, event: bytes) -> bytes:
 
 
 def test_the_recordings_hold_every_kind_of_event() -> None:
-    seen = {type(record.event) for path in RECORDINGS for records in logs(path).values() for record in records}
+    seen = {
+        type(record.event) for path in RECORDINGS for records in logs(path).values() for record in records
+    }
     missing = {kind.__name__ for kind in get_args(ev.Known)} - {kind.__name__ for kind in seen}
     assert missing == set(), "the next recording needs a skill that writes it"

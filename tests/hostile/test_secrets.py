@@ -180,13 +180,13 @@ def test_nobody_can_forge_a_line_or_a_field(make: Callable[..., ServerProcess], 
     assert not any(line.lstrip().startswith(FORGED) for line in lines)
     assert all(line.isprintable() for line in lines)
     if form == "text":
-        assert sum("task.state" in line for line in lines) == 2
+        assert sum("task.state" in line for line in lines) == 3
         assert ascii(context) in log
     else:
         records = [json.loads(line) for line in lines]
         assert all(record.keys() >= {"time", "level", "logger", "event"} for record in records)
-        assert {record.get("state") for record in records} <= {None, "submitted", "failed"}
-        assert [record["context"] for record in records if record["event"] == "task.state"] == [context] * 2
+        assert {record.get("state") for record in records} <= {None, "submitted", "working", "failed"}
+        assert [record["context"] for record in records if record["event"] == "task.state"] == [context] * 3
 
 
 def test_one_caller_cannot_read_what_another_said(make: Callable[..., ServerProcess]) -> None:

@@ -64,7 +64,11 @@ def test_a_served_agent_logs_each_change_with_its_ids(tmp_path: Path, form: str)
         assert found[0]["time"] <= found[1]["time"]
     else:
         start = f"task.state task={task['id']} context='my context' tenant='default' state="
-        assert [line.partition(start)[2].split()[0] for line in lines] == ["submitted", "working", "completed"]
+        assert [line.partition(start)[2].split()[0] for line in lines] == [
+            "submitted",
+            "working",
+            "completed",
+        ]
         assert all(line.endswith(f" trace={trace_id}") for line in lines)
 
 

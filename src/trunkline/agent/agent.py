@@ -106,4 +106,4 @@ class Agent:
 
     def test_client(self, **settings: object) -> TestClient:
         """Drive the agent in process: `async with agent.test_client() as client: await client.send("hi")`."""
-        return TestClient(self._build({"store": "memory:", **settings}))
+        return TestClient(self._build({"store": "memory:", "drain_limit": 1, **settings}))

@@ -53,7 +53,7 @@ def test_a_killed_process_is_seen_at_once(run, postgres_url, opened):
 
     alive, took, orphans, after = run(case())
     assert alive == (True, [])
-    assert took < 0.5
+    assert took < 1.0
     assert orphans == [Orphan("a", "of-n1", "n1")]
     assert not after
 
@@ -106,7 +106,7 @@ def test_a_silent_connection_is_dead_after_its_time(run, postgres_url, opened):
 
     alive, took, back = run(case())
     assert alive
-    assert 0.3 < took < 1.8
+    assert 0.3 < took < 2.5
     assert back < 3.0
 
 

@@ -63,10 +63,8 @@ class Address:
         self._password = Secret(password or dict(query).get("password", ""))
         self.name = f"postgresql://{host or 'local socket'}{parts.path}"
 
-    async def connect(
-        self, role: str, *, seconds: float, tenant: str = EVERY_TENANT, **settings: str
-    ) -> Connection:
-        """A new session; `role` is how the server's list of sessions calls it.
+    async def connect(self, role: str, *, seconds: float, **settings: str) -> Connection:
+        """A new session that sees every tenant; `role` is how the server's list of sessions calls it.
 
         Raises:
             StoreError: there is none to be had; says why, without the password.
@@ -79,8 +77,8 @@ class Address:
                 max_cached_statement_lifetime=0,
                 server_settings={
                     "application_name": f"trunkline {role}",
-                    "search_path": self.schema,
-                    "trunkline.tenant": tenant,
+                    "search_path": f'"{self.schema}"',
+                    "trunkline.tenant": EVERY_TENANT,
                     "statement_timeout": f"{STATEMENT_SECONDS:.0f}s",
                     "idle_in_transaction_session_timeout": "5s",
                     # Plans over 16 partitions are made once, not for each call.

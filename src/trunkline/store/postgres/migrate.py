@@ -83,7 +83,7 @@ async def _apply(connection: Connection, address: Address, step: Migration) -> N
     async with connection.transaction():
         # Only where it lacks, because to create one may be forbidden where it was given to us.
         if await connection.fetchval("SELECT to_regnamespace($1) IS NULL", address.schema):
-            await connection.execute(f"CREATE SCHEMA {address.schema}")
+            await connection.execute(f'CREATE SCHEMA "{address.schema}"')
         await connection.execute("CREATE TABLE IF NOT EXISTS version (number integer PRIMARY KEY)")
         await connection.execute(step.script, timeout=60)
         await connection.execute("INSERT INTO version (number) VALUES ($1)", step.version)

@@ -130,11 +130,12 @@ class Pool:
                 return self._free.pop(place)
         if self._free:
             return self._free.pop(0)
-        return _Seat(await self._dial(tenant), tenant)
+        # The tenant is set by a statement, never by the start of a session, whose settings end at a NUL.
+        return _Seat(await self._dial(), EVERY_TENANT)
 
-    async def _dial(self, tenant: str) -> Connection:
+    async def _dial(self) -> Connection:
         try:
-            connection = await self._address.connect("reader", seconds=WAIT_SECONDS, tenant=tenant)
+            connection = await self._address.connect("reader", seconds=WAIT_SECONDS)
         except StoreError as error:
             # Once per outage: every read that comes meanwhile is told for itself.
             if not self._away:
