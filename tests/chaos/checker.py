@@ -299,7 +299,7 @@ def _words(message: Message | None) -> str:
     return "" if message is None else text_of(message.parts)
 
 
-# H6: owners
+# H6: who owns a task
 
 
 def _owners(logs: dict[str, Logged], history: History) -> Iterator[Violation]:

@@ -6,11 +6,11 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Protocol
 
-from tests.chaos.history import OK, REFUSED, UNKNOWN, Got, History, Reading, Seen, Told
+from tests.chaos.history import OK, REFUSED, Got, History, Reading, Seen, Told
 
 CANARY = re.compile(rb"canary-([a-z0-9]+)")
 ANSWER_S = 40.0

@@ -8,11 +8,12 @@ import json
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import time
-from contextlib import contextmanager, suppress
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests.chaos.checker import Violation
@@ -150,7 +151,7 @@ async def row_11(run: Run) -> Result:
             violations += found
             made += 1
         durable = now
-        os.kill(server.pid, 18)
+        os.kill(server.pid, signal.SIGCONT)
         run.say(
             f"{made} of {images} images, {torn} torn, {crowd.acks} acknowledged, {len(violations)} violations"
         )
@@ -170,17 +171,19 @@ def _bytes(path: Path) -> bytes:
 async def _stopped(server: Server) -> None:
     """Until the tracer has stopped every thread after a sync."""
     deadline = time.monotonic() + STOP_S
-    while True:
-        with suppress(OSError):
-            states = [
-                Path(f"/proc/{server.pid}/task/{thread}/stat").read_text().rpartition(")")[2].split()[0]
-                for thread in os.listdir(f"/proc/{server.pid}/task")
-            ]
-            if all(state in "Tt" for state in states):
-                return
+    while not _all_stopped(server.pid):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"the server was not stopped at a sync: {states}")
+            raise TimeoutError("the server was not stopped at a sync")
         await asyncio.sleep(0.001)
+
+
+def _all_stopped(pid: int) -> bool:
+    try:
+        stats = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except OSError:
+        # A thread ended while we looked.
+        return False
+    return bool(stats) and all(stat.rpartition(")")[2].split()[0] in "Tt" for stat in stats)
 
 
 def _mixed(before: bytes, after: bytes, chance: random.Random) -> bytes:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from tests.chaos.client import BROKEN, Client, NotSent, Refusal, note, now_ms, plain_state, seen
+from tests.chaos.client import Client, NotSent, now_ms, plain_state, seen
 from tests.chaos.crowd import OVER, Crowd
 from tests.chaos.fleet import KEYS, Fleet, Server
-from tests.chaos.history import EVERYBODY, Death, Logged, Reading, Told, collect
+from tests.chaos.history import EVERYBODY, Death, Logged, Told, collect
 from tests.chaos.proxy import Proxy
 from tests.chaos.rows import POSTGRES, SQLITE, Result, Run, percentile, row, spread, verdict
+from tests.chaos.watch import watching
+from trunkline.auth.keys import Keyring
+from trunkline.config import Secret
 from trunkline.log import events as ev
 from trunkline.log.fold import State
 from trunkline.store.url import store_from_url
@@ -255,7 +256,7 @@ async def _seed(url: str, count: int) -> None:
     store = store_from_url(url)
     await store.open()
     at = now_ms()
-    owner = await _owner_name()
+    owner = Keyring([Secret(KEYS[WHO])]).principal({b"x-api-key": KEYS[WHO].encode()}).name
     try:
         for start in range(0, count, 500):
             await asyncio.gather(
@@ -273,13 +274,6 @@ async def _put(store: Any, owner: str, at: int, place: int) -> None:
     skill = ("pieces", "again")[place % 2]
     events = (ev.Submitted(message, task_id, owner, "nobody", skill), ev.Status(TaskState.WORKING))
     await store.append("default", task_id, 0, events, at=at, head=State(task_id).head_after(events, at))
-
-
-async def _owner_name() -> str:
-    from hashlib import sha256
-
-    digest = sha256(b"trunkline-key:" + KEYS[WHO].encode()).hexdigest()
-    return f"key-{digest[:12]}"
 
 
 async def _unfinished(client: Client, fleet: Fleet) -> int:
@@ -345,54 +339,6 @@ async def _until_served(client: Client, server: Server) -> None:
                 return
         await asyncio.sleep(0.1)
     raise TimeoutError(f"{server.name} does not work again")
-
-
-class Watch:
-    """An open subscription, read in the background."""
-
-    def __init__(self, reading: Reading) -> None:
-        self.reading = reading
-        self.times: list[int] = []
-        self.last_at = time.monotonic()
-        self.longest_silence = 0.0
-        self._news = asyncio.Event()
-
-    def came(self) -> None:
-        now = time.monotonic()
-        if len(self.times) > 1:
-            self.longest_silence = max(self.longest_silence, now - self.last_at)
-        self.last_at = now
-        self.times.append(now_ms())
-        self._news.set()
-
-    async def until(self, reached: Any, limit_s: float = 30.0) -> None:
-        async with asyncio.timeout(limit_s):
-            while not self.reading.frames or not reached(self.reading.frames):
-                self._news.clear()
-                await self._news.wait()
-
-
-@asynccontextmanager
-async def watching(run: Run, client: Client, server: Server, task_id: str) -> AsyncIterator[Watch]:
-    reading = Reading(WHO, task_id, snapshot=True)
-    run.history.readings.append(reading)
-    watch = Watch(reading)
-
-    async def read() -> None:
-        try:
-            async for frame, _, data in client.frames(server, "SubscribeToTask", {"id": task_id}):
-                if frame.seq is not None:
-                    note(reading, frame, data)
-                    watch.came()
-        except (*BROKEN, Refusal):
-            return
-
-    task = asyncio.create_task(read())
-    try:
-        yield watch
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def logs_of(fleet: Fleet) -> dict[str, Logged]:

@@ -14,9 +14,10 @@ from tests.chaos.crowd import OVER, Crowd
 from tests.chaos.fleet import KEYS, Fleet, Server
 from tests.chaos.history import OK, REFUSED, Told
 from tests.chaos.load import begin, cancel
-from tests.chaos.replicas import logs_of, watching
+from tests.chaos.replicas import logs_of
 from tests.chaos.rows import POSTGRES, SQLITE, Result, Run, percentile, row, spread, verdict
 from tests.chaos.sockets import open_all
+from tests.chaos.watch import watching
 from trunkline.log import events as ev
 
 WHO = "c0"

@@ -37,7 +37,7 @@ def alone() -> Iterator[logging.Logger]:
 
 
 def _change(seq: int) -> Change:
-    return 0, "default", Head("t", "c", "me", TaskState.WORKING, 0, seq, "n"), "working", ""
+    return 0, "default", Head("t", "c", "me", TaskState.WORKING, 0, seq, "n"), "working", seq, ""
 
 
 class Output:
@@ -211,7 +211,7 @@ from trunkline.telemetry import logs
 from trunkline.wire.types import TaskState
 logs.set_up_logs("info", "json")
 async def main():
-    logs.change_log()((0, "default", Head("t", "c", "me", TaskState.WORKING, 0, 1, "n"), "working", ""))
+    logs.change_log()((0, "default", Head("t", "c", "me", TaskState.WORKING, 0, 1, "n"), "working", 1, ""))
 asyncio.run(main())
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=True)

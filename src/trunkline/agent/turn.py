@@ -187,7 +187,7 @@ class Turn:
 
     async def status(self, text: str, metadata: Metadata | None = None) -> None:
         """Say what is going on; it stays on the task until the next word."""
-        await self.emit(Status(TaskState.WORKING, self.message(text), deepcopy(metadata)))
+        await self.emit(Status(TaskState.WORKING, self.message(text), metadata and deepcopy(metadata)))
 
     async def artifact(
         self,
@@ -209,7 +209,7 @@ class Turn:
         _check_texts(name, description, artifact_id)
         one_shot = not artifact_id and not append
         artifact_id = artifact_id or self.next_artifact_id()
-        artifact = Artifact(artifact_id, name, description, (part,), deepcopy(metadata))
+        artifact = Artifact(artifact_id, name, description, (part,), metadata and deepcopy(metadata))
         await self.emit(Chunk(artifact, append, one_shot if last is None else last))
         return artifact_id
 

@@ -139,6 +139,8 @@ _decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _decode_kind = msgspec.json.Decoder(dict[str, object]).decode
 _KINDS = frozenset(kind.__name__.lower() for kind in get_args(Known))
 _encode = msgspec.json.Encoder().encode
+# What stands for several seqs, or is not ours to encode; no executor says them.
+_RARE = frozenset({Compacted, Unread})
 
 
 def span(event: AnyEvent) -> int:
@@ -148,14 +150,19 @@ def span(event: AnyEvent) -> int:
 
 def spanned(events: Sequence[AnyEvent]) -> int:
     """How many seqs these events stand for."""
-    return len(events) + sum([event.count - 1 for event in events if type(event) is Compacted])
+    return sum([span(event) for event in events])
 
 
 def encode(events: Sequence[AnyEvent]) -> bytes:
     """Events as the JSON array that a store keeps."""
-    if any([type(event) is Unread for event in events]):
-        return b"[%b]" % b",".join([encode_one(event) for event in events])
-    return _encode(events)
+    return written(events)[1]
+
+
+def written(events: Sequence[AnyEvent]) -> tuple[int, bytes]:
+    """How many seqs these events stand for, and the JSON array that a store keeps."""
+    if _RARE.isdisjoint(map(type, events)):
+        return len(events), _encode(events)
+    return spanned(events), b"[%b]" % b",".join([encode_one(event) for event in events])
 
 
 def encode_one(event: AnyEvent) -> bytes:

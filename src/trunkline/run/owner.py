@@ -291,7 +291,10 @@ class Owner:
             if self._continues or self._again is not Again.NO:
                 await self._prepare()
             self._loop.call_soon(self._first_pause)
-            with traces.running(state.trace, state.skill, state.task_id, state.context_id):
+            if traces.tracing():
+                with traces.running(state.trace, state.skill, state.task_id, state.context_id):
+                    verdict = await self._desk.executor.run(self)
+            else:
                 verdict = await self._desk.executor.run(self)
             if self._replay is not None:
                 self._conclude(self._replay, verdict)

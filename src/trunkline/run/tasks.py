@@ -11,8 +11,6 @@ from asyncio import Future
 from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
-from msgspec.structs import replace
-
 from trunkline.clock import now_ms
 from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotFound
 from trunkline.log.decide import Command, decide
@@ -22,8 +20,9 @@ from trunkline.log.ids import is_task_id
 from trunkline.run.feed import PAGE, Feed, weight
 from trunkline.store.ack import Ack, Follower
 from trunkline.store.base import Dedup, Hint, Store
+from trunkline.wire.types import TaskState
 
-Watch = Callable[[str, Head, str], None]
+Watch = Callable[[str, Head, str, tuple[TaskState, int] | None], None]
 
 
 class Tasks:
@@ -37,7 +36,8 @@ class Tasks:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loads: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._missed: set[tuple[str, str]] = set()
-        # Told of every append of this process that changes a head: tenant, head, the caller's trace.
+        # Told of every append of this process that changes a head: tenant, head, the caller's trace,
+        # and the state before it in the same append, with its seq.
         self.watch: Watch | None = None
         # Whether the store failed to take the last thing it was given.
         self.failing = False
@@ -160,12 +160,11 @@ class Tasks:
                 self.failing = False
                 feed.take(expected, events, at, ack.size)
                 if head is not None and self.watch is not None:
-                    first = events[0]
+                    first, passed = events[0], None
                     if isinstance(first, Status) and first.state is not head.state:
-                        # Passed through within this append; whoever watches is told of it all the same.
-                        passed = replace(head, state=first.state, seq=expected + 1)
-                        self.watch(feed.tenant, passed, state.trace)
-                    self.watch(feed.tenant, head, state.trace)
+                        # Passed through within this append; it is told as well.
+                        passed = (first.state, expected + 1)
+                    self.watch(feed.tenant, head, state.trace, passed)
             elif not isinstance(error, Conflict | Duplicate):
                 self.failing = True
             if then is not None:

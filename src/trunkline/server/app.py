@@ -94,7 +94,10 @@ class Server:
             return
         seen = Seen()
         try:
-            with traces.request(exchange.headers, seen):
+            if traces.tracing():
+                with traces.request(exchange.headers, seen):
+                    following = await self._route(exchange.path)(exchange, seen)
+            else:
                 following = await self._route(exchange.path)(exchange, seen)
         except Disconnected:
             log.debug("request.left path=%a", exchange.path[:64])

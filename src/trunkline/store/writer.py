@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from trunkline.errors import Misuse, StoreError
-from trunkline.log.events import AnyEvent, encode, spanned
+from trunkline.log.events import AnyEvent, written
 from trunkline.log.fold import Head
 from trunkline.store.ack import Ack
 from trunkline.store.base import Announcement, Dedup, Observer
@@ -103,8 +103,12 @@ class Writer:
         """
         if self._refusal:
             return self._refused()
-        count = spanned(events)
-        body = _body(task_id, events)
+        if not events:
+            raise Misuse(f"task {task_id}: an append needs at least one event")
+        try:
+            count, body = written(events)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise Misuse(f"task {task_id}: an event cannot be written as JSON: {error}") from error
         ack = Ack(len(body))
         self._pending.append(
             Entry(ack, tenant, task_id, expected, expected + count, body, at, head, deliveries, dedup)
@@ -166,12 +170,3 @@ class Writer:
         ack = Ack()
         ack.settle(StoreError(self._refusal))
         return ack
-
-
-def _body(task_id: str, events: Sequence[AnyEvent]) -> bytes:
-    if not events:
-        raise Misuse(f"task {task_id}: an append needs at least one event")
-    try:
-        return encode(events)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Misuse(f"task {task_id}: an event cannot be written as JSON: {error}") from error

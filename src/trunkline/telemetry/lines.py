@@ -57,8 +57,9 @@ class Head(Protocol):
         ...
 
 
-# When, whose, what, its state in plain words, and the `traceparent` that it was opened with.
-Change = tuple[int, str, Head, str, str]
+# When, whose, what, the state it came to in plain words, the event that brought it there, and the
+# `traceparent` that it was opened with.
+Change = tuple[int, str, Head, str, int, str]
 
 
 class Form(Protocol):
@@ -75,8 +76,8 @@ class Form(Protocol):
 
 def arguments(change: Change) -> tuple[str, str, str, str, int, str, str]:
     """What stands in the places of `CHANGED`."""
-    _, tenant, head, state, trace = change
-    return head.task_id, head.context_id, tenant, state, head.seq, head.node, trace[3:35]
+    _, tenant, head, state, seq, trace = change
+    return head.task_id, head.context_id, tenant, state, seq, head.node, trace[3:35]
 
 
 class Text:

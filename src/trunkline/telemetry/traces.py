@@ -49,6 +49,11 @@ def find_tracer() -> None:
     _tracer = None if absent else provider.get_tracer("trunkline")
 
 
+def tracing() -> bool:
+    """Whether anybody wants spans; to ask is cheaper than a context that does nothing."""
+    return _tracer is not None
+
+
 def request(headers: Mapping[bytes, bytes], seen: Seen) -> AbstractContextManager[None]:
     """A server's span around a request, named by what it is found to be."""
     return _NOTHING if _tracer is None else _request(_tracer, headers, seen)

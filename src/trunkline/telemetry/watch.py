@@ -24,9 +24,15 @@ class Watch:
         self._names = names
         self._note = change_log()
 
-    def __call__(self, tenant: str, head: Head, trace: str) -> None:
-        """Take a change in."""
-        state = self._names[head.state]
+    def __call__(self, tenant: str, head: Head, trace: str, passed: tuple[Enum, int] | None) -> None:
+        """Take a change in, and the state that was passed through on the way to it, with its seq."""
+        names = self._names
+        state = names[head.state]
         self._changes[state] += 1
+        if passed is not None:
+            self._changes[names[passed[0]]] += 1
         if _log.isEnabledFor(logging.INFO):
-            self._note((now_ms(), tenant, head, state, trace))
+            now = now_ms()
+            if passed is not None:
+                self._note((now, tenant, head, names[passed[0]], passed[1], trace))
+            self._note((now, tenant, head, state, head.seq, trace))
