@@ -6,41 +6,73 @@ import asyncio
 import signal
 import time
 
+from tests.chaos.client import now_ms
 from tests.chaos.crowd import Crowd
 from tests.chaos.fleet import Server, strace, works
 from tests.chaos.history import REFUSED
-from tests.chaos.rows import POSTGRES, SQLITE, Result, Run, row, spread, verdict
+from tests.chaos.rows import POSTGRES, SQLITE, Result, Run, percentile, row, spread, verdict
+from trunkline.log import events as ev
+from trunkline.log.fold import State
+from trunkline.store.base import Store
+from trunkline.store.url import store_from_url
+from trunkline.wire.types import Message, Part, Role, TaskState
 
 
 @row(
     1, "kill -9 at random under load, 50 clients, 5 to 500 ms apart",
-    "0 violations in 200 kills; restart to first ack ≤ 1 s", SQLITE, POSTGRES,
+    "0 violations in 200 kills; on SQLite restart to first ack p99 ≤ 1 s with 100 000 tasks stored", SQLITE, POSTGRES,
 )  # fmt: skip
 async def row_01(run: Run) -> Result:
     kills = run.count(200, option="kills")
+    stored = run.count(100_000) if run.kind == SQLITE else 0
+    await _fill(run.url, stored)
     fleet = run.fleet(1 if run.kind == SQLITE else 2)
     await fleet.start()
     crowd = Crowd(fleet.servers, run.history, run.seed, run.options.get("clients") or 50)
     crowd.start()
     first_acks: list[float] = []
+    starts: list[float] = []
     for number in range(kills):
         await asyncio.sleep(run.random.uniform(0.005, 0.5))
         server = run.random.choice(fleet.servers)
         await server.kill()
         before = crowd.acks
-        await server.start()
+        starts.append(await server.start())
         await crowd.until_ack(before)
         first_acks.append(crowd.last_ack - server.started_at)
         run.say(f"{number + 1} of {kills} kills, {crowd.acks} acknowledged")
     await crowd.settle()
     violations = await fleet.judge()
-    lasted = [seconds for seconds in first_acks if seconds > 0]
+    measured = (
+        f"{kills} kills, {crowd.acks} acknowledged writes, {len(run.history.readings)} streams; restart to "
+    )
+    if run.kind == POSTGRES:
+        # The other server goes on; how soon it takes over is row 8.
+        return verdict(violations, f"{measured}listening {spread(starts)}")
     return verdict(
         violations,
-        f"{kills} kills, {crowd.acks} acknowledged writes, {len(run.history.readings)} streams; "
-        f"restart to first ack {spread(lasted)}",
-        run.kind == POSTGRES or max(lasted) <= 1.0,
+        f"{measured}first ack {spread(first_acks)} with {stored} tasks stored",
+        percentile(first_acks, 99) <= 1.0,
     )
+
+
+async def _fill(url: str, count: int) -> None:
+    """So many ended tasks of somebody else."""
+    store = store_from_url(url)
+    await store.open()
+    try:
+        for start in range(0, count, 500):
+            places = range(start, min(count, start + 500))
+            await asyncio.gather(*(_put(store, f"stored-{place}") for place in places))
+    finally:
+        await store.close()
+
+
+async def _put(store: Store, task_id: str) -> None:
+    message = Message(f"for-{task_id}", task_id, task_id, role=Role.USER, parts=(Part(text="long ago"),))
+    events = (ev.Submitted(message, task_id, "somebody", "a-node"), ev.Status(TaskState.COMPLETED))
+    at = now_ms()
+    await store.append("default", task_id, 0, events, at=at, head=State(task_id).head_after(events, at))
 
 
 @row(2, "kill -9 exactly at the n-th fsync or write (strace)", "0 violations at 150 points", SQLITE)
@@ -93,7 +125,7 @@ async def row_03(run: Run) -> Result:
         violations,
         f"{points} points, {refused} of them refused writes ({_refusals(run)} in all), "
         f"{crowd.acks} acknowledged",
-        refused >= points * 0.5,
+        refused >= points * 0.2,
     )
 
 

@@ -74,7 +74,7 @@ async def row_07(run: Run) -> Result:
         ids = await asyncio.gather(*(_open(client, owner, skill, "3000 20") for skill in skills))
         owner.freeze()
         frozen = time.monotonic()
-        while left := await _owned(run, ids, number):
+        while left := await _owned(run, ids):
             if time.monotonic() - frozen > 20:
                 break
             run.say(f"round {number + 1}: {left} of 50 still with the frozen one")
@@ -86,6 +86,7 @@ async def row_07(run: Run) -> Result:
         await asyncio.sleep(2)
         await asyncio.gather(*(_cancel(client, other, task_id) for task_id in ids))
         tasks += ids
+    await _sleep_alone(run, client, fleet)
     client.close()
     logs = await logs_of(fleet)
     fenced = sum(any(isinstance(one.event, ev.Claimed) for one in logs[task_id].records) for task_id in tasks)
@@ -97,9 +98,22 @@ async def row_07(run: Run) -> Result:
     )
 
 
-async def _owned(run: Run, ids: list[str], number: int) -> int:
+async def _sleep_alone(run: Run, client: Client, fleet: Fleet) -> None:
+    """With nobody to claim anything, whoever wakes must not take its own tasks from itself."""
+    alone, other = fleet.servers
+    await other.stop()
+    ids = await asyncio.gather(
+        *(_open(client, alone, skill, "9000 10") for skill in ("pieces", "again", "steady"))
+    )
+    alone.freeze()
+    await asyncio.sleep(TTL_S + 2)
+    alone.thaw()
+    await asyncio.sleep(2)
+    await asyncio.gather(*(_cancel(client, alone, task_id) for task_id in ids))
+
+
+async def _owned(run: Run, ids: list[str]) -> int:
     """How many tasks nobody has claimed since they were opened."""
-    del number
     store = store_from_url(run.url)
     await store.open()
     try:

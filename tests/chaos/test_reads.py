@@ -8,6 +8,8 @@ from contextlib import aclosing
 from hashlib import blake2b
 from typing import Any
 
+import pytest
+
 from tests.chaos.client import Refusal
 from tests.chaos.inside import Inside, inside
 from trunkline import Agent, Turn
@@ -72,6 +74,7 @@ async def _read(app: Inside, ids: list[str], chance: random.Random) -> None:
             await app.answer("GetTask", {"id": task_id, "historyLength": -1})
 
 
+@pytest.mark.slow
 def test_a_mix_of_reads_leaves_every_log_as_it_was() -> None:
     chance = random.Random(16)
 

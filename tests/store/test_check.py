@@ -9,9 +9,9 @@ import pytest
 
 from tests.conformance.store.given import AT, A, Author, B, delta, status, submitted, task
 from tests.store.conftest import change
+from trunkline.errors import StoreError
 from trunkline.log import events as ev
-from trunkline.store.base import Announcement
-from trunkline.store.catalogue import Catalogue, Fault
+from trunkline.store.base import Announcement, Fault
 from trunkline.store.check import Report, check
 from trunkline.store.sqlite import SqliteStore
 from trunkline.wire.types import TaskState
@@ -19,15 +19,13 @@ from trunkline.wire.types import TaskState
 DONE = status(TaskState.COMPLETED)
 
 
-class Plain:
-    """A store that knows its tasks by their logs only."""
+class Wrapped:
+    """A store with something in between."""
 
     def __init__(self, store):
         self._store = store
 
     def __getattr__(self, name):
-        if name in ("tasks", "faults"):
-            raise AttributeError(name)
         return getattr(self._store, name)
 
 
@@ -41,16 +39,14 @@ async def fill(store):
     await task(store, "t2", tenant=B)
 
 
-@pytest.mark.parametrize("wrap", [lambda store: store, Plain], ids=["catalogue", "tail"])
-def test_what_there_is(run, store, wrap):
+def test_what_there_is(run, store):
     async def case():
-        assert isinstance(wrap(store), Catalogue) == (wrap is not Plain)
-        assert await check(wrap(store)) == Report(tasks={}, problems=[])
+        assert await check(store) == Report(tasks={}, problems=[])
         await fill(store)
         later = Author(store, "t3")
         await later.append(submitted())
         await later.append(ev.Unread(b'{"kind":"later"}'))
-        return await check(wrap(store))
+        return await check(store)
 
     report = run(case())
     assert report.problems == []
@@ -117,11 +113,23 @@ def test_a_body_that_is_none(run, store):
     async def case():
         await fill(store)
         await change(store, lambda c: c.execute("UPDATE events SET body = '[{' WHERE task = 1 AND seq = 2"))
-        return await check(store), await check(Plain(store))
+        return await check(store)
 
-    report, plain = run(case())
-    assert [one.task_id for one in report.problems] == ["t1"]
-    assert [one.text.partition(":")[0] for one in plain.problems] == ["the store cannot be read to its end"]
+    assert [one.task_id for one in run(case()).problems] == ["t1"]
+
+
+def test_a_store_that_goes_away_is_a_problem(run, store):
+    class Gone(Wrapped):
+        async def tasks(self, cursor, limit=500):
+            if cursor:
+                raise StoreError("the disk is gone")
+            return await self._store.tasks(cursor, limit)
+
+    async def case():
+        await fill(store)
+        return await check(Gone(store))
+
+    assert run(case()).problems == [Fault("", "the store cannot be read to its end: the disk is gone")]
 
 
 def test_a_delivery_of_nobody(run, store):
@@ -184,9 +192,9 @@ def test_a_busy_store_is_no_damaged_one(run, store):
 
 
 def test_what_is_pruned_meanwhile_is_no_damage(run, store):
-    class Slow(Plain):
-        async def tail(self, cursor, limit=1000):
-            found = await self._store.tail(cursor, limit)
+    class Slow(Wrapped):
+        async def tasks(self, cursor, limit=500):
+            found = await self._store.tasks(cursor, limit)
             await self._store.prune(AT + 1)
             return found
 

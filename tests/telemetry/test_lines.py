@@ -37,7 +37,14 @@ def _text(*given: Any, **more: Any) -> str:
 
 
 def _change(context: str = "c", tenant: str = "default", trace: str = TRACE) -> Change:
-    return 1_700_000_000_007, tenant, Head("t", context, "me", TaskState.WORKING, 5, 3, "n"), "working", 3, trace
+    return (
+        1_700_000_000_007,
+        tenant,
+        Head("t", context, "me", TaskState.WORKING, 5, 3, "n"),
+        "working",
+        3,
+        trace,
+    )
 
 
 def test_a_moment_is_utc_with_milliseconds() -> None:

@@ -18,7 +18,6 @@ from trunkline.errors import Misuse, StoreInUse
 from trunkline.store.backup import export as lines_of
 from trunkline.store.backup import restore
 from trunkline.store.base import Store
-from trunkline.store.catalogue import Migrated
 from trunkline.store.check import Report
 from trunkline.store.check import check as check_store
 from trunkline.store.url import shown, store_from_url
@@ -60,12 +59,12 @@ def migrate(url: str | None) -> None:
     """Bring the schema up to date and print from which version to which."""
     settings = _settings(url)
 
-    async def work() -> tuple[int, int] | None:
+    async def work() -> tuple[int, int]:
         async with _opened(settings.store) as store:
-            return store.migrated if isinstance(store, Migrated) else None
+            return store.migrated
 
     versions = asyncio.run(work())
-    if versions is None or versions[0] == versions[1]:
+    if versions[0] == versions[1]:
         print(f"{shown(settings.store)}: the schema is up to date")
     else:
         print(f"{shown(settings.store)}: schema {versions[0]} is now {versions[1]}")

@@ -46,7 +46,8 @@ class Keeper:
             pause_ms = round(self._pause_s * 1000)
             if not await store.fire_once(SCHEDULE, now // pause_ms * pause_ms):
                 return
-        forgotten = await store.prune(now - self._retention_ms) if self._retention_ms else 0
+        # Also where everything is kept: keys that have expired go in any case.
+        forgotten = await store.prune(now - self._retention_ms if self._retention_ms else 0)
         shrunk = await store.compact(now - COMPACT_AFTER_MS)
         if forgotten or shrunk:
             log.info("store.swept forgotten=%d compacted=%d", forgotten, shrunk)

@@ -73,13 +73,17 @@ class Patrol:
     async def round(self) -> None:
         """Take over everything that is orphaned now."""
         seen: set[Orphan] = set()
-        while orphans := [one for one in await self._store.orphans(PAGE) if one not in seen]:
+        while orphans := [one for one in await self._store.orphans(PAGE) if self._is_news(one, seen)]:
             seen.update(orphans)
             # Replicas see the same list; each begins elsewhere, so that most claims have no rival.
             orphans.sort(key=lambda orphan: hash((orphan.task_id, self._station.node)))
             for start in range(0, len(orphans), TOGETHER):
                 # Together, so that they share their commits: a crash may leave thousands.
                 await asyncio.gather(*map(self._take, orphans[start : start + TOGETHER]))
+
+    def _is_news(self, orphan: Orphan, seen: set[Orphan]) -> bool:
+        # Whoever wakes from a long sleep finds itself among the dead; its own executors are still at work.
+        return orphan not in seen and orphan.node != self._station.node
 
     async def _take(self, orphan: Orphan) -> None:
         try:

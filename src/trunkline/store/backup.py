@@ -17,7 +17,7 @@ from trunkline.log import events as ev
 from trunkline.log.fold import State
 from trunkline.log.ids import is_task_id
 from trunkline.store.base import Store
-from trunkline.store.catalogue import every_task
+from trunkline.store.check import every_task
 
 FORMAT = 1
 PAGE = 2000

@@ -107,6 +107,20 @@ class Orphan(Struct, frozen=True, gc=False):
     node: str
 
 
+class TaskRef(Struct, frozen=True, gc=False):
+    """A task by its name."""
+
+    tenant: str
+    task_id: str
+
+
+class Fault(Struct, frozen=True, gc=False):
+    """Something that is wrong, with the task it concerns if there is one."""
+
+    task_id: str
+    text: str
+
+
 class Doc(Struct, frozen=True, gc=False):
     """A small document with its revision, 1 for the first."""
 
@@ -251,8 +265,23 @@ class Docs(Protocol):
 Observer = Callable[[Sequence[int | StoreError], float], None]
 
 
-class Store(Log, Heads, Nodes, Outbox, Clock, Docs, Protocol):
+class Catalogue(Protocol):
+    """Which tasks there are, beside their logs: what checks and exports walk along."""
+
+    async def tasks(self, cursor: Cursor, limit: int = 500) -> tuple[list[TaskRef], Cursor]:
+        """Tasks from a cursor (`START` first) by their ids, which sort by age; empty at the end."""
+        ...
+
+    async def faults(self) -> list[Fault]:
+        """What is wrong with the storage itself, and with rows that belong to no log."""
+        ...
+
+
+class Store(Log, Heads, Nodes, Outbox, Clock, Docs, Catalogue, Protocol):
     """All of it, with a life."""
+
+    # The version of the schema before it was opened, and after.
+    migrated: tuple[int, int]
 
     @property
     def shared(self) -> bool:

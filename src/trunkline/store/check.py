@@ -7,6 +7,7 @@ before its log can be older than the log, and is asked for again before it is ca
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 from msgspec import Struct
 
@@ -14,8 +15,7 @@ from trunkline.errors import StoreError
 from trunkline.log import events as ev
 from trunkline.log.decide import plain
 from trunkline.log.fold import Head, State
-from trunkline.store.base import Store
-from trunkline.store.catalogue import Catalogue, Fault, TaskRef, every_task
+from trunkline.store.base import START, Fault, Store, TaskRef
 
 PAGE = 2000
 AT_ONCE = 16
@@ -42,12 +42,19 @@ class _Look(Struct):
     unread: int = 0
 
 
+async def every_task(store: Store) -> AsyncIterator[list[TaskRef]]:
+    """All tasks in pages, by their ids."""
+    page, cursor = await store.tasks(START)
+    while page:
+        yield page
+        page, cursor = await store.tasks(cursor)
+
+
 async def check(store: Store) -> Report:
     """Read every log, fold it and compare."""
     report = Report(tasks={}, problems=[])
     try:
-        if isinstance(store, Catalogue):
-            report.problems += await store.faults()
+        report.problems += await store.faults()
         async for page in every_task(store):
             for start in range(0, len(page), AT_ONCE):
                 looks = [_check_task(store, ref, report) for ref in page[start : start + AT_ONCE]]

@@ -12,8 +12,7 @@ from trunkline.errors import StoreError
 from trunkline.log.events import Known, Recorded, decode, placed
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
-from trunkline.store.base import Cursor, Doc, HeadPage, Hint, Orphan, TailRecord, Where
-from trunkline.store.catalogue import Fault, TaskRef
+from trunkline.store.base import Cursor, Doc, Fault, HeadPage, Hint, Orphan, TailRecord, TaskRef, Where
 from trunkline.store.statements import statements
 from trunkline.store.states import NUMBERS, STATES
 

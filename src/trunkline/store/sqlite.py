@@ -26,6 +26,7 @@ from trunkline.store.base import (
     Dedup,
     Delivery,
     Doc,
+    Fault,
     HeadPage,
     Hint,
     Observer,
@@ -33,10 +34,10 @@ from trunkline.store.base import (
     Outcome,
     Poll,
     TailRecord,
+    TaskRef,
     Where,
 )
 from trunkline.store.bell import Bell
-from trunkline.store.catalogue import Fault, TaskRef
 from trunkline.store.direct import DirectWriter
 from trunkline.store.ledger import Ledger
 from trunkline.store.lock import FileLock

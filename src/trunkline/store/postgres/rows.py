@@ -9,7 +9,18 @@ from trunkline.errors import Conflict, StoreError
 from trunkline.log.events import Recorded, decode, placed
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
-from trunkline.store.base import Cursor, Delivery, Doc, HeadPage, Hint, Outcome, TailRecord, Where
+from trunkline.store.base import (
+    Cursor,
+    Delivery,
+    Doc,
+    Fault,
+    HeadPage,
+    Hint,
+    Outcome,
+    TailRecord,
+    TaskRef,
+    Where,
+)
 from trunkline.store.postgres.statements import SQL, TEXTS, Statement, Value
 from trunkline.store.states import NUMBERS, STATES
 
@@ -106,6 +117,20 @@ def _place(cursor: Cursor) -> tuple[str, str, int]:
 def _head(row: Record) -> Head:
     task_id, context_id, owner, state, status_at, seq, node = row
     return Head(task_id, context_id, owner, STATES[state], status_at, seq, node)
+
+
+async def tasks(connection: Connection, cursor: Cursor, limit: int) -> tuple[list[TaskRef], Cursor]:
+    """Tasks by their ids."""
+    found = [
+        TaskRef(tenant, task_id)
+        for task_id, tenant in await fetch(connection, "every_task", after=cursor, limit=limit)
+    ]
+    return found, found[-1].task_id if found else cursor
+
+
+async def faults(connection: Connection) -> list[Fault]:
+    """Rows that no log accounts for."""
+    return [Fault(task_id, text) for task_id, text in await fetch(connection, "faults")]
 
 
 async def head(connection: Connection, tenant: str, task_id: str) -> Head | None:

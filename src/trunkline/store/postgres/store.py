@@ -24,6 +24,7 @@ from trunkline.store.base import (
     Dedup,
     Delivery,
     Doc,
+    Fault,
     HeadPage,
     Hint,
     Observer,
@@ -31,6 +32,7 @@ from trunkline.store.base import (
     Outcome,
     Poll,
     TailRecord,
+    TaskRef,
     Where,
 )
 from trunkline.store.bell import Bell
@@ -242,6 +244,16 @@ class PostgresStore:
         """See `Store`."""
         self._check()
         return await self._sweep.compact(before)
+
+    # Catalogue
+
+    async def tasks(self, cursor: Cursor, limit: int = 500) -> tuple[list[TaskRef], Cursor]:
+        """See `Catalogue`."""
+        return await self._look(EVERY_TENANT, partial(rows.tasks, cursor=cursor, limit=limit))
+
+    async def faults(self) -> list[Fault]:
+        """See `Catalogue`."""
+        return await self._look(EVERY_TENANT, rows.faults)
 
     # Nodes
 

@@ -316,6 +316,31 @@ WHERE first = 1 AND task_id > :after AND tenant = coalesce(:tenant::text, tenant
 ORDER BY task_id
 LIMIT :limit::bigint;
 
+-- Also those that only a head or a row in the middle of a log tells of.
+-- name: every_task
+SELECT DISTINCT task_id, tenant
+FROM (
+    (
+        SELECT task_id, tenant FROM events
+        WHERE task_id > :after AND first = 1 ORDER BY task_id LIMIT :limit::bigint
+    )
+    UNION ALL
+    (SELECT task_id, tenant FROM tasks WHERE task_id > :after ORDER BY task_id LIMIT :limit::bigint)
+) AS known
+ORDER BY task_id, tenant
+LIMIT :limit::bigint;
+
+-- name: faults
+SELECT e.task_id, 'has events but not the first one'
+FROM events AS e
+GROUP BY e.task_id
+HAVING min(e.first) > 1
+UNION ALL
+SELECT o.task_id, 'a delivery of a task that is not there: ' || o.id
+FROM outbox AS o
+WHERE NOT EXISTS (SELECT FROM events AS e WHERE e.task_id = o.task_id AND e.tenant = o.tenant)
+LIMIT 1000;
+
 -- Holds back whoever would write the same head until the fold of its log is written.
 -- name: hold_heads
 SELECT task_id FROM tasks WHERE task_id = ANY (:task_ids::text[]) ORDER BY task_id FOR UPDATE;
