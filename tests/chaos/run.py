@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import random
 import sys
@@ -34,6 +35,8 @@ Line = tuple[Row, str, Result, float]
 def main() -> int:
     """Play what was asked for; 1 if anything failed."""
     options = _options()
+    # What the models and the checker do to a store on purpose needs no words.
+    logging.getLogger("trunkline").setLevel(logging.CRITICAL)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1 << 32)
     chosen = _chosen(options)
     print(f"SEED={seed}  {len(chosen)} runs", flush=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Shelf
 from tests.harness import Agent, ServerProcess, plain_state, text_of
 
 AFTER_CRASH = "The process that ran this task ended before the task did."
@@ -20,10 +21,11 @@ def words(task: dict[str, object]) -> str:
 
 
 @pytest.mark.slow
-def test_every_acknowledged_task_survives_kill_9_under_load(tmp_path: Path) -> None:
+def test_every_acknowledged_task_survives_kill_9_under_load(tmp_path: Path, shelf: Shelf) -> None:
     acknowledged: list[tuple[str, str]] = []
     enough = threading.Event()
-    server = ServerProcess(tmp_path).start()
+    store = shelf.store()
+    server = ServerProcess(tmp_path, store=store).start()
 
     def load(name: int) -> None:
         agent = Agent(server.base)
@@ -47,7 +49,7 @@ def test_every_acknowledged_task_survives_kill_9_under_load(tmp_path: Path) -> N
     for caller in callers:
         caller.join(30)
     restarted = time.monotonic()
-    with ServerProcess(tmp_path) as second:
+    with ServerProcess(tmp_path, store=store) as second:
         agent = Agent(second.base)
         assert plain_state(agent.send("echo first")) == "completed"
         assert time.monotonic() - restarted < 10
@@ -55,13 +57,15 @@ def test_every_acknowledged_task_survives_kill_9_under_load(tmp_path: Path) -> N
             task = agent.get(task_id)
             assert (plain_state(task), text_of(task)) == ("completed", text)
         page = agent.result("ListTasks", {"pageSize": 100})
-        assert all(plain_state(task) in ("completed", "failed") for task in page["tasks"])
+        for task in page["tasks"]:
+            agent.until(task["id"], "completed", "failed")
         agent.close()
 
 
 @pytest.mark.slow
-def test_what_was_running_fails_and_what_was_asked_goes_on_after_kill_9(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
+def test_what_was_running_fails_and_what_was_asked_goes_on_after_kill_9(tmp_path: Path, shelf: Shelf) -> None:
+    store = shelf.store()
+    with ServerProcess(tmp_path, store=store) as server:
         agent = Agent(server.base)
         running = agent.send("count 1000 50", wait=False)["id"]
         agent.until(running, "working")
@@ -70,10 +74,9 @@ def test_what_was_running_fails_and_what_was_asked_goes_on_after_kill_9(tmp_path
         done = agent.send("echo before")["id"]
         agent.close()
         server.kill()
-    with ServerProcess(tmp_path) as second:
+    with ServerProcess(tmp_path, store=store) as second:
         agent = Agent(second.base)
-        failed = agent.get(running)
-        assert plain_state(failed) == "failed"
+        failed = agent.until(running, "failed")
         assert words(failed) == AFTER_CRASH
         waiting = agent.get(asked["id"])
         assert plain_state(waiting) == "input-required"
@@ -83,11 +86,73 @@ def test_what_was_running_fails_and_what_was_asked_goes_on_after_kill_9(tmp_path
         assert (plain_state(finished), text_of(finished)) == ("completed", "that one")
         agent.close()
         second.kill()
-    with ServerProcess(tmp_path) as third:
+    with ServerProcess(tmp_path, store=store) as third:
         agent = Agent(third.base)
         assert text_of(agent.get(asked["id"])) == "that one"
         assert plain_state(agent.get(running)) == "failed"
         agent.close()
+
+
+# Each step leaves a line in a file, so that it can be seen how often it was done.
+STEPPING = '''
+import asyncio
+from pathlib import Path
+from trunkline import Agent, Turn
+
+agent = Agent("stepping")
+
+def done(name: str) -> str:
+    with Path("done.txt").open("a") as lines:
+        lines.write(name + "\\n")
+    return name.upper()
+
+async def work(turn: Turn) -> str:
+    """Two steps and a question, with a pause that a kill falls into."""
+    await turn.write("begun, ")
+    await turn.write(await turn.step("one", done, f"{turn.skill} one"))
+    while not Path("go").exists():
+        await asyncio.sleep(0.01)
+    await turn.write(", " + await turn.step("two", done, f"{turn.skill} two"))
+    await turn.write(", " + await turn.ask("And then?"))
+    return turn.written
+
+for mode in ("fail", "restart", "resume"):
+    agent.skill(id=mode, on_crash=mode)(work)
+'''
+
+
+@pytest.mark.slow
+def test_a_crash_does_to_a_skill_what_its_author_said(tmp_path: Path, shelf: Shelf) -> None:
+    (tmp_path / "stepping.py").write_text(STEPPING)
+    store = shelf.store()
+    modes = ("fail", "restart", "resume")
+    with ServerProcess(tmp_path, "stepping:agent", store=store) as server:
+        agent = Agent(server.base)
+        tasks = {mode: agent.send("go", wait=False, metadata={"skill": mode})["id"] for mode in modes}
+        for task_id in tasks.values():
+            while "ONE" not in text_of(agent.get(task_id)):
+                time.sleep(0.01)
+        agent.close()
+        server.kill()
+    (tmp_path / "go").touch()
+    with ServerProcess(tmp_path, "stepping:agent", store=store) as second:
+        agent = Agent(second.base)
+        assert words(agent.until(tasks["fail"], "failed")) == AFTER_CRASH
+        for mode in ("restart", "resume"):
+            agent.until(tasks[mode], "input-required")
+        agent.close()
+        second.kill()
+    with ServerProcess(tmp_path, "stepping:agent", store=store) as third:
+        agent = Agent(third.base)
+        for mode in ("restart", "resume"):
+            finished = agent.send("the end", taskId=tasks[mode])
+            expected = f"begun, {mode.upper()} ONE, {mode.upper()} TWO, the end"
+            assert (plain_state(finished), text_of(finished)) == ("completed", expected)
+        agent.close()
+    # A restarted run does its steps again, a resumed one does not; an answer resumes both.
+    assert sorted((tmp_path / "done.txt").read_text().splitlines()) == [
+        "fail one", "restart one", "restart one", "restart two", "resume one", "resume two",
+    ]  # fmt: skip
 
 
 def test_a_second_server_on_the_same_file_names_the_way_out(tmp_path: Path) -> None:

@@ -186,8 +186,6 @@ class State:
         for event in events:
             seq += 1
             match event:
-                case ev.Compacted(count=count):
-                    seq += count - 1
                 case ev.Status(state=state):
                     status_at, changed = at, seq
                 case ev.Submitted(context_id=context_id, owner=owner, node=node):
@@ -196,6 +194,8 @@ class State:
                     state, status_at, changed = TaskState.COMPLETED, at, seq
                 case ev.Claimed(node=node):
                     changed = seq
+                case ev.Compacted(count=count):
+                    seq += count - 1
                 case _:
                     pass
         return Head(self.task_id, context_id, owner, state, status_at, changed, node) if changed else None
