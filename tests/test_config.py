@@ -151,3 +151,24 @@ def test_a_secret_does_not_leave_the_process(leave: Any) -> None:
 
 def test_settings_do_not_print_keys() -> None:
     assert "planted" not in repr(Settings(keys=(Secret("planted"),)))
+
+
+@pytest.mark.parametrize(
+    ("given", "kept_s"),
+    [("90", 90), ("90s", 90), ("15m", 900), ("1.5h", 5400), ("7d", 604_800), (0, 0), (2.5, 2.5)],
+)
+def test_retention_is_an_age(given: object, kept_s: float) -> None:
+    assert load({"retention": given}).kept_s == kept_s
+
+
+@pytest.mark.parametrize(
+    "given", ["", "d", "-1", "-1d", "7w", "1e3", "nan", "inf", "9999999d", -1, float("nan")]
+)
+def test_what_is_no_age_is_refused(given: object) -> None:
+    with pytest.raises(Misuse, match="is no age: give seconds, or a number with s, m, h or d"):
+        load({"retention": given})
+
+
+def test_retention_depends_on_the_store_unless_told() -> None:
+    assert load({"store": "memory:"}).kept_s == 3600
+    assert load({}).kept_s == 7 * 86_400

@@ -53,9 +53,7 @@ class Application:
     def _assemble(self) -> None:
         agent, settings = self._agent, self.settings
         self.store = store_from_url(settings.store)
-        limits = Limits(
-            settings.stall_limit, settings.cancel_limit, settings.drain_limit, _retention_s(settings)
-        )
+        limits = Limits(settings.stall_limit, settings.cancel_limit, settings.drain_limit, settings.kept_s)
         coalesce = Coalesce(settings.coalesce_characters, settings.coalesce_milliseconds)
         executor = SkillExecutor(agent.name, agent.skills, agent.default, coalesce)
         self.runner = Runner(self.store, executor, Ids(now_ms, random_bits), limits, dev=settings.dev)
@@ -191,12 +189,6 @@ def build(agent: Agent, flags: Mapping[str, object]) -> Application:
         Misuse: a setting does not fit.
     """
     return Application(agent, load(agent.settings, flags))
-
-
-def _retention_s(settings: Settings) -> float:
-    if settings.retention is not None:
-        return settings.retention
-    return 3600.0 if settings.store == "memory:" else 7 * 86400.0
 
 
 def _hosts(settings: Settings) -> list[str]:

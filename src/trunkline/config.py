@@ -6,6 +6,7 @@ Order: what the agent's author gave, then `trunkline.toml`, then `TRUNKLINE_*`, 
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +18,10 @@ from msgspec import Meta, Struct
 
 from trunkline.errors import Misuse
 
+# As long as any clock can wait for.
+LONGEST_S = 1e8
+_AGE = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 PREFIX = "TRUNKLINE_"
 FILE = "trunkline.toml"
 
@@ -70,7 +75,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stall_limit: Seconds = 900.0
     cancel_limit: Patience = 5.0
     drain_limit: Patience = 20.0
-    retention: Patience | None = None
+    retention: float | str | None = None
     keep_alive: Seconds = 15.0
     write_limit: Seconds = 10.0
     body_limit: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1 << 20
@@ -84,8 +89,29 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         for name in ("store", "host", "public_url"):
             if not getattr(self, name).isprintable():
                 raise ValueError(f"{name} holds control characters")
+        if self.retention is not None:
+            seconds(self.retention)
         if self.public_url and not _is_address(self.public_url):
             raise ValueError("public_url must be like https://agent.example/path, without a login or a query")
+
+    @property
+    def kept_s(self) -> float:
+        """How many seconds an ended task is kept; 0 is for ever."""
+        if self.retention is not None:
+            return seconds(self.retention)
+        return 3600.0 if self.store == "memory:" else 7 * 86400.0
+
+
+def seconds(age: float | str) -> float:
+    """An age in seconds, from a number or a text such as 90s, 15m, 12h or 7d.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    found = _AGE.fullmatch(str(age).strip())
+    if found is None or (value := float(found[1]) * _UNITS[found[2]]) > LONGEST_S:
+        raise ValueError(f"{age!r} is no age: give seconds, or a number with s, m, h or d, for example 7d")
+    return value
 
 
 _LISTS = {"keys", "allowed_hosts"}

@@ -179,7 +179,7 @@ def test_ages(command: Command, filled: Path, age: str, gone: int) -> None:
     assert command("prune", "--older-than", age)[1].splitlines()[0] == f"forgotten  {gone}"
 
 
-@pytest.mark.parametrize("age", ["", "7", "d", "-7d", "7 d", "1.5h", "7w", "9999999999d"])
+@pytest.mark.parametrize("age", ["", "7", "d", "-7d", "7 d", "7w", "9999999999d"])
 def test_an_age_that_is_none(command: Command, filled: Path, age: str) -> None:
     code, _, said = command("prune", f"--older-than={age}")
     assert (code, said) == (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -13,7 +12,7 @@ from typing import BinaryIO
 import msgspec
 
 from trunkline import __version__
-from trunkline.config import Settings, load
+from trunkline.config import Settings, load, seconds
 from trunkline.errors import Misuse, StoreInUse
 from trunkline.store.backup import export as lines_of
 from trunkline.store.backup import restore
@@ -21,10 +20,6 @@ from trunkline.store.base import Store
 from trunkline.store.check import Report
 from trunkline.store.check import check as check_store
 from trunkline.store.url import shown, store_from_url
-
-_AGE = re.compile(r"(\d{1,9})([smhd])\Z")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-_KEPT = "7d"
 
 
 def check(url: str | None, *, as_json: bool) -> int:
@@ -139,14 +134,15 @@ async def _opened(url: str, *, read_only: bool = False) -> AsyncGenerator[Store]
 
 
 def _age_ms(text: str | None, settings: Settings) -> int:
-    if text is None and settings.retention is not None:
-        if settings.retention == 0:
+    if text is None:
+        if settings.kept_s == 0:
             raise Misuse("the setting retention keeps tasks for ever: say --older-than, for example 7d")
-        return round(settings.retention * 1000)
-    found = _AGE.match(_KEPT if text is None else text)
-    if found is None:
-        raise Misuse(f"--older-than takes a number and s, m, h or d, for example 7d, not {text!r}")
-    return int(found[1]) * _SECONDS[found[2]] * 1000
+        return round(settings.kept_s * 1000)
+    try:
+        # With its unit: a bare 7 was meant as days, and would be seconds.
+        return round(seconds(text if text.endswith(("s", "m", "h", "d")) else "") * 1000)
+    except ValueError:
+        raise Misuse(f"--older-than takes a number and s, m, h or d, for example 7d, not {text!r}") from None
 
 
 def _to_file(file: str, write: Callable[[BinaryIO], None]) -> None:
