@@ -10,7 +10,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal, NoReturn, get_args, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec
@@ -90,7 +90,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             if not getattr(self, name).isprintable():
                 raise ValueError(f"{name} holds control characters")
         if self.retention is not None:
-            seconds(self.retention)
+            try:
+                seconds(self.retention)
+            except ValueError as error:
+                raise ValueError(f"retention: {error}") from None
         if self.public_url and not _is_address(self.public_url):
             raise ValueError("public_url must be like https://agent.example/path, without a login or a query")
 
@@ -130,7 +133,16 @@ def load(*layers: Mapping[str, object], file: Path | None = None) -> Settings:
     try:
         return msgspec.convert(merged, Settings, strict=False, dec_hook=_secret)
     except msgspec.ValidationError as error:
-        raise Misuse(f"settings: {error}") from None
+        raise Misuse(f"settings: {error}{_choices(str(error))}") from None
+
+
+def _choices(error: str) -> str:
+    """What could be said instead, where that is a list."""
+    if "unknown field" in error:
+        return f"; there are {', '.join(Settings.__struct_fields__)}"
+    field = error.rpartition("`$.")[2].rstrip("`")
+    names: tuple[str, ...] = get_args(get_type_hints(Settings).get(field))
+    return f"; choose {', '.join(names)}" if "Invalid enum" in error else ""
 
 
 def assignment(text: str) -> tuple[str, object]:

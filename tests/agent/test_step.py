@@ -332,7 +332,7 @@ def test_a_step_of_another_name_fails_the_task_whatever_the_skill_makes_of_it(
 
     task = twice.play(agent)
     assert (state(task), text(task)) == ("failed", "before ")
-    assert "step 0 is recorded as 'charge' and is now 'refund'" in said(task)
+    assert "step 1 is recorded as 'charge' and is now 'refund'" in said(task)
     assert twice.done == ["x1"]
 
 
@@ -349,7 +349,7 @@ def test_a_step_that_is_left_out_fails_the_task(tmp_path: Path) -> None:
 
     task = twice.play(agent)
     assert state(task) == "failed"
-    assert "step 0 is recorded as 'charge' and was not done any more" in said(task)
+    assert "step 1 is recorded as 'charge' and was not done any more" in said(task)
 
 
 @pytest.mark.parametrize("word", ["fail", "reject"])
@@ -367,7 +367,7 @@ def test_a_failure_before_the_recorded_steps_keeps_its_reason(word: str, tmp_pat
 
     task = twice.play(agent)
     assert state(task) == "failed"
-    assert ("the shop is closed" if word == "fail" else "step 0 is recorded as 'charge'") in said(task)
+    assert ("the shop is closed" if word == "fail" else "step 1 is recorded as 'charge'") in said(task)
 
 
 def test_steps_are_not_on_the_wire() -> None:

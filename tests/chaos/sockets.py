@@ -90,6 +90,11 @@ async def crawl(port: int, request: bytes) -> Crawler:
     loop = asyncio.get_running_loop()
     await loop.sock_connect(line, ("127.0.0.1", port))
     await loop.sock_sendall(line, request)
+    answer = b""
+    async with asyncio.timeout(30):
+        while len(answer) < 12:
+            answer += await loop.sock_recv(line, 12 - len(answer))
+    assert answer == b"HTTP/1.1 200", answer
     return Crawler(line)
 
 

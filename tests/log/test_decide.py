@@ -113,6 +113,8 @@ def test_a_task_is_full_at_its_limits_and_not_before() -> None:
     state.apply(ev.Recorded(EVENTS_LIMIT - 1, 1, ev.Compacted(EVENTS_LIMIT - 3)))
     assert not is_full(state)
     assert decide(state, Emit("n1", (CHUNK,))) == (CHUNK,)
+    with pytest.raises(TaskFull):
+        decide(state, Emit("n1", (CHUNK, CHUNK)))
     assert is_full(full(WORKING))
     assert is_full(full(WORKING, by="bytes"))
 
@@ -130,6 +132,8 @@ def test_a_full_task_can_only_end(by: str) -> None:
         with pytest.raises(TaskFull, match="task t has reached its limit .20 000 events or 64 MiB."):
             decide(full(WORKING, by=by), Emit("n1", more))
     assert decide(full(WORKING, by=by), Emit("n1", (CHUNK, DONE))) == (CHUNK, DONE)
+    with pytest.raises(TaskFull):
+        decide(full(WORKING, by=by), Emit("n1", (CHUNK, CHUNK, DONE)))
     assert decide(full(WORKING, by=by), Emit("n1", (ev.Replied(said()),))) == (ev.Replied(said()),)
     assert decide(full(WORKING, by=by), Cancel("me")) == (ev.CancelRequested("me"),)
     assert decide(full(ASKED, by=by), Cancel("me")) == (ev.CancelRequested("me"), CANCELED)

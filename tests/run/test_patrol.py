@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from tests.run.desk import DONE, Shared, answer, delta, desk, reason, run, said, until
+from tests.run.desk import DONE, Shared, answer, delta, desk, question, reason, run, said, until
 from tests.run.pair import ask, die, hang, pair, seen
-from trunkline.errors import TaskNotCancelable
+from trunkline.errors import StoreError, TaskNotCancelable, TaskNotFound
 from trunkline.log import events as ev
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.runner import Limits
+from trunkline.store.ack import Ack
 from trunkline.wire.types import TaskState
 
 ASKING, CANCELED, COMPLETED = TaskState.INPUT_REQUIRED, TaskState.CANCELED, TaskState.COMPLETED
@@ -193,5 +196,214 @@ def test_a_node_that_goes_down_hands_its_tasks_on() -> None:
             claims = [event for event in await there.log(far) if isinstance(event, ev.Claimed)]
             assert claims == [ev.Claimed(""), ev.Claimed(there.node)]
         await store.close()
+
+    run(case())
+
+
+class Lossy(Shared):
+    """Answers one append with an error; it is written all the same, or not."""
+
+    def __init__(self, event: type[ev.AnyEvent], *, written: bool) -> None:
+        super().__init__()
+        self.armed = False
+        self._event = event
+        self._written = written
+
+    def append(self, *args: Any, **kwargs: Any) -> Ack:
+        if not self.armed or not any(isinstance(event, self._event) for event in args[3]):
+            return super().append(*args, **kwargs)
+        self.armed = False
+        ack = Ack()
+        if self._written:
+            super().append(*args, **kwargs).then(lambda _: ack.settle(StoreError("it is not known")))
+        else:
+            ack.settle(StoreError("the store is away"))
+        return ack
+
+
+async def finish(work: Work) -> Verdict:
+    await work.emit(delta("begun"))
+    await work.emit(delta(" and done"))
+    return DONE
+
+
+@pytest.mark.parametrize("crash", [OnCrash.FAIL, OnCrash.RESUME], ids=lambda crash: crash.value)
+@pytest.mark.parametrize(("event", "written"), [(ev.Claimed, True), (ev.Claimed, False), (ev.Status, False)])
+def test_a_takeover_that_is_cut_short_is_finished(
+    event: type[ev.AnyEvent], written: bool, crash: OnCrash
+) -> None:
+    # Claimed by a living node it is nobody's orphan: only that node can go on with it.
+    async def case() -> None:
+        store = Lossy(event, written=written)
+        await store.open()
+        async with (
+            desk(hang, store=store, crash=crash) as here,
+            desk(finish, store=store, crash=crash) as there,
+        ):
+            feed = await here.open()
+            await until(lambda: feed.state.seq >= 3)
+            far = await seen(there, feed)
+            store.armed = True
+            await die(here)
+            assert await there.ended(far) is (TaskState.FAILED if crash is OnCrash.FAIL else COMPLETED)
+            assert not store.armed
+            claims = [one for one in await there.log(far) if isinstance(one, ev.Claimed)]
+            assert claims == [ev.Claimed(there.node)]
+        await store.close()
+
+    run(case())
+
+
+class Unlucky(Shared):
+    """Does something between a claim and whatever follows it; gives one log with a hole in it."""
+
+    between: Callable[[str, str, int], Ack] | None = None
+    damaged = ""
+
+    def append(self, *args: Any, **kwargs: Any) -> Ack:
+        ack = super().append(*args, **kwargs)
+        tenant, task_id, expected, events = args
+        if self.between is not None and any(isinstance(event, ev.Claimed) for event in events):
+            self.between(tenant, task_id, expected + len(events))
+        return ack
+
+    async def read(self, *args: Any, **kwargs: Any) -> list[ev.Recorded]:
+        found = await super().read(*args, **kwargs)
+        return found[1:] if args[1] == self.damaged else found
+
+
+@pytest.mark.parametrize("how", ["canceled meanwhile", "damaged"])
+def test_one_task_that_cannot_be_taken_over_does_not_end_the_patrol(how: str) -> None:
+    async def case() -> None:
+        store = Unlucky()
+        await store.open()
+        async with desk(hang, store=store) as here, desk(hang, store=store) as there:
+            first, second = await here.open(), await here.open()
+            await until(lambda: first.state.seq >= 3 and second.state.seq >= 3)
+            if how == "damaged":
+                store.damaged = first.state.task_id
+            else:
+                end = ev.Status(CANCELED)
+                store.between = lambda tenant, task_id, seq: Shared.append(
+                    store, tenant, task_id, seq, (end,), at=0, head=None
+                )
+            await die(here)
+            await there._patrol.round()
+            store.between = None
+            # Another dies later, and the patrol is still there.
+            async with desk(hang, store=store) as third:
+                feed = await third.open()
+                await until(lambda: feed.state.seq >= 3)
+                far = await seen(there, feed)
+                await die(third)
+                assert await there.ended(far) is TaskState.FAILED
+        await store.close()
+
+    run(case())
+
+
+def test_a_node_that_goes_down_takes_nothing_over() -> None:
+    # Its patrol would find what it has just released.
+    async def case() -> None:
+        store = Shared()
+        await store.open()
+        async with desk(hang, Limits(stall_s=60, cancel_s=0.2, drain_s=0.6), store) as here:
+            here.executor.on_crash = lambda skill: OnCrash(skill)  # type: ignore[method-assign]
+            here.executor.admit = lambda request: request.message.parts[0].text or ""  # type: ignore[method-assign]
+            moving, staying = await here.open("resume"), await here.open("fail")
+            await until(lambda: moving.state.seq >= 3 and staying.state.seq >= 3)
+        assert staying.state.state is TaskState.FAILED
+        claims = [event for event in await here.log(moving) if isinstance(event, ev.Claimed)]
+        assert claims == [ev.Claimed("")]
+        await store.close()
+
+    run(case())
+
+
+def test_a_task_that_comes_back_is_not_ended_by_the_run_that_lost_it() -> None:
+    runs: list[Work] = []
+
+    async def tidy(work: Work) -> Verdict:
+        runs.append(work)
+        first = len(runs) == 1
+        await work.emit(delta("a"))
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            if first:
+                # It takes its time, and the task is back before it is done.
+                await until(lambda: len(runs) == 2)
+        return DONE
+
+    async def case() -> None:
+        async with pair(tidy, hang, OnCrash.RESUME) as (here, there):
+            feed = await here.open()
+            await until(lambda: feed.state.seq >= 3)
+            far = await seen(there, feed)
+            await here.store.leave(here.node)
+            while far.state.node != there.node:
+                await there.tasks.move(far, 5)
+            await here.store.join(here.node)
+            await die(there)
+            await until(lambda: len(runs) == 2 and here.running == 1)
+            await here.tasks.refresh(feed)
+            assert feed.state.node == here.node
+            assert not feed.state.over
+
+    run(case())
+
+
+def test_an_answer_does_not_take_a_task_from_whoever_asks_just_now() -> None:
+    asks = asyncio.Event()
+    runs: list[Work] = []
+
+    async def act(work: Work) -> Verdict:
+        runs.append(work)
+        await work.emit(delta("a"))
+        await asks.wait()
+        await work.emit(delta(f" {(await work.ask(question())).parts[0].text}"))
+        return DONE
+
+    async def case() -> None:
+        async with pair(act) as (here, there):
+            feed = await here.open()
+            await until(lambda: feed.state.seq >= 3)
+            far = await seen(there, feed)
+            for task in list(there._background):
+                task.cancel()
+            asks.set()
+            await here.reach(feed, ASKING)
+            assert not far.state.interrupted
+            await there.say(far, said("yes"))
+            assert await here.ended(feed) is COMPLETED
+            assert answer(feed) == "a yes"
+            assert len(runs) == 1
+
+    run(case())
+
+
+def test_a_task_that_was_forgotten_meanwhile_is_let_go() -> None:
+    wakes = asyncio.Event()
+
+    async def freeze(work: Work) -> Verdict:
+        await work.emit(delta("a"))
+        await wakes.wait()
+        await work.emit(delta("b"))
+        return DONE
+
+    async def case() -> None:
+        async with pair(freeze, finish, OnCrash.RESTART) as (here, there):
+            feed = await here.open()
+            await until(lambda: feed.state.seq >= 3)
+            for task in list(here._background):
+                task.cancel()
+            await here.store.leave(here.node)
+            far = await seen(there, feed)
+            assert await there.ended(far) is COMPLETED
+            await there.store.prune(await there.store.now() + 1000)
+            with pytest.raises(TaskNotFound):
+                await here.cancel(feed, "me")
+            wakes.set()
+            await here.left_all()
 
     run(case())

@@ -252,7 +252,7 @@ def test_steps_that_ended_in_another_order_keep_their_places() -> None:
 def test_a_step_of_another_name_stops_everything() -> None:
     played = replay(Again.RESUME, placed([*FIRST, ev.Stepped(0, "charge", 1)]))
     assert played is not None
-    with pytest.raises(Misuse, match="step 0 is recorded as 'charge' and is now 'refund'"):
+    with pytest.raises(Misuse, match="step 1 is recorded as 'charge' and is now 'refund'"):
         played.step(0, "refund")
     assert list(played.take(delta("more"))) == []
     assert list(played.closing()) == []
@@ -264,7 +264,7 @@ def test_a_step_that_is_no_longer_done_is_told_at_the_end() -> None:
     assert played is not None
     played.step(0, "a")
     assert list(played.closing()) == []
-    assert "step 1 is recorded as 'b' and was not done any more" in played.trouble
+    assert "step 2 is recorded as 'b' and was not done any more" in played.trouble
 
 
 def test_a_restarted_run_forgets_the_steps_of_dead_ones() -> None:

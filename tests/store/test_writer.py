@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from trunkline.errors import Conflict, StoreError
+from trunkline.errors import Conflict, StoreError, TaskFull
 from trunkline.log.events import Delta
+from trunkline.store import writer as rules
 from trunkline.store.bell import Bell
 from trunkline.store.writer import GROUP_BYTES, GROUP_EVENTS, Writer
 
@@ -49,6 +50,19 @@ def sizes(backend):
 def test_an_idle_writer_flushes_in_the_same_turn(run, backend):
     async def case():
         backend.append()
+        await turn()
+
+    run(case())
+    assert sizes(backend) == [1]
+
+
+def test_an_append_larger_than_a_task_is_refused_and_harms_nobody(run, backend, monkeypatch):
+    monkeypatch.setattr(rules, "BYTES_LIMIT", 1000)
+
+    async def case():
+        with pytest.raises(TaskFull, match="task t has reached its limit"):
+            backend.append(size=1000)
+        backend.append(size=900)
         await turn()
 
     run(case())

@@ -121,7 +121,7 @@ def _emit(state: State, command: Emit) -> tuple[ev.AnyEvent, ...]:
     if state.node != command.node:
         raise errors.TurnOver(f"task {state.task_id} is now run by another node")
     events = _to_the_end(command.events)
-    if is_full(state) and not _ends(events[-1]):
+    if _overflows(state, events):
         raise errors.TaskFull(f"task {state.task_id} has reached its limit ({LIMITS})")
     if state.state is TaskState.SUBMITTED and not _opens(events[0]):
         return (ev.Status(TaskState.WORKING), *events)
@@ -131,6 +131,12 @@ def _emit(state: State, command: Emit) -> tuple[ev.AnyEvent, ...]:
 def is_full(state: State) -> bool:
     """Whether a task may only end from here on."""
     return state.seq >= EVENTS_LIMIT or state.size >= BYTES_LIMIT
+
+
+def _overflows(state: State, events: tuple[ev.AnyEvent, ...]) -> bool:
+    # An end may bring its result along.
+    said = len(events) - 2 if _ends(events[-1]) else len(events)
+    return said > 0 and (state.seq + said > EVENTS_LIMIT or state.size >= BYTES_LIMIT)
 
 
 def _opens(event: ev.AnyEvent) -> bool:

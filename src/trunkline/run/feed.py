@@ -17,6 +17,8 @@ from trunkline.store.base import Log
 
 WINDOW = 512
 PAGE = 500
+FIRST_PAGE = 16
+PAGE_BYTES = 16 << 10
 
 
 class Watcher(Protocol):
@@ -156,10 +158,18 @@ async def pages(log: Log, feed: Feed, after: int) -> AsyncIterator[list[Recorded
     Raises:
         StoreError: they are no longer there.
     """
+    count = FIRST_PAGE
     while after < feed.base:
-        batch = await log.read(feed.tenant, feed.state.task_id, after, min(PAGE, feed.base - after))
+        batch = await log.read(feed.tenant, feed.state.task_id, after, min(count, feed.base - after))
         if not batch:
             # Pruned under the reader: it must end, or it would ask for them forever.
             raise StoreError(f"the events of task {feed.state.task_id} after {after} are no longer kept")
         after = batch[-1].seq
         yield batch
+        # By weight and not by number: whoever reads slowly makes the server hold a page of it. But not event
+        # by event: a store reads an append whole, whatever is asked of it.
+        size = weight(batch)
+        if size > 2 * PAGE_BYTES:
+            count = max(FIRST_PAGE, count // 2)
+        elif size < PAGE_BYTES:
+            count = min(PAGE, 2 * count)

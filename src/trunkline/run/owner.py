@@ -204,9 +204,12 @@ class Owner:
     def moved(self) -> None:
         """The log moved: an end or a claim that is not ours, or a cancel, stops the executor."""
         state = self.feed.state
+        if state.node != self._desk.node:
+            # For good: should the task come back to this node, it is another run that speaks for it.
+            return self.abandon()
         if self._pen.resume():
             return
-        if (state.over and not self._pen.busy) or state.node != self._desk.node:
+        if state.over and not self._pen.busy:
             self.interrupt(Status(TaskState.CANCELED))
         elif state.cancel_requested and self._stop is None:
             self.stop(Status(TaskState.CANCELED))
@@ -223,8 +226,13 @@ class Owner:
     def abandon(self) -> None:
         """Leave the task as it is; whoever claims it next goes on from the log."""
         self._abandoned = True
+        if self.feed.runner is self:
+            self.feed.runner = None
         self._pen.close()
-        self._task.cancel()
+        if self._task.done():
+            self._leave()
+        else:
+            self._task.cancel()
 
     def interrupt(self, verdict: Status) -> bool:
         """End the executor with this verdict, unless it has spoken its own; whether it was still at work."""

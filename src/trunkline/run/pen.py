@@ -190,14 +190,7 @@ class Pen:
             self._decided = decide(state, Emit(self._node, self._in_flight))
             self._tasks.append(self._feed, self._decided, then=self._flushed)
         except TurnOver as over:
-            log.info("task.late task=%s events=%d", state.task_id, len(self._in_flight))
-            self._tasks.late += len(self._in_flight)
-            self._in_flight = ()
-            self._buffer.clear()
-            told = self._tell(over)
-            self._rest()
-            if not told:
-                self._holder.unheard()
+            self._come_late(over)
         except (Misuse, TaskFull) as error:
             # All that can still be recorded is that it failed.
             verdict = self._holder.verdict_on(error)
@@ -206,6 +199,16 @@ class Pen:
             self._tell(TurnOver(str(error)))
             self._flush()
             self._holder.interrupt(verdict)
+
+    def _come_late(self, over: TurnOver) -> None:
+        log.info("task.late task=%s events=%d", self._feed.state.task_id, len(self._in_flight))
+        self._tasks.late += len(self._in_flight)
+        self._in_flight = ()
+        self._buffer.clear()
+        told = self._tell(over)
+        self._rest()
+        if not told:
+            self._holder.unheard()
 
     def _flushed(self, error: StoreError | None) -> None:
         if error is None:
@@ -227,6 +230,9 @@ class Pen:
 
     async def _look(self, error: StoreError) -> None:
         task_id = self._feed.state.task_id
+        if isinstance(error, Conflict) and self._expected and not error.actual:
+            self._come_late(TurnOver(f"task {task_id} has ended elsewhere and is no longer kept"))
+            return
         if not isinstance(error, Conflict):
             await self._wait("task.unwritten task=%s error=%s", task_id, error)
         while True:
@@ -237,6 +243,9 @@ class Pen:
                 await self._wait("task.unread task=%s error=%s", task_id, unread)
         if written:
             self._land()
+            return
+        if self._closed:
+            self._come_late(TurnOver(f"task {task_id} has been left"))
             return
         if isinstance(error, Conflict) and self._feed.state.seq == self._expected:
             # A conflict with nothing: the store does not know what it holds, and asking faster does not help.

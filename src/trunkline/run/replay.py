@@ -160,14 +160,14 @@ class Resumed:
         found = self._steps.get(place)
         if found is None or found.name == name:
             return found
-        self._trouble(f"step {place} is recorded as {found.name!r} and is now {name!r}")
+        self._trouble(f"step {place + 1} is recorded as {found.name!r} and is now {name!r}")
         raise Misuse(self.trouble)
 
     def closing(self) -> Iterable[AnyEvent]:
         """What differs from the log now that the whole of the run is known."""
         for place, step in self._steps.items():
             if place >= self._asked and not self.trouble:
-                self._trouble(f"step {place} is recorded as {step.name!r} and was not done any more")
+                self._trouble(f"step {place + 1} is recorded as {step.name!r} and was not done any more")
         if self.trouble:
             return ()
         return [event for track in self._tracks.values() for event in track.closing()]

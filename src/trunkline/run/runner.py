@@ -285,7 +285,8 @@ class Runner:
             # A retry of what the task has taken; that it has ended since is no reason to refuse it.
             return
         elsewhere = feed.runner is None and state.interrupted and await self._lives_elsewhere(state.node)
-        claim = self.node if feed.runner is None and not elsewhere else ""
+        # Not if it asks only now: then whoever asked lives, or a patrol finds it.
+        claim = self.node if feed.runner is None and state.interrupted and not elsewhere else ""
         try:
             events = await self.tasks.change(feed, Say(said, claim), dedup)
         except (Conflict, Duplicate):
@@ -297,7 +298,7 @@ class Runner:
             return
         if feed.runner is None and state.node == self.node:
             self.begin(feed, Again.RESUME)
-        elif elsewhere:
+        elif feed.runner is None:
             self._patrol.call()
 
     async def _lives_elsewhere(self, node: str) -> bool:

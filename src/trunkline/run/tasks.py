@@ -184,7 +184,10 @@ class Tasks:
                 try:
                     await self.append(feed, events, dedup)
                     break
-                except Conflict:
+                except Conflict as conflict:
+                    if expected and not conflict.actual:
+                        # It has ended elsewhere and was forgotten since.
+                        raise not_found(feed.state.task_id) from None
                     if feed.state.seq == expected:
                         await self.refresh(feed)
             return events

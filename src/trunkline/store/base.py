@@ -150,6 +150,7 @@ class Log(Protocol):
             Conflict: the log does not stand at `expected`.
             Duplicate: the dedup key was recorded before and has not expired.
             StoreError: not written; nothing was acknowledged.
+            TaskFull: it is larger than a whole task may be.
         """
         ...
 

@@ -16,13 +16,13 @@ _POSTGRES = ("postgresql://", "postgres://")
 def store_from_url(url: str, *, now_ms: Callable[[], int] | None = None, read_only: bool = False) -> Store:
     """The store, not yet open. Its time is `now_ms`, or the store's own: the wall clock or the database's.
 
-    `read_only` is for a look at a file that a server may have open; other stores are open to all.
+    `read_only` is for a look at a store that a server may have open: its schema is left as it is.
 
     Raises:
         Misuse: the URL names none, or what it needs is not installed.
     """
     if url.startswith(_POSTGRES) and "\0" not in url:
-        return _postgres(url, now_ms)
+        return _postgres(url, now_ms, read_only=read_only)
     if url == "memory:":
         return SqliteStore(None, now_ms=now_ms or wall_clock)
     path = url.removeprefix(_SQLITE)
@@ -43,7 +43,7 @@ def shown(url: str) -> str:
     return f"{scheme}{slashes}{'***' if login else ''}{at}{rest.partition('?')[0]}"
 
 
-def _postgres(url: str, now_ms: Callable[[], int] | None) -> Store:
+def _postgres(url: str, now_ms: Callable[[], int] | None, *, read_only: bool) -> Store:
     try:
         # The driver is an extra, and takes a third of the time that the rest of us takes to load.
         from trunkline.store.postgres.store import PostgresStore
@@ -53,4 +53,4 @@ def _postgres(url: str, now_ms: Callable[[], int] | None) -> Store:
         raise Misuse(
             f"{shown(url)!r} needs the PostgreSQL driver: pip install 'trunkline[postgres]'"
         ) from None
-    return PostgresStore(url, now_ms=now_ms)
+    return PostgresStore(url, now_ms=now_ms, read_only=read_only)

@@ -7,11 +7,13 @@ callers one fsync together. Knows neither SQL nor threads; the backend calls `do
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from trunkline.errors import Misuse, StoreError
+from trunkline.errors import Misuse, StoreError, TaskFull
+from trunkline.log.decide import BYTES_LIMIT, LIMITS
 from trunkline.log.events import AnyEvent, written
 from trunkline.log.fold import Head
 from trunkline.store.ack import Ack
@@ -100,6 +102,7 @@ class Writer:
 
         Raises:
             Misuse: there is nothing to write, or it cannot be written as JSON.
+            TaskFull: it is larger than a whole task may be.
         """
         if self._refusal:
             return self._refused()
@@ -109,6 +112,8 @@ class Writer:
             count, body = written(events)
         except (TypeError, ValueError, RecursionError) as error:
             raise Misuse(f"task {task_id}: an event cannot be written as JSON: {error}") from error
+        if len(body) > BYTES_LIMIT:
+            raise TaskFull(f"task {task_id} has reached its limit ({LIMITS})")
         ack = Ack(len(body))
         self._pending.append(
             Entry(ack, tenant, task_id, expected, expected + count, body, at, head, deliveries, dedup)
@@ -125,7 +130,7 @@ class Writer:
     def done(self, group: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
         """Called by the backend, on the loop, when a group has ended."""
         if self.observer is not None:
-            self.observer(outcomes, self._loop.time() - self._began)
+            self.observer(outcomes, time.perf_counter() - self._began)
         # The next group goes first: the backend writes it while callers read their answers.
         if self._pending:
             self._flush()
@@ -147,7 +152,8 @@ class Writer:
             self._events = self._bytes = 0
         else:
             group = self._first_group()
-        self._began = self._loop.time()
+        # The loop's own clock may count in whole milliseconds, which a commit seldom takes.
+        self._began = time.perf_counter()
         self._submit(group)
 
     def _first_group(self) -> list[Entry]:

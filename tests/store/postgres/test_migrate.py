@@ -9,7 +9,7 @@ import pytest
 from tests import postgres
 from trunkline.errors import Misuse, StoreError
 from trunkline.store.postgres.address import Address
-from trunkline.store.postgres.migrate import POSTGRES, migrate
+from trunkline.store.postgres.migrate import POSTGRES, migrate, verify
 from trunkline.store.postgres.store import PostgresStore
 from trunkline.store.statements import Migration
 
@@ -21,11 +21,11 @@ def fresh(postgres_database):
     postgres_database.execute("DROP SCHEMA IF EXISTS other CASCADE")
 
 
-async def migrated(url, steps=POSTGRES):
+async def migrated(url, steps=POSTGRES, by=migrate):
     address = Address(url)
     connection = await address.connect("test", seconds=5)
     try:
-        return await migrate(connection, address, steps)
+        return await by(connection, address, steps)
     finally:
         await connection.close()
 
@@ -68,6 +68,20 @@ def test_a_newer_schema_is_refused(run, fresh):
         run(PostgresStore(fresh).open())
 
 
+def test_whoever_only_looks_changes_nothing(run, fresh, postgres_database):
+    newest = POSTGRES[-1].version
+    with pytest.raises(StoreError, match=r"schema other of .* holds no store"):
+        run(PostgresStore(fresh, read_only=True).open())
+    assert postgres_database.execute("SELECT to_regnamespace('other')::text") == [[(None,)]]
+    run(migrated(fresh))
+    later = [*POSTGRES, Migration(newest + 1, "SELECT 1")]
+    with pytest.raises(
+        StoreError, match=f"schema {newest} .* reads {newest + 1}: run trunkline store migrate"
+    ):
+        run(migrated(fresh, later, by=verify))
+    assert run(migrated(fresh, by=verify)) == (newest, newest)
+
+
 def test_another_programs_schema_is_refused(run, fresh, postgres_database):
     postgres_database.execute(f'CREATE SCHEMA other AUTHORIZATION "{postgres_database.user}"')
     postgres_database.execute("CREATE TABLE other.theirs (x integer)")
@@ -99,6 +113,13 @@ def test_schemas_do_not_mix(run, fresh, postgres_url, opened):
 def test_only_plain_names_are_schemas(schema):
     with pytest.raises(Misuse, match="schema="):
         PostgresStore(f"postgresql://localhost/x?schema={schema}")
+
+
+@pytest.mark.parametrize("login", ["me:p@xyz", "me:p@/#xyz", "me:p#xyz", "me:p/xyz", "me:p?xyz"])
+def test_a_login_that_is_not_quoted_is_named_and_not_shown(login):
+    with pytest.raises(Misuse, match="write / : @ # [?] % in its login as %2F") as refused:
+        PostgresStore(f"postgresql://{login}@db.example/x")
+    assert "xyz" not in str(refused.value)
 
 
 def test_the_wheel_or_the_system_has_a_server():

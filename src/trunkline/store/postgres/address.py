@@ -21,6 +21,10 @@ SCHEMA = "trunkline"
 EVERY_TENANT = "*"
 STATEMENT_SECONDS = 5.0
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,40}\Z")
+_UNREADABLE = (
+    "the URL of the store cannot be read: write / : @ # ? % in its login as %2F %3A %40 %23 %3F %25, "
+    "as in postgresql://user:p%40ss@host:5432/database"
+)
 
 # The driver's and the network's; data that cannot be encoded come as ValueError and are not among them.
 DATABASE_ERRORS = (
@@ -51,9 +55,12 @@ class Address:
         """
         try:
             parts = urlsplit(url)
-            host, password = parts.hostname or "", parts.password
+            password = parts.password
         except ValueError:
-            raise Misuse("the URL of the store cannot be read: quote what is special in its login") from None
+            raise Misuse(_UNREADABLE) from None
+        if parts.fragment or parts.netloc.count("@") > 1 or "@" in f"{parts.path}{parts.query}":
+            # What follows is a piece of a password; to go on would dial and print it.
+            raise Misuse(_UNREADABLE)
         query = parse_qsl(parts.query, keep_blank_values=True)
         self.schema = dict(query).get("schema", SCHEMA)
         if not _SCHEMA.match(self.schema):
@@ -61,7 +68,7 @@ class Address:
         rest = [(name, value) for name, value in query if name != "schema"]
         self._dsn = Secret(urlunsplit(parts._replace(query=urlencode(rest))))
         self._password = Secret(password or dict(query).get("password", ""))
-        self.name = f"postgresql://{host or 'local socket'}{parts.path}"
+        self.name = f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     async def connect(self, role: str, *, seconds: float, **settings: str) -> Connection:
         """A new session that sees every tenant; `role` is how the server's list of sessions calls it.
@@ -88,7 +95,7 @@ class Address:
                 | settings,
             )
         except (*DATABASE_ERRORS, ValueError, OverflowError) as error:
-            raise StoreError(f"{self.name} is not there: {self.told(error)}") from None
+            raise StoreError(f"{self.name} cannot be reached: {self.told(error)}") from None
 
     def told(self, error: BaseException) -> str:
         """An error in words, without the password."""

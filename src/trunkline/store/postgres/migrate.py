@@ -51,6 +51,26 @@ async def migrate(
     return version, newest
 
 
+async def verify(
+    connection: Connection, address: Address, steps: Sequence[Migration] = POSTGRES
+) -> tuple[int, int]:
+    """See that this schema can be read as it is; gives its version, twice.
+
+    Raises:
+        StoreError: it cannot; the message names the way out.
+    """
+    newest = steps[-1].version
+    version = await _version(connection, address, newest)
+    if not version:
+        raise StoreError(f"schema {address.schema} of {address.name} holds no store; name it with ?schema=")
+    if version < newest:
+        raise StoreError(
+            f"{address.name} has schema {version} and this trunkline reads {newest}: "
+            "run trunkline store migrate"
+        )
+    return version, newest
+
+
 def lock_key(schema: str, name: str) -> int:
     """The number of an advisory lock."""
     digest = blake2b(f"{schema}/{name}".encode(), digest_size=8).digest()

@@ -40,7 +40,7 @@ from trunkline.store.postgres import rows
 from trunkline.store.postgres.address import DATABASE_ERRORS, EVERY_TENANT, Address
 from trunkline.store.postgres.doorbell import Doorbell
 from trunkline.store.postgres.link import Link, hang_up
-from trunkline.store.postgres.migrate import migrate
+from trunkline.store.postgres.migrate import migrate, verify
 from trunkline.store.postgres.nodes import Nodes
 from trunkline.store.postgres.pool import Pool
 from trunkline.store.postgres.scribe import Scribe
@@ -66,9 +66,16 @@ class PostgresStore:
     """`Store` on a database. Opened once, on the loop that uses it."""
 
     def __init__(
-        self, url: str, *, now_ms: Callable[[], int] | None = None, node_ttl_s: float = NODE_TTL_SECONDS
+        self,
+        url: str,
+        *,
+        now_ms: Callable[[], int] | None = None,
+        node_ttl_s: float = NODE_TTL_SECONDS,
+        read_only: bool = False,
     ) -> None:
         self._address = Address(url)
+        # Only the schema: whoever looks neither makes it nor moves it on below a server that runs.
+        self._prepare = verify if read_only else migrate
         self._clock = now_ms
         self._refusal = _NEW
         # The schema's version before and after it was opened.
@@ -106,7 +113,7 @@ class PostgresStore:
         self._refusal = _CLOSED
         connection = await self._address.connect("writer", seconds=_OPEN_SECONDS)
         try:
-            self.migrated = await migrate(connection, self._address)
+            self.migrated = await self._prepare(connection, self._address)
         except (*DATABASE_ERRORS, StoreError) as error:
             await hang_up(connection)
             if isinstance(error, StoreError):
