@@ -56,6 +56,14 @@ def test_a_reader_that_stands_still_is_let_go() -> None:
     _within(check)
 
 
+def test_little_is_kept_for_a_slow_reader() -> None:
+    _within(lambda line, _: _is(line.transport.unsent_limit, 16 << 10))
+
+
+def _is(found: int, expected: int) -> None:
+    assert found == expected
+
+
 def test_a_slow_reader_is_looked_at_again() -> None:
     def check(line: Line, clock: Clock) -> None:
         line.connection.pause_writing()

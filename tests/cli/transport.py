@@ -25,6 +25,7 @@ class Transport(asyncio.Transport):
         self.aborted = False
         self.reading = True
         self.backlog = 100
+        self.unsent_limit = 0
 
     def write(self, data: Any) -> None:
         assert not self.closed, "written after the end"
@@ -46,6 +47,9 @@ class Transport(asyncio.Transport):
     def resume_reading(self) -> None:
         assert not self.reading
         self.reading = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self.unsent_limit = high or 0
 
     def get_write_buffer_size(self) -> int:
         return self.backlog

@@ -21,6 +21,7 @@ from trunkline.server.exchange import Exchange
 
 log = logging.getLogger("trunkline.server")
 HEAD_LIMIT = 64 << 10
+UNSENT_BYTES = 16 << 10
 HEAD_S = 10.0
 IDLE_S = 75.0
 # A caller whose next request was already on its way when the end began is told so instead of cut off.
@@ -127,6 +128,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody has come."""
         self.transport = cast("asyncio.Transport", transport)
+        # What a slow reader has not taken lies here; the usual 64 KiB would be most of what a stream costs.
+        self.transport.set_write_buffer_limits(high=UNSENT_BYTES)
         cast("set[Connection]", self._state.connections).add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
