@@ -26,9 +26,23 @@ StoreUrl = Annotated[
 ]
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        from trunkline import __version__
+
+        print(f"trunkline {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """A runtime for the Agent2Agent protocol."""
+    del version
 
 
 @app.command()

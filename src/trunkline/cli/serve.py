@@ -18,7 +18,7 @@ from trunkline.agent.agent import Agent
 from trunkline.app import Application, build
 from trunkline.cli.connection import Connection
 from trunkline.cli.server import FAILED, Server
-from trunkline.cli.workers import Order, Workers
+from trunkline.cli.workers import Order, Workers, bind
 from trunkline.config import Settings, assignment
 from trunkline.errors import Misuse
 from trunkline.server.guard import is_loopback
@@ -66,7 +66,7 @@ def run(target: str, flags: Mapping[str, object], settings: list[str]) -> None:
     chosen = application.settings
     _check_exposure(chosen)
     if chosen.workers == 1:
-        serve(application, started=partial(announce, chosen))
+        serve(application, _bound(chosen), started=partial(announce, chosen))
         return
     _check_shared(application)
     set_up_logs(chosen.log_level, chosen.log_format)
@@ -120,6 +120,15 @@ def _check_exposure(settings: Settings) -> None:
         f"{settings.host} is reachable by other machines and no key is set: "
         "give --key KEY, or --open to let anybody in"
     )
+
+
+def _bound(settings: Settings) -> list[socket.socket]:
+    # Before the store is opened: who cannot serve must not take over what others left.
+    try:
+        return bind(settings.host, settings.port)
+    except OSError as error:
+        place, why = f"{settings.host}:{settings.port}", error.strerror or error
+        raise Misuse(f"cannot listen on {place}: {why}; choose another --host or --port") from None
 
 
 def _check_shared(application: Application) -> None:

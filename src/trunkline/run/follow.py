@@ -65,7 +65,15 @@ class Follower:
             news = await self._store.news(places, PAGE)
             count = len(news)
             for key, records in _by_task(news).items():
-                feeds[key].catch_up(records)
+                self._take(feeds[key], records)
+
+    def _take(self, feed: Feed, records: list[Recorded]) -> None:
+        try:
+            feed.catch_up(records)
+        except ValueError as error:
+            # A damaged log concerns those who read it, not the other feeds.
+            log.error("feed.broken task=%s error=%s", feed.state.task_id, error)
+            feed.fail(StoreError(f"task {feed.state.task_id} cannot be read: {error}"))
 
 
 def _by_task(news: list[TailRecord]) -> dict[_Key, list[Recorded]]:

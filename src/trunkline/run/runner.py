@@ -27,6 +27,8 @@ from trunkline.wire.types import Message, SendRequest, TaskState
 
 log = logging.getLogger("trunkline.run")
 BEAT_S = 1.0
+# A database may still be at work on what it was given before the connection was lost.
+LATE_S = 10.0
 UNWIND_S = 1.0
 
 
@@ -192,15 +194,19 @@ class Runner:
 
     async def _resolve(self, feed: Feed) -> None:
         """Look whether an append whose fate is unknown was written: what is claimed by us must be run."""
+        state = feed.state
+        until = None
         while not self._stopping:
             try:
                 await self.tasks.refresh(feed)
-                break
+                until = until or self.loop.time() + (LATE_S if self._store.shared else 0)
             except StoreError:
-                await asyncio.sleep(RETRY_S)
-        state = feed.state
-        if state.seq and state.node == self.node and not state.resting and feed.runner is None:
-            self.begin(feed, Again.NO if state.seq == 1 else Again.RESUME)
+                until = None
+            if state.seq and state.node == self.node and not state.resting and feed.runner is None:
+                return self.begin(feed, Again.NO if state.seq == 1 else Again.RESUME)
+            if until is not None and self.loop.time() >= until:
+                return None
+            await asyncio.sleep(RETRY_S)
 
     def left(self, owner: Owner) -> None:
         """An owner is done."""

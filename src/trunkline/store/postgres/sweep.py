@@ -23,6 +23,7 @@ _logger = logging.getLogger("trunkline.store")
 
 PAGE_TASKS = 100
 PAGE_ROWS = 1000
+LARGEST_BYTES = 4 << 20
 # A task of fewer rows and events has too little to merge.
 LONG_ROWS = 8
 LONG_EVENTS = 64
@@ -168,6 +169,10 @@ async def _drop(connection: Connection, *, page: Sequence[_Ended], before: int) 
 
 
 async def _shrink(connection: Connection, *, task_id: str) -> int:
+    ((size,),) = await fetch(connection, "size_of", task_id=task_id)
+    if size > LARGEST_BYTES:
+        # Whole it would be one row, which readers have to take at once.
+        return 0
     try:
         appends = await _appends(connection, task_id)
         kept = compact(task_id, appends)

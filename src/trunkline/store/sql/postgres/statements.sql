@@ -444,6 +444,9 @@ ON CONFLICT (name) DO UPDATE SET value = greatest(marks.value, excluded.value);
 -- name: hold_head
 SELECT 1 FROM tasks WHERE task_id = :task_id AND state >= 5 FOR UPDATE;
 
+-- name: size_of
+SELECT coalesce(sum(octet_length(body)), 0)::bigint FROM events WHERE task_id = :task_id;
+
 -- name: read_rows
 SELECT last, at, body FROM events WHERE task_id = :task_id ORDER BY first;
 
