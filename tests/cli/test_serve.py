@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from tests.harness import Agent, ServerProcess
+from trunkline import __version__
 from trunkline.cli.main import main
 from trunkline.config import Settings
 
@@ -182,9 +183,20 @@ def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         ended = _serve(tmp_path, "--port", str(taken.getsockname()[1]), "--store", "memory:")
-    assert ended.returncode != 0
-    assert "address already in use" in ended.stderr
+    assert ended.returncode == 2
+    assert "Address already in use; choose another --host or --port" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_the_version_is_told() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "trunkline.cli", "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert ended.stdout == f"trunkline {__version__}\n"
 
 
 def test_a_second_server_on_one_file_is_told_so(tmp_path: Path) -> None:
