@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.run.desk import DONE, answer, delta, run, said
 from tests.run.pair import ask, hang, pair, seen, until_read
+from trunkline.errors import StoreError
 from trunkline.log import events as ev
 from trunkline.run.executor import Verdict, Work
 from trunkline.wire.types import TaskState
@@ -60,3 +63,28 @@ def test_cancel_at_another_runner() -> None:
             assert [type(event) for event in (await here.log(feed))[-2:]] == [ev.CancelRequested, ev.Status]
 
     run(case())
+
+
+def test_a_damaged_log_does_not_end_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    go = asyncio.Event()
+
+    async def act(work: Work) -> Verdict:
+        await work.emit(delta("one"))
+        await go.wait()
+        return DONE
+
+    async def case() -> None:
+        async with pair(act) as (here, there):
+            broken, sound = await here.open(), await here.open()
+            far, near = await seen(there, broken), await seen(there, sound)
+            # As if events were missing in between.
+            there._follower._take(far, [ev.Recorded(99, 0, DONE)])
+            with pytest.raises(StoreError, match="cannot be read"):
+                waiting = there.tasks.move(far, 5)
+                there.loop.call_soon(there._follower._take, far, [ev.Recorded(99, 0, DONE)])
+                await waiting
+            go.set()
+            assert await there.ended(near) is COMPLETED
+
+    run(case())
+    assert "feed.broken" in caplog.text

@@ -14,6 +14,7 @@ from tests.run.desk import (
     QUICK,
     WORKING,
     Flaky,
+    Shared,
     answer,
     delta,
     desk,
@@ -32,9 +33,12 @@ from trunkline.errors import (
     UnsupportedOperation,
 )
 from trunkline.log import events as ev
+from trunkline.run import runner as runner_module
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Limits, Runner
+from trunkline.store.ack import Ack
+from trunkline.store.sqlite import SqliteStore
 from trunkline.wire.types import SendRequest, TaskState
 
 FAILED, CANCELED, COMPLETED = TaskState.FAILED, TaskState.CANCELED, TaskState.COMPLETED
@@ -534,3 +538,40 @@ def _head(task_id: str, events: tuple[ev.AnyEvent, ...]) -> Any:
     from trunkline.log.fold import State
 
     return State(task_id).head_after(events, 1)
+
+
+def test_a_task_that_is_stored_after_its_caller_was_refused_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "RETRY_S", 0.01)
+
+    class Slow(Shared):
+        """Says that a write failed, and does it later: what a database may do when its connection is lost."""
+
+        kept: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+
+        def append(self, *args: Any, **kwargs: Any) -> Ack:
+            if self.kept is not None:
+                return super().append(*args, **kwargs)
+            self.kept = (args, kwargs)
+            asyncio.get_running_loop().call_later(0.1, self._do)
+            ack = Ack()
+            ack.settle(StoreError("the connection was lost while writing"))
+            return ack
+
+        def _do(self) -> None:
+            assert self.kept is not None
+            SqliteStore.append(self, *self.kept[0], **self.kept[1])
+
+    async def main() -> None:
+        store = Slow()
+        await store.open()
+        async with desk(quick, store=store) as runner:
+            with pytest.raises(StoreError):
+                await runner.open()
+            assert store.kept is not None
+            task_id = store.kept[0][1]
+            while (head := await store.head("t", task_id)) is None or head.state is not COMPLETED:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert head.node == runner.node
+        await store.close()
+
+    run(main())
