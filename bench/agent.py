@@ -8,26 +8,11 @@ import random
 from time import monotonic_ns
 
 from trunkline import Agent, Turn
+from trunkline.demo.agent import Gate
 from trunkline.demo.agent import act as demo
 from trunkline.wire.types import Message
 
 agent = Agent("bench", description="Does what the first word of the text says.", version="1.0.0")
-
-
-class Gate:
-    """Holds tasks until a release."""
-
-    def __init__(self) -> None:
-        self._open = asyncio.Event()
-
-    async def wait(self) -> None:
-        """Until the next release."""
-        await self._open.wait()
-
-    def release(self) -> None:
-        """Free every task held so far."""
-        self._open.set()
-        self._open = asyncio.Event()
 
 
 _gate = Gate()

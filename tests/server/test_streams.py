@@ -9,6 +9,7 @@ import pytest
 
 from tests.run.desk import DONE, WORKING, delta, run, said
 from trunkline import Agent
+from trunkline.errors import StoreError
 from trunkline.log.events import Recorded, Submitted
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
@@ -89,3 +90,23 @@ def test_a_wait_that_is_over_before_the_commit_is_answered_with_a_stored_task() 
             assert (await client.get(task["id"]))["id"] == task["id"]
 
     run(main())
+
+
+def test_a_store_that_goes_away_cuts_the_stream_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    class Gone:
+        async def read(self, *_: object) -> list[Recorded]:
+            raise StoreError("the database is away")
+
+    async def main() -> None:
+        state = State("x")
+        for seq, event in enumerate((Submitted(said(), "c", "o", "n"), WORKING), 1):
+            state.apply(Recorded(seq, 0, event))
+        line, streams = Line(), Streams(Gone(), 15, 30)  # type: ignore[arg-type]
+        line.writable.set()
+        plan = Plan(Feed("t", state), Dialect.V1, [], 0, through_questions=True)
+        await asyncio.wait_for(streams.serve(line, plan, (b"", b"")), 5)  # type: ignore[arg-type]
+        assert all(more for _, more in line.sent), "a cut stream must not look like a finished one"
+        assert len(streams) == 0
+
+    run(main())
+    assert "stream.cut task=x after=0 error=the database is away" in caplog.text

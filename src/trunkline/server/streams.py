@@ -10,6 +10,7 @@ import asyncio
 import logging
 
 from trunkline.clock import random_bits
+from trunkline.errors import StoreError
 from trunkline.log.events import Compacted, Recorded
 from trunkline.run.feed import Feed, pages
 from trunkline.server.exchange import EVENTS, Exchange
@@ -88,6 +89,10 @@ class Stream:
             if not self.blocked_at:
                 raise
             log.warning("stream.cut task=%s after=%s", self._plan.feed.state.task_id, self._plan.after)
+        except StoreError as error:
+            # Cut, not ended: its reader comes back with the last id it got, here or elsewhere.
+            task_id, after = self._plan.feed.state.task_id, self._plan.after
+            log.warning("stream.cut task=%s after=%s error=%s", task_id, after, error)
         finally:
             self._exchange.on_disconnect(None)
 
