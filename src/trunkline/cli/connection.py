@@ -7,7 +7,9 @@ a stranger can make long has a bound: heads, bodies nobody asked for, silence, a
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
@@ -22,6 +24,8 @@ from trunkline.server.exchange import Exchange
 log = logging.getLogger("trunkline.server")
 HEAD_LIMIT = 64 << 10
 UNSENT_BYTES = 16 << 10
+KERNEL_BYTES = 128 << 10
+_UNSENT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 HEAD_S = 10.0
 IDLE_S = 75.0
 # A caller whose next request was already on its way when the end began is told so instead of cut off.
@@ -130,6 +134,11 @@ class Connection(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         # What a slow reader has not taken lies here; the usual 64 KiB would be most of what a stream costs.
         self.transport.set_write_buffer_limits(high=UNSENT_BYTES)
+        line = transport.get_extra_info("socket")
+        if line is not None and _UNSENT is not None:
+            # And in the kernel, which would take 4 MiB for each before anybody notices that it is slow.
+            with contextlib.suppress(OSError):
+                line.setsockopt(socket.IPPROTO_TCP, _UNSENT, KERNEL_BYTES)
         cast("set[Connection]", self._state.connections).add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

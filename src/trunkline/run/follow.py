@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from trunkline.errors import StoreError
 from trunkline.log.events import Recorded
@@ -24,8 +25,9 @@ _Key = tuple[str, str]
 class Follower:
     """Reads for all feeds at once."""
 
-    def __init__(self, tasks: Tasks) -> None:
+    def __init__(self, tasks: Tasks, released: Callable[[], None]) -> None:
         self._tasks = tasks
+        self._released = released
         self._store = tasks.store
         # Held strongly only until they are read: what nobody else holds need not be followed.
         self._behind: dict[_Key, Feed] = {}
@@ -74,6 +76,9 @@ class Follower:
             # A damaged log concerns those who read it, not the other feeds.
             log.error("feed.broken task=%s error=%s", feed.state.task_id, error)
             feed.fail(StoreError(f"task {feed.state.task_id} cannot be read: {error}"))
+        if not feed.state.node and not feed.state.resting:
+            # Its owner has let go: somebody here should go on with it, and not only at the next round.
+            self._released()
 
 
 def _by_task(news: list[TailRecord]) -> dict[_Key, list[Recorded]]:

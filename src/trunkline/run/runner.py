@@ -56,7 +56,7 @@ class Runner:
         self.node = ids.new()
         self._store = store
         self._patrol = Patrol(self)
-        self._follower = Follower(self.tasks)
+        self._follower = Follower(self.tasks, self._patrol.call)
         self._keeper = Keeper(self.tasks, self.limits.retention_s)
         self._owners: set[Owner] = set()
         self._background: set[asyncio.Task[None]] = set()
