@@ -361,6 +361,17 @@ def test_frames_read_before_and_after_a_compaction(good: Logged, folded: Logged)
     assert broken(folded, readings=[early, late, snapshot]) == []
 
 
+def test_a_snapshot_that_was_taken_between_two_ranges() -> None:
+    whole = ev.Artifact("answer", parts=(Part(text=TEXT),))
+    working, done = ev.Status(TaskState.WORKING), ev.Status(TaskState.COMPLETED)
+    log = logged(EVENTS[0], working, ev.Compacted(1), ev.Compacted(2, (whole,)), done)
+    for seq, text in ((3, f"{MARK}.0 "), (4, TEXT)):
+        first = Got(seq, "task", "working", text)
+        assert broken(log, readings=[read(log, snapshot=True, frames=[first], ended=False)]) == []
+    last = Got(6, "task", "completed", "x")
+    assert broken(log, readings=[read(log, snapshot=True, frames=[last], ended=False)]) == ["H4"]
+
+
 def test_outside_the_range_every_frame_counts(good: Logged, folded: Logged) -> None:
     for place in (0, 1, 5):
         reading = deepcopy(read(good))

@@ -81,7 +81,7 @@ def prepare(target: str, flags: Mapping[str, object], settings: list[str]) -> Ap
 
 def serve(
     application: Application,
-    sockets: list[socket.socket] | None = None,
+    sockets: list[socket.socket],
     *,
     started: Callable[[int], None],
     lifeline: socket.socket | None = None,

@@ -99,12 +99,12 @@ class Server(uvicorn.Server):
         log.warning("worker.orphaned pid=%d", os.getpid())
         self.end()
 
-    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then say where."""
         self._state.beat(asyncio.get_running_loop().time())
-        await super().startup(sockets)  # type: ignore[arg-type]
-        if self.started:
-            self._started(self.servers[0].sockets[0].getsockname()[1])
+        await super().startup(sockets)
+        if self.started and sockets:
+            self._started(sockets[0].getsockname()[1])
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer what was asked while the skills come to their end, then close the store."""

@@ -69,7 +69,9 @@ class Workers:
             for each in bind(settings.host, settings.port):
                 self._port = self._port or each.getsockname()[1]
                 each.close()
-            self._doors = [self._door() for _ in range(settings.workers)]
+            for _ in range(settings.workers):
+                # One by one: where they cannot share a port, all have the first one's sockets.
+                self._doors.append(self._door())
         except OSError as error:
             log.error("cannot listen on %s port %d: %s", settings.host, settings.port, error)
             return FAILED
