@@ -36,15 +36,18 @@ class Endpoint:
 
     port: int
     path: str
+    key: str = ""
 
     def request(
         self, method: str, params: dict[str, Any], *, stream: bool = False, close: bool = False
     ) -> bytes:
         """The bytes of one A2A 1.0 call."""
         body = json.dumps({"jsonrpc": "2.0", "id": f"r-{HOLE}", "method": method, "params": params}).encode()
+        key = f"X-API-Key: {self.key}\r\n" if self.key else ""
         head = (
             f"POST {self.path} HTTP/1.1\r\nHost: {HOST}:{self.port}\r\nContent-Type: application/json\r\n"
             f"Accept: {'text/event-stream' if stream else 'application/json'}\r\nA2A-Version: 1.0\r\n"
+            f"{key}"
             f"Connection: {'close' if close else 'keep-alive'}\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         return head.encode() + body

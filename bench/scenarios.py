@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import loads, replicas
+from bench import loads, replicas, webhooks
 from bench.append import append
 from bench.scenario import Hold, Scenario, served
 
@@ -148,5 +148,30 @@ SCENARIOS = (
         ("trunkline-replicas",),
         (Hold("trunkline-replicas", 30, at_least=False),),
         rounds=1,
+    ),
+    Scenario(
+        "webhooks",
+        "stored deliveries to 50 targets",
+        "deliveries/s",
+        webhooks.drain,
+        ("trunkline-courier", "httpx2"),
+        (Hold("trunkline-courier", 0.5, "httpx2"),),
+    ),
+    Scenario(
+        "hanging",
+        "200 deliveries/s to 50 targets, from the commit to the receiver",
+        "ms, p99",
+        webhooks.arrive,
+        ("trunkline-hang", "trunkline-courier"),
+        (Hold("trunkline-hang", 2, "trunkline-courier", at_least=False),),
+        rounds=3,
+    ),
+    Scenario(
+        "hardened",
+        "send, 64 connections: push, auth, limits, tracing, metrics",
+        "µs of CPU each",
+        served(loads.send_cpu),
+        ("trunkline-all", "trunkline-spine"),
+        (Hold("trunkline-all", 1.25, "trunkline-spine", at_least=False),),
     ),
 )

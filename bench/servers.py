@@ -41,6 +41,8 @@ class Contender:
     waits: bool = True  # a send answers the finished task
     keeps: bool = True  # really runs tasks: the limit does not
     pinned: bool = True  # on one core; where a database works too, all share all cores
+    key: str = ""  # sent with every request
+    stored: bool = False  # a part that speaks to PostgreSQL itself
 
     @property
     def serves(self) -> bool:
@@ -50,7 +52,7 @@ class Contender:
     @property
     def needs_database(self) -> bool:
         """Whether it runs on PostgreSQL."""
-        return not self.arguments or "{database}" in self.arguments
+        return self.stored or "{database}" in self.arguments
 
     def command(self, port: int, scratch: Path, database: str) -> list[str]:
         """The command line, with the port, a fresh folder and a database filled in."""
@@ -60,6 +62,7 @@ class Contender:
         return [str(WORK / self.environment / "bin" / "python"), str(PEERS / words[0]), *words[1:]]
 
 
+KEY = "a-key-of-the-bench"
 OPTIONS = ("--host", HOST, "--port", "{port}", "--log-level", "warning", "--store")
 SERVE = ("serve", "trunkline.demo:agent", *OPTIONS)
 SDK = ("a2a-sdk[http-server,postgresql,sqlite]==1.3.0", UVICORN)
@@ -103,8 +106,36 @@ CONTENDERS = {
             "a2a-sdk",
             pinned=False,
         ),
-        Contender("trunkline-store", "Trunkline's PostgreSQL store", ()),
-        Contender("asyncpg", "bare asyncpg", ()),
+        Contender("trunkline-store", "Trunkline's PostgreSQL store", (), stored=True),
+        Contender("asyncpg", "bare asyncpg", (), stored=True),
+        Contender("trunkline-courier", "Trunkline's courier, SQLite", ()),
+        Contender("trunkline-hang", "Trunkline's courier, one target hangs", ()),
+        Contender("httpx2", "bare httpx2", ()),
+        Contender(
+            "trunkline-all",
+            "Trunkline, SQLite, all switched on",
+            (
+                "serve",
+                "bench.traced:agent",
+                *OPTIONS,
+                "sqlite:///{scratch}/tasks.db",
+                "--metrics",
+                "--key",
+                KEY,
+                "--set",
+                "rate_limit=1000000",
+                "--set",
+                "concurrency_limit=100000",
+            ),
+            path="/a2a",
+            key=KEY,
+        ),
+        Contender(
+            "trunkline-spine",
+            "Trunkline, SQLite, push off",
+            (*SERVE, "sqlite:///{scratch}/tasks.db", "--set", "push=false"),
+            path="/a2a",
+        ),
         Contender("asgi", "bare ASGI", ("asgi_limit.py", "{port}"), (UVICORN,), "asgi", keeps=False),
     )
 }
@@ -154,7 +185,7 @@ class Server:
         self.scratch = Path(tempfile.mkdtemp(dir=scratches))
         with socket.socket() as probe:
             probe.bind((HOST, 0))
-            self.endpoint = Endpoint(probe.getsockname()[1], self.contender.path)
+            self.endpoint = Endpoint(probe.getsockname()[1], self.contender.path, self.contender.key)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:

@@ -105,7 +105,7 @@ def agent(target: str) -> Generator[str]:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
     command = [Path(sys.executable).with_name("trunkline"), "serve", target, "--port", str(port)]
-    process = subprocess.Popen([*command, "--store", "memory:", "--log-level", "warning"])
+    process = subprocess.Popen([*command, "--store", "memory:", "--log-level", "warning", "--dev"])
     try:
         deadline = time.monotonic() + READY_S
         while not _listens(port):

@@ -7,20 +7,37 @@ import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from enum import Enum
+from time import monotonic
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from trunkline.agent.agent import Agent
+from trunkline.agent.drift import Drift
 from trunkline.agent.executor import SkillExecutor
 from trunkline.agent.turn import Coalesce
+from trunkline.auth.book import Book
+from trunkline.auth.identity import Identity, Verifier
+from trunkline.auth.keys import Keyring
+from trunkline.auth.signing import Signer
+from trunkline.auth.vault import can_seal
 from trunkline.clock import now_ms, random_bits
 from trunkline.config import Settings, load
 from trunkline.errors import Misuse
 from trunkline.log.decide import plain
 from trunkline.log.ids import Ids
+from trunkline.net.guard import Egress
+from trunkline.net.http import Outbound
+from trunkline.run.chain import Bounds
+from trunkline.run.limits import Quota
+from trunkline.run.postroom import Postroom
 from trunkline.run.runner import Limits, Runner
+from trunkline.server.admin import Admin
 from trunkline.server.app import Render, Server
 from trunkline.server.calls import Calls
 from trunkline.server.card import Cards
+from trunkline.server.cors import Cors
+from trunkline.server.door import Door
 from trunkline.server.exchange import Receive, Scope, Send
 from trunkline.server.guard import LOOPBACK, Guard, is_loopback
 from trunkline.server.health import Health
@@ -45,6 +62,8 @@ class Application:
             raise Misuse(f"agent {agent.name} has no skill; decorate a function with @agent.skill")
         self.settings = settings
         self._agent = agent
+        # Whether other machines reach it by its own port, so that it must not be open to everybody.
+        self.exposed = False
         self._live = 0
         self._started = False
         self._ending: asyncio.Task[None] | None = None
@@ -53,22 +72,85 @@ class Application:
     def _assemble(self) -> None:
         agent, settings = self._agent, self.settings
         self.store = store_from_url(settings.store)
-        limits = Limits(settings.stall_limit, settings.cancel_limit, settings.drain_limit, settings.kept_s)
+        self.egress = Egress(
+            hosts=settings.egress_hosts, networks=settings.egress_networks, loopback=settings.dev
+        )
+        bounds = Bounds(settings.hop_limit, settings.task_budget)
+        waits = (settings.stall_limit, settings.cancel_limit, settings.drain_limit, settings.kept_s)
+        limits = Limits(*waits, bounds)
         coalesce = Coalesce(settings.coalesce_characters, settings.coalesce_milliseconds)
-        executor = SkillExecutor(agent.name, agent.skills, agent.default, coalesce)
+        self._counts = Counts(_STATES.values())
+        self.drift = Drift(self._counts.drift)
+        executor = SkillExecutor(agent.name, agent.skills, agent.default, coalesce, self.drift, bounds=bounds)
         self.runner = Runner(self.store, executor, Ids(now_ms, random_bits), limits, dev=settings.dev)
         self.streams = Streams(self.store, settings.keep_alive, settings.write_limit)
+        self.postroom = self._postroom()
+        ring = Keyring(settings.keys)
+        self.book = Book(self.store, ring, now_ms)
+        self.identity = Identity(ring, self._tokens())
+        self.operators = Admin(self.store, self.book, self._signer)
         calls = Calls(self.runner, wait_limit_s=settings.wait_limit, streaming=agent.streaming)
-        self._counts = Counts(_STATES.values())
+        self.calls = calls
+        cors = Cors(settings.cors_origins) if settings.cors_origins else None
         self.server = Server(
             calls,
             self.streams,
-            Cards(card_of(agent), settings),
+            Cards(
+                replace(card_of(agent), push=self.postroom is not None),
+                settings,
+                self.identity,
+                [skill.id for skill in agent.skills.values() if not skill.public],
+            ),
             settings,
-            Guard(_hosts(settings)),
+            self._door(cors),
+            identity=self.identity,
+            cors=cors,
             health=Health(self._unready),
             counts=self._counts,
             metrics=self._metrics() if settings.metrics else None,
+            operators=self.operators,
+            jwks=None if self.postroom is None else self._jwks,
+        )
+
+    def _postroom(self) -> Postroom | None:
+        settings, runner = self.settings, self.runner
+        if not settings.push:
+            return None
+        if not can_seal(settings):
+            log.warning("push.off reason=no_secret_key fix=TRUNKLINE_SECRET_KEY")
+            return None
+        return Postroom(runner.tasks, runner.ids, settings)
+
+    def _signer(self) -> Signer | None:
+        return None if self.postroom is None else self.postroom.signer
+
+    def _jwks(self) -> bytes:
+        signer = self._signer()
+        return b"" if signer is None else signer.jwks()
+
+    def _tokens(self) -> Verifier | None:
+        self._asking: Outbound | None = None
+        if not self.settings.issuers:
+            return None
+        # Only who needs it waits for the library to load.
+        from trunkline.auth.jwt import Tokens
+
+        self._asking = Outbound(self.egress)
+        return Tokens(self.settings.issuers, self._asking, now_ms=now_ms, clock=monotonic)
+
+    def _door(self, cors: Cors | None) -> Door:
+        settings = self.settings
+        guard = Guard(hosts_of(settings), None if cors is None else cors.allows)
+        quota = None
+        if settings.rate_limit or settings.concurrency_limit:
+            quota = Quota(settings.rate_limit, settings.rate_burst, settings.concurrency_limit, monotonic)
+        return Door(
+            guard,
+            self.identity,
+            self.streams,
+            quota,
+            clock=monotonic,
+            trust_forwarded=settings.trust_forwarded,
         )
 
     def _unready(self) -> str:
@@ -124,20 +206,34 @@ class Application:
         await self.store.open()
         self._live = 1
         try:
+            await self.book.refresh()
+            if self.exposed and not self.identity.enforced:
+                raise exposure(self.settings)
+            if self.postroom is not None:
+                await self.postroom.start(self.egress)
+                self.calls.push = self.postroom.push
             await self.runner.start()
             self._started = True
-            ticking = asyncio.get_running_loop().create_task(self.streams.watch())
+            loop = asyncio.get_running_loop()
+            ticking = [loop.create_task(self.streams.watch())]
+            if self.store.shared:
+                ticking.append(loop.create_task(self.book.follow()))
             try:
                 yield
             finally:
                 try:
                     await self._end()
                 finally:
-                    ticking.cancel()
+                    for each in ticking:
+                        each.cancel()
         finally:
             self._live = 0
             self._started = False
             self._ending = None
+            if self.postroom is not None:
+                await self.postroom.stop()
+            if self._asking is not None:
+                await self._asking.close()
             await self.store.close()
             # A host may start again, as hosts do in tests; a store and its runner cannot.
             self._assemble()
@@ -191,7 +287,16 @@ def build(agent: Agent, flags: Mapping[str, object]) -> Application:
     return Application(agent, load(agent.settings, flags))
 
 
-def _hosts(settings: Settings) -> list[str]:
+def exposure(settings: Settings) -> Misuse:
+    """Why an agent is not served."""
+    return Misuse(
+        f"{settings.host} is reachable by other machines and no key is set: "
+        "give --key KEY, or --open to let anybody in"
+    )
+
+
+def hosts_of(settings: Settings) -> list[str]:
+    """The names by which the server may be called; none lets every name in."""
     hosts = list(settings.allowed_hosts)
     if settings.public_url:
         hosts.append(urlsplit(settings.public_url).hostname or "")
@@ -222,6 +327,7 @@ def card_of(agent: Agent) -> Card:
         default_input_modes=_modes(agent.input_modes, [skill.input_modes for skill in skills]),
         default_output_modes=_modes(agent.output_modes, [skill.output_modes for skill in skills]),
         streaming=agent.streaming,
+        extensions=agent.extensions,
         provider=agent.provider,
         icon_url=agent.icon_url,
         documentation_url=agent.documentation_url,

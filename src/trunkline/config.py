@@ -56,6 +56,22 @@ Patience = Annotated[float, Meta(ge=0, le=1e8)]
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
+class Issuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Somebody whose JSON Web Tokens are believed.
+
+    Without `jwks_url` its keys are found by OpenID discovery. A token that names none of our scopes has
+    `default_scopes`.
+    """
+
+    issuer: str
+    audience: str
+    jwks_url: str = ""
+    algorithms: tuple[str, ...] = ("RS256", "PS256", "ES256", "EdDSA")
+    owner_claim: str = "sub"
+    tenant: str = "default"
+    default_scopes: tuple[str, ...] = ("tasks:read", "tasks:write")
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be set, with its default."""
 
@@ -84,6 +100,22 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     coalesce_milliseconds: Count = 100
     allowed_hosts: tuple[str, ...] = ()
     trust_forwarded: bool = False
+    issuers: tuple[Issuer, ...] = ()
+    cors_origins: tuple[str, ...] = ()
+    connection_limit: Count = 20_000
+    rate_limit: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    rate_burst: Count = 0
+    concurrency_limit: Count = 0
+    hop_limit: Annotated[int, Meta(ge=1, le=1000)] = 8
+    task_budget: Annotated[int, Meta(ge=1, le=1_000_000)] = 64
+    push: bool = True
+    push_format: Literal["event", "task"] = "event"
+    push_retry: Literal["quick", "long"] = "quick"
+    push_secrets: Literal["hide", "show"] = "hide"
+    push_timeout: Seconds = 15.0
+    egress_hosts: tuple[str, ...] = ()
+    egress_networks: tuple[str, ...] = ()
+    secret_key: Secret | None = None
 
     def __post_init__(self) -> None:
         for name in ("store", "host", "public_url"):
@@ -117,7 +149,9 @@ def seconds(age: float | str) -> float:
     return value
 
 
-_LISTS = {"keys", "allowed_hosts"}
+_LISTS = {"keys", "allowed_hosts", "cors_origins", "egress_hosts", "egress_networks"}
+# Tables in trunkline.toml, JSON elsewhere.
+_TABLES = {"issuers"}
 
 
 def load(*layers: Mapping[str, object], file: Path | None = None) -> Settings:
@@ -155,7 +189,7 @@ def assignment(text: str) -> tuple[str, object]:
     if not equals:
         raise Misuse(f"--set takes name=value, not {text!r}")
     name = name.strip().replace("-", "_")
-    return name, _split(value) if name in _LISTS else value
+    return name, _value(name, value)
 
 
 def _from_file(path: Path) -> dict[str, object]:
@@ -174,8 +208,17 @@ def _from_environment() -> dict[str, object]:
     for name, value in os.environ.items():
         field = name.removeprefix(PREFIX).lower()
         if name.startswith(PREFIX) and field in known:
-            found[field] = _split(value) if field in _LISTS else value
+            found[field] = _value(field, value)
     return found
+
+
+def _value(name: str, text: str) -> object:
+    if name in _TABLES:
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise Misuse(f"settings: {name} takes a JSON list here: {error}") from None
+    return _split(text) if name in _LISTS else text
 
 
 def _split(value: str) -> tuple[str, ...]:

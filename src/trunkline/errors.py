@@ -6,11 +6,13 @@ TrunklineError
 │   ├── TaskNotFound  TaskNotCancelable  PushNotSupported  UnsupportedOperation
 │   ├── ContentTypeNotSupported  ExtendedCardNotConfigured
 │   ├── VersionNotSupported
-│   └── Unauthenticated  Forbidden  TooLarge  RouteNotFound  Unavailable
+│   ├── Unauthenticated  Forbidden  TooLarge  RouteNotFound
+│   └── TooManyRequests  Unavailable
 ├── StoreError
 │   ├── Conflict  Duplicate  StoreInUse
 ├── TurnOver                    the task ended or moved while its executor still worked
 ├── TaskFull                    an executor has said more than a task may hold
+├── Unreachable                 nobody was reached out there, or nobody may be
 └── Misuse                      a programming or set-up mistake; the text says what to change
 """
 
@@ -103,6 +105,14 @@ class RouteNotFound(Refused):
         self.allow = allow
 
 
+class TooManyRequests(Refused):
+    """The caller is over its rate or has too much in flight."""
+
+    def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class Unavailable(Refused):
     """The store cannot take writes now, or the server is going down."""
 
@@ -139,6 +149,18 @@ class TurnOver(TrunklineError):
 
 class TaskFull(TrunklineError):
     """The task holds as much as a task may; it can only end."""
+
+
+class Unreachable(TrunklineError):
+    """An address out there that may not be called, or did not answer as it should.
+
+    `reason` is one word: `refused` (by our own rules), `url`, `name`, `connect`, `tls`, `timeout`, `size`,
+    `protocol`.
+    """
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class Misuse(TrunklineError):

@@ -13,7 +13,7 @@ LAYERS = (
     {"app"},
     {"gateway", "dash"},
     {"server", "agent", "fleet", "flow", "bridge", "mock", "doctor", "demo", ""},
-    {"run", "client"},
+    {"run", "client", "push"},
     {"auth"},
     {"store", "net"},
     {"log"},

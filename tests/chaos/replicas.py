@@ -273,7 +273,7 @@ async def _seed(url: str, count: int) -> None:
     store = store_from_url(url)
     await store.open()
     at = now_ms()
-    owner = Keyring([Secret(KEYS[WHO])]).principal({b"x-api-key": KEYS[WHO].encode()}).name
+    owner = Keyring([Secret(KEYS[WHO])]).find(KEYS[WHO].encode()).name
     try:
         for start in range(0, count, 500):
             await asyncio.gather(

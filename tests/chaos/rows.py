@@ -97,17 +97,18 @@ class Row(Struct, frozen=True):
     target: str
     stores: tuple[str, ...]
     play: Callable[[Run], Awaitable[Result]]
+    name: str = ""
 
 
 ROWS: list[Row] = []
 _Play = Callable[[Run], Awaitable[Result]]
 
 
-def row(number: int, what: str, target: str, *stores: str) -> Callable[[_Play], _Play]:
-    """Enter a function into the table."""
+def row(number: int, what: str, target: str, *stores: str, name: str = "") -> Callable[[_Play], _Play]:
+    """Enter a function into the table; a name is for those who do not know its number."""
 
     def enter(play: _Play) -> _Play:
-        ROWS.append(Row(number, what, target, stores, play))
+        ROWS.append(Row(number, what, target, stores, play, name))
         return play
 
     return enter

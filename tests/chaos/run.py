@@ -21,11 +21,13 @@ from tests import postgres
 from tests.chaos import (  # noqa: F401 - their rows enter the table
     disk,
     durability,
+    flood,
     load,
     protocol,
     replicas,
     shutdown,
     soak,
+    webhooks,
 )
 from tests.chaos.rows import POSTGRES, ROWS, SQLITE, Result, Row, Run
 
@@ -79,7 +81,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     named = os.environ.get("SEED")
     parser.add_argument("--seed", type=int, default=int(named) if named else None, help="repeats a schedule")
-    parser.add_argument("--only", default="", help="rows, as in row1,row7")
+    parser.add_argument("--only", default="", help="rows, as in row1,row7,hostile")
     parser.add_argument("--store", choices=(SQLITE, POSTGRES), help="one store instead of both")
     parser.add_argument("--scale", type=float, default=1.0, help="a part of the catalogue's numbers")
     parser.add_argument("--kills", type=int, help="how many kills, crashes or points")
@@ -91,15 +93,18 @@ def _options() -> argparse.Namespace:
 
 
 def _chosen(options: argparse.Namespace) -> list[tuple[Row, str]]:
-    only = {int(word.strip().removeprefix("row").strip("_")) for word in options.only.split(",") if word}
-    unknown = only - {row.number for row in ROWS}
+    only = {word.strip().removeprefix("row").strip("_") for word in options.only.split(",") if word}
+    unknown = only - {str(row.number) for row in ROWS} - {row.name for row in ROWS}
     if unknown:
-        sys.exit(f"there is no row {sorted(unknown)}; there are {sorted({row.number for row in ROWS})}")
+        names = sorted({row.name for row in ROWS if row.name})
+        sys.exit(
+            f"there is no row {sorted(unknown)}; there are {sorted({row.number for row in ROWS})}, {names}"
+        )
     return [
         (row, kind)
         for row in sorted(ROWS, key=lambda row: row.number)
         for kind in row.stores
-        if (not only or row.number in only) and options.store in (None, kind)
+        if (not only or only & {str(row.number), row.name}) and options.store in (None, kind)
     ]
 
 

@@ -227,16 +227,30 @@ def test_a_header_behind_a_body_is_no_header() -> None:
     assert seen[1] == {b"host": b"x"}
 
 
-@pytest.mark.parametrize("status", ["read", "unread"])
-def test_a_body_nobody_read_ends_the_connection(status: str) -> None:
+@pytest.mark.parametrize(
+    ("body", "read", "closes"),
+    [(b"hello", True, False), (b"hello", False, False), (b"hel", False, True), (b"", False, True)],
+)
+def test_a_body_that_nobody_waited_for_ends_the_connection(body: bytes, read: bool, closes: bool) -> None:
     async def answer(exchange: Exchange) -> None:
-        if status == "read":
+        if read:
             await exchange.body(100, 5)
         await exchange.respond(200, b"x")
 
-    line = _fed(post(b"hello"), answer=answer)
-    assert line.closed == (status == "unread")
-    assert (b"connection: close\r\n" in line.said) == line.closed
+    line = _fed(get("/", b"Content-Length: 5", verb=b"POST") + body, answer=answer)
+    assert line.closed == closes
+    assert (b"connection: close\r\n" in line.said) == closes
+
+
+def test_what_nobody_read_is_no_part_of_the_next_request() -> None:
+    async def answer(exchange: Exchange) -> None:
+        if exchange.path == "/refused":
+            await exchange.respond(429, b"{}")
+        else:
+            await echo(exchange)
+
+    line = _fed(post(b"hello", path="/refused") + post(b"again", path="/taken"), answer=answer)
+    assert line.said.startswith(b"HTTP/1.1 429 ") and line.said.endswith(b"POST /taken again")
 
 
 def test_a_body_nobody_asks_for_is_not_read_on() -> None:

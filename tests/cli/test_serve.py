@@ -90,7 +90,7 @@ def test_a_module_that_misses_another_shows_where(monkeypatch: pytest.MonkeyPatc
     ("flags", "words"),
     [
         (
-            ["--store", "mysql://me:secret@db/x"],
+            ["--store", "mysql://me:hidden-word@db/x"],
             "no store at 'mysql://***@db/x': use sqlite:///relative.db",
         ),
         (["--store", "trunkline.db"], "no store at 'trunkline.db'"),
@@ -116,7 +116,7 @@ def test_a_setting_that_does_not_fit(refuse: Refuse, flags: list[str], words: st
     code, said = refuse(DEMO, *flags)
     assert code == 2
     assert said.startswith("trunkline: ") and words in said and said.count("\n") == 1, said
-    assert "secret" not in said
+    assert "hidden-word" not in said
 
 
 @pytest.mark.parametrize(

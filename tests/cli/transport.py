@@ -8,7 +8,8 @@ from typing import Any
 
 from uvicorn import Config
 
-from trunkline.cli.connection import Connection, State
+from trunkline.cli.connection import Connection
+from trunkline.cli.crowd import State
 from trunkline.server.exchange import Exchange
 
 Answer = Callable[[Exchange], Any]

@@ -26,7 +26,7 @@ def test_once_ends_with_0_and_shows_every_step(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, timeout=90,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    for step in ("Send", "Stream", "question", "Cancel", "kill -9", "survived", "resumes", "List"):
+    for step in ("Send", "Stream", "question", "Cancel", "kill -9", "survived", "resumes", "webhook", "List"):
         assert step in done.stdout
     assert "Everything held." in done.stdout
 
@@ -41,7 +41,7 @@ def _children(pid: int) -> list[int]:
 def test_the_server_may_be_killed_at_any_moment(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     # In these steps, and the first of them by a signal that lets it end in order.
-    moments = chance.sample(range(1, 8), 4)
+    moments = chance.sample(range(1, 9), 4)
     tour = subprocess.Popen(
         [sys.executable, "-m", "trunkline.cli", "demo", "--once", "--port", "0"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

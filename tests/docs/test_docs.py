@@ -14,7 +14,15 @@ from tests.docs.pages import blocks
 from trunkline.config import Settings
 
 
-@pytest.mark.parametrize(("page", "test"), [("agents", "test_shout"), ("durability", "test_sell")])
+@pytest.mark.parametrize(
+    ("page", "test"),
+    [
+        ("agents", "test_shout"),
+        ("durability", "test_sell"),
+        ("extensions", "test_sell"),
+        ("webhooks", "test_receive"),
+    ],
+)
 def test_a_page_that_tests_itself(page: str, test: str) -> None:
     space: dict[str, Any] = {}
     for block in blocks(f"docs/{page}.md", "python"):

@@ -34,6 +34,9 @@ class Form(NamedTuple):
     def rpc(self) -> bool:
         return "jsonrpc" in self.body
 
+    def encoded(self) -> bytes:
+        return _dump(self.body)
+
     def case(self, name: str, body: bytes) -> Case:
         return Case(f"{self.name} {name}", post(self.target, body, *self.headers), self.rpc)
 
@@ -55,7 +58,8 @@ def _message(v1: bool) -> dict[str, Any]:
     }
 
 
-def _send(v1: bool) -> dict[str, Any]:
+def send_body(v1: bool) -> dict[str, Any]:
+    """A message with everything in it."""
     flag = {"returnImmediately": False} if v1 else {"blocking": True}
     return {
         "message": _message(v1),
@@ -65,7 +69,7 @@ def _send(v1: bool) -> dict[str, Any]:
 
 
 def _file_send(v1: bool) -> dict[str, Any]:
-    made = _send(v1)
+    made = send_body(v1)
     del made["configuration"]
     parts: list[dict[str, Any]] = (
         [{"text": "echo"}, {"raw": "aGk="}, {"url": "https://example.org/f"}, {"data": {"a": 1}}]
@@ -91,10 +95,11 @@ def _proto_send() -> dict[str, Any]:
 
 
 def _config(task: str) -> dict[str, Any]:
-    return {"taskId": task, "pushNotificationConfig": {"url": "https://example.org/hook", "token": "t"}}
+    return {"taskId": task, "pushNotificationConfig": {"url": "https://192.0.2.7/hook", "token": "t"}}
 
 
-def _rpc(method: str, params: dict[str, Any], *headers: bytes) -> Form:
+def rpc_form(method: str, params: dict[str, Any], *headers: bytes) -> Form:
+    """A JSON-RPC request."""
     body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
     return Form(f"rpc {method}", "/a2a", body, headers)
 
@@ -108,19 +113,19 @@ def forms(task: str) -> list[Form]:
     }  # fmt: skip
     pushes = {"taskId": task, "id": "c-1"}
     made = [
-        _rpc("SendMessage", _send(True), V1),
-        _rpc("SendMessage", _file_send(True), V1),
-        _rpc("SendStreamingMessage", _send(True), V1),
-        _rpc("message/send", _send(False)),
-        _rpc("message/send", _file_send(False)),
-        _rpc("message/stream", _send(False)),
-        _rpc("message/sendStream", _send(False)),
-        Form("rest 1.0 send", "/message:send", _send(True), (V1,)),
-        Form("rest 1.0 stream", "/message:stream", _send(True), (V1,)),
+        rpc_form("SendMessage", send_body(True), V1),
+        rpc_form("SendMessage", _file_send(True), V1),
+        rpc_form("SendStreamingMessage", send_body(True), V1),
+        rpc_form("message/send", send_body(False)),
+        rpc_form("message/send", _file_send(False)),
+        rpc_form("message/stream", send_body(False)),
+        rpc_form("message/sendStream", send_body(False)),
+        Form("rest 1.0 send", "/message:send", send_body(True), (V1,)),
+        Form("rest 1.0 stream", "/message:stream", send_body(True), (V1,)),
         Form("rest 0.3 send", "/v1/message:send", _proto_send()),
         Form("rest 0.3 stream", "/v1/message:stream", _proto_send()),
-        Form("alias send", "/message:send", _send(False)),
-        Form("alias stream", "/message:stream", _send(False)),
+        Form("alias send", "/message:send", send_body(False)),
+        Form("alias stream", "/message:stream", send_body(False)),
         Form(
             "delegate",
             "/delegate/tasks",
@@ -128,17 +133,23 @@ def forms(task: str) -> list[Form]:
         ),
     ]
     for method in ("GetTask", "CancelTask", "SubscribeToTask"):
-        made.append(_rpc(method, query, V1))
+        made.append(rpc_form(method, query, V1))
     for method in ("tasks/get", "tasks/cancel", "tasks/resubscribe", "tasks/subscribe"):
-        made.append(_rpc(method, query))
-    made += [_rpc("ListTasks", page, V1), _rpc("tasks/list", page)]
+        made.append(rpc_form(method, query))
+    made += [rpc_form("ListTasks", page, V1), rpc_form("tasks/list", page)]
     for method in ("CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig",
                    "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig"):  # fmt: skip
-        made.append(_rpc(method, pushes, V1))
+        made.append(rpc_form(method, pushes, V1))
     for verb in ("set", "get", "list", "delete"):
-        made.append(_rpc(f"tasks/pushNotificationConfig/{verb}", _config(task)))
-    made += [_rpc("tasks/pushNotification/set", _config(task)), _rpc("tasks/pushNotification/get", pushes)]
-    made += [_rpc("GetExtendedAgentCard", {"tenant": ""}, V1), _rpc("agent/getAuthenticatedExtendedCard", {})]
+        made.append(rpc_form(f"tasks/pushNotificationConfig/{verb}", _config(task)))
+    made += [
+        rpc_form("tasks/pushNotification/set", _config(task)),
+        rpc_form("tasks/pushNotification/get", pushes),
+    ]
+    made += [
+        rpc_form("GetExtendedAgentCard", {"tenant": ""}, V1),
+        rpc_form("agent/getAuthenticatedExtendedCard", {}),
+    ]
     for path in (f"/tasks/{task}:cancel", f"/v1/tasks/{task}:cancel", f"/tasks/{task}:subscribe"):
         made.append(Form(f"rest {path.replace(task, 'T')}", path, {"metadata": {}}))
     for path in (f"/tasks/{task}/pushNotificationConfigs", f"/v1/tasks/{task}/pushNotificationConfigs"):

@@ -110,10 +110,13 @@ def flood(
     port: int, requests: Sequence[bytes], *, lines: int = LINES, deadline_s: float = DEADLINE_S
 ) -> list[Answer]:
     """Every request over a few keep-alive connections; the answers in the same order."""
-    return asyncio.run(_flood(port, requests, lines, deadline_s))
+    return asyncio.run(pour(port, requests, lines=lines, deadline_s=deadline_s))
 
 
-async def _flood(port: int, requests: Sequence[bytes], lines: int, deadline_s: float) -> list[Answer]:
+async def pour(
+    port: int, requests: Sequence[bytes], *, lines: int = LINES, deadline_s: float = DEADLINE_S
+) -> list[Answer]:
+    """The same, within a loop."""
     answers = [NOTHING] * len(requests)
     todo = iter(range(len(requests)))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from base64 import urlsafe_b64encode
-from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import chain
@@ -16,19 +15,14 @@ import pytest
 
 from tests.harness import Agent, ServerProcess, message
 from tests.hostile.shapes import V1, Case, doubly, forms, queries, spoil, torn
-from tests.hostile.sockets import Answer, flood, one, post
+from tests.hostile.sockets import flood, one, post
+from tests.hostile.verdict import all_wrong
 from trunkline.store.base import Where
 
 pytestmark = pytest.mark.slow
 
 SEED = int(os.environ.get("TRUNKLINE_TEST_SEED", "20260131"))
 RANDOM = 3_000
-# JSON-RPC's own and A2A's; -32603, our own fault, is not among them.
-CODES = {-32700, -32600, -32601, -32602, -32001, -32002, -32003, -32004, -32005, -32007, -32008, -32009}
-FINE = {200, 201, 202, 204}
-REFUSED = {400, 404, 405, 409, 413, 415}
-# What 0.3 says of push notifications and of other things that an agent does not do.
-NOT_DONE = ("PushNotificationNotSupportedError", "UnsupportedOperationError")
 
 
 @pytest.fixture(scope="module")
@@ -109,40 +103,5 @@ def test_a_forged_page_token_is_a_page_or_a_refusal(target: ServerProcess, forge
 
 
 def _run(target: ServerProcess, cases: Sequence[Case]) -> None:
-    answers = flood(target.port, [case.raw for case in cases])
-    wrong = [
-        f"{case.name}: {said}"
-        for case, answer in zip(cases, answers, strict=True)
-        if (said := _wrong(case, answer))
-    ]
-    print(len(cases), "cases:", sorted(Counter(answer.status for answer in answers).items()))
+    wrong = all_wrong(cases, flood(target.port, [case.raw for case in cases]))
     assert wrong == [], f"{len(wrong)} of {len(cases)}: {wrong[:10]}"
-
-
-def _wrong(case: Case, answer: Answer) -> str:
-    """What is not right about an answer; nothing if all is."""
-    if answer.status == 0:
-        return "no answer"
-    if answer.status >= 500 and not any(name.encode() in answer.body for name in NOT_DONE):
-        return f"{answer.status} {answer.body[:300]!r}"
-    if case.rpc:
-        return _wrong_rpc(answer)
-    if answer.status in FINE or answer.status == 501:
-        return ""
-    if answer.status not in REFUSED:
-        return f"status {answer.status}"
-    said = json.loads(answer.body)
-    return "" if said.get("message") or said.get("error", {}).get("message") else f"no message in {said}"
-
-
-def _wrong_rpc(answer: Answer) -> str:
-    if answer.status == 204 and not answer.body:
-        return ""
-    if answer.status != 200:
-        return f"status {answer.status}"
-    if answer.header(b"content-type") == b"text/event-stream":
-        return ""
-    said = json.loads(answer.body)
-    if "result" in said:
-        return ""
-    return "" if said["error"]["code"] in CODES and said["error"]["message"] else f"{said}"

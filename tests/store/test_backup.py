@@ -32,6 +32,7 @@ async def fill(store):
     for number in range(40):
         await long.append(delta(), delta("ünï\n"), at=AT + number)
     await long.append(delta(), DONE, at=AT + 50)
+    await long.append(ev.PushSet(ev.PushTarget("p", "https://example.com/", "1.0"), "ann"), at=AT + 60)
     assert await store.compact(AT + 100) == 1
     later = Author(store, "later")
     await later.append(submitted(), ev.Unread(b'{"kind":"later","x":[1, 2]}'))

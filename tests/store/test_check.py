@@ -55,6 +55,21 @@ def test_what_there_is(run, store):
     assert report.bytes > 500
 
 
+def test_an_ended_task_may_still_be_given_a_target(run, store):
+    async def case():
+        await fill(store)
+        target = ev.PushTarget("p", "https://example.com/", "1.0")
+        late = [ev.PushSet(target, "ann"), ev.PushDeleted("p", "ann")]
+        await store.append(A, "t1", 5, late, at=AT)
+        healthy = await check(store)
+        await store.append(A, "t1", 7, [delta()], at=AT)
+        return healthy, await check(store)
+
+    healthy, damaged = run(case())
+    assert (healthy.problems, healthy.events) == ([], 9)
+    assert damaged.problems == [Fault("t1", "event 8 comes after the end at 5")]
+
+
 def test_a_compacted_log_is_a_healthy_one(run, store):
     async def case():
         author = Author(store, "t1")
@@ -135,7 +150,7 @@ def test_a_store_that_goes_away_is_a_problem(run, store):
 def test_a_delivery_of_nobody(run, store):
     async def case():
         author = await task(store, "t1")
-        announced = [Announcement("d1", 3, "hook", AT)]
+        announced = [Announcement("d1", 3, "hook", "lane", AT)]
         await store.append(A, "t1", author.state.seq, [delta()], at=AT, deliveries=announced)
         assert (await check(store)).problems == []
         await change(store, lambda c: c.execute("UPDATE outbox SET task_id = 't9'"))

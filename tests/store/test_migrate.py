@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.conftest import AT
 from trunkline.errors import StoreError
 from trunkline.store import migrate as module
+from trunkline.store.base import Delivery
 from trunkline.store.migrate import SQLITE, migrate, verify
 from trunkline.store.statements import Migration
 
@@ -118,6 +120,32 @@ def test_the_store_refuses_a_newer_file(run, make, path):
     # Refused, not held: the file is free for the right version.
     with pytest.raises(StoreError, match="newer trunkline"):
         run(make().open())
+
+
+def test_deliveries_of_the_first_schema_go_on(run, make, path):
+    rows = "('a', 't1', 'hook', {0}, 'd{0}', {1}, {2}, {0})"
+    values = [rows.format(1, "NULL", 0), rows.format(2, AT - 5, 0), rows.format(3, AT - 4, 0)]
+    values.append(rows.format(4, AT - 9, AT + 100).replace("'hook'", "'leased'"))
+    with sqlite3.connect(path, isolation_level=None) as connection:
+        migrate(connection, "x", SQLITE[:1])
+        connection.execute(
+            "INSERT INTO outbox (tenant, task_id, target, seq, id, due, lease_until, attempts) VALUES "
+            + ", ".join(values)
+        )
+    connection.close()
+
+    async def case():
+        store = make()
+        await store.open()
+        assert store.migrated == (1, SQLITE[-1].version)
+        taken = await store.take(10, 1_000, per_lane=10)
+        listed = [(posted.id, posted.state, posted.attempts) for posted in await store.deliveries()]
+        await store.close()
+        return taken, listed
+
+    taken, listed = run(case())
+    assert taken == [Delivery("d2", "a", "t1", 2, "hook", "", AT - 5, 2)]
+    assert listed == [("d4", "pending", 4), ("d3", "pending", 3), ("d2", "pending", 3), ("d1", "dead", 1)]
 
 
 def test_a_kill_at_any_statement_leaves_a_whole_schema(tmp_path):

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from tests.harness import V1, message
-from trunkline import Agent, Turn
+from trunkline import Agent, Effect, Turn
 from trunkline.app import Application, build
 from trunkline.log.events import Submitted
 from trunkline.log.fold import State
@@ -36,6 +36,11 @@ def _serve(asking: Callable[[Application, httpx2.AsyncClient], Awaitable[Any]], 
         """Say it back, after a question if asked to."""
         return turn.text if turn.text != "ask" else (await turn.ask("What?")).text
 
+    @agent.skill(effects=[Effect("shop", "stock", -1)])
+    async def drifting(turn: Turn) -> str:
+        """Do nothing of what is declared."""
+        return turn.text
+
     async def main() -> Any:
         app = build(agent, {"store": "memory:", "metrics": True, **flags})
         transport = httpx2.ASGITransport(app)
@@ -51,6 +56,7 @@ def _serve(asking: Callable[[Application, httpx2.AsyncClient], Awaitable[Any]], 
 async def _busy(app: Application, client: httpx2.AsyncClient) -> tuple[str, str]:
     for text in ("hello", "hello", "ask"):
         await client.post("/message:send", json={"message": message(text)})
+    await client.post("/message:send", json={"message": message("go", metadata={"skill": "drifting"})})
     again = {"message": message("once")}
     for _ in range(2):
         await client.post("/message:send", json=again)
@@ -85,19 +91,20 @@ def test_what_happened_is_counted() -> None:
         ("trunkline_ready",): 1,
         ("trunkline_tasks_running",): 1,
         ("trunkline_streams_open",): 0,
-        ("trunkline_task_changes_total", "submitted"): 4,
-        ("trunkline_task_changes_total", "completed"): 3,
+        ("trunkline_task_changes_total", "submitted"): 5,
+        ("trunkline_task_changes_total", "completed"): 4,
         ("trunkline_task_changes_total", "input-required"): 1,
         ("trunkline_task_changes_total", "failed"): 0,
-        ("trunkline_requests_total", "SendMessage", "OK"): 5,
+        ("trunkline_requests_total", "SendMessage", "OK"): 6,
         ("trunkline_requests_total", "GetTask", "TASK_NOT_FOUND"): 1,
         ("trunkline_requests_total", "unknown", "ROUTE_NOT_FOUND"): 1,
         ("trunkline_refusals_total", "TASK_NOT_FOUND"): 1,
         ("trunkline_refusals_total", "ROUTE_NOT_FOUND"): 1,
-        ("trunkline_appends_total", "written"): 8,
+        ("trunkline_appends_total", "written"): 10,
         ("trunkline_appends_total", "duplicate"): 1,
         ("trunkline_appends_total", "failed"): 0,
-        ("trunkline_commit_appends_sum",): 9,
+        ("trunkline_commit_appends_sum",): 11,
+        ("trunkline_effect_drifts_total", "drifting"): 1,
         ("trunkline_takeovers_total", "no"): 0,
         ("trunkline_takeovers_total", "resume"): 0,
         ("trunkline_late_events_total",): 0,

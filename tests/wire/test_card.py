@@ -20,7 +20,7 @@ CARD = Card(
     rest_url="http://h",
     skills=(Skill("s", "S", "Says", ("text",), examples=("hi",)),),
     push=True,
-    extensions=(Extension("urn:x", params={"a": 1}),),
+    extensions=(Extension("urn:x", "An extension.", required=False, params={"a": 1}),),
     provider=Provider("us", "http://us"),
     icon_url="http://h/i.png",
     documentation_url="http://h/docs",
@@ -67,7 +67,9 @@ def test_CARD_10_capabilities_provider_and_skills() -> None:
         "streaming": True,
         "pushNotifications": True,
         "extendedAgentCard": False,
-        "extensions": [{"uri": "urn:x", "params": {"a": 1}}],
+        "extensions": [
+            {"uri": "urn:x", "description": "An extension.", "required": False, "params": {"a": 1}}
+        ],
     }
     assert body["provider"] == {"organization": "us", "url": "http://us"}
     assert body["skills"] == [

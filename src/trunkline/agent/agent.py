@@ -7,10 +7,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from trunkline.agent.binding import Author
+from trunkline.agent.declaration import extensions_of
 from trunkline.agent.skill import About, Crash, Skill, make_skill, read_on_crash
 from trunkline.agent.testing import TestClient
 from trunkline.errors import Misuse
-from trunkline.wire.card import Provider
+from trunkline.wire.card import Extension, Provider
 
 if TYPE_CHECKING:
     from trunkline.app import Application
@@ -76,6 +77,13 @@ class Agent:
         self.skills[skill.id] = skill
         if default or not self.default:
             self.default = skill.id
+
+    @property
+    def extensions(self) -> tuple[Extension, ...]:
+        """What the card declares: the extensions that its skills emit, and their effects."""
+        skills = self.skills.values()
+        emits = {name for skill in skills for name in skill.emits}
+        return extensions_of(emits, {skill.id: skill.effects for skill in skills})
 
     def asgi(self, **settings: object) -> Application:
         """An ASGI application to serve, or to mount under any path of another one.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import cast
 
-from trunkline.agent.result import conclude, give_up, lose
+from trunkline.agent.drift import Drift
+from trunkline.agent.result import conclude, give_up, leave, lose
 from trunkline.agent.skill import Skill
 from trunkline.agent.turn import Coalesce, Ended, Turn
 from trunkline.errors import InvalidParams, Refused, TurnOver
+from trunkline.run.chain import Bounds, Grants
 from trunkline.run.executor import OnCrash, Verdict, Work
-from trunkline.wire.types import Message, Metadata, SendRequest
+from trunkline.wire.types import Message, Metadata, SendRequest, TaskState
 
 _HINTS = ("skillHint", "skill")
 
@@ -18,11 +21,22 @@ _HINTS = ("skillHint", "skill")
 class SkillExecutor:
     """Runs the skills of one agent."""
 
-    def __init__(self, name: str, skills: Mapping[str, Skill], default: str, coalesce: Coalesce) -> None:
+    def __init__(
+        self,
+        name: str,
+        skills: Mapping[str, Skill],
+        default: str,
+        coalesce: Coalesce,
+        drift: Drift | None = None,
+        *,
+        bounds: Bounds | None = None,
+    ) -> None:
         self._name = name
         self._skills = skills
         self._default = default
         self._coalesce = coalesce
+        self._bounds = bounds or Bounds()
+        self._drift = drift or Drift()
 
     def admit(self, request: SendRequest) -> str:
         """The id of the skill that takes this message: by name, by a typed data part, or the default."""
@@ -78,22 +92,33 @@ class SkillExecutor:
     async def run(self, work: Work) -> Verdict:
         """Call the skill that the task was admitted for."""
         skill = self._skills.get(work.state.skill)
-        turn = Turn(work, work.state.skill, self._coalesce)
+        turn = Turn(work, work.state.skill, self._coalesce, Grants(self._bounds))
+        success = False
         try:
             if skill is None:
                 turn.fail(f"This agent no longer has the skill {work.state.skill}.")
-            return await conclude(turn, await skill.call(turn))
+            verdict = await conclude(turn, await skill.call(turn))
+            success = True
+            return verdict
         except (Ended, BaseExceptionGroup) as error:
             # A verdict given inside a task group comes wrapped in what it stopped.
             if (ended := _ended(error)) is not None:
-                return await give_up(turn, ended)
+                verdict = await give_up(turn, ended)
+                success = ended.state is TaskState.COMPLETED
+                return verdict
             await lose(turn)
             raise
         except TurnOver:
             raise
-        except Exception:
+        except asyncio.CancelledError:
+            await leave(turn)
+            raise
+        except (Exception, SystemExit):
             await lose(turn)
             raise
+        finally:
+            if skill is not None and (turn.report.spoken or skill.effects):
+                self._drift.look(skill, turn.task_id, turn.report, success=success)
 
 
 def _ended(error: BaseException) -> Ended | None:

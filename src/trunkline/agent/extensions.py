@@ -6,13 +6,29 @@ artifact's metadata, because clients in the field read the one or the other.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
+from trunkline.errors import Misuse
 from trunkline.wire.types import Metadata, Part
 
 _URI = "https://proto-labs.ai/a2a/ext/"
 _TYPE = "application/vnd.protolabs."
+COST = "cost-v1"
+CONFIDENCE = "confidence-v1"
+DELTA = "worldstate-delta-v1"
 OPS = ("set", "inc", "push")
+
+
+def uri_of(name: str) -> str:
+    """What an extension is called on the wire."""
+    return _URI + name
+
+
+def is_number(value: object) -> bool:
+    """Whether it can be counted with; to Python a truth value is a number too."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class Usage(Struct, omit_defaults=True):
@@ -25,7 +41,21 @@ class Usage(Struct, omit_defaults=True):
     cost_usd: float | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.input_tokens or self.output_tokens or self.cost_usd)
+        tokens = self.input_tokens or self.output_tokens
+        return bool(
+            tokens or self.cache_creation_input_tokens or self.cache_read_input_tokens or self.cost_usd
+        )
+
+    def plus(self, more: Usage) -> Usage:
+        """Both together."""
+        known = [cost for cost in (self.cost_usd, more.cost_usd) if cost is not None]
+        return Usage(
+            self.input_tokens + more.input_tokens,
+            self.output_tokens + more.output_tokens,
+            self.cache_creation_input_tokens + more.cache_creation_input_tokens,
+            self.cache_read_input_tokens + more.cache_read_input_tokens,
+            sum(known) if known else None,
+        )
 
 
 class Confidence(Struct):
@@ -35,7 +65,7 @@ class Confidence(Struct):
     explanation: str = ""
 
 
-class Effect(Struct, frozen=True):
+class Change(Struct, frozen=True):
     """A change that the run made in the world it shares with others."""
 
     domain: str
@@ -45,32 +75,71 @@ class Effect(Struct, frozen=True):
 
 
 class Report:
-    """Gathers what a run says about itself and shapes it at the end."""
+    """Gathers what a run says about itself and shapes it at the end, as far as the caller wants it."""
 
-    __slots__ = ("confidence", "effects", "usage")
+    __slots__ = ("_only", "changes", "confidence", "usage")
 
-    def __init__(self) -> None:
+    def __init__(self, only: tuple[str, ...] | None = None) -> None:
+        # The URIs that the caller named; None if it named none, so that it gets all.
+        self._only = only
         self.usage: Usage | None = None
         self.confidence: Confidence | None = None
-        self.effects: list[Effect] = []
+        self.changes: list[Change] = []
 
-    def parts(self, *, success: bool, duration_ms: int) -> list[tuple[str, Part]]:
-        """The data parts with the URI of their extension."""
-        found: list[tuple[str, Part]] = []
+    @property
+    def spoken(self) -> bool:
+        """Whether the run has said anything about itself."""
+        return self.usage is not None or self.confidence is not None or bool(self.changes)
+
+    def use(self, more: Usage) -> None:
+        """Add to what was used."""
+        self.usage = more if self.usage is None else self.usage.plus(more)
+
+    def trust(self, value: float, explanation: str) -> None:
+        """Say how sure the answer is."""
+        self.confidence = Confidence(min(1.0, max(0.0, float(value))), explanation)
+
+    def change(self, made: Change) -> None:
+        """Add a change.
+
+        Raises:
+            Misuse: no reader would understand it.
+        """
+        if made.op not in OPS:
+            raise Misuse(f"effect op {made.op!r} is none of {', '.join(OPS)}")
+        if made.op == "inc" and not is_number(made.value):
+            raise Misuse(f'an effect adds a number, not {made.value!r}; to say what now holds, use op="set"')
+        for word in (made.domain, made.path):
+            if not isinstance(word, str) or not word:  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise Misuse(f"an effect's domain and path are text, not {word!r}")
+        self.changes.append(made)
+
+    def bodies(self, *, success: bool, duration_ms: int = 1) -> Iterator[tuple[str, Metadata]]:
+        """Everything there is to say, by the name of its extension."""
         if self.usage:
-            found.append(_part("cost-v1", _cost(self.usage, success=success, duration_ms=duration_ms)))
+            yield COST, _cost(self.usage, success=success, duration_ms=duration_ms)
         if self.confidence is not None:
             body: Metadata = {"confidence": self.confidence.value, "success": success}
             if self.confidence.explanation:
                 body["explanation"] = self.confidence.explanation
-            found.append(_part("confidence-v1", body))
-        if self.effects and success:
+            yield CONFIDENCE, body
+        if self.changes and success:
             deltas = [
                 {"domain": one.domain, "path": one.path, "op": one.op, "value": one.value}
-                for one in self.effects
+                for one in self.changes
             ]
-            found.append(_part("worldstate-delta-v1", {"deltas": deltas}))
-        return found
+            yield DELTA, {"deltas": deltas}
+
+    def parts(self, *, success: bool, duration_ms: int) -> list[tuple[str, Part]]:
+        """The data parts with the URI of their extension."""
+        if not self.spoken:
+            return []
+        only = self._only
+        return [
+            (uri_of(name), _part(name, body))
+            for name, body in self.bodies(success=success, duration_ms=duration_ms)
+            if only is None or uri_of(name) in only
+        ]
 
 
 def _cost(used: Usage, *, success: bool, duration_ms: int) -> Metadata:
@@ -85,6 +154,6 @@ def _cost(used: Usage, *, success: bool, duration_ms: int) -> Metadata:
     return body
 
 
-def _part(name: str, body: Metadata) -> tuple[str, Part]:
+def _part(name: str, body: Metadata) -> Part:
     mime_type = f"{_TYPE}{name}+json"
-    return _URI + name, Part(data=body, media_type=mime_type, metadata={"mimeType": mime_type})
+    return Part(data=body, media_type=mime_type, metadata={"mimeType": mime_type})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 from dataclasses import is_dataclass
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.agent.turn import ANSWER, Ended, Turn
-from trunkline.errors import Misuse
+from trunkline.errors import Misuse, TurnOver
 from trunkline.log.events import Chunk, Replied, Status
 from trunkline.run.executor import Verdict
 from trunkline.wire.types import Artifact, Message, Part, TaskState
@@ -63,6 +64,14 @@ async def give_up(turn: Turn, ended: Ended) -> Verdict:
 async def lose(turn: Turn) -> None:
     """Record what the run says of itself before its exception becomes the verdict."""
     await _close(turn, turn.report.parts(success=False, duration_ms=turn.elapsed_ms))
+
+
+async def leave(turn: Turn) -> None:
+    """The same for a run that is stopped from outside; its answer stays as it is."""
+    if extra := turn.report.parts(success=False, duration_ms=turn.elapsed_ms):
+        # Ended or moved meanwhile: then another run speaks for the task, or nobody.
+        with contextlib.suppress(TurnOver):
+            await _close(turn, extra)
 
 
 async def _close(turn: Turn, extra: list[tuple[str, Part]]) -> None:

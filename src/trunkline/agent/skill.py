@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, cast, overload
 
 from msgspec import UNSET, Struct
 
 from trunkline.agent.binding import Author, Binding, bind, inner, name_of
+from trunkline.agent.declaration import Effect, emitted_by, read_effects, read_emits
+from trunkline.agent.extensions import DELTA
 from trunkline.agent.result import Result, emit_piece
 from trunkline.agent.step import awaited, fitted, is_async
 from trunkline.agent.thread import in_thread
@@ -55,6 +57,11 @@ class Skill(Struct, frozen=True):
     form: Form
     takes_text: bool
     on_crash: OnCrash = OnCrash.FAIL
+    # The extensions it emits, by name, and what it changes in shared state.
+    emits: frozenset[str] = frozenset()
+    effects: tuple[Effect, ...] = ()
+    # One that is not is listed on the extended card only.
+    public: bool = True
 
     def check(self, message: Message) -> None:
         """Whether this skill can read the message.
@@ -119,6 +126,9 @@ class About(TypedDict, total=False):
     output_modes: Sequence[str]
     default: bool
     on_crash: Crash
+    emits: Sequence[str]
+    effects: Sequence[Effect | Mapping[str, object]]
+    public: bool
 
 
 def make_skill(
@@ -132,6 +142,8 @@ def make_skill(
     binding = bind(function)
     own_id = about.get("id") or name_of(function)
     summary = (inspect.getdoc(inner(function)) or "").split("\n\n", 1)[0].replace("\n", " ")
+    effects = read_effects(about.get("effects", ()))
+    emits = emitted_by(function, binding.turn) | {*read_emits(about.get("emits", ()))}
     modes = tuple(about.get("input_modes", ())) or input_modes or ((JSON,) if binding.typed else (TEXT,))
     return Skill(
         id=own_id,
@@ -146,6 +158,9 @@ def make_skill(
         form=_form(function),
         takes_text=not binding.typed and _covers(modes, TEXT),
         on_crash=read_on_crash(about.get("on_crash", on_crash)),
+        emits=emits | {DELTA} if effects else emits,
+        effects=effects,
+        public=about.get("public", True),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from trunkline.agent.drift import Drift, Drifted
 from trunkline.clock import random_bits
 from trunkline.wire import sse
 
@@ -18,6 +19,8 @@ _TURN = {"role": "ROLE_USER"}
 
 class App(Protocol):
     """An ASGI application with a lifespan of its own."""
+
+    drift: Drift
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
         """Start and stop it."""
@@ -42,12 +45,17 @@ class CallFailed(AssertionError):
 
 
 class TestClient:
-    """`async with agent.test_client() as client` starts the agent; results are 1.0 JSON as dicts."""
+    """`async with agent.test_client() as client` starts the agent; results are 1.0 JSON as dicts.
+
+    `headers` go with every request.
+    """
 
     __test__ = False
 
     def __init__(self, app: object) -> None:
+        self.headers: dict[str, str] = {}
         self._app = cast("App", app)
+        self._drift = self._app.drift
         self._life: AbstractAsyncContextManager[None] | None = None
 
     async def __aenter__(self) -> TestClient:
@@ -60,6 +68,12 @@ class TestClient:
     ) -> None:
         if self._life is not None:
             await self._life.__aexit__(kind, error, trace)
+
+    @property
+    def drift(self) -> list[Drifted]:
+        """The runs so far whose effects were not those that their skill declares."""
+        # Not `list`, which is a method here.
+        return [*self._drift.found]
 
     async def send(self, content: str | list[dict[str, Any]], **message: Any) -> dict[str, Any]:
         """Send a message and wait; gives the task, or the message if the agent answered with one."""
@@ -121,6 +135,7 @@ class TestClient:
                 (b"host", b"localhost"),
                 (b"content-type", b"application/json"),
                 (b"a2a-version", b"1.0"),
+                *[(name.lower().encode(), value.encode()) for name, value in self.headers.items()],
             ],
         }
         pieces: asyncio.Queue[bytes | None] = asyncio.Queue()

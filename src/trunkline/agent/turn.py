@@ -17,10 +17,11 @@ from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 import msgspec
 
 from trunkline.agent.binding import Author
-from trunkline.agent.extensions import OPS, Confidence, Effect, Report, Usage
+from trunkline.agent.extensions import Change, Report, Usage
 from trunkline.agent.step import encoded, fitted, perform
 from trunkline.errors import Misuse, TurnOver
 from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
+from trunkline.run.chain import Grants
 from trunkline.run.executor import Work
 from trunkline.telemetry import traces
 from trunkline.wire.types import Artifact, Message, Metadata, Part, Role, TaskState
@@ -53,6 +54,7 @@ class Turn:
         "_begun",
         "_coalesce",
         "_count",
+        "_grants",
         "_held",
         "_loop",
         "_spoke",
@@ -64,9 +66,10 @@ class Turn:
         "skill",
     )
 
-    def __init__(self, work: Work, skill: str, coalesce: Coalesce) -> None:
+    def __init__(self, work: Work, skill: str, coalesce: Coalesce, grants: Grants) -> None:
         self.skill = skill
-        self.report = Report()
+        self._grants = grants
+        self.report = Report(work.state.extensions)
         self._work = work
         self._coalesce = coalesce
         self._loop = work.loop
@@ -133,6 +136,14 @@ class Turn:
     def traceparent(self) -> str:
         """The W3C header for requests on behalf of this task; empty if it is part of no trace."""
         return traces.traceparent(self._work.state.trace)
+
+    def chain(self) -> Metadata:
+        """For a message to another agent, under `trunkline.chain` in its metadata; a new one for each.
+
+        Raises:
+            Refused: the chain of agents is too long, or has made as many tasks as it may.
+        """
+        return self._grants.take(self._work.state)
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -330,25 +341,17 @@ class Turn:
         cost_usd: float | None = None,
     ) -> None:
         """Add to what the run has used; reported as `cost-v1`."""
-        used = self.report.usage or Usage()
-        cost = None if cost_usd is None and used.cost_usd is None else (cost_usd or 0) + (used.cost_usd or 0)
-        self.report.usage = Usage(
-            used.input_tokens + input_tokens,
-            used.output_tokens + output_tokens,
-            used.cache_creation_input_tokens + cache_creation_input_tokens,
-            used.cache_read_input_tokens + cache_read_input_tokens,
-            cost,
+        self.report.use(
+            Usage(input_tokens, output_tokens, cache_creation_input_tokens, cache_read_input_tokens, cost_usd)
         )
 
     def confidence(self, value: float, explanation: str = "") -> None:
         """Say how sure the answer is; clamped to 0..1, reported as `confidence-v1`."""
-        self.report.confidence = Confidence(min(1.0, max(0.0, float(value))), explanation)
+        self.report.trust(value, explanation)
 
     def effect(self, domain: str, path: str, value: object = 1, op: str = "inc") -> None:
         """Record a change of shared state; reported as `worldstate-delta-v1` when the run succeeds."""
-        if op not in OPS:
-            raise Misuse(f"effect op {op!r} is none of {', '.join(OPS)}")
-        self.report.effects.append(Effect(domain, path, value, op))
+        self.report.change(Change(domain, path, value, op))
 
 
 def _text(message: Message) -> str:

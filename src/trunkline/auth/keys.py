@@ -1,61 +1,119 @@
-"""API keys: kept as digests, compared in constant time, sent as X-API-Key or as a bearer token."""
+"""API keys: kept as digests, compared in constant time. Some are settings, others live in the store.
+
+A stored key is `tl_ID_SECRET`: its id finds it, its digest proves it. A revoked one stays, so that
+nobody opens the door by revoking the last.
+"""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 
-from trunkline.auth.principal import ANONYMOUS, DEFAULT_TENANT, Principal
+from msgspec import Struct
+
+from trunkline.auth.principal import ANONYMOUS, DEFAULT_TENANT, Principal, Scope
+from trunkline.clock import now_ms as wall_clock
 from trunkline.config import Secret
 from trunkline.errors import Misuse, Unauthenticated
 
 _SHORTEST = 8
+_START = b"tl_"
+_SCOPES = frozenset({Scope.READ, Scope.WRITE, Scope.METRICS})
+
+
+class StoredKey(Struct, frozen=True, kw_only=True):
+    """A key as the store has it. The digest before a rotation holds until `previous_until`."""
+
+    id: str
+    tenant: str
+    owner: str
+    scopes: tuple[str, ...]
+    digest: str
+    created_at: int
+    expires_at: int = 0
+    revoked_at: int = 0
+    previous: str = ""
+    previous_until: int = 0
+
+
+class _Entry(Struct, frozen=True):
+    digest: bytes
+    previous: bytes
+    previous_until: int
+    # When it ends, 0 for never; one that was revoked ended then.
+    until: int
+    principal: Principal
+
+
+# What an unknown id is compared with, so that it takes as long as a known one; no text has this digest.
+_NOBODY = _Entry(bytes(32), bytes(32), 0, 1, ANONYMOUS)
 
 
 class Keyring:
-    """The keys that open this agent; an empty one lets everybody in as the anonymous principal."""
+    """The keys that open this agent; who they belong to and for how long."""
 
-    def __init__(self, keys: Iterable[Secret]) -> None:
-        self._known: list[tuple[bytes, Principal]] = []
-        for key in keys:
-            text = key.reveal()
-            if len(text) < _SHORTEST:
-                raise Misuse(f"a key must have at least {_SHORTEST} characters")
-            if not text.isprintable() or text != text.strip():
-                raise Misuse("a key must be printable, without space around it; no header can carry this one")
-            digest = _digest(text.encode())
-            # The name tells two keys' tasks apart and gives nothing of the key away.
-            self._known.append((digest, Principal(DEFAULT_TENANT, f"key-{digest.hex()[:12]}")))
+    def __init__(self, keys: Iterable[Secret], now_ms: Callable[[], int] = wall_clock) -> None:
+        self._now = now_ms
+        self._fixed = [_fixed(key) for key in keys]
+        self._stored: dict[bytes, _Entry] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._known)
+        return bool(self._fixed or self._stored)
 
-    def principal(self, headers: Mapping[bytes, bytes]) -> Principal:
-        """Who sends these headers.
+    def take(self, key: StoredKey) -> None:
+        """Know a stored key as it stands now."""
+        ends = [at for at in (key.expires_at, key.revoked_at) if at]
+        self._stored[key.id.encode()] = _Entry(
+            bytes.fromhex(key.digest),
+            bytes.fromhex(key.previous) or _NOBODY.digest,
+            key.previous_until,
+            min(ends, default=0),
+            # Scopes of a newer version mean nothing here.
+            Principal(key.tenant, key.owner, frozenset(one for one in Scope if one.value in key.scopes)),
+        )
+
+    def find(self, token: bytes) -> Principal:
+        """Whose key this is.
 
         Raises:
-            Unauthenticated: keys are set, and none of them was sent.
+            Unauthenticated: it is unknown, revoked or over; which of these is not told.
         """
-        if not self._known:
-            return ANONYMOUS
-        given = headers.get(b"x-api-key") or _bearer(headers.get(b"authorization", b""))
-        if not given:
-            raise Unauthenticated("this agent needs a key: send it as X-API-Key or as a bearer token")
-        digest = _digest(given)
+        digest = digest_of(token)
         found = None
-        for known, principal in self._known:
+        for known, principal in self._fixed:
             if hmac.compare_digest(known, digest):
                 found = principal
+        if self._stored:
+            found = self._among_stored(token, digest) or found
         if found is None:
             raise Unauthenticated("the key is not known here")
         return found
 
+    def _among_stored(self, token: bytes, digest: bytes) -> Principal | None:
+        entry = self._stored.get(_id_of(token), _NOBODY)
+        current = hmac.compare_digest(entry.digest, digest)
+        before = hmac.compare_digest(entry.previous, digest)
+        now = self._now()
+        holds = current or (before and now < entry.previous_until)
+        return entry.principal if holds and (not entry.until or now < entry.until) else None
 
-def _digest(key: bytes) -> bytes:
-    return sha256(b"trunkline-key:" + key).digest()
+
+def digest_of(token: bytes) -> bytes:
+    """All that is kept of a key."""
+    return sha256(b"trunkline-key:" + token).digest()
 
 
-def _bearer(header: bytes) -> bytes:
-    scheme, _, token = header.partition(b" ")
-    return token.strip() if scheme.lower() == b"bearer" else b""
+def _fixed(key: Secret) -> tuple[bytes, Principal]:
+    text = key.reveal()
+    if len(text) < _SHORTEST:
+        raise Misuse(f"a key must have at least {_SHORTEST} characters")
+    if not text.isprintable() or text != text.strip():
+        raise Misuse("a key must be printable, without space around it; no header can carry this one")
+    digest = digest_of(text.encode())
+    # The name tells two keys' tasks apart and gives nothing of the key away.
+    return digest, Principal(DEFAULT_TENANT, f"key-{digest.hex()[:12]}", _SCOPES)
+
+
+def _id_of(token: bytes) -> bytes:
+    return token[len(_START) :].partition(b"_")[0] if token.startswith(_START) else b""

@@ -1,17 +1,55 @@
-"""The caller of everything inward: a tenant and a name within it."""
+"""The caller of everything inward: a tenant, a name within it, and what it may do."""
 
 from __future__ import annotations
 
+import re
+from enum import Enum
+
 from msgspec import Struct
 
+from trunkline.errors import Misuse
+
 DEFAULT_TENANT = "default"
+_TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+# The first words of our own paths: `/{tenant}/tasks` must not be one of them.
+_TAKEN = frozenset({"a2a", "admin", "delegate", "tasks", "v1"})
+
+
+class Scope(Enum):
+    """What a caller may be allowed to do."""
+
+    # Looked up on every request; Enum's own hash is Python code.
+    __hash__ = object.__hash__
+
+    READ = "tasks:read"
+    WRITE = "tasks:write"
+    METRICS = "metrics"
+    ADMIN = "admin"
+
+
+CALLER = frozenset({Scope.READ, Scope.WRITE})
+OPERATOR = frozenset(Scope)
 
 
 class Principal(Struct, frozen=True, gc=False):
-    """Somebody who may own tasks."""
+    """Somebody who may own tasks; `name` is the owner of what it asks for."""
 
     tenant: str
     name: str
+    scopes: frozenset[Scope] = CALLER
 
 
-ANONYMOUS = Principal(DEFAULT_TENANT, "anonymous")
+ANONYMOUS = Principal(DEFAULT_TENANT, "anonymous", frozenset({Scope.READ, Scope.WRITE, Scope.METRICS}))
+
+
+def check_tenant(name: str) -> None:
+    """Whether a tenant may be called this.
+
+    Raises:
+        Misuse: it may not.
+    """
+    if _TENANT.fullmatch(name) is None or name in _TAKEN:
+        raise Misuse(
+            f"{name!r} cannot be a tenant: use 1 to 64 letters, digits, dots, hyphens and underscores, "
+            f"and none of {', '.join(sorted(_TAKEN))}"
+        )

@@ -11,15 +11,14 @@ import contextlib
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
 import httptools
 from uvicorn import Config
-from uvicorn.server import ServerState
 
+from trunkline.cli.crowd import State
 from trunkline.cli.request import Request
-from trunkline.server.exchange import Exchange
+from trunkline.server.exchange import LISTS
 
 log = logging.getLogger("trunkline.server")
 HEAD_LIMIT = 64 << 10
@@ -47,31 +46,6 @@ class _Nowhere(dict[bytes, bytes]):
 _NOWHERE = _Nowhere()
 
 
-class State(ServerState):
-    """What the connections of a server share: who answers, and one clock."""
-
-    def __init__(self, answer: Callable[[Exchange], Coroutine[Any, Any, None]], write_limit_s: float) -> None:
-        super().__init__()
-        self.answer = answer
-        self.write_limit_s = write_limit_s
-        self.now = 0.0
-        self.date = b""
-        self.draining = False
-
-    def drain(self) -> None:
-        """The server goes down: every connection ends with the answer it owes, or soon."""
-        self.draining = True
-        for connection in list(cast("set[Connection]", self.connections)):
-            connection.shutdown()
-
-    def beat(self, now: float) -> None:
-        """Once a second: a new date, and who has been silent for too long."""
-        self.now = now
-        self.date = b"".join([b"%b: %b\r\n" % header for header in self.default_headers])
-        for connection in list(cast("set[Connection]", self.connections)):
-            connection.tick(now)
-
-
 class Connection(asyncio.Protocol):
     """Bytes in, requests in turn, answers out."""
 
@@ -83,6 +57,7 @@ class Connection(asyncio.Protocol):
         "_loop",
         "_parser",
         "_paused",
+        "_peer",
         "_queue",
         "_refusal",
         "_state",
@@ -110,6 +85,7 @@ class Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self.blocked = False
         self._paused = False
+        self._peer: str | None = None
         # The request whose turn it is, with its task; the one whose body is on its way; those who wait.
         self._active: Request | None = None
         self._task: asyncio.Task[None] | None = None
@@ -125,6 +101,13 @@ class Connection(asyncio.Protocol):
         self._drain: asyncio.Future[None] | None = None
         self._stuck: asyncio.TimerHandle | None = None
 
+    def peer(self) -> str:
+        """Where the caller is."""
+        if self._peer is None:
+            name = cast("tuple[str, int] | str | None", self.transport.get_extra_info("peername"))
+            self._peer = name[0] if isinstance(name, tuple) else ""
+        return self._peer
+
     def date(self) -> bytes:
         """The header line that says when."""
         return self._state.date
@@ -132,6 +115,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Somebody has come."""
         self.transport = cast("asyncio.Transport", transport)
+        if not self._state.enter(self, self.transport):
+            return
         # What a slow reader has not taken lies here; the usual 64 KiB would be most of what a stream costs.
         self.transport.set_write_buffer_limits(high=UNSENT_BYTES)
         line = transport.get_extra_info("socket")
@@ -139,11 +124,10 @@ class Connection(asyncio.Protocol):
             # And in the kernel, which would take 4 MiB for each before anybody notices that it is slow.
             with contextlib.suppress(OSError):
                 line.setsockopt(socket.IPPROTO_TCP, _UNSENT, KERNEL_BYTES)
-        cast("set[Connection]", self._state.connections).add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The caller has left: whoever waits for it hears so, and nothing holds on to its last request."""
-        cast("set[Connection]", self._state.connections).discard(self)
+        self._state.members.discard(self)
         self._look_away()
         self._parser = None
         self._arriving = self._queue = None
@@ -215,12 +199,14 @@ class Connection(asyncio.Protocol):
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A header; of several the last counts, as everywhere in the server."""
+        """A header; of several the last counts unless they are a list, as everywhere in the server."""
         headers = self._headers
         name = name.lower()
         if name == b"host" and headers.get(name, value) != value:
             # One of the two is what a proxy before us has judged, and nobody knows which.
             raise ValueError("two hosts")
+        if name in LISTS and name in headers:
+            value = headers[name] + b"," + value
         headers[name] = value
 
     def on_headers_complete(self) -> None:

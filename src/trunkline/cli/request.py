@@ -29,6 +29,10 @@ class Line(Protocol):
     transport: asyncio.Transport
     blocked: bool
 
+    def peer(self) -> str:
+        """Where the caller is."""
+        ...
+
     def date(self) -> bytes:
         """The header line that says when."""
         ...
@@ -52,6 +56,7 @@ class Request:
         "_line",
         "_pieces",
         "_waiter",
+        "also",
         "answered",
         "begun",
         "gone",
@@ -90,11 +95,16 @@ class Request:
         self.begun = False
         self.answered = False
         self.size = 0
+        self.also: Headers = ()
         self._pieces: list[bytes] = []
         self._limit = 0
         self._waiter: asyncio.Future[None] | None = None
         self._left: Callable[[], None] | None = None
         self._head = b""
+
+    def peer(self) -> str:
+        """The address of the caller."""
+        return self._line.peer()
 
     def address(self) -> tuple[str, str, int | None]:
         """Scheme, host and port at which the request came in."""
@@ -167,6 +177,8 @@ class Request:
             await line.drained()
         if self.gone:
             return
+        if self.also:
+            headers = (*headers, *self.also)
         more = _lines(headers) if headers else b""
         end = self._end()
         if body:
@@ -186,7 +198,7 @@ class Request:
         self.answered = True
 
     def _end(self) -> bytes:
-        if self._pieces or not self.whole:
+        if not self.whole:
             # Nobody read its body. Else we would go on taking in, and throwing away, whatever comes.
             self.keep = False
         return _KEPT if self.keep else _LAST
@@ -195,7 +207,8 @@ class Request:
         """Begin an answer whose length nobody knows yet; its head goes out with its first piece."""
         # HTTP/1.0 knows no chunks: there the end of the connection is the end of the answer.
         framing = b"" if self.old else _CHUNKED
-        self._head = b"".join((_STATUS[200], self._line.date(), _lines(headers), framing, self._end()))
+        lines = _lines((*headers, *self.also))
+        self._head = b"".join((_STATUS[200], self._line.date(), lines, framing, self._end()))
         self._pieces.clear()
         self.begun = True
 

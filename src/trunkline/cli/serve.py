@@ -15,14 +15,16 @@ from pathlib import Path
 import uvicorn
 
 from trunkline.agent.agent import Agent
-from trunkline.app import Application, build
+from trunkline.app import Application, build, exposure
+from trunkline.auth.book import has_keys
+from trunkline.cli.admin import close_entrance, open_entrance
 from trunkline.cli.connection import Connection
 from trunkline.cli.server import FAILED, Server
 from trunkline.cli.workers import Order, Workers, bind
 from trunkline.config import Settings, assignment
-from trunkline.errors import Misuse
+from trunkline.errors import Misuse, StoreError
 from trunkline.server.guard import is_loopback
-from trunkline.store.url import shown
+from trunkline.store.url import database_file, shown, store_from_url
 from trunkline.telemetry.logs import set_up_logs
 
 log = logging.getLogger("trunkline")
@@ -64,19 +66,28 @@ def run(target: str, flags: Mapping[str, object], settings: list[str]) -> None:
     """
     application = prepare(target, flags, settings)
     chosen = application.settings
-    _check_exposure(chosen)
+    if application.exposed and is_guarded(chosen) is False:
+        # Before the port is bound. Where it cannot be told, the start itself will tell.
+        raise exposure(chosen)
     if chosen.workers == 1:
-        serve(application, _bound(chosen), started=partial(announce, chosen))
+        try:
+            serve(application, _bound(chosen), started=partial(_started, application))
+        finally:
+            close_entrance(chosen, application.operators.token)
         return
     _check_shared(application)
     set_up_logs(chosen.log_level, chosen.log_format)
-    workers = Workers(Order(target, flags, settings), chosen, partial(announce, chosen))
+    guarded = is_guarded(chosen) is not False
+    workers = Workers(Order(target, flags, settings), chosen, partial(announce, chosen, guarded=guarded))
     raise SystemExit(asyncio.run(workers.run()))
 
 
 def prepare(target: str, flags: Mapping[str, object], settings: list[str]) -> Application:
     """The application of the agent that is named."""
-    return build(find(target), {**flags, **dict(assignment(one) for one in settings)})
+    application = build(find(target), {**flags, **dict(assignment(one) for one in settings)})
+    chosen = application.settings
+    application.exposed = not chosen.open and not is_loopback(chosen.host)
+    return application
 
 
 def serve(
@@ -113,13 +124,34 @@ def serve(
         raise SystemExit(FAILED)
 
 
-def _check_exposure(settings: Settings) -> None:
-    if settings.keys or settings.open or is_loopback(settings.host):
-        return
-    raise Misuse(
-        f"{settings.host} is reachable by other machines and no key is set: "
-        "give --key KEY, or --open to let anybody in"
-    )
+def _started(application: Application, port: int) -> None:
+    settings = application.settings
+    open_entrance(settings, port, application.operators.token)
+    announce(settings, port, guarded=application.identity.enforced)
+
+
+def is_guarded(settings: Settings) -> bool | None:
+    """Whether callers must say who they are: by a setting, or because the store holds keys.
+
+    None if the store cannot be read before it is opened to serve.
+    """
+    if settings.keys or settings.issuers:
+        return True
+    file = database_file(settings.store)
+    if settings.store == "memory:" or (file is not None and not Path(file).exists()):
+        return False
+    return asyncio.run(_holds_keys(settings))
+
+
+async def _holds_keys(settings: Settings) -> bool | None:
+    store = store_from_url(settings.store, read_only=True)
+    try:
+        await store.open()
+        return await has_keys(store)
+    except StoreError:
+        return None
+    finally:
+        await store.close()
 
 
 def _bound(settings: Settings) -> list[socket.socket]:
@@ -142,10 +174,10 @@ def _check_shared(application: Application) -> None:
     )
 
 
-def announce(settings: Settings, port: int) -> None:
+def announce(settings: Settings, port: int, *, guarded: bool) -> None:
     """Say where the agent is served."""
     base = settings.public_url or f"http://{settings.host}:{port}"
     log.info("serving %s/a2a card=%s/.well-known/agent-card.json store=%s", base, base, shown(settings.store))
-    if not settings.keys:
+    if not guarded:
         who = "only this machine can reach it" if is_loopback(settings.host) else "anybody can use it"
         log.info("no key is set: %s", who)

@@ -11,12 +11,11 @@ import socket
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import cast
 
 import uvicorn
 
 from trunkline.app import Application
-from trunkline.cli.connection import Connection, State
+from trunkline.cli.crowd import State, room
 from trunkline.config import Settings
 from trunkline.server.streams import TICK_S
 
@@ -58,7 +57,12 @@ class Server(uvicorn.Server):
         self._end_limit_s = end_limit_s(settings)
         # A stream notices by itself first, and says after which event it was cut.
         write_limit_s = settings.write_limit + 2 * TICK_S
-        self._state = self.server_state = State(application.server.answer, write_limit_s)
+        self._state = self.server_state = State(
+            application.server.answer,
+            write_limit_s,
+            room(settings.connection_limit),
+            application.server.crowded,
+        )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal came: go down in order; a second Ctrl-C does not wait."""
@@ -115,7 +119,7 @@ class Server(uvicorn.Server):
         self._application.drain()
         self._state.drain()
         await self._settle()
-        for connection in list(cast("set[Connection]", self._state.connections)):
+        for connection in list(self._state.members):
             connection.transport.abort()
         for task in list(self._state.tasks):
             task.cancel()

@@ -12,8 +12,11 @@ from typing import BinaryIO
 import msgspec
 
 from trunkline import __version__
-from trunkline.config import Settings, load, seconds
-from trunkline.errors import Misuse, StoreInUse
+from trunkline.cli.admin import ask, span_ms
+from trunkline.cli.admin import settings_for as _settings
+from trunkline.config import Settings
+from trunkline.errors import Misuse
+from trunkline.server.admin import PREFIX, Prune
 from trunkline.store.backup import export as lines_of
 from trunkline.store.backup import restore
 from trunkline.store.base import Store
@@ -68,21 +71,8 @@ def migrate(url: str | None) -> None:
 def prune(url: str | None, older_than: str | None) -> None:
     """Forget tasks that ended longer ago than this, make the others small, and print how many."""
     settings = _settings(url)
-    age_ms = _age_ms(older_than, settings)
-
-    async def work() -> tuple[int, int]:
-        async with _opened(settings.store, read_only=True):
-            # Only to see that there is a store: what is not there is not to be made.
-            pass
-        async with _opened(settings.store) as store:
-            now = await store.now()
-            return await store.prune(now - age_ms), await store.compact(now)
-
-    try:
-        gone, shrunk = asyncio.run(work())
-    except StoreInUse as error:
-        raise StoreInUse(f"{error}; a running server prunes by itself (setting retention)") from None
-    print(f"forgotten  {gone}\ncompacted  {shrunk}")
+    done = ask(settings, "POST", f"{PREFIX}store:prune", Prune(_age_ms(older_than, settings)))
+    print(f"forgotten  {done['forgotten']}\ncompacted  {done['compacted']}")
 
 
 def export(url: str | None, tenant: str | None, file: str) -> None:
@@ -116,13 +106,6 @@ def import_(url: str | None, file: str) -> None:
         raise Misuse(f"{file} cannot be read: {error.strerror}") from None
 
 
-def _settings(url: str | None) -> Settings:
-    settings = load({}, {"store": url})
-    if settings.store == "memory:":
-        raise Misuse("a store in memory ends with its process: name another one with --store")
-    return settings
-
-
 @asynccontextmanager
 async def _opened(url: str, *, read_only: bool = False) -> AsyncGenerator[Store]:
     store = store_from_url(url, read_only=read_only)
@@ -138,11 +121,7 @@ def _age_ms(text: str | None, settings: Settings) -> int:
         if settings.kept_s == 0:
             raise Misuse("the setting retention keeps tasks for ever: say --older-than, for example 7d")
         return round(settings.kept_s * 1000)
-    try:
-        # With its unit: a bare 7 was meant as days, and would be seconds.
-        return round(seconds(text if text.endswith(("s", "m", "h", "d")) else "") * 1000)
-    except ValueError:
-        raise Misuse(f"--older-than takes a number and s, m, h or d, for example 7d, not {text!r}") from None
+    return span_ms(text, "--older-than")
 
 
 def _to_file(file: str, write: Callable[[BinaryIO], None]) -> None:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Awaitable, Callable
 
 from trunkline.agent.agent import Agent
+from trunkline.agent.declaration import Effect
 from trunkline.agent.turn import Turn
 from trunkline.wire.card import Provider
 from trunkline.wire.types import Message
@@ -173,6 +174,7 @@ _ACTIONS: dict[str, Callable[[Turn, str], Awaitable[None]]] = {
     examples=["echo hello", "count 20 100", "ask", "sleep 2", "chunks 5", "usage"],
     input_modes=["text/plain"],
     default=True,
+    emits=["cost-v1", "confidence-v1", "worldstate-delta-v1"],
 )
 async def act(turn: Turn) -> Message | None:
     """Do what the first word of the text says; anything unknown is echoed."""
@@ -196,6 +198,17 @@ async def steps(turn: Turn) -> None:
 
 def _take(number: int) -> str:
     return f"{number}@{os.getpid()} "
+
+
+@agent.skill(
+    tags=["demo", "effects"],
+    examples=["hello"],
+    effects=[Effect("demo", "counters.effects", delta=1, confidence=0.9)],
+)
+async def tally(turn: Turn) -> str:
+    """Count up a number that the card names; declared and done are compared after each run."""
+    turn.effect("demo", "counters.effects", 1)
+    return "counted up"
 
 
 @agent.skill(tags=["demo"], examples=["hello"])

@@ -60,7 +60,9 @@ class Demo:
         with (self._directory / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "trunkline.cli", "serve", "trunkline.demo:agent",
-                 "--port", str(self.port), "--store", f"sqlite:///{self.file}", "--set", "drain_limit=2"],
+                 "--port", str(self.port), "--store", f"sqlite:///{self.file}", "--set", "drain_limit=2",
+                 # The tour's webhook is on this machine.
+                 "--set", "egress_networks=127.0.0.0/8"],
                 stdout=log, stderr=log,
             )  # fmt: skip
         while time.monotonic() - began < READY_S:
@@ -160,10 +162,33 @@ class Demo:
             time.sleep(0.02)
         return task
 
-    def receipt(self, text: str) -> dict[str, Any]:
-        """Send a text without waiting; gives the task as it begins."""
-        params = {"message": said(text), "configuration": {"returnImmediately": True}}
-        return self.call("SendMessage", params)["task"]
+    def receipt(self, text: str, push: dict[str, str] | None = None, **message: Any) -> dict[str, Any]:
+        """Send a text without waiting, perhaps with a webhook; gives the task as it begins."""
+        wanted: dict[str, Any] = {"returnImmediately": True}
+        if push is not None:
+            wanted["taskPushNotificationConfig"] = push
+        return self.call("SendMessage", {"message": said(text, **message), "configuration": wanted})["task"]
+
+    def signing_keys(self) -> bytes:
+        """The public keys that its webhooks are signed with."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request("GET", "/.well-known/jwks.json")
+            return connection.getresponse().read()
+        except (OSError, http.client.HTTPException) as error:
+            self.check()
+            raise StepFailed(f"jwks.json: {error!r}") from error
+        finally:
+            connection.close()
+
+    def alive(self) -> None:
+        """Go on if it runs.
+
+        Raises:
+            Gone: it has ended.
+        """
+        if self._process is not None and self._process.poll() is not None:
+            raise self._gone()
 
     def stream(self, text: str, **message: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         """Send a text and give each frame with its id as it comes."""

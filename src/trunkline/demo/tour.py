@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +14,18 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.syntax import Syntax
 from rich.table import Table
 
+from trunkline.clock import random_bits
+from trunkline.demo.hook import Hook
 from trunkline.demo.ledger import Ledger
 from trunkline.demo.lines import CURL, JAVASCRIPT, PYTHON
-from trunkline.demo.remote import Demo, Gone, StepFailed, free_port, state_of, text_of
+from trunkline.demo.remote import READY_S, Demo, Gone, StepFailed, free_port, state_of, text_of
+from trunkline.log.decide import plain
+from trunkline.push import Notification, Receiver
 
 # How often in a row somebody may kill the server before the tour gives up.
 PATIENCE = 8
 STEPS = 8
+TICK_S = 0.1
 _COLOURS = {"completed": "green", "canceled": "yellow", "failed": "red", "input-required": "magenta"}
 
 
@@ -50,6 +56,7 @@ class Tour:
             ("kill -9 the server, start it again", self._kill),
             ("The open question survived: answer it now", self._answer),
             ("kill -9 in the middle of a skill that resumes", self._resume),
+            ("A signed webhook, in order, though the server dies in between", self._webhook),
             ("List the tasks", self._list),
         ]
         for number, (title, step) in enumerate(steps, 1):
@@ -185,6 +192,34 @@ class Tour:
         _expect(task, "completed", text)
         self._console.print(f"   the rest: {' '.join(text.split()[before:])}")
         self._show(task, "no event was lost, no recorded step was taken again")
+
+    def _webhook(self) -> None:
+        token = f"{random_bits(128):032x}"
+        hook = Hook(Receiver(tokens=[token], keys=self._demo.signing_keys()))
+        try:
+            push = {"url": hook.url, "token": token}
+            task = self._demo.receipt(f"{STEPS} 60", push, metadata={"skill": "steps"})
+            self._await(hook, "working")
+            self._die()
+            last = self._await(hook, "completed")
+        finally:
+            hook.close()
+        if last.task_id != task["id"] or len(last.text.split()) != STEPS:
+            raise StepFailed(f"the webhook was told {last.text!r} of task {last.task_id}")
+        self._console.print(f"   the result came along: {last.text}")
+
+    def _await(self, hook: Hook, state: str) -> Notification:
+        for _ in range(round(READY_S / TICK_S)):
+            try:
+                told = hook.told.get(timeout=TICK_S)
+            except queue.Empty:
+                self._demo.alive()
+                continue
+            if told.state is None or plain(told.state) != state:
+                raise StepFailed(f"the webhook was told {told.state}, not {state}")
+            self._console.print(f"   told by a POST, token and signature good: [green]{state}[/]")
+            return told
+        raise StepFailed(f"the webhook was not told {state}")
 
     def _list(self) -> None:
         page = self._demo.call("ListTasks", {"pageSize": 10})

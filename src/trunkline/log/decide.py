@@ -21,6 +21,7 @@ class Say(Struct, frozen=True):
 
     message: Message
     claim: str = ""
+    push: ev.PushTarget | None = None
 
 
 class Cancel(Struct, frozen=True):
@@ -46,6 +47,21 @@ class Release(Struct, frozen=True):
     node: str
 
 
+class SetPush(Struct, frozen=True):
+    """Somebody wants to be told of the task, also when it has ended."""
+
+    target: ev.PushTarget
+    by: str
+
+
+class DeletePush(Struct, frozen=True):
+    """A target is told nothing more."""
+
+    id: str
+    by: str
+    cause: str = ""
+
+
 class Emit(Struct, frozen=True):
     """The owner's executor has something to record."""
 
@@ -56,8 +72,11 @@ class Emit(Struct, frozen=True):
 EVENTS_LIMIT = 20_000
 BYTES_LIMIT = 64 << 20
 LIMITS = "20 000 events or 64 MiB"
+# An ended task still takes targets; so that nobody lets it grow for ever, not beyond this.
+PUSH_EVENTS_LIMIT = EVENTS_LIMIT + 1000
+PUSH_LIMIT = 16
 
-Command = Say | Cancel | ForceCancel | Claim | Release | Emit
+Command = Say | Cancel | ForceCancel | Claim | Release | SetPush | DeletePush | Emit
 
 
 def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
@@ -82,8 +101,23 @@ def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
             return () if state.resting or state.node != dead else (ev.Claimed(node),)
         case Release(node=node):
             return () if state.over or state.node != node else (ev.Claimed(""),)
+        case SetPush(target=target, by=by):
+            return _set_push(state, target, by)
+        case DeletePush(id=gone, by=by, cause=cause):
+            return (ev.PushDeleted(gone, by, cause),) if gone in state.push else ()
         case _:
             assert_never(command)
+
+
+def _set_push(state: State, target: ev.PushTarget, by: str) -> tuple[ev.AnyEvent, ...]:
+    if target.id not in state.push and len(state.push) >= PUSH_LIMIT:
+        raise errors.InvalidParams(
+            f"task {state.task_id} has {PUSH_LIMIT} push configs, as many as a task may have; delete one",
+            field="id",
+        )
+    if state.seq >= PUSH_EVENTS_LIMIT or state.size >= BYTES_LIMIT:
+        raise errors.UnsupportedOperation(f"task {state.task_id} has reached its limit ({LIMITS})")
+    return (ev.PushSet(target, by),)
 
 
 def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
@@ -102,10 +136,11 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
             f"task {state.task_id} has reached its limit ({LIMITS}); send without taskId to start another",
             field="message.taskId",
         )
+    push = () if command.push is None else _set_push(state, command.push, state.owner)
     if not state.interrupted:
-        return (ev.Said(message),)
+        return (*push, ev.Said(message))
     claim = (ev.Claimed(command.claim),) if command.claim and command.claim != state.node else ()
-    return (*claim, ev.Said(message), ev.Status(TaskState.WORKING))
+    return (*claim, *push, ev.Said(message), ev.Status(TaskState.WORKING))
 
 
 def _cancel(state: State, by: str) -> tuple[ev.AnyEvent, ...]:

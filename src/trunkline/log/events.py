@@ -19,8 +19,24 @@ class Event(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag=str.l
     """Base of all kinds; `kind` is the class name in lower case."""
 
 
+class PushTarget(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Where a caller wants to be told of a task, in the words of which version.
+
+    `sealed` holds the token and the credentials, encrypted: only whoever posts can open them.
+    """
+
+    id: str
+    url: str
+    version: str
+    scheme: str = ""
+    sealed: str = ""
+
+
 class Submitted(Event, frozen=True):
-    """A new task: who asked for what. `node` is the first claim; `trace` is the caller's `traceparent`."""
+    """A new task: who asked for what. `node` is the first claim; `trace` is the caller's `traceparent`.
+
+    `extensions` are those that the caller named; None if it named none, so that it gets all.
+    """
 
     message: Message
     context_id: str
@@ -30,6 +46,8 @@ class Submitted(Event, frozen=True):
     output_modes: tuple[str, ...] = ()
     metadata: Metadata | None = None
     trace: str = ""
+    push: PushTarget | None = None
+    extensions: tuple[str, ...] | None = None
 
 
 class Claimed(Event, frozen=True):
@@ -96,6 +114,21 @@ class Taken(Event, frozen=True):
     place: int
 
 
+class PushSet(Event, frozen=True):
+    """Somebody wants to be told of the task from here on; a target of the same id is replaced."""
+
+    target: PushTarget
+    by: str
+
+
+class PushDeleted(Event, frozen=True):
+    """A target is told nothing more: its caller said so, or it did itself (`cause`)."""
+
+    id: str
+    by: str
+    cause: str = ""
+
+
 class Compacted(Event, frozen=True):
     """Stands for the `count` events up to its own seq; the last one holds the artifacts they made."""
 
@@ -120,6 +153,8 @@ Known = (
     | CancelRequested
     | Stepped
     | Taken
+    | PushSet
+    | PushDeleted
     | Compacted
 )
 AnyEvent = Known | Unread

@@ -6,7 +6,8 @@ Nobody outside gets its lists: readers take `task()` or the encoded bytes made f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import assert_never
 
 from msgspec import Struct
@@ -24,6 +25,8 @@ from trunkline.wire.types import (
     TaskState,
     TaskStatus,
 )
+
+NOBODY: Mapping[str, ev.PushTarget] = MappingProxyType({})
 
 
 class Head(Struct, frozen=True, gc=False):
@@ -99,12 +102,14 @@ class State:
         "answers",
         "cancel_requested",
         "context_id",
+        "extensions",
         "interrupted",
         "metadata",
         "node",
         "output_modes",
         "over",
         "owner",
+        "push",
         "reply",
         "resting",
         "seq",
@@ -135,6 +140,9 @@ class State:
         self.status_message: Message | None = None
         self.metadata: Metadata | None = None
         self.output_modes: tuple[str, ...] = ()
+        self.extensions: tuple[str, ...] | None = None
+        # Who is told, by id. Never changed in place: most tasks share the empty one.
+        self.push: Mapping[str, ev.PushTarget] = NOBODY
         self.answers: list[Message] = []
         # How many of them an executor has taken up.
         self.taken = 0
@@ -227,6 +235,10 @@ class State:
                 self._artifacts.update({whole.artifact_id: _Growing(whole) for whole in artifacts})
             case ev.Taken(place=place):
                 self.taken = place + 1
+            case ev.PushSet(target=target):
+                self.push = {**self.push, target.id: target}
+            case ev.PushDeleted(id=gone):
+                self.push = {name: target for name, target in self.push.items() if name != gone}
             case ev.Stepped() | ev.Unread():
                 pass
             case _:
@@ -246,6 +258,9 @@ class State:
         self.metadata = event.metadata
         self.trace = event.trace
         self.output_modes = event.output_modes
+        self.extensions = event.extensions
+        if event.push is not None:
+            self.push = {event.push.id: event.push}
         self.status_at = at
         self._history.append(event.message)
 

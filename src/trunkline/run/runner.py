@@ -10,10 +10,12 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
+from trunkline.clock import now_ms
 from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotCancelable, Unavailable
 from trunkline.log.decide import Cancel, ForceCancel, Release, Say, plain
-from trunkline.log.events import Status, Submitted
+from trunkline.log.events import PushTarget, Status, Submitted
 from trunkline.log.ids import Ids
+from trunkline.run import chain
 from trunkline.run.executor import Again, Executor, OnCrash
 from trunkline.run.feed import Feed
 from trunkline.run.follow import Follower
@@ -33,12 +35,13 @@ UNWIND_S = 1.0
 
 
 class Limits(Struct, frozen=True):
-    """How patient the runner is, in seconds."""
+    """How patient the runner is, in seconds, and how far one task may lead to others."""
 
     stall_s: float = 900.0
     cancel_s: float = 5.0
     drain_s: float = 20.0
     retention_s: float = 0.0
+    bounds: chain.Bounds = chain.Bounds()
 
 
 class Runner:
@@ -218,33 +221,31 @@ class Runner:
         return len(self._owners)
 
     def submit(
-        self, tenant: str, owner: str, request: SendRequest, dedup: Dedup | None = None, trace: str = ""
+        self,
+        tenant: str,
+        owner: str,
+        request: SendRequest,
+        dedup: Dedup | None = None,
+        *,
+        trace: str = "",
+        push: PushTarget | None = None,
+        extensions: tuple[str, ...] | None = None,
     ) -> tuple[Feed, Ack]:
         """Open a task; its executor starts when it is recorded, whoever still waits.
 
         Raises:
-            Refused: no skill takes the message.
+            Refused: no skill takes the message, or its chain of agents ends here.
             Unavailable: the runner is stopping.
         """
         self._check_open()
+        chain.check(request, self.limits.bounds, now_ms())
         skill = self.executor.admit(request)
         said = request.message
         task_id = self.ids.new()
         # A new conversation is named after its first task.
         context_id = said.context_id or task_id
-        message = Message(
-            message_id=said.message_id,
-            context_id=context_id,
-            task_id=task_id,
-            role=said.role,
-            parts=said.parts,
-            metadata=said.metadata,
-            extensions=said.extensions,
-            reference_task_ids=said.reference_task_ids,
-            extra=said.extra,
-        )
         event = Submitted(
-            message=message,
+            message=_first(said, task_id, context_id),
             context_id=context_id,
             owner=owner,
             node=self.node,
@@ -252,6 +253,8 @@ class Runner:
             output_modes=request.accepted_output_modes,
             metadata=request.metadata,
             trace=trace,
+            push=push,
+            extensions=extensions,
         )
         feed = self.tasks.begin(tenant, task_id)
         ack = self.tasks.append(feed, (event,), dedup, partial(self._opened, feed))
@@ -267,7 +270,9 @@ class Runner:
         if not isinstance(error, Conflict | Duplicate):
             self.spawn(self._resolve(feed))
 
-    async def say(self, feed: Feed, message: Message, dedup: Dedup | None = None) -> None:
+    async def say(
+        self, feed: Feed, message: Message, dedup: Dedup | None = None, push: PushTarget | None = None
+    ) -> None:
         """Add the caller's message; if the task waited for it and nobody runs it, go on here.
 
         Raises:
@@ -276,15 +281,15 @@ class Runner:
         """
         self._check_open()
         self._arriving += 1
-        await self._apart(self._say(feed, message, dedup))
+        await self._apart(self._say(feed, message, dedup, push))
 
-    async def _say(self, feed: Feed, message: Message, dedup: Dedup | None) -> None:
+    async def _say(self, feed: Feed, message: Message, dedup: Dedup | None, push: PushTarget | None) -> None:
         try:
-            await self._take(feed, message, dedup)
+            await self._take(feed, message, dedup, push)
         finally:
             self._arriving -= 1
 
-    async def _take(self, feed: Feed, message: Message, dedup: Dedup | None) -> None:
+    async def _take(self, feed: Feed, message: Message, dedup: Dedup | None, push: PushTarget | None) -> None:
         state = feed.state
         said = replace(message, task_id=state.task_id, context_id=message.context_id or state.context_id)
         if dedup is not None and state.over and said in state.history:
@@ -294,7 +299,7 @@ class Runner:
         # Not if it asks only now: then whoever asked lives, or a patrol finds it.
         claim = self.node if feed.runner is None and state.interrupted and not elsewhere else ""
         try:
-            events = await self.tasks.change(feed, Say(said, claim), dedup)
+            events = await self.tasks.change(feed, Say(said, claim, push), dedup)
         except (Conflict, Duplicate):
             raise
         except StoreError:
@@ -337,7 +342,26 @@ class Runner:
             except StoreError as error:
                 self.tasks.failing = True
                 log.error("node.silent node=%s error=%s", self.node, error)
-            silent_since = self.loop.time() - self.limits.stall_s
+            silent_since, now = self.loop.time() - self.limits.stall_s, now_ms()
             for owner in list(self._owners):
-                if not owner.waiting and owner.heard_at < silent_since:
+                if owner.waiting:
+                    continue
+                if owner.heard_at < silent_since:
                     owner.stop_with("The skill was silent for too long and was stopped.")
+                elif chain.is_late(owner.state, now):
+                    owner.stop_with("The deadline that came with the message has passed.")
+
+
+def _first(said: Message, task_id: str, context_id: str) -> Message:
+    """A message as the first of its task."""
+    return Message(
+        message_id=said.message_id,
+        context_id=context_id,
+        task_id=task_id,
+        role=said.role,
+        parts=said.parts,
+        metadata=said.metadata,
+        extensions=said.extensions,
+        reference_task_ids=said.reference_task_ids,
+        extra=said.extra,
+    )

@@ -13,13 +13,15 @@ from weakref import WeakValueDictionary
 
 from trunkline.clock import now_ms
 from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotFound
+from trunkline.log.announce import announced, delivery_id
 from trunkline.log.decide import Command, decide
-from trunkline.log.events import AnyEvent, Recorded, Status
+from trunkline.log.events import AnyEvent, PushSet, Recorded, Status, Submitted
 from trunkline.log.fold import Head, State
 from trunkline.log.ids import is_task_id
+from trunkline.net.guard import lane
 from trunkline.run.feed import PAGE, Feed, weight
 from trunkline.store.ack import Ack, Follower
-from trunkline.store.base import Dedup, Hint, Store
+from trunkline.store.base import Announcement, Dedup, Hint, Store
 from trunkline.wire.types import TaskState
 
 Watch = Callable[[str, Head, str, tuple[TaskState, int] | None], None]
@@ -43,6 +45,8 @@ class Tasks:
         self.failing = False
         # How many events came after the end of their task, or after somebody else's claim.
         self.late = 0
+        # Told when an append of this process has something for the outbox.
+        self.announced: Callable[[Feed], None] | None = None
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -71,6 +75,11 @@ class Tasks:
             # Another process may have said more, and this caller may have heard of it there.
             await self.refresh(feed)
         return feed
+
+    async def renew(self, feed: Feed) -> None:
+        """Bring a feed up to the log where other processes write too: also an ended task takes configs."""
+        if self.store.shared:
+            await self.refresh(feed)
 
     def forget(self, before: int) -> None:
         """Let go of tasks that ended before this moment; whoever asks again asks the store."""
@@ -115,12 +124,14 @@ class Tasks:
                     await self.refresh(feed)
             return feed
 
-    async def fold(self, tenant: str, task_id: str) -> State:
-        """The state of a task straight from the log."""
+    async def fold(self, tenant: str, task_id: str, until: int | None = None) -> State:
+        """The state of a task straight from the log, as it stands or as it stood at a seq."""
         state = State(task_id)
         while True:
             batch = await self.store.read(tenant, task_id, state.seq, PAGE)
             for recorded in batch:
+                if until is not None and recorded.seq > until:
+                    return state
                 state.apply(recorded)
             if not state.over:
                 # What has ended does not grow, so nobody asks for its size.
@@ -154,6 +165,7 @@ class Tasks:
         state = feed.state
         expected, at = state.seq, now_ms()
         head = state.head_after(events, at)
+        deliveries = _deliveries(state, events, at) if state.push or _brings(events) else ()
 
         def committed(error: StoreError | None) -> None:
             if error is None:
@@ -165,12 +177,16 @@ class Tasks:
                         # Passed through within this append; it is told as well.
                         passed = (first.state, expected + 1)
                     self.watch(feed.tenant, head, state.trace, passed)
+                if deliveries and self.announced is not None:
+                    self.announced(feed)
             elif not isinstance(error, Conflict | Duplicate):
                 self.failing = True
             if then is not None:
                 then(error)
 
-        ack = self.store.append(feed.tenant, state.task_id, expected, events, at=at, head=head, dedup=dedup)
+        ack = self.store.append(
+            feed.tenant, state.task_id, expected, events, at=at, head=head, deliveries=deliveries, dedup=dedup
+        )
         # Before any awaiting coroutine runs: whoever is woken finds the feed up to date.
         ack.then(committed)
         return ack
@@ -254,6 +270,20 @@ class Tasks:
 def _end(future: Future[None]) -> None:
     if not future.done():
         future.set_result(None)
+
+
+def _brings(events: Sequence[AnyEvent]) -> bool:
+    first = events[0]
+    if type(first) is Submitted:
+        return first.push is not None
+    return any([type(event) is PushSet for event in events])
+
+
+def _deliveries(state: State, events: Sequence[AnyEvent], at: int) -> list[Announcement]:
+    return [
+        Announcement(delivery_id(state.task_id, seq, target.id), seq, target.id, lane(target.url), at)
+        for seq, target in announced(state, events)
+    ]
 
 
 def not_found(task_id: str) -> TaskNotFound:

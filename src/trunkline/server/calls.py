@@ -10,24 +10,39 @@ from msgspec import Struct
 from trunkline import errors
 from trunkline.auth.principal import Principal
 from trunkline.clock import now_ms
-from trunkline.log.events import Replied
+from trunkline.log.events import PushTarget, Replied
 from trunkline.log.fold import State
 from trunkline.log.ids import is_uuid, page_token, read_page_token
 from trunkline.run.cache import Cache
 from trunkline.run.feed import Feed
+from trunkline.run.push import Push
 from trunkline.run.runner import Runner
 from trunkline.run.tasks import not_found
+from trunkline.server.extensions import Asked
 from trunkline.server.frames import closing
 from trunkline.server.streams import Plan
 from trunkline.store.base import Dedup, Where
 from trunkline.telemetry import traces
-from trunkline.wire.types import ListQuery, Message, SendRequest, Task, TaskPage, TaskQuery
+from trunkline.wire.configs import write_config, write_configs
+from trunkline.wire.types import (
+    ListQuery,
+    Message,
+    PushConfig,
+    PushQuery,
+    PushRequest,
+    SendRequest,
+    Task,
+    TaskPage,
+    TaskQuery,
+)
+from trunkline.wire.versions import Version
 from trunkline.wire.writer import WRITERS, Dialect
 
 FOR_EVER_MS = 10**15
 DEDUP_MS = 24 * 3600 * 1000
 # The first word of a run tells a task from a direct message; it comes within one commit.
 FIRST_WORD_S = 5.0
+INLINE = "configuration.taskPushNotificationConfig.url"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -40,6 +55,7 @@ class Caller(Struct, frozen=True, gc=False):
     idempotency_key: str = ""
     last_event_id: str | None = None
     trace: str = ""
+    extensions: Asked | None = None
 
 
 class Calls:
@@ -52,6 +68,8 @@ class Calls:
         self._tasks = runner.tasks
         self._wait_limit_s = wait_limit_s
         self._streaming = streaming
+        # Set once the store is open, if this agent pushes at all.
+        self.push: Push | None = None
         self._cache = Cache()
 
     async def send(self, caller: Caller, request: SendRequest) -> bytes:
@@ -60,6 +78,8 @@ class Calls:
         feed = await self._take(caller, request, wait=wait)
         traces.about(feed.state.task_id)
         state = feed.state
+        if caller.extensions is not None:
+            caller.extensions.settle(state.extensions)
         receipt = state.task(request.history_length) if state.seq == 1 and not wait else None
         if receipt is not None:
             await self._tasks.move(feed, FIRST_WORD_S)
@@ -73,16 +93,23 @@ class Calls:
     async def _take(self, caller: Caller, request: SendRequest, *, wait: bool) -> Feed:
         who = caller.principal
         self._check_tenant(who, request.tenant)
-        if request.wants_push:
-            raise errors.PushNotSupported("this agent sends no push notifications; leave the config out")
         message = request.message
+        push = None if request.push is None else await self._target(caller, request.push, INLINE)
         dedup = _dedup(caller, message)
         try:
             if message.task_id:
                 feed = await self._tasks.find(who.tenant, who.name, message.task_id)
-                await self._runner.say(feed, message, dedup)
+                await self._runner.say(feed, message, dedup, push)
                 return feed
-            feed, opened = self._runner.submit(who.tenant, who.name, request, dedup, caller.trace)
+            feed, opened = self._runner.submit(
+                who.tenant,
+                who.name,
+                request,
+                dedup,
+                trace=caller.trace,
+                push=push,
+                extensions=None if caller.extensions is None else caller.extensions.named,
+            )
             if wait:
                 # One wake-up instead of two: the feed hears of a failed append as well.
                 await self._tasks.rest(feed, self._wait_limit_s)
@@ -186,6 +213,8 @@ class Calls:
         self._check_streaming()
         feed = await self._take(caller, request, wait=False)
         traces.about(feed.state.task_id)
+        if caller.extensions is not None:
+            caller.extensions.settle(feed.state.extensions)
         if feed.state.seq == 1:
             await self._tasks.move(feed, FIRST_WORD_S)
         elif caller.last_event_id is not None or request.message.task_id or feed.newer(0) is None:
@@ -221,9 +250,46 @@ class Calls:
         if not self._streaming:
             raise errors.UnsupportedOperation("this agent does not stream; send and then get the task")
 
-    def push(self) -> bytes:
-        """Any push configuration call."""
-        raise errors.PushNotSupported("this agent sends no push notifications; poll or subscribe instead")
+    async def set_push(self, caller: Caller, request: PushRequest) -> bytes:
+        """Have somebody told of a task from here on."""
+        push = self._pushing()
+        feed = await self._find(caller, TaskQuery(request.task_id, tenant=request.tenant))
+        target = await self._target(caller, request.config, "url")
+        config = await push.set(feed, target, caller.principal.name)
+        return write_config(feed.state.task_id, config, caller.dialect)
+
+    async def get_push(self, caller: Caller, query: PushQuery) -> bytes:
+        """One push config of a task."""
+        push = self._pushing()
+        if not query.config_id and caller.dialect is Dialect.V1:
+            raise errors.InvalidParams("id is missing; name the config", field="id")
+        feed = await self._find(caller, TaskQuery(query.task_id, tenant=query.tenant))
+        return write_config(feed.state.task_id, await push.get(feed, query.config_id), caller.dialect)
+
+    async def list_push(self, caller: Caller, query: PushQuery) -> bytes:
+        """All push configs of a task."""
+        push = self._pushing()
+        feed = await self._find(caller, TaskQuery(query.task_id, tenant=query.tenant))
+        return write_configs(feed.state.task_id, await push.list(feed), caller.dialect)
+
+    async def delete_push(self, caller: Caller, query: PushQuery) -> bytes:
+        """Tell a target nothing more; without an id, as 0.3 allows, none of them."""
+        push = self._pushing()
+        if not query.config_id and caller.dialect is Dialect.V1:
+            raise errors.InvalidParams("id is missing; name the config", field="id")
+        feed = await self._find(caller, TaskQuery(query.task_id, tenant=query.tenant))
+        for config_id in (query.config_id,) if query.config_id else tuple(feed.state.push):
+            await push.delete(feed, config_id, caller.principal.name)
+        return b"null"
+
+    async def _target(self, caller: Caller, config: PushConfig, field: str) -> PushTarget:
+        version = Version.V1 if caller.dialect is Dialect.V1 else Version.V03
+        return await self._pushing().target(config, version.value, field)
+
+    def _pushing(self) -> Push:
+        if self.push is None:
+            raise errors.PushNotSupported("this agent sends no push notifications; poll or subscribe instead")
+        return self.push
 
     def extended_card(self, caller: Caller) -> bytes:
         """The card for authenticated callers."""

@@ -1,23 +1,26 @@
-"""Cards: both well-known paths, both shapes, by the address they are asked at; with ETag."""
+"""Cards: both well-known paths, both shapes, by the address they are asked at; with ETag.
+
+Callers who have said who they are may ask for the extended card, which also lists the skills that the
+public one leaves out.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from hashlib import blake2b
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline import errors
+from trunkline.auth.identity import Identity
 from trunkline.config import Settings
-from trunkline.server.exchange import JSON, Exchange, query, text
+from trunkline.server.exchange import JSON, Exchange, Headers, query, text
 from trunkline.server.guard import is_loopback
-from trunkline.wire.card import ApiKeyScheme, BearerScheme, Card, Scheme, card_hybrid, card_v1, check_card
+from trunkline.wire.card import Card, card_hybrid, card_v1, check_card
+from trunkline.wire.types import Metadata
 from trunkline.wire.versions import Version, negotiate
 
-SCHEMES: dict[str, Scheme] = {
-    "apiKey": ApiKeyScheme("X-API-Key", "A key of this agent."),
-    "bearer": BearerScheme(description="The same key as a bearer token."),
-}
 _KEPT = 64
 
 
@@ -29,19 +32,21 @@ class _Made(Struct, frozen=True):
 class Cards:
     """An agent's card, made once per address and shape."""
 
-    def __init__(self, card: Card, settings: Settings) -> None:
-        """Take the card.
+    def __init__(
+        self, card: Card, settings: Settings, identity: Identity, private: Collection[str] = ()
+    ) -> None:
+        """Take the card, and the ids of the skills that only the extended one lists.
 
         Raises:
             Misuse: a name on it holds control characters.
         """
         check_card(card)
-        # Both schemes take the same key, either alone opens the door.
-        self._card = (
-            replace(card, schemes=SCHEMES, requirements=(("apiKey",), ("bearer",))) if settings.keys else card
-        )
+        self._whole = card
+        self._public = _without(card, private)
+        self.extensions = frozenset(one.uri for one in card.extensions)
         self._settings = settings
-        self._made: dict[tuple[str, bool], _Made] = {}
+        self._identity = identity
+        self._made: dict[tuple[str, bool, bool, tuple[str, ...]], _Made] = {}
 
     async def answer(self, exchange: Exchange) -> None:
         """Serve the card.
@@ -51,25 +56,29 @@ class Cards:
         """
         if exchange.method not in ("GET", "HEAD"):
             raise errors.RouteNotFound("the card takes GET only", allow="GET, HEAD")
-        made = self._make(self.base_url(exchange), pure=_asked(exchange) is Version.V1)
-        headers = [
-            (b"etag", made.etag),
-            (b"cache-control", b"public, max-age=60"),
-            (b"vary", b"A2A-Version"),
-        ]
-        known = exchange.headers.get(b"if-none-match", b"")
-        if made.etag in known or known == b"*":
-            await exchange.respond(304, b"", headers=headers)
-        else:
-            await exchange.respond(200, made.body, JSON, headers)
+        made = self._make(exchange, pure=_asked(exchange) is Version.V1, extended=False)
+        await respond(exchange, made.body, made.etag, [(b"vary", b"A2A-Version")])
 
-    def _make(self, base: str, *, pure: bool) -> _Made:
-        key = (base, pure)
+    def extended(self, exchange: Exchange, *, pure: bool) -> bytes | None:
+        """The card for who is let in; None while everybody is, and all there is to say is public."""
+        return self._make(exchange, pure=pure, extended=True).body if self._identity.enforced else None
+
+    def _make(self, exchange: Exchange, *, pure: bool, extended: bool) -> _Made:
+        base, schemes = self.base_url(exchange), self._identity.schemes()
+        key = (base, pure, extended, tuple(schemes))
         made = self._made.get(key)
         if made is None:
-            card = replace(self._card, rpc_url=f"{base}/a2a", rest_url=base)
+            card = replace(
+                self._whole if extended else self._public,
+                rpc_url=f"{base}/a2a",
+                rest_url=base,
+                extended_card=bool(schemes),
+                schemes=schemes,
+                # Any one of them opens the door.
+                requirements=tuple((name,) for name in schemes),
+            )
             body = card_v1(card) if pure else card_hybrid(card)
-            made = _Made(body, b'"%b"' % blake2b(body, digest_size=12).hexdigest().encode())
+            made = _Made(body, etag_of(body))
             # The base may come from a Host header: what a stranger can vary is bounded.
             if len(self._made) < _KEPT:
                 self._made[key] = made
@@ -92,6 +101,42 @@ class Cards:
         else:
             place = (text(exchange, b"host") or "").strip()
         return f"{scheme}://{place}{exchange.base}"
+
+
+def etag_of(body: bytes) -> bytes:
+    """What a document that changes seldom is known by."""
+    return b'"%b"' % blake2b(body, digest_size=12).hexdigest().encode()
+
+
+async def respond(exchange: Exchange, body: bytes, etag: bytes, more: Headers = ()) -> None:
+    """Serve a public document, or say that the reader has it already."""
+    headers = [(b"etag", etag), (b"cache-control", b"public, max-age=60"), *more]
+    known = exchange.headers.get(b"if-none-match", b"")
+    if etag in known or known == b"*":
+        await exchange.respond(304, b"", headers=headers)
+    else:
+        await exchange.respond(200, body, JSON, headers)
+
+
+def _without(card: Card, private: Collection[str]) -> Card:
+    """The card without these skills, also where extensions speak of them."""
+    if not private:
+        return card
+    extensions = tuple(
+        replace(one, params=_params_without(one.params, private)) if one.params else one
+        for one in card.extensions
+    )
+    skills = tuple(skill for skill in card.skills if skill.id not in private)
+    return replace(card, skills=skills, extensions=extensions)
+
+
+def _params_without(params: Metadata, private: Collection[str]) -> Metadata:
+    if "skills" not in params:
+        return params
+    return {
+        **params,
+        "skills": {name: said for name, said in params["skills"].items() if name not in private},
+    }
 
 
 def _asked(exchange: Exchange) -> Version | None:

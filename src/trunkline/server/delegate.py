@@ -14,6 +14,8 @@ from trunkline.wire.types import TaskQuery
 
 PREFIX = "/delegate/"
 _TASKS = PREFIX + "tasks"
+# Which verb each path takes.
+ROUTES = {_TASKS: "POST", _TASKS + "/{task}": "GET"}
 _CREATED = 201
 
 
@@ -22,17 +24,16 @@ async def perform(
 ) -> tuple[int, bytes]:
     """Submit or poll; gives status and body."""
     path, method = exchange.path, exchange.method
+    task_id = path.removeprefix(_TASKS + "/")
+    verb = ROUTES[_TASKS] if path == _TASKS else ROUTES[_TASKS + "/{task}"]
+    if path != _TASKS and (task_id == path or not task_id or "/" in task_id):
+        raise RouteNotFound("no such path here; submit to /delegate/tasks, poll /delegate/tasks/{id}")
+    if method != verb:
+        raise RouteNotFound(f"this path takes {verb} only", allow=verb)
     if path == _TASKS:
-        if method != "POST":
-            raise RouteNotFound("this path takes POST only", allow="POST")
         submission = read_submission(await read_body(exchange))
         request = request_of(submission, calls.skill_named(submission.agent_id))
         # The correlation id is the engine's word for "the same step again": it never starts a second task.
         known = replace(caller, idempotency_key=submission.correlation_id)
         return _CREATED, record(await calls.delegate(known, request))
-    task_id = path.removeprefix(_TASKS + "/")
-    if task_id == path or not task_id or "/" in task_id:
-        raise RouteNotFound("no such path here; submit to /delegate/tasks, poll /delegate/tasks/{id}")
-    if method != "GET":
-        raise RouteNotFound("this path takes GET only", allow="GET")
     return 200, record(await calls.task(caller, TaskQuery(task_id)))

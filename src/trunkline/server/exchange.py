@@ -20,6 +20,8 @@ Headers = Sequence[tuple[bytes, bytes]]
 JSON = b"application/json"
 A2A_JSON = b"application/a2a+json"
 EVENTS = b"text/event-stream"
+# These hold lists: what comes twice is one list. Of any other header the last counts.
+LISTS = frozenset({b"a2a-extensions", b"x-a2a-extensions"})
 
 
 class Disconnected(Exception):  # noqa: N818 - not an error: the caller went away
@@ -63,6 +65,11 @@ def _below(path: str, scope: Scope) -> str:
     return path
 
 
+def _lists(given: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    named = [name for name in LISTS if any(name == each for each, _ in given)]
+    return {name: b",".join([value for each, value in given if each == name]) for name in named}
+
+
 class Exchange(Protocol):
     """A request as the server reads it, and the way its answer goes; `path` is relative to the mount."""
 
@@ -72,6 +79,12 @@ class Exchange(Protocol):
     query_string: bytes
     base: str
     headers: dict[bytes, bytes]
+    # Headers that go with whatever is answered.
+    also: Headers
+
+    def peer(self) -> str:
+        """The address of the caller, or of the proxy before it; empty if nobody knows."""
+        ...
 
     def address(self) -> tuple[str, str, int | None]:
         """Scheme, host and port at which the request came in."""
@@ -160,6 +173,7 @@ class AsgiExchange:
     __slots__ = (
         "_watcher",
         "_whole",
+        "also",
         "base",
         "headers",
         "method",
@@ -177,7 +191,11 @@ class AsgiExchange:
         self.send = send
         self._whole = False
         self._watcher: asyncio.Task[None] | None = None
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.also: Headers = ()
+        given: list[tuple[bytes, bytes]] = list(scope["headers"])
+        self.headers: dict[bytes, bytes] = dict(given)
+        if len(self.headers) < len(given):
+            self.headers.update(_lists(given))
         self.method: str = scope["method"]
         path: str = scope["path"]
         base: str = scope.get("root_path", "")
@@ -185,6 +203,11 @@ class AsgiExchange:
         self.path = _below(path, scope) if base else path
         self.raw_path: bytes = scope.get("raw_path") or b""
         self.query_string: bytes = scope.get("query_string", b"")
+
+    def peer(self) -> str:
+        """The address of the caller."""
+        client = self.scope.get("client")
+        return client[0] if client else ""
 
     def address(self) -> tuple[str, str, int | None]:
         """Scheme, host and port at which the request came in."""
@@ -239,6 +262,8 @@ class AsgiExchange:
         """Send a whole answer."""
         send = self.send
         length = (b"content-length", b"%d" % len(body))
+        if self.also:
+            headers = [*headers, *self.also]
         if not self._whole and self._leaves_body():
             # Else the server would go on taking in, and throwing away, whatever the caller likes to send.
             headers = [*headers, (b"connection", b"close")]
@@ -253,6 +278,7 @@ class AsgiExchange:
 
     async def begin(self, headers: Headers) -> None:
         """Begin an answer whose length nobody knows yet."""
+        headers = [*headers, *self.also] if self.also else headers
         await self.send({"type": "http.response.start", "status": 200, "headers": headers})
 
     async def write(self, body: bytes, *, more: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
 
 from trunkline.errors import Forbidden, Misuse
@@ -23,13 +23,14 @@ def is_loopback(host: str) -> bool:
 class Guard:
     """Checks the Host and Origin of every request; an empty list lets every Host in."""
 
-    def __init__(self, hosts: Iterable[str]) -> None:
-        """Take the names to let in, with or without a port, which does not count.
+    def __init__(self, hosts: Iterable[str], pages: Callable[[bytes], bool] | None = None) -> None:
+        """Take the names to let in, with or without a port, which does not count, and whose pages may call.
 
         Raises:
             Misuse: one of them is no host; an empty list by mistake would let everybody in.
         """
         self._hosts = frozenset(map(_listed, hosts))
+        self._pages = pages
         # Hosts repeat; judging each spelling once keeps this off the hot path. Only good ones are kept.
         self._passed: set[bytes] = set()
 
@@ -43,7 +44,7 @@ class Guard:
         if host not in self._passed:
             self._judge(host)
         origin = headers.get(b"origin")
-        if origin is not None:
+        if origin is not None and not (self._pages is not None and self._pages(origin)):
             self._judge_origin(origin, host)
 
     def _judge(self, host: bytes) -> None:
@@ -58,7 +59,10 @@ class Guard:
         scheme, _, given = origin.partition(b"://")
         name = _name(given.decode("latin-1")) if scheme in (b"http", b"https") else ""
         if not name or (name not in self._hosts and given.lower() != host.lower()):
-            raise Forbidden("pages of this Origin may not call this agent", field="Origin")
+            raise Forbidden(
+                "pages of this Origin may not call this agent; cors_origins lists those that may",
+                field="Origin",
+            )
 
 
 def _name(host: str) -> str:

@@ -7,9 +7,10 @@ from trunkline.server.calls import Caller, Calls
 from trunkline.server.exchange import A2A_JSON, JSON, Exchange
 from trunkline.server.streams import Plan
 from trunkline.wire import read
+from trunkline.wire.configs import read_set
 from trunkline.wire.operations import Operation
 from trunkline.wire.rest import RestCall, error_v03, error_v1
-from trunkline.wire.types import TaskQuery
+from trunkline.wire.types import PushQuery, TaskQuery
 from trunkline.wire.versions import Version
 from trunkline.wire.writer import Dialect
 
@@ -77,5 +78,12 @@ async def perform(
             return await calls.list(caller, read.list_query_from(query))
         case Operation.EXTENDED_CARD:
             return calls.extended_card(caller)
-        case _:
-            return calls.push()
+        case Operation.PUSH_SET:
+            return await calls.set_push(caller, read_set(body, call.task_id))
+        case Operation.PUSH_GET:
+            return await calls.get_push(caller, PushQuery(call.task_id, call.config_id))
+        case Operation.PUSH_LIST:
+            return await calls.list_push(caller, PushQuery(call.task_id))
+        case Operation.PUSH_DELETE:
+            await calls.delete_push(caller, PushQuery(call.task_id, call.config_id))
+            return b"{}"

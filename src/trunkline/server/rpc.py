@@ -8,11 +8,19 @@ from trunkline.server.exchange import A2A_JSON, EVENTS, JSON, Exchange
 from trunkline.server.streams import Plan
 from trunkline.wire import read
 from trunkline.wire.codes import code_of
+from trunkline.wire.configs import read_push_query, read_set
 from trunkline.wire.jsonrpc import Envelope
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 from trunkline.wire.versions import Version
 
 MEDIA_TYPES = (JSON, A2A_JSON)
+_SAID_BY_HTTP = (
+    errors.Unauthenticated,
+    errors.Forbidden,
+    errors.TooLarge,
+    errors.TooManyRequests,
+    errors.Unavailable,
+)
 
 
 def operation_of(method: str, asked: Version | None) -> tuple[Operation, Version]:
@@ -61,8 +69,14 @@ async def perform(calls: Calls, operation: Operation, envelope: Envelope, caller
             return await calls.list(caller, read.read_list_query(params))
         case Operation.EXTENDED_CARD:
             return calls.extended_card(caller)
-        case _:
-            return calls.push()
+        case Operation.PUSH_SET:
+            return await calls.set_push(caller, read_set(params))
+        case Operation.PUSH_GET:
+            return await calls.get_push(caller, read_push_query(params))
+        case Operation.PUSH_LIST:
+            return await calls.list_push(caller, read_push_query(params))
+        case Operation.PUSH_DELETE:
+            return await calls.delete_push(caller, read_push_query(params))
 
 
 def http_status(refused: errors.Refused) -> int:
@@ -70,7 +84,7 @@ def http_status(refused: errors.Refused) -> int:
     if isinstance(refused, errors.RouteNotFound):
         # The one path of JSON-RPC is always found; only the verb can be wrong.
         return 405
-    if isinstance(refused, errors.Unauthenticated | errors.Forbidden | errors.TooLarge | errors.Unavailable):
+    if isinstance(refused, _SAID_BY_HTTP):
         return code_of(refused).http
     return 415 if refused.field in ("Content-Type", "Content-Encoding") else 200
 

@@ -17,7 +17,7 @@ from trunkline.log import events as ev
 from trunkline.log.fold import State
 from trunkline.log.ids import is_task_id
 from trunkline.store.base import Store
-from trunkline.store.check import every_task
+from trunkline.store.check import AFTER_END, every_task
 
 FORMAT = 1
 PAGE = 2000
@@ -150,7 +150,7 @@ def _take(group: _Group, number: int, line: _Line) -> None:
         _refuse(number, f"task {line.task}: event {line.seq} does not follow {state.seq}")
     if state.seq == 0 and not isinstance(event, ev.Submitted):
         _refuse(number, f"task {line.task} does not begin with what was submitted")
-    if state.over:
+    if state.over and not isinstance(event, AFTER_END):
         _refuse(number, f"task {line.task}: event {line.seq} comes after its end")
     recorded = ev.Recorded(line.seq, line.at, event)
     state.apply(recorded)

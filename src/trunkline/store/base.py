@@ -30,11 +30,15 @@ class Dedup(Struct, frozen=True, gc=False):
 
 
 class Announcement(Struct, frozen=True, gc=False):
-    """One event to tell one target; `seq` is the event's, `id` stays over retries."""
+    """One event to tell one target; `seq` is the event's, `id` stays over retries.
+
+    `lane` is the host behind the target: what it cannot take must not keep others waiting.
+    """
 
     id: str
     seq: int
     target: str
+    lane: str
     due: int
 
 
@@ -46,16 +50,45 @@ class Delivery(Struct, frozen=True, gc=False):
     task_id: str
     seq: int
     target: str
+    lane: str
     due: int
     attempts: int
 
 
 class Outcome(Enum):
-    """How an attempt at a delivery ended."""
+    """How an attempt at a delivery ended; DROPPED is one that nobody wants any more."""
 
     DONE = "done"
     RETRY = "retry"
     DEAD = "dead"
+    DROPPED = "dropped"
+
+
+class Settled(Struct, frozen=True, gc=False):
+    """What became of an attempt: its outcome, when to try again, the HTTP status if any, and a word why."""
+
+    id: str
+    outcome: Outcome
+    next_due: int = 0
+    status: int = 0
+    note: str = ""
+
+
+class Posted(Struct, frozen=True, gc=False):
+    """A delivery as operators see it. `state` is pending, done, dead or dropped; `at` its last attempt."""
+
+    id: str
+    tenant: str
+    task_id: str
+    seq: int
+    target: str
+    lane: str
+    state: str
+    due: int | None
+    attempts: int
+    status: int
+    note: str
+    at: int
 
 
 class Hint(Struct, frozen=True, gc=False):
@@ -215,14 +248,39 @@ class Nodes(Protocol):
 
 
 class Outbox(Protocol):
-    """Deliveries, written with the event they announce."""
+    """Deliveries, written with the event they announce; kept until their task is forgotten."""
 
-    async def take(self, limit: int, lease_ms: int) -> list[Delivery]:
-        """Lease due deliveries; of one task and target only the earliest unsettled."""
+    async def take(
+        self, limit: int, lease_ms: int, *, per_lane: int, busy: Sequence[str] = ()
+    ) -> list[Delivery]:
+        """Lease due deliveries, oldest first: at most `per_lane` of a lane, none of a busy one.
+
+        Of one task and target only the earliest unsettled is ever given.
+        """
         ...
 
-    async def settle(self, delivery_id: str, outcome: Outcome, next_due: int = 0) -> None:
-        """Record how the attempt ended; RETRY makes it due again at `next_due`."""
+    async def settle(self, settled: Sequence[Settled]) -> None:
+        """Record how attempts ended, all at once; RETRY makes one due again at its `next_due`."""
+        ...
+
+    async def expire(self, lane: str, before: int, note: str) -> int:
+        """Give up what a lane should have had before this moment and nobody is posting; gives how many."""
+        ...
+
+    async def deliveries(
+        self,
+        *,
+        tenant: str | None = None,
+        task_id: str | None = None,
+        state: str | None = None,
+        limit: int = 100,
+        after: str = "",
+    ) -> list[Posted]:
+        """Deliveries by id, newest task first, behind the id `after`."""
+        ...
+
+    async def replay(self, delivery_id: str, due: int) -> bool:
+        """Make a settled delivery due again with no attempts behind it; False if there is none such."""
         ...
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sqlite3
 
 from trunkline.errors import Conflict
-from trunkline.store.base import Delivery, Outcome
 from trunkline.store.statements import statements
 
 _SQL, _ = statements("sqlite")
@@ -17,6 +16,7 @@ _SQL, _ = statements("sqlite")
 def clear_nodes(connection: sqlite3.Connection) -> None:
     """Forget the nodes of earlier processes: we hold the file's lock, so they are dead."""
     connection.execute(_SQL["clear_nodes"])
+    connection.execute(_SQL["clear_leases"])
 
 
 def join(connection: sqlite3.Connection, node: str, now: int) -> None:
@@ -32,24 +32,6 @@ def beat(connection: sqlite3.Connection, node: str, now: int) -> None:
 def leave(connection: sqlite3.Connection, node: str) -> None:
     """Strike a node out."""
     connection.execute(_SQL["leave"], (node,))
-
-
-def take(connection: sqlite3.Connection, limit: int, lease_ms: int, now: int) -> list[Delivery]:
-    """Lease what is due."""
-    values = {"now": now, "until": now + lease_ms, "limit": limit}
-    taken = [Delivery(*row) for row in connection.execute(_SQL["take"], values).fetchall()]
-    taken.sort(key=lambda delivery: (delivery.due, delivery.id))
-    return taken
-
-
-def settle(connection: sqlite3.Connection, delivery_id: str, outcome: Outcome, next_due: int) -> None:
-    """Record an attempt."""
-    if outcome is Outcome.DONE:
-        connection.execute(_SQL["settle_done"], (delivery_id,))
-    elif outcome is Outcome.RETRY:
-        connection.execute(_SQL["settle_retry"], (next_due, delivery_id))
-    else:
-        connection.execute(_SQL["settle_dead"], (delivery_id,))
 
 
 def fire(connection: sqlite3.Connection, schedule: str, planned_at: int) -> bool:

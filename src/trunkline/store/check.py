@@ -19,6 +19,8 @@ from trunkline.store.base import START, Fault, Store, TaskRef
 
 PAGE = 2000
 AT_ONCE = 16
+# What a task takes after its end: whom to tell of it.
+AFTER_END = (ev.PushSet, ev.PushDeleted)
 
 
 class Report(Struct):
@@ -111,12 +113,12 @@ def _take(look: _Look, recorded: ev.Recorded) -> None:
         raise ValueError(f"event {recorded.seq} does not follow {state.seq}")
     if state.seq == 0 and not isinstance(event, ev.Submitted):
         raise ValueError("does not begin with what was submitted")
-    if state.over:
+    if state.over and not isinstance(event, AFTER_END):
         raise ValueError(f"event {recorded.seq} comes after the end at {look.ended}")
     look.head = state.head_after((event,), recorded.at) or look.head
     state.apply(recorded)
     if state.over:
-        look.ended = recorded.seq
+        look.ended = look.ended or recorded.seq
     look.unread += isinstance(event, ev.Unread)
 
 

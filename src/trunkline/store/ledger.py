@@ -191,7 +191,7 @@ class Ledger:
             keys[tenant, dedup.key] = (task_id, last, dedup.digest)
             draft.keys += (tenant, dedup.key, num, last, dedup.digest, dedup.expires_at)
         for one in entry.deliveries:
-            draft.deliveries += (tenant, task_id, one.target, one.seq, one.id, one.due)
+            draft.deliveries += (tenant, task_id, one.target, one.seq, one.id, one.due, one.lane)
         return last
 
     def _find_places(self, connection: sqlite3.Connection, task_ids: list[Value]) -> None:

@@ -18,7 +18,7 @@ from trunkline.errors import Misuse, StoreError
 from trunkline.log.events import AnyEvent, Recorded
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
-from trunkline.store import changes, rows
+from trunkline.store import changes, outbox, rows
 from trunkline.store.ack import Ack
 from trunkline.store.base import (
     Announcement,
@@ -31,8 +31,9 @@ from trunkline.store.base import (
     Hint,
     Observer,
     Orphan,
-    Outcome,
     Poll,
+    Posted,
+    Settled,
     TailRecord,
     TaskRef,
     Where,
@@ -302,15 +303,42 @@ class SqliteStore:
 
     # Outbox
 
-    async def take(self, limit: int, lease_ms: int) -> list[Delivery]:
+    async def take(
+        self, limit: int, lease_ms: int, *, per_lane: int, busy: Sequence[str] = ()
+    ) -> list[Delivery]:
         """See `Outbox`."""
-        return await self._change(partial(changes.take, limit=limit, lease_ms=lease_ms, now=self._now()))
-
-    async def settle(self, delivery_id: str, outcome: Outcome, next_due: int = 0) -> None:
-        """See `Outbox`."""
-        await self._change(
-            partial(changes.settle, delivery_id=delivery_id, outcome=outcome, next_due=next_due)
+        now = self._now()
+        return await self._change(
+            partial(outbox.take, limit=limit, lease_ms=lease_ms, now=now, per_lane=per_lane, busy=busy)
         )
+
+    async def settle(self, settled: Sequence[Settled]) -> None:
+        """See `Outbox`."""
+        await self._change(partial(outbox.settle, settled=settled, now=self._now()))
+
+    async def expire(self, lane: str, before: int, note: str) -> int:
+        """See `Outbox`."""
+        count, call = 0, partial(outbox.expire, lane=lane, before=before, now=self._now(), note=note)
+        while page := await self._change(call):
+            count += page
+        return count
+
+    async def deliveries(
+        self,
+        *,
+        tenant: str | None = None,
+        task_id: str | None = None,
+        state: str | None = None,
+        limit: int = 100,
+        after: str = "",
+    ) -> list[Posted]:
+        """See `Outbox`."""
+        call = partial(outbox.deliveries, tenant=tenant, task_id=task_id, state=state, limit=limit)
+        return await self._look(partial(call, after=after))
+
+    async def replay(self, delivery_id: str, due: int) -> bool:
+        """See `Outbox`."""
+        return await self._change(partial(outbox.replay, delivery_id=delivery_id, due=due))
 
     # Clock
 

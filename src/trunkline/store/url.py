@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from trunkline.clock import now_ms as wall_clock
@@ -32,6 +33,13 @@ def store_from_url(url: str, *, now_ms: Callable[[], int] | None = None, read_on
         f"no store at {shown(url)!r}: use sqlite:///relative.db, sqlite:////absolute.db, memory: "
         "or postgresql://user@host/database"
     )
+
+
+def database_file(url: str) -> str | None:
+    """The file that a URL of a SQLite store means; None for the others."""
+    path = url.removeprefix(_SQLITE)
+    # The real one, as for its lock: what lies beside it must not depend on the name it is called by.
+    return os.path.realpath(path) if path and path != url else None
 
 
 def shown(url: str) -> str:

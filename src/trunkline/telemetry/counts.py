@@ -40,7 +40,7 @@ class Histogram:
 class Counts:
     """What happened in this process since it started."""
 
-    __slots__ = ("appends", "changes", "commit_appends", "commit_seconds", "requests")
+    __slots__ = ("appends", "changes", "commit_appends", "commit_seconds", "drifts", "requests")
 
     def __init__(self, states: Iterable[str]) -> None:
         # By the state that the task was left in.
@@ -48,6 +48,8 @@ class Counts:
         # By operation and outcome.
         self.requests: dict[tuple[str, str], int] = {}
         self.appends = dict.fromkeys(("written", "conflict", "duplicate", "failed"), 0)
+        # By skill.
+        self.drifts: dict[str, int] = {}
         self.commit_seconds = Histogram(COMMIT_SECONDS)
         self.commit_appends = Histogram(COMMIT_APPENDS)
 
@@ -55,6 +57,10 @@ class Counts:
         """Count an answered request."""
         key = (operation, outcome)
         self.requests[key] = self.requests.get(key, 0) + 1
+
+    def drift(self, skill: str) -> None:
+        """Count a run whose effects were not those that its skill declares."""
+        self.drifts[skill] = self.drifts.get(skill, 0) + 1
 
     def group(self, outcomes: Sequence[int | StoreError], seconds: float) -> None:
         """Count a group of appends that the store has ended."""

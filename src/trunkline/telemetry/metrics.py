@@ -105,6 +105,16 @@ class Metrics(Collector):
             counts.commit_seconds,
         )
         yield _histogram("trunkline_commit_appends", "Appends per group.", counts.commit_appends)
+        yield from self._of_runs()
+
+    def _of_runs(self) -> Iterator[Metric]:
+        counts, work = self._counts, self._work
+        yield _counter(
+            "trunkline_effect_drifts",
+            "Successful runs whose effects were not those that their skill declares.",
+            ("skill",),
+            {(skill,): count for skill, count in counts.drifts.items()},
+        )
         yield _counter(
             "trunkline_takeovers",
             "Tasks taken over from dead processes, by whether they ran again and how.",

@@ -31,14 +31,15 @@ _tracer: Tracer | None = None
 
 
 class Seen:
-    """What a request turned out to be, and what became of it."""
+    """What a request turned out to be, what became of it, and for whom it counts while it lasts."""
 
-    __slots__ = ("operation", "outcome", "tenant")
+    __slots__ = ("holds", "operation", "outcome", "tenant")
 
     def __init__(self) -> None:
         self.operation = "unknown"
         self.tenant = ""
         self.outcome = OK
+        self.holds: tuple[str, str, str] | None = None
 
 
 def find_tracer() -> None:

@@ -35,8 +35,8 @@ class Extension(WireStruct, frozen=True):
     """A protocol extension the agent speaks."""
 
     uri: str
-    description: str = ""
-    required: bool = False
+    description: str
+    required: bool
     params: Metadata | None = None
 
 
@@ -54,7 +54,14 @@ class BearerScheme(Struct, frozen=True):
     description: str = ""
 
 
-Scheme = ApiKeyScheme | BearerScheme
+class OpenIdScheme(Struct, frozen=True):
+    """A token of an issuer that is found by OpenID discovery."""
+
+    url: str
+    description: str = ""
+
+
+Scheme = ApiKeyScheme | BearerScheme | OpenIdScheme
 
 
 class Card(Struct, frozen=True, kw_only=True):
@@ -137,16 +144,23 @@ class _HttpAuth(WireStruct, frozen=True):
     description: str = ""
 
 
+class _OpenId(WireStruct, frozen=True):
+    open_id_connect_url: str
+    description: str = ""
+
+
 class _Scheme(WireStruct, frozen=True):
     """The 1.0 wrapper; in a hybrid card it also carries the members of the 0.3 scheme."""
 
     api_key_security_scheme: _ApiKey | None = None
     http_auth_security_scheme: _HttpAuth | None = None
+    open_id_connect_security_scheme: _OpenId | None = None
     type: str = ""
     location: str = msgspec.field(default="", name="in")
     name: str = ""
     scheme: str = ""
     bearer_format: str = ""
+    open_id_connect_url: str = ""
     description: str = ""
 
 
@@ -240,6 +254,8 @@ def _pure(card: Card) -> _Document:
 def _wrapped(scheme: Scheme) -> _Scheme:
     if isinstance(scheme, ApiKeyScheme):
         return _Scheme(api_key_security_scheme=_ApiKey("header", scheme.header, scheme.description))
+    if isinstance(scheme, OpenIdScheme):
+        return _Scheme(open_id_connect_security_scheme=_OpenId(scheme.url, scheme.description))
     http = _HttpAuth("Bearer", scheme.bearer_format, scheme.description)
     return _Scheme(http_auth_security_scheme=http)
 
@@ -247,6 +263,7 @@ def _wrapped(scheme: Scheme) -> _Scheme:
 def _for_both(wrapped: _Scheme) -> _Scheme:
     """The wrapper with the members of a 0.3 scheme beside it; each side's readers skip the other's."""
     key, http = wrapped.api_key_security_scheme, wrapped.http_auth_security_scheme
+    open_id = wrapped.open_id_connect_security_scheme
     if key is not None:
         return _Scheme(
             api_key_security_scheme=key,
@@ -254,6 +271,13 @@ def _for_both(wrapped: _Scheme) -> _Scheme:
             location=key.location,
             name=key.name,
             description=key.description,
+        )
+    if open_id is not None:
+        return _Scheme(
+            open_id_connect_security_scheme=open_id,
+            type="openIdConnect",
+            open_id_connect_url=open_id.open_id_connect_url,
+            description=open_id.description,
         )
     assert http is not None
     return _Scheme(

@@ -6,21 +6,17 @@ again without types, tidied and converted, so that odd spellings are read and er
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import msgspec
 from msgspec import Raw
 
 from trunkline.errors import InvalidParams
-from trunkline.wire.faults import UNREADABLE, check_structure, misfit, not_json
+from trunkline.wire.configs import inline_config
 from trunkline.wire.foreign import check_foreign, plain_task_id, role_named, state_named
+from trunkline.wire.params import read_params, read_query
 from trunkline.wire.parts import read_part
-from trunkline.wire.shapes import ConfigurationShape, ListShape, MessageShape, SendShape, Shape, TaskShape
-from trunkline.wire.tidy import PLANS, tidy
+from trunkline.wire.shapes import ConfigurationShape, ListShape, MessageShape, SendShape, TaskShape
 from trunkline.wire.times import milliseconds
 from trunkline.wire.types import ListQuery, Message, Role, SendRequest, TaskQuery, TaskState
-
-S = TypeVar("S", bound=Shape)
 
 _send = msgspec.json.Decoder(SendShape)
 _task = msgspec.json.Decoder(TaskShape)
@@ -35,7 +31,7 @@ def read_send(raw: bytes | Raw | None, *, proto: bool = False) -> SendRequest:
         ParseError: the bytes are not JSON.
         InvalidParams: a member is missing, of the wrong type or out of range.
     """
-    shape = _read(_send, SendShape, raw)
+    shape = read_params(_send, SendShape, raw)
     said, path = (shape.request, "request") if shape.message is None else (shape.message, "message")
     if said is None:
         raise InvalidParams("message is missing", field="message")
@@ -46,7 +42,7 @@ def read_send(raw: bytes | Raw | None, *, proto: bool = False) -> SendRequest:
         # In the proto of 0.3 a history length of 0 is the same as none given.
         history_length=(wanted.history_length or None) if proto else wanted.history_length,
         wait=_wait(wanted),
-        wants_push=_wants_push(wanted),
+        push=inline_config(wanted),
         metadata=shape.metadata,
         tenant=shape.tenant or "",
     )
@@ -59,7 +55,7 @@ def read_task_query(raw: bytes | Raw | None) -> TaskQuery:
         ParseError: the bytes are not JSON.
         InvalidParams: the id is missing, or a member does not fit.
     """
-    shape = _read(_task, TaskShape, raw)
+    shape = read_params(_task, TaskShape, raw)
     task_id = plain_task_id(shape.id or shape.task_id or shape.name or "")
     if not task_id:
         raise InvalidParams("id is missing; name the task", field="id")
@@ -72,7 +68,7 @@ def task_query_from(task_id: str, params: dict[str, str]) -> TaskQuery:
     Raises:
         InvalidParams: a parameter does not fit.
     """
-    shape = _from_query(TaskShape, params)
+    shape = read_query(TaskShape, params)
     return TaskQuery(task_id, shape.history_length, shape.tenant or "")
 
 
@@ -83,7 +79,7 @@ def read_list_query(raw: bytes | Raw | None) -> ListQuery:
         ParseError: the bytes are not JSON.
         InvalidParams: a member does not fit.
     """
-    return _list_query(_read(_list, ListShape, raw))
+    return _list_query(read_params(_list, ListShape, raw))
 
 
 def list_query_from(params: dict[str, str]) -> ListQuery:
@@ -92,37 +88,7 @@ def list_query_from(params: dict[str, str]) -> ListQuery:
     Raises:
         InvalidParams: a parameter does not fit.
     """
-    return _list_query(_from_query(ListShape, params))
-
-
-def _read(decoder: msgspec.json.Decoder[S], shape: type[S], raw: bytes | Raw | None) -> S:
-    body = b"{}" if raw is None else bytes(raw)
-    check_structure(body)
-    try:
-        return decoder.decode(body)
-    except msgspec.ValidationError:
-        return _read_tidied(shape, body)
-    except UNREADABLE as error:
-        raise not_json(error) from None
-
-
-def _read_tidied(shape: type[S], body: bytes) -> S:
-    try:
-        value = msgspec.json.decode(body)
-    except UNREADABLE as error:
-        raise not_json(error) from None
-    try:
-        return msgspec.convert(tidy(value, PLANS[shape]), shape)
-    except msgspec.ValidationError as error:
-        raise misfit(error, "params") from None
-
-
-def _from_query(shape: type[S], params: dict[str, str]) -> S:
-    given = {name: text for name, text in params.items() if text}
-    try:
-        return msgspec.convert(tidy(given, PLANS[shape]), shape, strict=False)
-    except msgspec.ValidationError as error:
-        raise misfit(error, "query") from None
+    return _list_query(read_query(ListShape, params))
 
 
 def _message(shape: MessageShape, path: str, outer_context: str, *, proto: bool) -> Message:
@@ -169,14 +135,6 @@ def _wait(wanted: ConfigurationShape) -> bool | None:
     if wanted.return_immediately is not None:
         return not wanted.return_immediately
     return wanted.blocking
-
-
-def _wants_push(wanted: ConfigurationShape) -> bool:
-    return not (
-        wanted.push_notification_config is None
-        and wanted.task_push_notification_config is None
-        and wanted.push_notification is None
-    )
 
 
 def _list_query(shape: ListShape) -> ListQuery:

@@ -32,7 +32,6 @@ class _Place(Struct, frozen=True):
     config_id: str = ""
 
 
-_SUBSCRIBE = {"GET": Operation.SUBSCRIBE, "POST": Operation.SUBSCRIBE}
 _CARD = {"GET": Operation.EXTENDED_CARD}
 _FIXED: dict[tuple[str, ...], dict[str, Operation]] = {
     ("message:send",): {"POST": Operation.SEND},
@@ -41,10 +40,25 @@ _FIXED: dict[tuple[str, ...], dict[str, Operation]] = {
     ("extendedAgentCard",): _CARD,
     ("card",): _CARD,
 }
-_ACTIONS = {"cancel": {"POST": Operation.CANCEL}, "subscribe": _SUBSCRIBE}
-_TASK = {"GET": Operation.GET}
-_CONFIGS = {"GET": Operation.PUSH_LIST, "POST": Operation.PUSH_SET}
-_CONFIG = {"GET": Operation.PUSH_GET, "DELETE": Operation.PUSH_DELETE}
+_CONFIGS = "pushNotificationConfigs"
+# Where an id stands in a path: `_place` looks these up, and `routes` tells them.
+_TASK_AT, _CONFIG_AT = "{task}", "{config}"
+_OF_TASKS: dict[tuple[str, ...], dict[str, Operation]] = {
+    ("tasks", _TASK_AT): {"GET": Operation.GET},
+    ("tasks", _TASK_AT + ":cancel"): {"POST": Operation.CANCEL},
+    ("tasks", _TASK_AT + ":subscribe"): {"GET": Operation.SUBSCRIBE, "POST": Operation.SUBSCRIBE},
+    ("tasks", _TASK_AT, _CONFIGS): {"GET": Operation.PUSH_LIST, "POST": Operation.PUSH_SET},
+    ("tasks", _TASK_AT, _CONFIGS, _CONFIG_AT): {"GET": Operation.PUSH_GET, "DELETE": Operation.PUSH_DELETE},
+}
+
+
+def routes() -> list[tuple[str, str, Operation]]:
+    """Every verb and path there is; `/v1` or a tenant may stand before each path."""
+    return [
+        (verb, "/" + "/".join(segments), operation)
+        for segments, verbs in {**_FIXED, **_OF_TASKS}.items()
+        for verb, operation in verbs.items()
+    ]
 
 
 def match(method: str, path: str) -> RestCall:
@@ -73,17 +87,15 @@ def _place(segments: tuple[str, ...]) -> _Place | None:
     fixed = _FIXED.get(segments)
     if fixed is not None:
         return _Place(fixed)
-    match segments:
-        case ("tasks", last):
-            task_id, colon, action = last.partition(":")
-            verbs = _ACTIONS.get(action) if colon else _TASK
-            return _Place(verbs, task_id) if verbs is not None and _is_id(task_id) else None
-        case ("tasks", task_id, "pushNotificationConfigs") if _is_id(task_id):
-            return _Place(_CONFIGS, task_id)
-        case ("tasks", task_id, "pushNotificationConfigs", config) if _is_id(task_id) and _is_id(config):
-            return _Place(_CONFIG, task_id, config)
-        case _:
-            return None
+    if not 2 <= len(segments) <= 4:
+        return None
+    task_id, colon, action = segments[1].partition(":")
+    config_id = segments[3] if len(segments) == 4 else ""
+    shape = (segments[0], _TASK_AT + colon + action, *segments[2:3], *((_CONFIG_AT,) if segments[3:] else ()))
+    verbs = _OF_TASKS.get(shape)
+    if verbs is None or not _is_id(task_id) or (segments[3:] and not _is_id(config_id)):
+        return None
+    return _Place(verbs, task_id, config_id)
 
 
 def _is_id(text: str) -> bool:

@@ -67,6 +67,57 @@ class MessageShape(Shape, frozen=True):
     extra: Metadata | None = msgspec.field(default=None, name=EXTRA)
 
 
+class AuthenticationShape(Shape, frozen=True):
+    """What a push notification says in `Authorization`: one scheme in 1.0, a list of them in 0.3."""
+
+    scheme: str | None = None
+    schemes: tuple[str, ...] | None = None
+    credentials: str | None = None
+
+
+class PushConfigShape(Shape, frozen=True):
+    """A push config: flat with its task in 1.0, in an envelope with the task before."""
+
+    id: str | None = None
+    task_id: str | None = None
+    url: str | None = None
+    token: str | None = None
+    authentication: AuthenticationShape | None = None
+    tenant: str | None = None
+
+
+class PushEnvelopeShape(Shape, frozen=True):
+    """The envelope of 0.3's proto; `name` is a resource name."""
+
+    name: str | None = None
+    push_notification_config: PushConfigShape | None = None
+
+
+class PushShape(PushConfigShape, frozen=True):
+    """Params of setting a push config, flat or with the config inside."""
+
+    push_notification_config: PushConfigShape | None = None
+    config: PushEnvelopeShape | None = None
+    config_id: str | None = None
+    name: str | None = None
+    parent: str | None = None
+    metadata: Metadata | None = None
+
+
+class PushQueryShape(Shape, frozen=True):
+    """Params of getting, listing and deleting push configs; a lone `id` is the task's, as in 0.3."""
+
+    id: str | None = None
+    task_id: str | None = None
+    push_notification_config_id: str | None = None
+    name: str | None = None
+    parent: str | None = None
+    page_size: Count | None = None
+    page_token: str | None = None
+    metadata: Metadata | None = None
+    tenant: str | None = None
+
+
 class ConfigurationShape(Shape, frozen=True):
     """How the caller wants to be answered."""
 
@@ -74,9 +125,9 @@ class ConfigurationShape(Shape, frozen=True):
     history_length: Count | None = None
     blocking: bool | None = None
     return_immediately: bool | None = None
-    push_notification_config: Metadata | None = None
-    task_push_notification_config: Metadata | None = None
-    push_notification: Metadata | None = None
+    push_notification_config: PushConfigShape | None = None
+    task_push_notification_config: PushConfigShape | None = None
+    push_notification: PushConfigShape | None = None
 
 
 class SendShape(Shape, frozen=True):
@@ -112,3 +163,53 @@ class ListShape(Shape, frozen=True):
     status_timestamp_after: str | None = None
     include_artifacts: bool | None = None
     tenant: str | None = None
+
+
+class ArtifactShape(Shape, frozen=True):
+    """An artifact that an agent gives; those before 0.3 had a place instead of an id."""
+
+    artifact_id: str | None = None
+    name: str | None = None
+    description: str | None = None
+    parts: tuple[PartShape, ...] | None = None
+    metadata: Metadata | None = None
+    extensions: tuple[str, ...] | None = None
+    append: bool | None = None
+    last_chunk: bool | None = None
+    index: int | None = None
+
+
+class StatusShape(Shape, frozen=True):
+    """A status that an agent gives; some say only a text with it."""
+
+    state: str | None = None
+    message: MessageShape | str | None = None
+    timestamp: str | None = None
+
+
+class TaskAnswerShape(Shape, frozen=True):
+    """A task as agents answer it."""
+
+    id: str | None = None
+    context_id: str | None = None
+    status: StatusShape | str | None = None
+    artifacts: tuple[ArtifactShape, ...] | None = None
+    history: tuple[MessageShape, ...] | None = None
+    kind: str | None = None
+    metadata: Metadata | None = None
+
+
+class UpdateShape(Shape, frozen=True):
+    """A change of status or of an artifact; webhooks carry both in one, and an `id` is the task's."""
+
+    task_id: str | None = None
+    id: str | None = None
+    context_id: str | None = None
+    status: StatusShape | str | None = None
+    artifact: ArtifactShape | None = None
+    artifacts: tuple[ArtifactShape, ...] | None = None
+    append: bool | None = None
+    last_chunk: bool | None = None
+    final: bool | None = None
+    kind: str | None = None
+    metadata: Metadata | None = None

@@ -12,14 +12,23 @@ from msgspec import Struct
 
 from trunkline.wire.shapes import (
     EXTRA,
+    ArtifactShape,
+    AuthenticationShape,
     ConfigurationShape,
     FileShape,
     ListShape,
     MessageShape,
     PartShape,
+    PushConfigShape,
+    PushEnvelopeShape,
+    PushQueryShape,
+    PushShape,
     SendShape,
     Shape,
+    StatusShape,
+    TaskAnswerShape,
     TaskShape,
+    UpdateShape,
 )
 
 
@@ -45,12 +54,40 @@ def _plan(shape: type[Shape], inner: dict[str, Plan] | None = None, **aliases: s
 _FILE = _plan(FileShape, mediaType="mimeType", media_type="mimeType", filename="name")
 _PART = _plan(PartShape, {"file": _FILE})
 _MESSAGE = _plan(MessageShape, {"parts": _PART, "content": _PART})
-_CONFIGURATION = _plan(ConfigurationShape)
+_AUTHENTICATION = _plan(AuthenticationShape)
+_PUSH = _plan(PushConfigShape, {"authentication": _AUTHENTICATION})
+_CONFIGURATION = _plan(
+    ConfigurationShape,
+    {"pushNotificationConfig": _PUSH, "taskPushNotificationConfig": _PUSH, "pushNotification": _PUSH},
+)
+_ARTIFACT = _plan(ArtifactShape, {"parts": _PART})
+# `update` is what 0.3's proto calls the message of a status; a session is what later is a context.
+_STATUS = _plan(StatusShape, {"message": _MESSAGE}, update="message")
 
 PLANS: dict[type[Shape], Plan] = {
     SendShape: _plan(SendShape, {"message": _MESSAGE, "request": _MESSAGE, "configuration": _CONFIGURATION}),
     TaskShape: _plan(TaskShape),
     ListShape: _plan(ListShape),
+    PushShape: _plan(
+        PushShape,
+        {
+            "authentication": _AUTHENTICATION,
+            "pushNotificationConfig": _PUSH,
+            "config": _plan(PushEnvelopeShape, {"pushNotificationConfig": _PUSH}),
+        },
+    ),
+    PushQueryShape: _plan(PushQueryShape),
+    MessageShape: _MESSAGE,
+    TaskAnswerShape: _plan(
+        TaskAnswerShape,
+        {"status": _STATUS, "artifacts": _ARTIFACT, "history": _MESSAGE},
+        sessionId="contextId",
+    ),
+    UpdateShape: _plan(
+        UpdateShape,
+        {"status": _STATUS, "artifact": _ARTIFACT, "artifacts": _ARTIFACT},
+        sessionId="contextId",
+    ),
 }
 
 

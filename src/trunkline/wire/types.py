@@ -123,6 +123,32 @@ class ArtifactUpdate(WireStruct, frozen=True):
     metadata: Metadata | None = None
 
 
+class PushConfig(WireStruct, frozen=True):
+    """Where a caller wants to be told of a task, and what shows the receiver that it is us."""
+
+    url: str
+    id: str = ""
+    token: str = ""
+    scheme: str = ""
+    credentials: str = ""
+
+
+class PushRequest(WireStruct, frozen=True):
+    """What setting a push config takes."""
+
+    task_id: str
+    config: PushConfig
+    tenant: str = ""
+
+
+class PushQuery(WireStruct, frozen=True):
+    """What getting, listing and deleting push configs takes."""
+
+    task_id: str
+    config_id: str = ""
+    tenant: str = ""
+
+
 class SendRequest(WireStruct, frozen=True):
     """What `send` and `stream` take, from any dialect."""
 
@@ -130,7 +156,7 @@ class SendRequest(WireStruct, frozen=True):
     accepted_output_modes: tuple[str, ...] = ()
     history_length: int | None = None
     wait: bool | None = None
-    wants_push: bool = False
+    push: PushConfig | None = None
     metadata: Metadata | None = None
     tenant: str = ""
 

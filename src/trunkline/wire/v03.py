@@ -93,6 +93,21 @@ class _StatusUpdate(_Kind, frozen=True, tag="status-update"):
     metadata: Metadata | None = None
 
 
+class _WholeArtifact(_Artifact, frozen=True, kw_only=True):
+    append: bool
+    last_chunk: bool
+
+
+class _Told(_Kind, frozen=True, tag="status-update"):
+    task_id: str
+    context_id: str
+    status: _Status
+    final: bool
+    metadata: Metadata | None = None
+    artifact: _WholeArtifact | None = None
+    artifacts: list[_WholeArtifact] = []
+
+
 class _ArtifactUpdate(_Kind, frozen=True, tag="artifact-update"):
     task_id: str
     context_id: str
@@ -140,6 +155,24 @@ def artifact_frame(update: t.ArtifactUpdate) -> bytes:
     artifact = _artifact(update.artifact)
     shape = _ArtifactUpdate(
         update.task_id, update.context_id, artifact, update.append, update.last_chunk, update.metadata
+    )
+    return _encode(shape)
+
+
+def told(update: t.StatusUpdate, artifacts: tuple[t.Artifact, ...], *, final: bool) -> bytes:
+    """A push notification: the change of status, and what the task has made once it has ended.
+
+    Receivers of that time read one `artifact`: the last, which is the answer. If there are more, all follow.
+    """
+    made = [_whole(artifact) for artifact in artifacts]
+    shape = _Told(
+        update.task_id,
+        update.context_id,
+        _status(update.status),
+        final,
+        update.metadata,
+        made[-1] if made else None,
+        made if len(made) > 1 else [],
     )
     return _encode(shape)
 
@@ -195,6 +228,11 @@ def _artifact(artifact: t.Artifact) -> _Artifact:
         artifact.metadata,
         artifact.extensions,
     )
+
+
+def _whole(artifact: t.Artifact) -> _WholeArtifact:
+    known = _artifact(artifact)
+    return _WholeArtifact(**msgspec.structs.asdict(known), append=False, last_chunk=True)
 
 
 def _message(message: t.Message) -> _Message | Metadata:

@@ -111,11 +111,11 @@ def test_a_conflict_writes_nothing(run, store):
         await store_append(store, deltas(2))
         head = Head("t1", "c", "ann", TaskState.FAILED, AT, 2, "n1")
         dedup = Dedup("k", b"d", AT + 10_000)
-        delivery = Announcement("d1", 2, "hook", AT)
+        delivery = Announcement("d1", 2, "hook", "lane", AT)
         with pytest.raises(Conflict):
             await store_append(store, [delta()], expected=1, head=head, dedup=dedup, deliveries=[delivery])
         assert await store.head(A, "t1") is None
-        assert await store.take(10, 1000) == []
+        assert await store.take(10, 1000, per_lane=10) == []
         # The key is free: the refused append did not record it.
         return await store_append(store, [delta()], expected=2, dedup=dedup)
 

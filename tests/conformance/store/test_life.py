@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, delta, deltas, listed, task
 from trunkline.errors import Duplicate, Misuse, StoreError
-from trunkline.store.base import Announcement, Dedup, Hint, Outcome, Where
+from trunkline.store.base import Announcement, Dedup, Hint, Outcome, Settled, Where
 
 CALLS = {
     "read": lambda store: store.read(A, "t1"),
@@ -24,8 +24,11 @@ CALLS = {
     "leave": lambda store: store.leave("n1"),
     "alive": lambda store: store.alive("n1"),
     "orphans": lambda store: store.orphans(),
-    "take": lambda store: store.take(1, 1),
-    "settle": lambda store: store.settle("d", Outcome.DONE),
+    "take": lambda store: store.take(1, 1, per_lane=1),
+    "settle": lambda store: store.settle([Settled("d", Outcome.DONE)]),
+    "expire": lambda store: store.expire("lane", AT, ""),
+    "deliveries": lambda store: store.deliveries(),
+    "replay": lambda store: store.replay("d", AT),
     "fire_once": lambda store: store.fire_once("s", AT),
     "put": lambda store: store.put(A, "k", "x", b"", 0),
     "get": lambda store: store.get(A, "k", "x"),
@@ -103,7 +106,7 @@ def test_everything_outlives_the_store(run, bench):
 
     async def fill(store):
         author = await task(store, "t1")
-        delivery = Announcement("d1", 3, "hook", AT)
+        delivery = Announcement("d1", 3, "hook", "lane", AT)
         await store.append(
             A, "t1", author.state.seq, deltas(3), at=AT, deliveries=[delivery],
             dedup=Dedup("k", b"digest", AT + 10_000),
@@ -124,7 +127,7 @@ def test_everything_outlives_the_store(run, bench):
             await store.append(A, "t2", 0, [delta()], at=AT, dedup=Dedup("k", b"", AT + 1))
         assert not await store.fire_once("daily", AT)
         assert (await store.get(A, "agent", "x")).body == b"doc"
-        assert [delivery.id for delivery in await store.take(5, 1)] == ["d1"]
+        assert [delivery.id for delivery in await store.take(5, 1, per_lane=5)] == ["d1"]
         assert await store.append(A, "t1", 5, [delta()], at=AT) == 6
         await store.close()
 

@@ -55,4 +55,28 @@ def test_EXT_03_no_other_version_of_an_extension_is_put_in_its_place(v1: Binding
     wanted = "https://proto-labs.ai/a2a/ext/cost-v9"
     answer = v1.send_message(v1.message("usage"), {"A2A-Extensions": wanted})
     assert "a2a-extensions" not in answer.headers
-    assert wanted not in answer.task["artifacts"][0].get("extensions", [])
+    assert "extensions" not in answer.task["artifacts"][0]
+
+
+def test_EXT_04_the_answer_names_the_activated_extensions(v1: Binding) -> None:
+    cost, effects = (f"https://proto-labs.ai/a2a/ext/{name}" for name in ("cost-v1", "worldstate-delta-v1"))
+    headers = {"A2A-Extensions": f"urn:unknown, {effects},{cost}"}
+    message = v1.message("usage")
+    answer = v1.send_message(message, headers)
+    assert answer.headers["a2a-extensions"] == f"{effects}, {cost}"
+    assert "x-a2a-extensions" not in answer.headers
+    assert answer.task["artifacts"][0]["extensions"] == [cost]
+    with type(v1)(v1.base, v1.http, headers).stream("usage") as frames:
+        assert frames.response.headers["a2a-extensions"] == f"{effects}, {cost}"
+
+
+def test_EXT_04_who_opened_the_task_decides(v1: Binding) -> None:
+    cost, confidence = (f"https://proto-labs.ai/a2a/ext/{name}" for name in ("cost-v1", "confidence-v1"))
+    task = v1.send_message(v1.message("ask"), {"A2A-Extensions": cost}).task
+    follow = v1.message("this", taskId=task["id"])
+    answer = v1.send_message(follow, {"A2A-Extensions": f"{confidence}, {cost}"})
+    assert answer.headers["a2a-extensions"] == cost
+
+
+def test_EXT_04_a_request_that_names_none_is_answered_without(v1: Binding) -> None:
+    assert "a2a-extensions" not in v1.send_message(v1.message("usage")).headers

@@ -8,6 +8,7 @@ import pytest
 
 from tests import postgres
 from trunkline.errors import Misuse, StoreError
+from trunkline.store.base import Delivery
 from trunkline.store.postgres.address import Address
 from trunkline.store.postgres.migrate import POSTGRES, migrate, verify
 from trunkline.store.postgres.store import PostgresStore
@@ -59,6 +60,26 @@ def test_stopped_in_the_middle_it_goes_on(run, fresh, postgres_database):
     assert postgres_database.execute(tables) == [[("one",)]]
     mended = Migration(newest + 2, "CREATE TABLE two (x integer)")
     assert run(migrated(fresh, [*POSTGRES, good, mended])) == (newest + 1, newest + 2)
+
+
+def test_deliveries_of_the_first_schema_go_on(run, fresh, opened):
+    async def case():
+        await migrated(fresh, POSTGRES[:1])
+        connection = await Address(fresh).connect("test", seconds=5)
+        await connection.execute(
+            "INSERT INTO outbox (tenant, task_id, target, seq, id, due, lease_until, attempts) VALUES "
+            "('a', 't1', 'hook', 1, 'd1', NULL, 0, 1), ('a', 't1', 'hook', 2, 'd2', 5, 0, 2), "
+            "('b', 't2', 'hook', 3, 'd3', 9, 1::bigint << 50, 3), ('b', 't3', 'hook', 4, 'd4', NULL, 0, 4)"
+        )
+        await connection.close()
+        async with opened(fresh) as store:
+            assert store.migrated == (1, POSTGRES[-1].version)
+            taken = await store.take(10, 1_000, per_lane=10)
+            return taken, [(posted.id, posted.state, posted.attempts) for posted in await store.deliveries()]
+
+    taken, listed = run(case())
+    assert taken == [Delivery("d2", "a", "t1", 2, "hook", "", 5, 2)]
+    assert listed == [("d4", "dead", 4), ("d3", "pending", 3), ("d2", "pending", 3), ("d1", "dead", 1)]
 
 
 def test_a_newer_schema_is_refused(run, fresh):

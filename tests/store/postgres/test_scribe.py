@@ -35,7 +35,7 @@ def test_a_whole_group_is_recognised(run, postgres_url, opened):
         appends = []
         for n in range(20):
             dedup = Dedup(f"{mark}{n}", b"", AT * 2) if n % 2 else None
-            announcement = [Announcement(f"{mark}d{n}", seq + 1, "hook", AT)]
+            announcement = [Announcement(f"{mark}d{n}", seq + 1, "hook", "lane", AT)]
             appends.append(
                 store.append("a", f"t{n}", seq, [delta()], at=AT, dedup=dedup, deliveries=announcement)
             )

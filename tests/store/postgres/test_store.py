@@ -15,7 +15,8 @@ import pytest
 from trunkline.errors import StoreError
 from trunkline.log.events import Delta, Submitted
 from trunkline.log.fold import Head
-from trunkline.store.base import Announcement, Dedup
+from trunkline.store.base import Announcement, Dedup, TaskRef
+from trunkline.store.postgres import sweep
 from trunkline.store.postgres.store import PostgresStore
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Message, TaskState
@@ -28,7 +29,7 @@ async def fill(store, tenant):
     head = Head(f"t-{tenant}", "c", "ann", TaskState.WORKING, 1, 1, "n")
     await store.append(
         tenant, f"t-{tenant}", 0, [Submitted(Message("m"), "c", "ann", "n")], at=1, head=head,
-        dedup=Dedup("k", b"", 1 << 50), deliveries=[Announcement(f"d-{tenant}", 1, "hook", 1)],
+        dedup=Dedup("k", b"", 1 << 50), deliveries=[Announcement(f"d-{tenant}", 1, "hook", "lane", 1)],
     )  # fmt: skip
     await store.put(tenant, "kind", "x", b"body", 0)
 
@@ -186,3 +187,32 @@ def test_sessions_are_few_and_named(run, postgres_url, postgres_database, opened
         "trunkline doorbell": 1,
         "trunkline liveness": 1,
     }
+
+
+def test_a_target_that_comes_while_its_task_is_dropped_leaves_nothing(run, postgres_url, opened, monkeypatch):
+    drop = sweep._drop
+
+    async def late(connection, **more):
+        gone = await drop(connection, **more)
+        # As the append of somebody does who saw the task before, and commits only now.
+        await connection.execute(
+            "INSERT INTO events (task_id, first, last, at, mark, tenant, body) "
+            "VALUES ('t-a', 2, 2, 1, 1, 'a', '[]'), ('t-b', 1, 1, 1, 1, 'b', '[]')"
+        )
+        await connection.execute(
+            "INSERT INTO outbox (tenant, task_id, target, seq, id, due) VALUES ('a', 't-a', 'hook', 2, 'late', 1)"
+        )
+        return gone
+
+    monkeypatch.setattr(sweep, "_drop", late)
+
+    async def case():
+        async with opened(postgres_url) as store:
+            for tenant in ("a", "b"):
+                head = Head(f"t-{tenant}", "c", "ann", TaskState.COMPLETED, 1, 1, "n")
+                first = [Submitted(Message("m"), "c", "ann", "n")]
+                await store.append(tenant, head.task_id, 0, first, at=1, head=head)
+            return await store.prune(2), await store.deliveries(), await store.tasks(""), await store.faults()
+
+    # The other one has its first event: it is no remains, whoever brought it back.
+    assert run(case()) == (2, [], ([TaskRef("b", "t-b")], "t-b"), [])

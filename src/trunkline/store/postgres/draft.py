@@ -132,4 +132,5 @@ def _deliveries(entries: Sequence[Entry]) -> dict[str, Value]:
         "out_seqs": [one.seq for _, one in pairs],
         "out_ids": [one.id for _, one in pairs],
         "out_dues": [one.due for _, one in pairs],
+        "out_lanes": [one.lane for _, one in pairs],
     }

@@ -11,12 +11,10 @@ from trunkline.log.fold import Head
 from trunkline.log.ids import Position
 from trunkline.store.base import (
     Cursor,
-    Delivery,
     Doc,
     Fault,
     HeadPage,
     Hint,
-    Outcome,
     TailRecord,
     TaskRef,
     Where,
@@ -163,22 +161,6 @@ async def heads(
         return HeadPage(found, None, total)
     last = found[size - 1]
     return HeadPage(found[:size], Position(last.status_at, last.task_id), total)
-
-
-async def take(connection: Connection, limit: int, lease_ms: int, now: int | None) -> list[Delivery]:
-    """Lease what is due."""
-    rows = await fetch(connection, "take", limit=limit, lease=lease_ms, now=now)
-    return sorted((Delivery(*row) for row in rows), key=lambda delivery: (delivery.due, delivery.id))
-
-
-async def settle(connection: Connection, delivery_id: str, outcome: Outcome, next_due: int) -> None:
-    """Record an attempt."""
-    if outcome is Outcome.DONE:
-        await fetch(connection, "settle_done", id=delivery_id)
-    elif outcome is Outcome.RETRY:
-        await fetch(connection, "settle_retry", id=delivery_id, due=next_due)
-    else:
-        await fetch(connection, "settle_dead", id=delivery_id)
 
 
 async def now(connection: Connection) -> int:

@@ -29,14 +29,15 @@ from trunkline.store.base import (
     Hint,
     Observer,
     Orphan,
-    Outcome,
     Poll,
+    Posted,
+    Settled,
     TailRecord,
     TaskRef,
     Where,
 )
 from trunkline.store.bell import Bell
-from trunkline.store.postgres import rows
+from trunkline.store.postgres import outbox, rows
 from trunkline.store.postgres.address import DATABASE_ERRORS, EVERY_TENANT, Address
 from trunkline.store.postgres.doorbell import Doorbell
 from trunkline.store.postgres.link import Link, hang_up
@@ -291,13 +292,42 @@ class PostgresStore:
 
     # Outbox
 
-    async def take(self, limit: int, lease_ms: int) -> list[Delivery]:
+    async def take(
+        self, limit: int, lease_ms: int, *, per_lane: int, busy: Sequence[str] = ()
+    ) -> list[Delivery]:
         """See `Outbox`."""
-        return await self._change(partial(rows.take, limit=limit, lease_ms=lease_ms, now=self._moment()))
+        now = self._moment()
+        return await self._change(
+            partial(outbox.take, limit=limit, lease_ms=lease_ms, now=now, per_lane=per_lane, busy=busy)
+        )
 
-    async def settle(self, delivery_id: str, outcome: Outcome, next_due: int = 0) -> None:
+    async def settle(self, settled: Sequence[Settled]) -> None:
         """See `Outbox`."""
-        await self._change(partial(rows.settle, delivery_id=delivery_id, outcome=outcome, next_due=next_due))
+        await self._change(partial(outbox.settle, settled=settled, now=self._moment()))
+
+    async def expire(self, lane: str, before: int, note: str) -> int:
+        """See `Outbox`."""
+        count, call = 0, partial(outbox.expire, lane=lane, before=before, now=self._moment(), note=note)
+        while page := await self._change(call):
+            count += page
+        return count
+
+    async def deliveries(
+        self,
+        *,
+        tenant: str | None = None,
+        task_id: str | None = None,
+        state: str | None = None,
+        limit: int = 100,
+        after: str = "",
+    ) -> list[Posted]:
+        """See `Outbox`."""
+        call = partial(outbox.deliveries, tenant=tenant, task_id=task_id, state=state, limit=limit)
+        return await self._look(EVERY_TENANT if tenant is None else tenant, partial(call, after=after))
+
+    async def replay(self, delivery_id: str, due: int) -> bool:
+        """See `Outbox`."""
+        return await self._change(partial(outbox.replay, delivery_id=delivery_id, due=due))
 
     # Clock
 

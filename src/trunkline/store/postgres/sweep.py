@@ -58,13 +58,17 @@ class Sweep:
         """Drop what ended before, then the keys, instants and nodes that nothing needs any more."""
         after: tuple[int, str] = (_BEGINNING, "")
         count = 0
+        gone: list[str] = []
         while page := await self._pool.change(partial(_ended, before=before, after=after)):
-            count += await self._pool.change(partial(_drop, page=page, before=before))
+            await self._drop_remains(gone)
+            gone = await self._pool.change(partial(_drop, page=page, before=before))
+            count += len(gone)
             after = page[-1][:2]
         await self._drop_pages("drop_stale_keys", now=self._now(), limit=PAGE_ROWS)
         await self._drop_pages("drop_fires", before=before, limit=PAGE_ROWS)
         dead = await self._dead_nodes()
         await self._pool.change(partial(fetch, name="drop_nodes", nodes=dead, age=_DEAD_NODE_MS))
+        await self._drop_remains(gone)
         return count
 
     async def compact(self, before: int) -> int:
@@ -79,6 +83,12 @@ class Sweep:
             after = page[-1][:2]
             await self._pool.change(partial(fetch, name="put_mark", mark=_COMPACTED, value=after[0]))
         return count
+
+    async def _drop_remains(self, task_ids: Sequence[str]) -> None:
+        # An ended task may still be given a push target, and that at the moment it is dropped. Whoever was
+        # writing then has ended by now; whoever came later found no task.
+        if task_ids:
+            await self._pool.change(partial(fetch, name="drop_remains", task_ids=task_ids))
 
     async def _drop_pages(self, name: str, **values: object) -> None:
         while (await self._pool.change(partial(fetch, name=name, **values)))[0][0]:
@@ -155,17 +165,16 @@ async def _long(
     return [(status_at, task_id, bool(is_long)) for status_at, task_id, is_long in rows]
 
 
-async def _drop(connection: Connection, *, page: Sequence[_Ended], before: int) -> int:
+async def _drop(connection: Connection, *, page: Sequence[_Ended], before: int) -> list[str]:
     async with connection.transaction():
         ids = [task_id for _, task_id, _ in page]
         rows = await fetch(connection, "drop_tasks", task_ids=ids, before=before)
-        # Invariant: nothing is appended to a task that has ended, so what follows leaves no remains.
         gone = [task_id for (task_id,) in rows]
         tenants = {task_id: tenant for _, task_id, tenant in page}
         await fetch(connection, "drop_events", task_ids=gone)
         await fetch(connection, "drop_keys_of", task_ids=gone)
         await fetch(connection, "drop_deliveries_of", tenants=[tenants[each] for each in gone], task_ids=gone)
-    return len(gone)
+    return gone
 
 
 async def _shrink(connection: Connection, *, task_id: str) -> int:

@@ -77,12 +77,12 @@ AND w.task_id <> ALL (coalesce(
 
 -- name: append_deliveries
 , deliveries AS (
-    INSERT INTO outbox (task_id, tenant, target, seq, id, due)
+    INSERT INTO outbox (task_id, tenant, target, seq, id, due, lane)
     SELECT o.*
     FROM unnest(
         :out_task_ids::text[], :out_tenants::text[], :out_targets::text[], :out_seqs::bigint[],
-        :out_ids::text[], :out_dues::bigint[]
-    ) AS o (task_id, tenant, target, seq, id, due)
+        :out_ids::text[], :out_dues::bigint[], :out_lanes::text[]
+    ) AS o (task_id, tenant, target, seq, id, due, lane)
     WHERE (SELECT count(*) FROM done) = :count::bigint OR o.task_id IN (SELECT task_id FROM done)
 );
 
@@ -250,36 +250,132 @@ WHERE state <= 2 AND node <> ALL (:nodes::text[])
 ORDER BY status_at, task_id
 LIMIT :limit::bigint;
 
+-- A lane is read from its oldest on, as far as it is needed, however little the planner knows of it.
+-- name: along_indexes
+SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = off;
+
+-- Leaps from lane to lane, however much is in them, and looks for an earlier one from the nearest on:
+-- one that waits has it right before itself. What somebody else is taking is passed over.
 -- name: take
-WITH chosen AS (
+WITH RECURSIVE moment (now) AS MATERIALIZED (SELECT coalesce(:now::bigint, now_ms())),
+lanes (lane) AS (
+    (SELECT o.lane FROM outbox AS o WHERE o.due IS NOT NULL ORDER BY o.lane LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT o.lane FROM outbox AS o WHERE o.due IS NOT NULL AND o.lane > lanes.lane ORDER BY o.lane LIMIT 1
+    )
+    FROM lanes
+    WHERE lanes.lane IS NOT NULL
+),
+found AS MATERIALIZED (
+    SELECT few.id, few.ready
+    FROM lanes
+        CROSS JOIN LATERAL (
+            SELECT o.id, greatest(o.due, o.lease_until) AS ready
+            FROM outbox AS o
+            WHERE o.due IS NOT NULL AND o.lane = lanes.lane
+                AND greatest(o.due, o.lease_until) <= (SELECT now FROM moment)
+                AND (
+                    SELECT true
+                    FROM outbox AS earlier
+                    WHERE earlier.tenant = o.tenant AND earlier.task_id = o.task_id
+                        AND earlier.target = o.target AND (earlier.seq, earlier.id) < (o.seq, o.id)
+                        AND earlier.due IS NOT NULL
+                    ORDER BY earlier.seq DESC, earlier.id DESC
+                    LIMIT 1
+                ) IS NULL
+            ORDER BY greatest(o.due, o.lease_until)
+            LIMIT :per_lane::bigint
+        ) AS few
+    WHERE lanes.lane <> ALL (:busy::text[])
+),
+chosen AS MATERIALIZED (
     SELECT o.id
-    FROM outbox AS o
-    WHERE o.due <= (SELECT coalesce(:now::bigint, now_ms()))
-        AND o.lease_until <= (SELECT coalesce(:now::bigint, now_ms()))
-        AND NOT EXISTS (
-            SELECT
-            FROM outbox AS earlier
-            WHERE earlier.tenant = o.tenant AND earlier.task_id = o.task_id AND earlier.target = o.target
-                AND (earlier.seq, earlier.id) < (o.seq, o.id) AND earlier.due IS NOT NULL
-        )
-    ORDER BY o.due, o.id
+    FROM found JOIN outbox AS o ON o.id = found.id
+    WHERE o.due IS NOT NULL AND greatest(o.due, o.lease_until) <= (SELECT now FROM moment)
+    ORDER BY found.ready, o.id
     LIMIT :limit::bigint
-    FOR UPDATE SKIP LOCKED
+    FOR UPDATE OF o SKIP LOCKED
 )
 UPDATE outbox AS o
-SET lease_until = coalesce(:now::bigint, now_ms()) + :lease::bigint, attempts = o.attempts + 1
+SET lease_until = (SELECT now FROM moment) + :lease::bigint, attempts = o.attempts + 1
 FROM chosen
 WHERE o.id = chosen.id
-RETURNING o.id, o.tenant, o.task_id, o.seq, o.target, o.due, o.attempts - 1;
+RETURNING o.id, o.tenant, o.task_id, o.seq, o.target, o.lane, o.due, o.attempts - 1;
 
--- name: settle_done
-DELETE FROM outbox WHERE id = :id;
+-- In the order of their ids, so that two who settle wait for each other in one order only.
+-- name: settle
+WITH held AS MATERIALIZED (
+    SELECT o.id FROM outbox AS o WHERE o.id = ANY (:ids::text[]) AND o.due IS NOT NULL ORDER BY o.id FOR UPDATE
+)
+UPDATE outbox AS o
+SET due = s.due, lease_until = 0, state = s.state, status = s.status, note = s.note,
+    at = coalesce(:now::bigint, now_ms())
+FROM unnest(:ids::text[], :dues::bigint[], :states::text[], :statuses::bigint[], :notes::text[])
+    AS s (id, due, state, status, note)
+WHERE o.id = s.id AND o.id IN (SELECT id FROM held);
 
--- name: settle_retry
-UPDATE outbox SET due = :due::bigint, lease_until = 0 WHERE id = :id;
+-- What follows a retry comes no earlier. Else all of it would be looked at again at every take.
+-- name: hold_back
+UPDATE outbox AS o
+SET due = after.due
+FROM (
+    SELECT later.id, s.due
+    FROM unnest(:ids::text[], :dues::bigint[]) AS s (id, due)
+        JOIN outbox AS one ON one.id = s.id AND one.due = s.due
+        JOIN outbox AS later
+            ON later.tenant = one.tenant AND later.task_id = one.task_id AND later.target = one.target
+            AND (later.seq, later.id) > (one.seq, one.id) AND later.due < s.due
+    ORDER BY later.id
+    FOR UPDATE OF later
+) AS after
+WHERE o.id = after.id;
 
--- name: settle_dead
-UPDATE outbox SET due = NULL, lease_until = 0 WHERE id = :id;
+-- name: expire
+WITH gone AS (
+    UPDATE outbox
+    SET due = NULL, lease_until = 0, state = 'dead', note = :note
+    WHERE id IN (
+        SELECT o.id
+        FROM outbox AS o
+        WHERE o.due IS NOT NULL AND o.lane = :lane AND greatest(o.due, o.lease_until) < :before::bigint
+            AND o.lease_until <= (SELECT coalesce(:now::bigint, now_ms()))
+        LIMIT :limit::bigint
+        FOR UPDATE SKIP LOCKED
+    )
+    RETURNING 1
+)
+SELECT count(*) FROM gone;
+
+-- name: replay
+UPDATE outbox SET due = :due::bigint, attempts = 0, state = 'pending' WHERE id = :id AND due IS NULL RETURNING 1;
+
+-- name: deliveries
+SELECT id, tenant, task_id, seq, target, lane, state, due, attempts, status, note, at
+FROM outbox
+WHERE true /*filters*/
+ORDER BY id DESC
+LIMIT :limit::bigint;
+
+-- name: filter_delivery_tenant
+AND tenant = :tenant;
+
+-- A task id exists once, so it leads to its tenant and to the rows by their key.
+-- name: filter_delivery_task
+AND task_id = :task_id
+AND tenant = (SELECT e.tenant FROM events AS e WHERE e.task_id = :task_id ORDER BY e.first LIMIT 1);
+
+-- name: filter_delivery_state
+AND state = :state;
+
+-- name: filter_pending
+AND due IS NOT NULL;
+
+-- name: filter_given_up
+AND state = :state AND state IN ('dead', 'dropped');
+
+-- name: filter_delivery_after
+AND id < :after;
 
 -- name: now
 SELECT now_ms();
@@ -393,6 +489,10 @@ WHERE task_id IN (
     SELECT task_id
     FROM tasks
     WHERE task_id = ANY (:task_ids::text[]) AND state >= 5 AND status_at < :before::bigint
+        AND NOT EXISTS (
+            SELECT FROM outbox AS o
+            WHERE o.tenant = tasks.tenant AND o.task_id = tasks.task_id AND o.due IS NOT NULL
+        )
     ORDER BY task_id
     FOR UPDATE
 )
@@ -406,6 +506,15 @@ DELETE FROM dedup WHERE task_id = ANY (:task_ids::text[]);
 
 -- name: drop_deliveries_of
 DELETE FROM outbox WHERE (tenant, task_id) IN (SELECT * FROM unnest(:tenants::text[], :task_ids::text[]));
+
+-- name: drop_remains
+WITH gone AS (
+    DELETE FROM events AS e
+    WHERE e.task_id = ANY (:task_ids::text[])
+        AND NOT EXISTS (SELECT FROM events AS b WHERE b.task_id = e.task_id AND b.first = 1)
+    RETURNING e.tenant, e.task_id
+)
+DELETE FROM outbox WHERE (tenant, task_id) IN (SELECT tenant, task_id FROM gone);
 
 -- name: drop_stale_keys
 WITH gone AS (

@@ -42,7 +42,7 @@ INSERT INTO dedup (tenant, key, task, seq, digest, expires_at) VALUES (?, ?, ?, 
 INSERT OR REPLACE INTO dedup (tenant, key, task, seq, digest, expires_at) VALUES (?, ?, ?, ?, ?, ?);
 
 -- name: add_deliveries*
-INSERT INTO outbox (tenant, task_id, target, seq, id, due) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO outbox (tenant, task_id, target, seq, id, due, lane) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: ends
 SELECT
@@ -133,6 +133,10 @@ AND (status_at, task_id) < (:after_at, :after_id);
 -- name: clear_nodes
 DELETE FROM nodes;
 
+-- What a courier had taken that died with its process.
+-- name: clear_leases
+UPDATE outbox SET lease_until = 0 WHERE lease_until > 0 AND due IS NOT NULL;
+
 -- name: join
 INSERT OR REPLACE INTO nodes (id, beat) VALUES (?, ?);
 
@@ -152,32 +156,114 @@ WHERE state <= 2 AND node NOT IN (SELECT id FROM nodes)
 ORDER BY status_at, task_id
 LIMIT ?;
 
--- name: take
-UPDATE outbox
-SET lease_until = :until, attempts = attempts + 1
-WHERE id IN (
-    SELECT o.id
-    FROM outbox AS o
-    WHERE o.due <= :now AND o.lease_until <= :now
-        AND NOT EXISTS (
-            SELECT 1
-            FROM outbox AS earlier
-            WHERE earlier.tenant = o.tenant AND earlier.task_id = o.task_id AND earlier.target = o.target
-                AND (earlier.seq, earlier.id) < (o.seq, o.id) AND earlier.due IS NOT NULL
-        )
-    ORDER BY o.due, o.id
-    LIMIT :limit
+-- The lanes that have something to take, by a leap from one to the next, however much is in them.
+-- name: due_lanes
+WITH RECURSIVE lanes (lane) AS (
+    SELECT (SELECT lane FROM outbox WHERE due IS NOT NULL ORDER BY lane LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT o.lane FROM outbox AS o WHERE o.due IS NOT NULL AND o.lane > lanes.lane ORDER BY o.lane LIMIT 1
+    )
+    FROM lanes
+    WHERE lanes.lane IS NOT NULL
 )
-RETURNING id, tenant, task_id, seq, target, due, attempts - 1;
+SELECT lane, oldest
+FROM (
+    SELECT lanes.lane, (
+        SELECT max(o.due, o.lease_until)
+        FROM outbox AS o
+        WHERE o.due IS NOT NULL AND o.lane = lanes.lane
+        ORDER BY max(o.due, o.lease_until)
+        LIMIT 1
+    ) AS oldest
+    FROM lanes
+    WHERE lanes.lane IS NOT NULL AND lanes.lane NOT IN (SELECT value FROM json_each(:busy))
+)
+WHERE oldest <= :now
+ORDER BY oldest;
 
--- name: settle_done
-DELETE FROM outbox WHERE id = ?;
+-- Looks for an earlier one from the nearest on: one that waits has it right before itself.
+-- name: due_deliveries
+SELECT max(o.due, o.lease_until), o.id, o.tenant, o.task_id, o.seq, o.target, o.lane, o.due, o.attempts
+FROM outbox AS o INDEXED BY outbox_by_lane
+WHERE o.due IS NOT NULL AND o.lane = :lane AND max(o.due, o.lease_until) <= :now
+    AND (
+        SELECT 1
+        FROM outbox AS earlier
+        WHERE earlier.tenant = o.tenant AND earlier.task_id = o.task_id AND earlier.target = o.target
+            AND (earlier.seq, earlier.id) < (o.seq, o.id) AND +earlier.due IS NOT NULL
+        ORDER BY earlier.seq DESC, earlier.id DESC
+        LIMIT 1
+    ) IS NULL
+ORDER BY max(o.due, o.lease_until)
+LIMIT :limit;
 
--- name: settle_retry
-UPDATE outbox SET due = ?, lease_until = 0 WHERE id = ?;
+-- name: lease
+UPDATE outbox
+SET lease_until = ?, attempts = attempts + 1
+WHERE id IN (SELECT value FROM json_each(?));
 
--- name: settle_dead
-UPDATE outbox SET due = NULL, lease_until = 0 WHERE id = ?;
+-- name: settle
+UPDATE outbox
+SET due = ?, lease_until = 0, state = ?, status = ?, note = ?, at = ?
+WHERE id = ? AND due IS NOT NULL;
+
+-- What follows a retry comes no earlier. Else all of it would be looked at again at every take.
+-- name: hold_back
+UPDATE outbox
+SET due = :due
+WHERE id IN (
+    SELECT later.id
+    FROM outbox AS o CROSS JOIN outbox AS later
+        ON later.tenant = o.tenant AND later.task_id = o.task_id AND later.target = o.target
+        AND (later.seq, later.id) > (o.seq, o.id)
+    WHERE o.id = :id AND o.due = :due AND later.due < :due
+);
+
+-- name: expire
+UPDATE outbox
+SET due = NULL, lease_until = 0, state = 'dead', note = :note
+WHERE id IN (
+    SELECT id
+    FROM outbox INDEXED BY outbox_by_lane
+    WHERE due IS NOT NULL AND lane = :lane AND max(due, lease_until) < :before AND lease_until <= :now
+    LIMIT :limit
+);
+
+-- name: replay
+UPDATE outbox
+SET due = ?, attempts = 0, state = 'pending'
+WHERE id = ? AND due IS NULL;
+
+-- A plus keeps an index out of it: everybody may be of one tenant, and a task has few deliveries.
+-- name: deliveries
+SELECT id, tenant, task_id, seq, target, lane, state, due, attempts, status, note, at
+FROM outbox /*by*/
+WHERE true /*filters*/
+ORDER BY id DESC
+LIMIT :limit;
+
+-- name: by_lane
+INDEXED BY outbox_by_lane;
+
+-- name: filter_delivery_tenant
+AND +tenant = :tenant;
+
+-- A task id exists once, so it leads to its tenant and to the rows by their key.
+-- name: filter_delivery_task
+AND task_id = :task_id AND tenant = (SELECT t.tenant FROM tasks AS t WHERE t.task_id = :task_id);
+
+-- name: filter_delivery_state
+AND +state = :state;
+
+-- name: filter_pending
+AND due IS NOT NULL;
+
+-- name: filter_given_up
+AND state = :state AND state IN ('dead', 'dropped');
+
+-- name: filter_delivery_after
+AND id < :after;
 
 -- name: fire
 INSERT OR IGNORE INTO fires (schedule, planned_at) VALUES (?, ?);
@@ -217,12 +303,19 @@ WITH RECURSIVE owners (tenant, owner) AS (
 SELECT t.num, t.seq
 FROM owners AS o CROSS JOIN tasks AS t INDEXED BY tasks_by_owner
     ON t.tenant = o.tenant AND t.owner = o.owner AND t.status_at < :before AND t.state >= 5
+WHERE NOT EXISTS (
+    SELECT 1 FROM outbox AS d WHERE d.tenant = t.tenant AND d.task_id = t.task_id AND +d.due IS NOT NULL
+)
 LIMIT :limit;
 
 -- name: drop_tasks
 DELETE FROM tasks
 WHERE num IN (SELECT value FROM json_each(?))
     AND status_at < ? AND state >= 5
+    AND NOT EXISTS (
+        SELECT 1 FROM outbox AS d
+        WHERE d.tenant = tasks.tenant AND d.task_id = tasks.task_id AND +d.due IS NOT NULL
+    )
 RETURNING num, tenant, task_id;
 
 -- name: drop_events

@@ -1,0 +1,108 @@
+"""Who sends a request: by key, by token, or nobody in particular while nothing is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from trunkline.auth.keys import Keyring
+from trunkline.auth.principal import ANONYMOUS, Principal
+from trunkline.errors import Unauthenticated
+from trunkline.wire.card import ApiKeyScheme, BearerScheme, Scheme
+
+KEY_SCHEMES: dict[str, Scheme] = {
+    "apiKey": ApiKeyScheme("X-API-Key", "A key of this agent."),
+    "bearer": BearerScheme(description="The same key as a bearer token."),
+}
+
+
+class Verifier(Protocol):
+    """Knows the tokens of issuers."""
+
+    def known(self, token: bytes) -> Principal | None:
+        """Who sends a token that was verified before."""
+        ...
+
+    async def ask(self, token: bytes) -> Principal:
+        """Who sends a token.
+
+        Raises:
+            Unauthenticated: it is not accepted.
+            Unavailable: that cannot be found out now.
+        """
+        ...
+
+    def schemes(self) -> dict[str, Scheme]:
+        """What the card says of it."""
+        ...
+
+
+class Identity:
+    """Keys and tokens behind one question."""
+
+    def __init__(self, keys: Keyring, tokens: Verifier | None = None) -> None:
+        self._keys = keys
+        self._tokens = tokens
+
+    @property
+    def enforced(self) -> bool:
+        """Whether callers must say who they are."""
+        return bool(self._keys) or self._tokens is not None
+
+    def known(self, headers: Mapping[bytes, bytes]) -> Principal | None:
+        """Who sends these headers, if that can be said at once; None means: `ask`.
+
+        Raises:
+            Unauthenticated: nobody that is let in.
+        """
+        if not self._keys and self._tokens is None:
+            return ANONYMOUS
+        key = headers.get(b"x-api-key")
+        if key:
+            # Where there is a key, it alone counts: two answers to one question would be one too many.
+            return self._keys.find(key)
+        token = bearer(headers)
+        if not token:
+            raise Unauthenticated(self._wanted())
+        if self._tokens is not None and _is_jwt(token):
+            return self._tokens.known(token)
+        return self._keys.find(token)
+
+    async def ask(self, headers: Mapping[bytes, bytes]) -> Principal:
+        """Who sends these headers.
+
+        Raises:
+            Unauthenticated: nobody that is let in.
+            Unavailable: that cannot be found out now.
+        """
+        known = self.known(headers)
+        if known is not None or self._tokens is None:
+            return known or ANONYMOUS
+        return await self._tokens.ask(bearer(headers))
+
+    @property
+    def challenge(self) -> bytes:
+        """What a refused caller should send, for `WWW-Authenticate`."""
+        return b"Bearer, ApiKey" if self._keys else b"Bearer"
+
+    def schemes(self) -> dict[str, Scheme]:
+        """For the card: exactly what is enforced now; any one of them opens the door."""
+        of_keys = KEY_SCHEMES if self._keys else {}
+        return {**of_keys, **(self._tokens.schemes() if self._tokens is not None else {})}
+
+    def _wanted(self) -> str:
+        if self._tokens is None:
+            return "this agent needs a key: send it as X-API-Key or as a bearer token"
+        also = ", or a key as X-API-Key" if self._keys else ""
+        return f"this agent needs a token: send it as Authorization: Bearer{also}; its card says whose"
+
+
+def bearer(headers: Mapping[bytes, bytes]) -> bytes:
+    """The token in `Authorization: Bearer`, if there is one."""
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else b""
+
+
+def _is_jwt(token: bytes) -> bool:
+    # No stored key has a dot; a key from the settings that looks like this is sent as X-API-Key.
+    return token.count(b".") == 2 and token.startswith(b"ey")

@@ -1,0 +1,251 @@
+"""JSON Web Tokens of the issuers that are set: who sends one, and what it may do.
+
+Only what is set counts: the algorithms, the audience and where keys come from. What a token says
+about its own keys (`jku`, `x5u`, `jwk`) is never looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+from typing import cast
+
+import msgspec
+from joserfc.errors import JoseError
+from joserfc.jwk import Key
+from joserfc.jws import JWSRegistry, deserialize_compact
+from msgspec import Struct
+
+from trunkline.auth.jwks import Fetch, IssuerKeys
+from trunkline.auth.principal import Principal, Scope, check_tenant
+from trunkline.config import Issuer
+from trunkline.errors import Misuse, Unauthenticated
+from trunkline.wire.card import BearerScheme, OpenIdScheme, Scheme
+
+log = logging.getLogger("trunkline.auth")
+ALGORITHMS = frozenset(
+    {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519"}
+)
+LEEWAY_S = 30.0
+# A verified token is believed for so long without another look, or until it ends: a key that its issuer
+# has withdrawn must not open the door for days.
+KEPT_S = 300.0
+KEPT = 4096
+LONGEST = 8192
+_TYPES = {"jwt", "at+jwt", "application/jwt", "application/at+jwt"}
+_SEGMENT = re.compile(rb"[A-Za-z0-9_-]+")
+_LONGEST_OWNER = 256
+_LATEST = 1e12
+
+
+class _Registry(JWSRegistry):
+    """Lets a header be as long as a token may, and EdDSA be called by its old name, as most do."""
+
+    max_header_length = LONGEST
+
+    def get_alg(self, name: str):  # noqa: ANN201 - the library's own type
+        """The algorithm; that it is one of ours was checked before."""
+        return self.algorithms[name]
+
+
+_REGISTRY = _Registry(algorithms=ALGORITHMS, strict_check_header=False)
+Claims = dict[str, object]
+
+
+class _Trusted(Struct, frozen=True):
+    issuer: Issuer
+    keys: IssuerKeys
+    default_scopes: frozenset[Scope]
+
+
+class _Kept(Struct, frozen=True, gc=False):
+    until: float
+    principal: Principal
+
+
+class Tokens:
+    """Verifies tokens, and remembers for a while those that it has verified."""
+
+    def __init__(
+        self,
+        issuers: Sequence[Issuer],
+        fetch: Fetch,
+        *,
+        now_ms: Callable[[], int],
+        clock: Callable[[], float],
+    ) -> None:
+        """Take the issuers.
+
+        Raises:
+            Misuse: one of them is set in a way that cannot work or would not be safe.
+        """
+        self._now = now_ms
+        self._trusted: dict[str, _Trusted] = {}
+        for issuer in issuers:
+            scopes = _check(issuer)
+            if issuer.issuer in self._trusted:
+                raise Misuse(f"issuers: {issuer.issuer} is there twice")
+            self._trusted[issuer.issuer] = _Trusted(issuer, IssuerKeys(issuer, fetch, clock), scopes)
+        self._kept: dict[bytes, _Kept] = {}
+
+    def known(self, token: bytes) -> Principal | None:
+        """Who sends this token, if it was verified a moment ago."""
+        kept = self._kept.get(sha256(token).digest())
+        return kept.principal if kept is not None and self._now() < kept.until * 1000 else None
+
+    async def ask(self, token: bytes) -> Principal:
+        """Who sends this token.
+
+        Raises:
+            Unauthenticated: it is not accepted; the text says why.
+            Unavailable: the keys of its issuer cannot be fetched.
+        """
+        try:
+            return await self._verified(token)
+        except Unauthenticated as refused:
+            log.info("token.refused reason=%a", refused.message)
+            raise
+
+    async def _verified(self, token: bytes) -> Principal:
+        header, claims = _parsed(token)
+        named = claims.get("iss")
+        trusted = self._trusted.get(named) if isinstance(named, str) else None
+        if trusted is None:
+            raise _refusal("its issuer is not known here")
+        issuer = trusted.issuer
+        algorithm, kid = _read_header(header, issuer)
+        _check_signature(token, await trusted.keys.find(kid, algorithm))
+        now = self._now() / 1000
+        until = _check_times(claims, now)
+        _check_audience(claims, issuer)
+        principal = Principal(issuer.tenant, _owner(claims, issuer), _scopes(claims, trusted.default_scopes))
+        self._keep(sha256(token).digest(), _Kept(min(until, now + KEPT_S), principal), now)
+        return principal
+
+    def _keep(self, digest: bytes, kept: _Kept, now: float) -> None:
+        if len(self._kept) >= KEPT:
+            self._kept = {key: one for key, one in self._kept.items() if one.until > now}
+        if len(self._kept) >= KEPT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[digest] = kept
+
+    def schemes(self) -> dict[str, Scheme]:
+        """What the card says of the issuers."""
+        made: dict[str, Scheme] = {}
+        for place, trusted in enumerate(self._trusted.values()):
+            issuer = trusted.issuer
+            number = str(place + 1) if len(self._trusted) > 1 else ""
+            if issuer.jwks_url:
+                text = f"A token of {issuer.issuer} for {issuer.audience}."
+                made[f"jwt{number}"] = BearerScheme("JWT", text)
+            else:
+                url = issuer.issuer.rstrip("/") + "/.well-known/openid-configuration"
+                made[f"openIdConnect{number}"] = OpenIdScheme(url, f"A token for {issuer.audience}.")
+        return made
+
+
+def _check(issuer: Issuer) -> frozenset[Scope]:
+    """Whether an issuer can be used; gives its default scopes."""
+    name = issuer.issuer
+    if not name or not issuer.audience:
+        raise Misuse("issuers: each needs an issuer and an audience")
+    if not issuer.jwks_url and not name.startswith(("https://", "http://")):
+        raise Misuse(f"issuers: {name!r} is no URL to find its keys by; give jwks_url")
+    if unfit := [each for each in issuer.algorithms if each not in ALGORITHMS]:
+        raise Misuse(f"issuers: algorithm {unfit[0]!r} is not taken; choose {', '.join(sorted(ALGORITHMS))}")
+    if not issuer.algorithms or not issuer.owner_claim:
+        raise Misuse(f"issuers: {name} needs algorithms and an owner_claim")
+    check_tenant(issuer.tenant)
+    known = {scope.value: scope for scope in Scope}
+    if unfit := [each for each in issuer.default_scopes if each not in known]:
+        raise Misuse(f"issuers: there is no scope {unfit[0]!r}; choose {', '.join(known)}")
+    return frozenset(known[each] for each in issuer.default_scopes)
+
+
+def _refusal(why: str) -> Unauthenticated:
+    return Unauthenticated(f"the token is not accepted: {why}")
+
+
+def _parsed(token: bytes) -> tuple[Claims, Claims]:
+    """Header and claims, not yet believed."""
+    parts = token.split(b".")
+    if len(token) > LONGEST or len(parts) != 3 or not all(map(_SEGMENT.fullmatch, parts)):
+        raise _refusal("it is no signed JWT")
+    try:
+        header, claims = (
+            msgspec.json.decode(urlsafe_b64decode(part + b"=" * (-len(part) % 4)), type=Claims)
+            for part in parts[:2]
+        )
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        raise _refusal("it is no signed JWT") from None
+    return header, claims
+
+
+def _read_header(header: Claims, issuer: Issuer) -> tuple[str, str | None]:
+    """Algorithm and key id."""
+    algorithm, kid, kind = header.get("alg"), header.get("kid"), header.get("typ", "JWT")
+    if not isinstance(algorithm, str) or algorithm not in issuer.algorithms:
+        raise _refusal("its algorithm is not taken")
+    if "crit" in header or "b64" in header:
+        raise _refusal("its header asks for what is not understood here")
+    if not isinstance(kind, str) or kind.lower() not in _TYPES:
+        raise _refusal("it is no access token")
+    if kid is not None and not isinstance(kid, str):
+        raise _refusal("its key id is no text")
+    return algorithm, kid
+
+
+def _check_signature(token: bytes, key: Key) -> None:
+    try:
+        deserialize_compact(token, key, registry=_REGISTRY)
+    except (JoseError, ValueError, TypeError):
+        raise _refusal("its signature does not fit") from None
+
+
+def _check_times(claims: Claims, now: float) -> float:
+    """The times of a token; gives when it ends."""
+    until = _seconds(claims, "exp")
+    if until is None:
+        raise _refusal("it has no exp")
+    if now >= until + LEEWAY_S:
+        raise _refusal("it has expired")
+    for name in ("nbf", "iat"):
+        since = _seconds(claims, name)
+        if since is not None and since > now + LEEWAY_S:
+            raise _refusal(f"its {name} is in the future")
+    return until + LEEWAY_S
+
+
+def _seconds(claims: Claims, name: str) -> float | None:
+    value = claims.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -_LATEST < value < _LATEST:
+        raise _refusal(f"its {name} is no time")
+    return float(value)
+
+
+def _check_audience(claims: Claims, issuer: Issuer) -> None:
+    if issuer.audience not in _texts(claims.get("aud")):
+        raise _refusal("it is for another audience")
+
+
+def _owner(claims: Claims, issuer: Issuer) -> str:
+    value = claims.get(issuer.owner_claim)
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_OWNER or not value.isprintable():
+        raise _refusal(f"its {issuer.owner_claim} names nobody")
+    return f"{issuer.issuer}#{value}"
+
+
+def _scopes(claims: Claims, otherwise: frozenset[Scope]) -> frozenset[Scope]:
+    given = {word for name in ("scope", "scp") for text in _texts(claims.get(name)) for word in text.split()}
+    return frozenset(scope for scope in Scope if scope.value in given) or otherwise
+
+
+def _texts(value: object) -> list[str]:
+    """One text, or several."""
+    several = cast("list[object]", value) if isinstance(value, list) else [value]
+    return [each for each in several if isinstance(each, str)]

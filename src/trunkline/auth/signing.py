@@ -1,0 +1,178 @@
+"""The server's own signing keys: Ed25519, kept in one document of the store, their private halves sealed.
+
+One document, so that a rotation is one compare-and-set and replicas that start together end with one key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+
+import msgspec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec import Struct
+
+from trunkline.auth.principal import DEFAULT_TENANT
+from trunkline.auth.vault import Vault
+from trunkline.errors import Conflict, Misuse, StoreError
+from trunkline.log.ids import Ids
+from trunkline.net import sign
+from trunkline.store.base import Docs
+
+log = logging.getLogger("trunkline.auth")
+KIND = "signing-key"
+_ID = "ring"
+# How long the key before still signs beside the new one.
+GRACE_MS = 24 * 3600 * 1000
+REFRESH_S = 5.0
+_TRIES = 10
+
+
+class SigningKey(Struct, frozen=True):
+    """One key as it is kept; `retires_at` is 0 while it is the newest."""
+
+    kid: str
+    public: str
+    sealed: str
+    created_at: int
+    retires_at: int = 0
+
+
+class _Ring(Struct, frozen=True):
+    keys: tuple[SigningKey, ...]
+
+
+class _Jwk(Struct, frozen=True):
+    kid: str
+    x: str
+    kty: str = "OKP"
+    crv: str = "Ed25519"
+    use: str = "sig"
+    alg: str = "EdDSA"
+
+
+class Signer:
+    """Signs webhooks with the newest key, and with the one before it for a day."""
+
+    def __init__(self, docs: Docs, vault: Vault, now_ms: Callable[[], int], ids: Ids) -> None:
+        self._docs = docs
+        self._vault = vault
+        self._now = now_ms
+        self._ids = ids
+        self._rev = 0
+        self._ring = _Ring(())
+        self._keys: list[tuple[SigningKey, Ed25519PrivateKey]] = []
+
+    async def start(self) -> None:
+        """Read the keys, or make the first one.
+
+        Raises:
+            Misuse: they were sealed under another secret.
+            StoreError: the store does not answer.
+        """
+        for _ in range(_TRIES):
+            if await self.refresh():
+                return
+            try:
+                # Whoever writes first decides for all; the others read it in the next round.
+                await self._put(_Ring((self._make(),)), expected_rev=0)
+            except Conflict:
+                continue
+        raise StoreError("the signing keys change faster than they can be read")
+
+    async def refresh(self) -> bool:
+        """Take up what another process changed; whether there are keys."""
+        doc = await self._docs.get(DEFAULT_TENANT, KIND, _ID)
+        if doc is None:
+            return False
+        if doc.rev != self._rev:
+            self._take(msgspec.json.decode(doc.body, type=_Ring), doc.rev)
+        return True
+
+    async def follow(self) -> None:
+        """Take up changes for as long as it runs; for stores that processes share."""
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            try:
+                await self.refresh()
+            except (StoreError, Misuse) as error:
+                log.warning("signing.stale error=%s", error)
+
+    def sign(self, webhook_id: str, timestamp_s: int, body: bytes) -> str:
+        """The header `webhook-signature`: one signature, two in the day after a rotation."""
+        now = self._now()
+        return " ".join(
+            sign.sign(private, webhook_id, timestamp_s, body)
+            for key, private in self._keys
+            if _in_use(key, now)
+        )
+
+    def jwks(self) -> bytes:
+        """The public halves, for `/.well-known/jwks.json`."""
+        now = self._now()
+        keys = [_Jwk(key.kid, key.public) for key in self._ring.keys if _in_use(key, now)]
+        return msgspec.json.encode({"keys": keys})
+
+    async def rotate(self) -> str:
+        """Make a new key and retire the one before in a day; gives the new one's id.
+
+        Raises:
+            StoreError: it could not be written.
+        """
+        for _ in range(_TRIES):
+            now = self._now()
+            doc = await self._docs.get(DEFAULT_TENANT, KIND, _ID)
+            known = () if doc is None else msgspec.json.decode(doc.body, type=_Ring).keys
+            made = self._make()
+            kept = tuple(_retired(key, now + GRACE_MS) for key in known if _in_use(key, now))
+            try:
+                await self._put(_Ring((made, *kept)), expected_rev=0 if doc is None else doc.rev)
+            except Conflict:
+                continue
+            return made.kid
+        raise StoreError("the signing keys change faster than they can be replaced")
+
+    def _make(self) -> SigningKey:
+        private = Ed25519PrivateKey.generate()
+        kid = self._ids.new()
+        sealed = self._vault.seal(sign.secret_text(private), _about(kid))
+        return SigningKey(kid, _base64url(private.public_key().public_bytes_raw()), sealed, self._now())
+
+    async def _put(self, ring: _Ring, *, expected_rev: int) -> None:
+        rev = await self._docs.put(
+            DEFAULT_TENANT, KIND, _ID, msgspec.json.encode(ring), expected_rev=expected_rev
+        )
+        self._take(ring, rev)
+
+    def _take(self, ring: _Ring, rev: int) -> None:
+        keys: list[tuple[SigningKey, Ed25519PrivateKey]] = []
+        for place, key in enumerate(ring.keys):
+            try:
+                private = sign.signing_key(self._vault.open(key.sealed, _about(key.kid)))
+            except Misuse as error:
+                if place == 0:
+                    raise Misuse(f"{error}; or make a new one: trunkline keys rotate --signing") from None
+                # One that the lost secret had sealed: it signs no more, the new one does.
+                log.warning("signing.lost kid=%s", key.kid)
+                continue
+            assert isinstance(private, Ed25519PrivateKey)
+            keys.append((key, private))
+        self._ring, self._keys, self._rev = ring, keys, rev
+
+
+def _in_use(key: SigningKey, now: int) -> bool:
+    return not key.retires_at or key.retires_at > now
+
+
+def _retired(key: SigningKey, at: int) -> SigningKey:
+    return key if key.retires_at else msgspec.structs.replace(key, retires_at=at)
+
+
+def _about(kid: str) -> str:
+    return f"signing key {kid}"
+
+
+def _base64url(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -1,0 +1,189 @@
+"""Acts of operators from the command line: right on the store, or through the server that has it open.
+
+A server on a SQLite file writes where it can be reached to `DATABASE.admin`, readable by its own user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import logging
+import os
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.app import hosts_of
+from trunkline.auth.book import Book
+from trunkline.auth.keys import Keyring
+from trunkline.auth.signing import Signer
+from trunkline.auth.vault import Vault, find_key
+from trunkline.clock import now_ms, random_bits
+from trunkline.config import Secret, Settings, load, seconds
+from trunkline.errors import Misuse, StoreInUse
+from trunkline.log.ids import Ids
+from trunkline.server.admin import LOCAL, PREFIX, Admin
+from trunkline.store.base import Store
+from trunkline.store.url import database_file, store_from_url
+
+log = logging.getLogger("trunkline.admin")
+KEYS = PREFIX + "keys"
+TIMEOUT_S = 60.0
+_ANYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class Entrance(Struct, frozen=True):
+    """Where a running server takes acts of operators: the Host it lets in, and what proves the operator."""
+
+    url: str
+    host: str
+    token: str
+
+
+def open_entrance(settings: Settings, port: int, token: Secret) -> None:
+    """Write where this server is reached, for the commands of who may read the file."""
+    path = _path(settings)
+    if path is None:
+        return
+    host = _ANYWHERE.get(settings.host, settings.host)
+    name = f"[{host}]" if ":" in host and not host.startswith("[") else host
+    let_in = hosts_of(settings)
+    known = f"{name}:{port}" if not let_in or name in let_in else let_in[0]
+    part = f"{path}.{random_bits(64):016x}"
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as out:
+            out.write(msgspec.json.encode(Entrance(f"http://{name}:{port}", known, token.reveal())))
+        os.replace(part, path)
+    except OSError as error:
+        log.warning("admin.closed file=%s error=%s", path, error.strerror)
+
+
+def close_entrance(settings: Settings, token: Secret) -> None:
+    """Take it away, unless another server has come meanwhile."""
+    path = _path(settings)
+    found = None if path is None else _entrance(path)
+    if path is not None and found is not None and found.token == token.reveal():
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+def settings_for(url: str | None) -> Settings:
+    """The settings that say which store is meant.
+
+    Raises:
+        Misuse: it is in memory.
+    """
+    settings = load({}, {"store": url})
+    if settings.store == "memory:":
+        raise Misuse("a store in memory ends with its process: name another one with --store")
+    return settings
+
+
+def ask(
+    settings: Settings, method: str, path: str, form: object = None, query: Mapping[str, str] | None = None
+) -> Any:
+    """Perform one act and give its answer.
+
+    Raises:
+        Refused: it cannot be done as asked.
+        Misuse: the server that has the store refused it, or cannot be reached.
+        StoreError: the store cannot be opened.
+    """
+    body = b"" if form is None else msgspec.json.encode(form)
+    asked = {name: text for name, text in (query or {}).items() if text}
+    try:
+        answer = asyncio.run(_here(settings, method, path, asked, body))
+    except StoreInUse as busy:
+        place = _path(settings)
+        entrance = None if place is None else _entrance(place)
+        if entrance is None:
+            raise StoreInUse(f"{busy}; or ask again once the server that has it is up") from None
+        answer = _there(entrance, method, path, asked, body)
+    return msgspec.json.decode(answer)
+
+
+async def _here(settings: Settings, method: str, path: str, query: Mapping[str, str], body: bytes) -> bytes:
+    if (method, path) != ("POST", KEYS):
+        # Only to see that there is a store: what is not there is not to be made.
+        await _perform(settings, "GET", KEYS, {}, b"")
+    return await _perform(settings, method, path, query, body)
+
+
+async def _perform(
+    settings: Settings, method: str, path: str, query: Mapping[str, str], body: bytes
+) -> bytes:
+    # What only reads may be done beside a running server.
+    store = store_from_url(settings.store, read_only=method == "GET")
+    await store.open()
+    try:
+        acts = Admin(store, Book(store, Keyring(()), now_ms), lambda: _signer(settings, store))
+        _, answer = await acts.perform(method, path, query, body, by=LOCAL.name)
+    finally:
+        await store.close()
+    return answer
+
+
+def _signer(settings: Settings, store: Store) -> Signer | None:
+    key = find_key(settings)
+    return None if key is None else Signer(store, Vault(key), now_ms, Ids(now_ms, random_bits))
+
+
+def _there(entrance: Entrance, method: str, path: str, query: Mapping[str, str], body: bytes) -> bytes:
+    parts = urlsplit(entrance.url)
+    line = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
+    headers = {"Host": entrance.host, "X-API-Key": entrance.token, "Content-Type": "application/json"}
+    try:
+        line.request(method, f"{path}?{urlencode(query)}" if query else path, body, headers)
+        response = line.getresponse()
+        answer = response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise Misuse(f"the server that has the store does not answer at {entrance.url}: {error}") from None
+    finally:
+        line.close()
+    if response.status >= 300:
+        raise Misuse(_message(answer) or f"the server that has the store answered {response.status}")
+    return answer
+
+
+class _Error(Struct, frozen=True):
+    message: str = ""
+
+
+class _Refusal(Struct, frozen=True):
+    error: _Error = _Error()
+
+
+def _message(answer: bytes) -> str:
+    try:
+        return msgspec.json.decode(answer, type=_Refusal).error.message
+    except msgspec.MsgspecError:
+        return ""
+
+
+def _path(settings: Settings) -> str | None:
+    database = database_file(settings.store)
+    return None if database is None else f"{database}.admin"
+
+
+def _entrance(path: str) -> Entrance | None:
+    try:
+        with open(path, "rb") as file:
+            return msgspec.json.decode(file.read(), type=Entrance)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def span_ms(text: str, flag: str) -> int:
+    """An age such as 90d in milliseconds; with its unit, for a bare 7 was meant as days.
+
+    Raises:
+        Misuse: it is none.
+    """
+    try:
+        return round(seconds(text if text.endswith(("s", "m", "h", "d")) else "") * 1000)
+    except ValueError:
+        raise Misuse(f"{flag} takes a number and s, m, h or d, for example 7d, not {text!r}") from None

@@ -1,0 +1,1 @@
+"""Going out safely. The only room that dials."""

@@ -1,0 +1,355 @@
+"""The courier: takes what is due from the outbox, signs it, posts it, and settles it.
+
+The outbox row was written with the event it announces, so a courier that dies loses nothing: its
+leases run out and another one posts again, under the same id. Rows of one task and target come one
+after the other. Every host has its own lane, so that one that hangs keeps nobody else waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import CancelledError, Event, Task
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from trunkline.clock import now_ms, random_bits
+from trunkline.errors import StoreError, Unreachable
+from trunkline.log.decide import DeletePush
+from trunkline.run.feed import Feed
+from trunkline.run.letter import Letter, Letters
+from trunkline.run.retry import GONE, Attempt, Schedule, patience_ms
+from trunkline.run.tasks import Tasks
+from trunkline.store.base import Delivery, Outcome, Settled
+
+log = logging.getLogger("trunkline.push")
+IN_FLIGHT = 128
+# Taken at once. A lane that already has fewer may get as many again: nine at most are on their way.
+PER_LANE = 5
+LOOK_S = 1.0
+# Retries that are further away are found by looking.
+SOON_S = 60.0
+PAUSE_S = 0.5
+# Feeds that are kept for what is due of them, and how large a task may be for that.
+HELD = 1024
+HELD_BYTES = 64 << 10
+# How much longer than its POST a delivery is leased: time to settle it.
+SLACK_MS = 15_000
+# A way out that does not keep its own time limit must not hold a place for ever.
+SLACK_S = 5.0
+LINES = {
+    outcome: f"delivery.{outcome.value} task=%s state=%s status=%s attempt=%d lane=%s id=%s"
+    for outcome in Outcome
+}
+
+
+class Answer(Protocol):
+    """What a receiver said."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        ...
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Its headers, by names in lower case."""
+        ...
+
+
+class Posts(Protocol):
+    """The way out."""
+
+    async def post(self, url: str, body: bytes, headers: Sequence[tuple[str, str]]) -> Answer:
+        """Post and read the answer.
+
+        Raises:
+            Unreachable: nobody answered, or nobody may be asked.
+        """
+        ...
+
+
+class Trips(Protocol):
+    """Which lanes are not worth trying now."""
+
+    def busy(self, now: float) -> list[str]:
+        """Lanes that nothing may be sent on."""
+        ...
+
+    def allows(self, lane: str, now: float) -> bool:
+        """Whether something may; on a lane that was down, whoever asks first tries it for the others."""
+        ...
+
+    def succeeded(self, lane: str) -> None:
+        """The other side is up."""
+        ...
+
+    def failed(self, lane: str, now: float) -> bool:
+        """The other side is down; whether this was the time too many, or one try too early."""
+        ...
+
+
+class Tally(Struct):
+    """What the courier counts."""
+
+    done: int = 0
+    retried: int = 0
+    dead: int = 0
+    dropped: int = 0
+    # How long the oldest of what was taken last had been due.
+    lag_ms: int = 0
+
+
+class Courier:
+    """Posts the notifications of one process's share of the outbox."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        letters: Letters,
+        posts: Posts,
+        trips: Trips,
+        schedule: Schedule,
+        *,
+        timeout_s: float,
+        clock: Callable[[], int] = now_ms,
+    ) -> None:
+        self._tasks = tasks
+        self._letters = letters
+        self._posts = posts
+        self._trips = trips
+        self._schedule = schedule
+        self._limit_s = timeout_s + SLACK_S
+        self._lease_ms = round(timeout_s * 1000) + SLACK_MS
+        self._clock = clock
+        self._bell = Event()
+        self._ended = Event()
+        self._lanes: Counter[str] = Counter()
+        self._work: set[Task[None]] = set()
+        self._settled: list[tuple[Delivery, Settled]] = []
+        self._stopping = False
+        self._taking = True
+        # Feeds of what was announced here: their events need not be read back from the store.
+        self._held: OrderedDict[str, Feed] = OrderedDict()
+        self.tally = Tally()
+
+    @property
+    def in_flight(self) -> int:
+        """Deliveries that are being posted."""
+        return len(self._work)
+
+    def announced(self, feed: Feed) -> None:
+        """Something of this task is due, by an append of this process."""
+        if feed.state.size <= HELD_BYTES:
+            self._held[feed.state.task_id] = feed
+            if len(self._held) > HELD:
+                self._held.popitem(last=False)
+        self._bell.set()
+
+    def ring(self) -> None:
+        """Look at the outbox now."""
+        self._bell.set()
+
+    async def run(self) -> None:
+        """Take and post until stopped; settle what was posted, many at a time."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._take_all())
+            group.create_task(self._settle_all())
+
+    async def stop(self, limit_s: float) -> None:
+        """Take nothing more; give what is on its way this long, and the rest back."""
+        self._stopping = True
+        self._bell.set()
+        if self._work:
+            await asyncio.wait(self._work, timeout=limit_s)
+        for work in self._work:
+            work.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)
+        self._ended.set()
+
+    async def _take_all(self) -> None:
+        while not self._stopping:
+            await self._wait()
+            try:
+                while await self._take():
+                    pass
+            except Exception as error:
+                # Whatever it was: without this loop nobody posts.
+                log.error("delivery.untaken error=%s", error, exc_info=_unexpected(error))
+                await asyncio.sleep(PAUSE_S)
+        self._taking = False
+        self._ended.set()
+
+    async def _wait(self) -> None:
+        """Until somebody rings, or a second has passed: another process may have announced something."""
+        try:
+            async with asyncio.timeout(LOOK_S):
+                await self._bell.wait()
+        except TimeoutError:
+            pass
+        self._bell.clear()
+
+    async def _take(self) -> bool:
+        room = IN_FLIGHT - len(self._work) - len(self._settled)
+        if room <= 0 or self._stopping:
+            return False
+        now = asyncio.get_running_loop().time()
+        full = [lane for lane, count in self._lanes.items() if count >= PER_LANE]
+        busy = [*self._trips.busy(now), *full]
+        taken = await self._tasks.store.take(room, self._lease_ms, per_lane=PER_LANE, busy=busy)
+        self.tally.lag_ms = max(0, self._clock() - min([one.due for one in taken])) if taken else 0
+        for delivery in taken:
+            if self._stopping:
+                self._give_back(delivery)
+            else:
+                self._trips.allows(delivery.lane, now)
+                self._begin(delivery)
+        return bool(taken)
+
+    def _begin(self, delivery: Delivery) -> None:
+        self._lanes[delivery.lane] += 1
+        work = asyncio.get_running_loop().create_task(self._deliver(delivery))
+        self._work.add(work)
+        work.add_done_callback(self._work.discard)
+
+    def _give_back(self, delivery: Delivery) -> None:
+        self._note(delivery, Settled(delivery.id, Outcome.RETRY, self._clock(), note="the server stopped"))
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        try:
+            settled = await self._attempt(delivery)
+        except CancelledError:
+            # It may have arrived; whoever posts it next does so under the same id.
+            self._give_back(delivery)
+            raise
+        except StoreError as error:
+            log.error("delivery.unread task=%s error=%s", delivery.task_id, error)
+            settled = self._schedule.unread(delivery, self._clock())
+        except Exception as error:
+            # A letter that cannot be written must not stop the others, nor be tried for ever.
+            log.error("delivery.broke task=%s seq=%d", delivery.task_id, delivery.seq, exc_info=error)
+            settled = self._schedule.settle(delivery, Attempt(trouble="broke"), self._clock(), 0.5)
+        finally:
+            self._free(delivery.lane)
+        self._note(delivery, settled)
+
+    def _free(self, lane: str) -> None:
+        self._lanes[lane] -= 1
+        if self._lanes[lane] <= 0:
+            del self._lanes[lane]
+
+    async def _attempt(self, delivery: Delivery) -> Settled:
+        letter = await self._letters.write(delivery, self._held.get(delivery.task_id))
+        if letter is None:
+            log.info("delivery.dropped task=%s seq=%d", delivery.task_id, delivery.seq)
+            return Settled(delivery.id, Outcome.DROPPED, note="nobody wants it any more")
+        attempt = await self._post(letter)
+        if attempt.alive:
+            self._trips.succeeded(delivery.lane)
+        elif attempt.down and self._trips.failed(delivery.lane, asyncio.get_running_loop().time()):
+            await self._lane_down(delivery.lane)
+        settled = self._schedule.settle(delivery, attempt, self._clock(), random_bits(16) / 65535)
+        if attempt.status == GONE:
+            await self._disable(letter)
+        elif letter.last and settled.outcome is not Outcome.RETRY:
+            self._held.pop(delivery.task_id, None)
+        self._say(delivery, letter, attempt, settled)
+        return settled
+
+    async def _post(self, letter: Letter) -> Attempt:
+        try:
+            async with asyncio.timeout(self._limit_s):
+                answer = await self._posts.post(letter.url, letter.body, letter.headers)
+        except Unreachable as error:
+            return Attempt(trouble=error.reason)
+        except TimeoutError:
+            return Attempt(trouble="timeout")
+        wait = patience_ms(answer.headers.get("retry-after", ""), self._clock())
+        return Attempt(answer.status, retry_after_ms=wait)
+
+    async def _disable(self, letter: Letter) -> None:
+        """It wants nothing more; but whoever replaced it meanwhile is somebody else."""
+        target = letter.target
+        if letter.feed.state.push.get(target.id) == target:
+            await self._tasks.change(letter.feed, DeletePush(target.id, "", "the target answered 410 Gone"))
+
+    async def _lane_down(self, lane: str) -> None:
+        log.error("lane.down lane=%s", lane)
+        before = self._clock() - self._schedule.span_ms
+        try:
+            given_up = await self._tasks.store.expire(lane, before, "the target was down for too long")
+        except StoreError as error:
+            log.error("delivery.unexpired lane=%s error=%s", lane, error)
+            return
+        if given_up:
+            self.tally.dead += given_up
+            log.error("delivery.expired lane=%s count=%d", lane, given_up)
+
+    def _say(self, delivery: Delivery, letter: Letter, attempt: Attempt, settled: Settled) -> None:
+        # No body, no token and no path of the url: they may be secrets.
+        level = logging.INFO if settled.outcome is Outcome.DONE else logging.WARNING
+        level = logging.ERROR if settled.outcome is Outcome.DEAD else level
+        log.log(
+            level,
+            LINES[settled.outcome],
+            delivery.task_id,
+            letter.state,
+            attempt.status or attempt.trouble,
+            delivery.attempts + 1,
+            delivery.lane,
+            delivery.id,
+        )
+
+    def _note(self, delivery: Delivery, settled: Settled) -> None:
+        self._settled.append((delivery, settled))
+        self._ended.set()
+
+    async def _settle_all(self) -> None:
+        while self._taking or self._work or self._settled:
+            await self._ended.wait()
+            self._ended.clear()
+            if not self._settled:
+                continue
+            # What is not yet settled counts as under way: it stays in the list until it is.
+            batch = self._settled[:]
+            try:
+                await self._tasks.store.settle([settled for _, settled in batch])
+            except Exception as error:
+                # The leases still hold; a row that is settled too late is posted again, under its id.
+                fields = (len(batch), error)
+                log.error("delivery.unsettled count=%d error=%s", *fields, exc_info=_unexpected(error))
+                self._ended.set()
+                await asyncio.sleep(PAUSE_S)
+                continue
+            del self._settled[: len(batch)]
+            for _, settled in batch:
+                self._count(settled)
+            self._bell.set()
+            if self._settled:
+                self._ended.set()
+
+    def _count(self, settled: Settled) -> None:
+        tally = self.tally
+        match settled.outcome:
+            case Outcome.DONE:
+                tally.done += 1
+            case Outcome.RETRY:
+                tally.retried += 1
+                self._wake_at(settled.next_due)
+            case Outcome.DEAD:
+                tally.dead += 1
+            case Outcome.DROPPED:
+                tally.dropped += 1
+
+    def _wake_at(self, due: int) -> None:
+        delay = max(0.0, (due - self._clock()) / 1000)
+        if delay < SOON_S:
+            asyncio.get_running_loop().call_later(delay, self._bell.set)
+
+
+def _unexpected(error: Exception) -> Exception | None:
+    """What needs its traceback: a store that fails says all in a line."""
+    return None if isinstance(error, StoreError) else error

@@ -1,0 +1,179 @@
+"""What operators do: keys, the signing key, deliveries, pruning; by HTTP under `/admin/`, or on a store.
+
+The command line comes by the same function; it uses HTTP only where a running server has the store.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from trunkline import errors
+from trunkline.auth.book import Book
+from trunkline.auth.identity import bearer
+from trunkline.auth.keys import digest_of
+from trunkline.auth.principal import DEFAULT_TENANT, OPERATOR, Principal
+from trunkline.auth.signing import Signer
+from trunkline.clock import random_bits
+from trunkline.config import Secret
+from trunkline.store.base import Store
+
+log = logging.getLogger("trunkline.admin")
+PREFIX = "/admin/"
+LOCAL = Principal(DEFAULT_TENANT, "operator", OPERATOR)
+GRACE_MS = 24 * 3600 * 1000
+_LONGEST_MS = 10**11
+_MOST = 1000
+_STATES = ("pending", "done", "dead", "dropped")
+_CREATED = 201
+Form = TypeVar("Form")
+
+
+class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
+    """Whom a key is for, what it may do and how long."""
+
+    owner: str
+    tenant: str = DEFAULT_TENANT
+    scopes: tuple[str, ...] = ()
+    lasts_ms: int = 0
+
+
+class Rotation(Struct, frozen=True, forbid_unknown_fields=True):
+    """How long the secret before still opens."""
+
+    grace_ms: int = GRACE_MS
+
+
+class Prune(Struct, frozen=True, forbid_unknown_fields=True):
+    """How long ago a task must have ended to be forgotten."""
+
+    older_than_ms: int
+
+
+class Admin:
+    """The acts of operators on one store."""
+
+    def __init__(self, store: Store, book: Book, signer: Callable[[], Signer | None]) -> None:
+        self._store = store
+        self._book = book
+        self._signer = signer
+        # Whoever can read the file that the server writes it to may do everything.
+        self.token = Secret(f"{random_bits(256):064x}")
+        self._digest = digest_of(self.token.reveal().encode())
+
+    def operator(self, headers: Mapping[bytes, bytes]) -> Principal | None:
+        """The operator on this machine, if it is the one who asks."""
+        given = digest_of(headers.get(b"x-api-key") or bearer(headers))
+        return LOCAL if hmac.compare_digest(given, self._digest) else None
+
+    async def perform(
+        self, method: str, path: str, query: Mapping[str, str], body: bytes, *, by: str
+    ) -> tuple[int, bytes]:
+        """One act; gives status and answer.
+
+        Raises:
+            RouteNotFound: there is no such act.
+            InvalidParams: it cannot be done as asked.
+            StoreError: the store does not answer.
+        """
+        place, colon, act = path.removeprefix(PREFIX).rpartition(":")
+        kind, _, name = (place if colon else path.removeprefix(PREFIX)).partition("/")
+        try:
+            match method, kind, name, act if colon else "":
+                case "GET", "keys", "", "":
+                    return 200, msgspec.json.encode({"keys": await self._book.list()})
+                case "POST", "keys", "", "":
+                    return _CREATED, await self._create(_read(body, NewKey), by)
+                case "POST", "keys", key_id, "revoke":
+                    return 200, await self._revoke(key_id, by)
+                case "POST", "keys", key_id, "rotate":
+                    return 200, await self._rotate(key_id, _read(body, Rotation), by)
+                case "POST", "signing", "", "rotate":
+                    return 200, await self._rotate_signing(by)
+                case "GET", "deliveries", "", "":
+                    return 200, await self._deliveries(query)
+                case "POST", "deliveries", delivery_id, "replay":
+                    return 200, await self._replay(delivery_id, by)
+                case "POST", "store", "", "prune":
+                    return 200, await self._prune(_read(body, Prune), by)
+                case _:
+                    raise errors.RouteNotFound("there is no such act for operators")
+        except errors.Misuse as misuse:
+            raise errors.InvalidParams(str(misuse)) from None
+
+    async def _create(self, wanted: NewKey, by: str) -> bytes:
+        made = await self._book.create(
+            wanted.owner,
+            tenant=wanted.tenant,
+            scopes=wanted.scopes,
+            lasts_ms=_span(wanted.lasts_ms, "lasts_ms"),
+        )
+        log.info(
+            "admin.key.created key=%s owner=%a tenant=%a by=%a", made.key.id, wanted.owner, wanted.tenant, by
+        )
+        return msgspec.json.encode(made)
+
+    async def _revoke(self, key_id: str, by: str) -> bytes:
+        shown = await self._book.revoke(key_id)
+        log.info("admin.key.revoked key=%s owner=%a by=%a", shown.id, shown.owner, by)
+        return msgspec.json.encode(shown)
+
+    async def _rotate(self, key_id: str, wanted: Rotation, by: str) -> bytes:
+        made = await self._book.rotate(key_id, _span(wanted.grace_ms, "grace_ms"))
+        log.info("admin.key.rotated key=%s owner=%a by=%a", made.key.id, made.key.owner, by)
+        return msgspec.json.encode(made)
+
+    async def _rotate_signing(self, by: str) -> bytes:
+        signer = self._signer()
+        if signer is None:
+            raise errors.InvalidParams("nothing is signed here: push is off, or it has no secret_key")
+        kid = await signer.rotate()
+        log.info("admin.signing.rotated kid=%s by=%a", kid, by)
+        return msgspec.json.encode({"kid": kid})
+
+    async def _deliveries(self, query: Mapping[str, str]) -> bytes:
+        state = query.get("state") or None
+        if state is not None and state not in _STATES:
+            raise errors.InvalidParams(f"state is one of {', '.join(_STATES)}", field="state")
+        limit = query.get("limit", "100")
+        if not limit.isascii() or not limit.isdigit() or len(limit) > 4 or not 0 < int(limit) <= _MOST:
+            raise errors.InvalidParams(f"limit is a number from 1 to {_MOST}", field="limit")
+        found = await self._store.deliveries(
+            tenant=query.get("tenant") or None,
+            task_id=query.get("task") or None,
+            state=state,
+            limit=int(limit),
+            after=query.get("after", ""),
+        )
+        return msgspec.json.encode({"deliveries": found})
+
+    async def _replay(self, delivery_id: str, by: str) -> bytes:
+        if not await self._store.replay(delivery_id, await self._store.now()):
+            raise errors.InvalidParams(f"no delivery {delivery_id!r} has ended; see the list of deliveries")
+        log.info("admin.delivery.replayed delivery=%a by=%a", delivery_id, by)
+        return msgspec.json.encode({"id": delivery_id, "state": "pending"})
+
+    async def _prune(self, wanted: Prune, by: str) -> bytes:
+        now = await self._store.now()
+        gone = await self._store.prune(now - _span(wanted.older_than_ms, "older_than_ms"))
+        shrunk = await self._store.compact(now)
+        log.info("admin.store.pruned forgotten=%d compacted=%d by=%a", gone, shrunk, by)
+        return msgspec.json.encode({"forgotten": gone, "compacted": shrunk})
+
+
+def _span(milliseconds: int, field: str) -> int:
+    if not 0 <= milliseconds <= _LONGEST_MS:
+        raise errors.InvalidParams(f"{field} must be 0 to {_LONGEST_MS}", field=field)
+    return milliseconds
+
+
+def _read(body: bytes, form: type[Form]) -> Form:
+    try:
+        return msgspec.json.decode(body or b"{}", type=form)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise errors.InvalidParams(f"the body does not fit: {error}") from None

@@ -1,0 +1,102 @@
+"""Deliveries in the SQLite store: taken and settled inside the writer thread's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+import msgspec
+
+from trunkline.store.base import Delivery, Outcome, Posted, Settled
+from trunkline.store.statements import Value, statements
+
+# How many are given up in one transaction, so that appends need not wait for all of them.
+PAGE_EXPIRED = 1000
+
+_SQL, _ = statements("sqlite")
+_OF_STATE = {"pending": "filter_pending", "dead": "filter_given_up", "dropped": "filter_given_up"}
+
+
+def take(
+    connection: sqlite3.Connection, limit: int, lease_ms: int, now: int, *, per_lane: int, busy: Sequence[str]
+) -> list[Delivery]:
+    """Lease what is due, a few of each lane."""
+    found: list[tuple[int, Delivery]] = []
+    if limit < 1:
+        return []
+    lanes = connection.execute(_SQL["due_lanes"], {"now": now, "busy": _json(busy)}).fetchall()
+    for lane, oldest in lanes:
+        # Lanes come by their oldest: once there is enough that is older, the others have nothing to add.
+        if len(found) >= limit and oldest >= sorted(ready for ready, _ in found)[limit - 1]:
+            break
+        values = {"lane": lane, "now": now, "limit": min(per_lane, limit)}
+        rows = connection.execute(_SQL["due_deliveries"], values).fetchall()
+        found += [(ready, Delivery(*row)) for ready, *row in rows]
+    found.sort(key=lambda one: (one[0], one[1].id))
+    taken = [delivery for _, delivery in found[:limit]]
+    if taken:
+        connection.execute(_SQL["lease"], (now + lease_ms, _json([delivery.id for delivery in taken])))
+    return sorted(taken, key=lambda delivery: (delivery.due, delivery.id))
+
+
+def settle(connection: sqlite3.Connection, settled: Sequence[Settled], now: int) -> None:
+    """Record attempts; what another has settled meanwhile stays as it is."""
+    connection.executemany(_SQL["settle"], [_columns(one, now) for one in settled])
+    for one in settled:
+        if one.outcome is Outcome.RETRY:
+            connection.execute(_SQL["hold_back"], {"id": one.id, "due": one.next_due})
+
+
+def expire(connection: sqlite3.Connection, lane: str, before: int, now: int, *, note: str) -> int:
+    """Give up a page of what has waited too long."""
+    values = {"lane": lane, "before": before, "now": now, "note": note, "limit": PAGE_EXPIRED}
+    return connection.execute(_SQL["expire"], values).rowcount
+
+
+def replay(connection: sqlite3.Connection, delivery_id: str, due: int) -> bool:
+    """Make a settled one due again."""
+    return connection.execute(_SQL["replay"], (due, delivery_id)).rowcount == 1
+
+
+def deliveries(
+    connection: sqlite3.Connection,
+    *,
+    tenant: str | None,
+    task_id: str | None,
+    state: str | None,
+    limit: int,
+    after: str,
+) -> list[Posted]:
+    """A page of deliveries, the last id first."""
+    names = filters(tenant, task_id, state, after)
+    text = _SQL["deliveries"].replace("/*filters*/", " ".join(_SQL[name] for name in names))
+    # What is pending is little beside all that was ever sent.
+    text = text.replace("/*by*/", _SQL["by_lane"] if "filter_pending" in names else "")
+    values = {"tenant": tenant, "task_id": task_id, "state": state, "limit": limit, "after": after}
+    return [Posted(*row) for row in connection.execute(text, values).fetchall()]
+
+
+def filters(tenant: str | None, task_id: str | None, state: str | None, after: str) -> list[str]:
+    """The names of the filters that are asked for."""
+    names: list[str] = []
+    if tenant is not None:
+        names.append("filter_delivery_tenant")
+    if task_id is not None:
+        names.append("filter_delivery_task")
+    if state is not None and (task_id is not None or state not in _OF_STATE):
+        names.append("filter_delivery_state")
+    elif state is not None:
+        names.append(_OF_STATE[state])
+    if after:
+        names.append("filter_delivery_after")
+    return names
+
+
+def _columns(one: Settled, now: int) -> tuple[Value, ...]:
+    retry = one.outcome is Outcome.RETRY
+    due, state = (one.next_due, "pending") if retry else (None, one.outcome.value)
+    return due, state, one.status, one.note, now, one.id
+
+
+def _json(names: Sequence[str]) -> str:
+    return msgspec.json.encode(names).decode()

@@ -1,0 +1,88 @@
+"""Deliveries in PostgreSQL; of two replicas that take at once neither waits for the other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from trunkline.store.base import Delivery, Outcome, Posted, Settled
+from trunkline.store.outbox import PAGE_EXPIRED, filters
+from trunkline.store.postgres.rows import fetch
+from trunkline.store.postgres.statements import TEXTS, Statement, Value
+
+if TYPE_CHECKING:
+    from trunkline.store.postgres.address import Connection
+
+
+async def take(
+    connection: Connection, limit: int, lease_ms: int, now: int | None, *, per_lane: int, busy: Sequence[str]
+) -> list[Delivery]:
+    """Lease what is due, a few of each lane."""
+    values = {"limit": limit, "lease": lease_ms, "now": now, "per_lane": per_lane, "busy": list(busy)}
+    async with _along_indexes(connection):
+        rows = await fetch(connection, "take", **values)
+    return sorted((Delivery(*row) for row in rows), key=lambda delivery: (delivery.due, delivery.id))
+
+
+async def settle(connection: Connection, settled: Sequence[Settled], now: int | None) -> None:
+    """Record attempts; what another has settled meanwhile stays as it is."""
+    retried = [one for one in settled if one.outcome is Outcome.RETRY]
+    async with _along_indexes(connection):
+        await fetch(
+            connection,
+            "settle",
+            ids=[one.id for one in settled],
+            dues=[one.next_due if one.outcome is Outcome.RETRY else None for one in settled],
+            states=["pending" if one.outcome is Outcome.RETRY else one.outcome.value for one in settled],
+            statuses=[one.status for one in settled],
+            notes=[_text(one.note) for one in settled],
+            now=now,
+        )
+        if retried:
+            ids, dues = [one.id for one in retried], [one.next_due for one in retried]
+            await fetch(connection, "hold_back", ids=ids, dues=dues)
+
+
+async def expire(connection: Connection, lane: str, before: int, now: int | None, *, note: str) -> int:
+    """Give up a page of what has waited too long."""
+    values = {"lane": lane, "before": before, "now": now, "note": _text(note), "limit": PAGE_EXPIRED}
+    async with _along_indexes(connection):
+        ((count,),) = await fetch(connection, "expire", **values)
+    return count
+
+
+async def replay(connection: Connection, delivery_id: str, due: int) -> bool:
+    """Make a settled one due again."""
+    return bool(await fetch(connection, "replay", id=delivery_id, due=due))
+
+
+async def deliveries(
+    connection: Connection,
+    *,
+    tenant: str | None,
+    task_id: str | None,
+    state: str | None,
+    limit: int,
+    after: str,
+) -> list[Posted]:
+    """A page of deliveries, the last id first."""
+    chosen = " ".join(TEXTS[name] for name in filters(tenant, task_id, state, after))
+    statement = Statement(TEXTS["deliveries"].replace("/*filters*/", chosen))
+    given: dict[str, Value] = {
+        "tenant": tenant, "task_id": task_id, "state": state, "limit": limit, "after": after
+    }  # fmt: skip
+    return [Posted(*row) for row in await connection.fetch(statement.text, *statement.values(given))]
+
+
+@asynccontextmanager
+async def _along_indexes(connection: Connection) -> AsyncGenerator[None]:
+    """A transaction that goes by the indexes, also where it was planned when there was nothing yet."""
+    async with connection.transaction():
+        await connection.execute(TEXTS["along_indexes"])
+        yield
+
+
+def _text(note: str) -> str:
+    # The one character that a text here cannot hold; a note must not keep an attempt from being settled.
+    return note.replace("\0", "")

@@ -1,0 +1,243 @@
+"""The lenient reader of what agents say: answers, stream frames and webhooks of every dialect.
+
+One normaliser for all of them: whichever way a task is followed, the same is understood. Raises
+nothing but `Refused`; the path in an error is that inside the object, whatever is wrapped around it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+from msgspec import Raw, Struct
+
+from trunkline.errors import InvalidParams
+from trunkline.wire.faults import UNREADABLE, check_structure, misfit, not_json
+from trunkline.wire.foreign import check_foreign, plain_task_id, role_named, state_named
+from trunkline.wire.params import read_params
+from trunkline.wire.parts import read_part
+from trunkline.wire.shapes import (
+    ArtifactShape,
+    MessageShape,
+    PartShape,
+    StatusShape,
+    TaskAnswerShape,
+    UpdateShape,
+)
+from trunkline.wire.types import (
+    Artifact,
+    ArtifactUpdate,
+    Message,
+    Part,
+    Role,
+    StatusUpdate,
+    Task,
+    TaskStatus,
+)
+
+Answer = Task | Message | StatusUpdate | ArtifactUpdate
+
+
+class Notice(Struct, frozen=True):
+    """An answer and what came in the same object: artifacts beside a status, and whether more will follow."""
+
+    answer: Answer
+    artifacts: tuple[Artifact, ...] = ()
+    final: bool = False
+
+
+class _Kind(Enum):
+    TASK = "task"
+    MESSAGE = "message"
+    STATUS = "status-update"
+    ARTIFACT = "artifact-update"
+
+
+_WRAPPERS = {
+    "task": _Kind.TASK,
+    "message": _Kind.MESSAGE,
+    "msg": _Kind.MESSAGE,
+    "statusUpdate": _Kind.STATUS,
+    "status_update": _Kind.STATUS,
+    "artifactUpdate": _Kind.ARTIFACT,
+    "artifact_update": _Kind.ARTIFACT,
+}
+_KINDS = {b'"%b"' % kind.value.encode(): kind for kind in _Kind}
+_SAID = {"messageId", "message_id", "role", "parts", "content"}
+
+_members = msgspec.json.Decoder(dict[str, Raw])
+_message_shape = msgspec.json.Decoder(MessageShape)
+_task_shape = msgspec.json.Decoder(TaskAnswerShape)
+_update_shape = msgspec.json.Decoder(UpdateShape)
+
+
+def read_answer(raw: bytes | Raw, *, proto: bool = False) -> Answer:
+    """A task, a message or an update, wrapped or bare; `proto` says that it is ProtoJSON of the 0.3 proto.
+
+    Raises:
+        ParseError: the bytes are not JSON.
+        InvalidParams: it is none of these, or a member is missing or of the wrong type.
+    """
+    return read_notice(raw, proto=proto).answer
+
+
+def read_notice(raw: bytes | Raw, *, proto: bool = False) -> Notice:
+    """The same with what a status-update brought along; agents put the result of a task into it.
+
+    Raises:
+        ParseError: the bytes are not JSON.
+        InvalidParams: it is none of these, or a member is missing or of the wrong type.
+    """
+    body = bytes(raw)
+    check_structure(body)
+    kind, inner = _recognised(body)
+    if kind is _Kind.MESSAGE:
+        return Notice(_message(read_params(_message_shape, MessageShape, inner), "", proto=proto))
+    if kind is _Kind.TASK:
+        return _task(read_params(_task_shape, TaskAnswerShape, inner), proto=proto)
+    shape = read_params(_update_shape, UpdateShape, inner)
+    # Only the proto of 0.3 has `final` inside a wrapper.
+    proto = proto or (inner is not body and shape.final is not None)
+    read = _status_update if kind is _Kind.STATUS else _artifact_update
+    return read(shape, proto=proto)
+
+
+def _recognised(body: bytes) -> tuple[_Kind, bytes]:
+    """Which of the four it is, and the object itself without its wrapper."""
+    try:
+        given = {name: bytes(member) for name, member in _members.decode(body).items()}
+    except msgspec.ValidationError as error:
+        raise misfit(error, "the answer") from None
+    except UNREADABLE as error:
+        raise not_json(error) from None
+    members = {name: text for name, text in given.items() if text != b"null"}
+    kind = _KINDS.get(members.get("kind", b""))
+    if kind is not None:
+        return kind, body
+    if "status" in members:
+        # A task has an `id`; updates once had one too, but nothing else is ever final.
+        update = {"taskId", "task_id", "final"} & members.keys()
+        return (_Kind.STATUS if update or "id" not in members else _Kind.TASK), body
+    if "artifact" in members:
+        return _Kind.ARTIFACT, body
+    wrapped = [name for name in members if name in _WRAPPERS and members[name].startswith(b"{")]
+    if len(wrapped) == 1:
+        return _WRAPPERS[wrapped[0]], members[wrapped[0]]
+    if _SAID & members.keys():
+        return _Kind.MESSAGE, body
+    raise InvalidParams("must have exactly one of task, message, statusUpdate and artifactUpdate, or be one")
+
+
+def _task(shape: TaskAnswerShape, *, proto: bool) -> Notice:
+    status = _status(shape.status, proto=proto)
+    task = Task(
+        _task_id(shape.id, "id"),
+        shape.context_id or "",
+        status,
+        _artifacts(shape.artifacts or (), proto=proto),
+        tuple(
+            [
+                _message(message, f"history[{place}].", proto=proto)
+                for place, message in enumerate(shape.history or ())
+            ]
+        ),
+        shape.metadata,
+    )
+    return Notice(task, task.artifacts)
+
+
+def _status_update(shape: UpdateShape, *, proto: bool) -> Notice:
+    update = StatusUpdate(
+        _task_id(shape.task_id or shape.id, "taskId"),
+        shape.context_id or "",
+        _status(shape.status, proto=proto),
+        shape.metadata,
+    )
+    artifacts = _artifacts(shape.artifacts or (), proto=proto)
+    if shape.artifact is not None:
+        one = _artifact(shape.artifact, "artifact", 0, proto=proto)
+        # Who sends both repeats in the one what is also among the many.
+        if all([one.artifact_id != other.artifact_id for other in artifacts]):
+            artifacts = (*artifacts, one)
+    return Notice(update, artifacts, shape.final or False)
+
+
+def _artifact_update(shape: UpdateShape, *, proto: bool) -> Notice:
+    given = shape.artifact
+    if given is None:
+        raise InvalidParams("artifact is missing", field="artifact")
+    update = ArtifactUpdate(
+        _task_id(shape.task_id or shape.id, "taskId"),
+        shape.context_id or "",
+        _artifact(given, "artifact", 0, proto=proto),
+        (given.append if shape.append is None else shape.append) or False,
+        (given.last_chunk if shape.last_chunk is None else shape.last_chunk) or False,
+        shape.metadata,
+    )
+    return Notice(update, (update.artifact,))
+
+
+def _task_id(given: str | None, field: str) -> str:
+    if not given:
+        raise InvalidParams(f"{field} is missing", field=field)
+    return check_foreign(plain_task_id(given), field)
+
+
+def _status(shape: StatusShape | str | None, *, proto: bool) -> TaskStatus:
+    if shape is None:
+        raise InvalidParams("status is missing", field="status")
+    if isinstance(shape, str):
+        shape, field = StatusShape(state=shape), "status"
+    else:
+        field = "status.state"
+    state = state_named(shape.state or "")
+    if state is None:
+        what = f": {shape.state!r} is no state of a task" if shape.state else " is missing"
+        raise InvalidParams(f"{field}{what}", field=field)
+    said = shape.message
+    if isinstance(said, str):
+        said = MessageShape(parts=(PartShape(text=said),), role=Role.AGENT.value)
+    message = None if said is None else _message(said, "status.message.", proto=proto)
+    return TaskStatus(state, message, shape.timestamp or "")
+
+
+def _message(shape: MessageShape, path: str, *, proto: bool) -> Message:
+    # Agents leave out what a caller may not: an id, a role, even parts.
+    parts = shape.parts or ()
+    where = f"{path}parts"
+    if not parts and shape.content:
+        # Only the proto of 0.3 calls them so.
+        parts, where, proto = shape.content, f"{path}content", True
+    return Message(
+        shape.message_id or "",
+        shape.context_id or "",
+        plain_task_id(shape.task_id or ""),
+        role_named(shape.role or ""),
+        _parts(parts, where, proto=proto),
+        shape.metadata,
+        shape.extensions or (),
+        shape.reference_task_ids or (),
+        shape.extra,
+    )
+
+
+def _artifacts(shapes: tuple[ArtifactShape, ...], *, proto: bool) -> tuple[Artifact, ...]:
+    return tuple(
+        [_artifact(shape, f"artifacts[{place}]", place, proto=proto) for place, shape in enumerate(shapes)]
+    )
+
+
+def _artifact(shape: ArtifactShape, path: str, place: int, *, proto: bool) -> Artifact:
+    place = place if shape.index is None else shape.index
+    return Artifact(
+        shape.artifact_id or f"artifact-{place}",
+        shape.name or "",
+        shape.description or "",
+        _parts(shape.parts or (), f"{path}.parts", proto=proto),
+        shape.metadata,
+        shape.extensions or (),
+    )
+
+
+def _parts(shapes: tuple[PartShape, ...], path: str, *, proto: bool) -> tuple[Part, ...]:
+    return tuple([read_part(shape, path, index, proto=proto) for index, shape in enumerate(shapes)])

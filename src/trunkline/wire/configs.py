@@ -1,0 +1,182 @@
+"""Push configs: every shape in, the asked dialect's shape out."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from msgspec import Raw, Struct
+
+from trunkline.errors import InvalidParams
+from trunkline.wire.foreign import check_foreign, plain_task_id
+from trunkline.wire.params import read_params
+from trunkline.wire.shapes import (
+    AuthenticationShape,
+    ConfigurationShape,
+    PushConfigShape,
+    PushQueryShape,
+    PushShape,
+)
+from trunkline.wire.types import PushConfig, PushQuery, PushRequest, WireStruct
+from trunkline.wire.writer import Dialect
+
+_set = msgspec.json.Decoder(PushShape)
+_query = msgspec.json.Decoder(PushQueryShape)
+_encode = msgspec.json.Encoder().encode
+_SCHEME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}\Z")
+# What a header can carry, and no more of it than a header should.
+_CREDENTIALS = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,4094}[\x21-\x7e])?\Z")
+_URL_LIMIT = 2048
+_COLLECTION = "/pushNotificationConfigs"
+
+
+def inline_config(wanted: ConfigurationShape) -> PushConfig | None:
+    """The config that comes with a message.
+
+    Raises:
+        InvalidParams: it has no url, or a member that no request could carry.
+    """
+    for name, shape in (
+        ("taskPushNotificationConfig", wanted.task_push_notification_config),
+        ("pushNotificationConfig", wanted.push_notification_config),
+        ("pushNotification", wanted.push_notification),
+    ):
+        if shape is not None:
+            return _config(shape, f"configuration.{name}.")
+    return None
+
+
+def read_set(raw: bytes | Raw | None, task_id: str = "") -> PushRequest:
+    """Params of setting a config; `task_id` is the one of a path, which wins.
+
+    Raises:
+        ParseError: the bytes are not JSON.
+        InvalidParams: a member is missing, of the wrong type or out of range.
+    """
+    shape = read_params(_set, PushShape, raw)
+    envelope = shape.config
+    named = shape.name or (envelope.name if envelope is not None else None) or ""
+    of_task, of_config = _named(named)
+    inner = shape.push_notification_config or (envelope and envelope.push_notification_config) or None
+    path = "" if inner is None else "pushNotificationConfig."
+    config = _config(inner or shape, path, shape.config_id or of_config)
+    owner = task_id or shape.task_id or of_task or plain_task_id(shape.parent or "")
+    if not owner and inner is not None:
+        # 0.3 has no member `id` around the config, but its relatives name the task so.
+        owner = shape.id or ""
+    if not owner:
+        raise InvalidParams("taskId is missing; name the task", field="taskId")
+    return PushRequest(owner, config, shape.tenant or "")
+
+
+def read_push_query(raw: bytes | Raw | None) -> PushQuery:
+    """Params of getting, listing or deleting configs.
+
+    Raises:
+        ParseError: the bytes are not JSON.
+        InvalidParams: the task is missing, or a member does not fit.
+    """
+    shape = read_params(_query, PushQueryShape, raw)
+    of_task, of_config = _named(shape.name or shape.parent or "")
+    task_id = shape.task_id or (of_task if of_task else shape.id) or ""
+    config_id = shape.push_notification_config_id or (shape.id if shape.task_id else "") or of_config
+    if not task_id:
+        raise InvalidParams("taskId is missing; name the task", field="taskId")
+    return PushQuery(task_id, config_id, shape.tenant or "")
+
+
+def _named(name: str) -> tuple[str, str]:
+    """Task and config in `tasks/{id}/pushNotificationConfigs/{id}`."""
+    task_id, _, config_id = plain_task_id(name).partition(_COLLECTION)
+    return task_id, config_id.removeprefix("/")
+
+
+def _config(shape: PushConfigShape, path: str, config_id: str = "") -> PushConfig:
+    if not shape.url:
+        raise InvalidParams(f"{path}url is missing; say where to post", field=f"{path}url")
+    if len(shape.url) > _URL_LIMIT or not shape.url.isprintable():
+        raise InvalidParams(
+            f"{path}url must be at most {_URL_LIMIT} printable characters", field=f"{path}url"
+        )
+    found = shape.id or config_id
+    wanted = shape.authentication or AuthenticationShape()
+    schemes = (wanted.scheme,) if wanted.scheme else wanted.schemes or ()
+    scheme = schemes[0] if schemes else ""
+    if scheme and not _SCHEME.match(scheme):
+        raise _unsendable(f"{path}authentication.scheme")
+    for name, text in (("token", shape.token), ("authentication.credentials", wanted.credentials)):
+        if text and not _CREDENTIALS.match(text):
+            raise _unsendable(path + name)
+    return PushConfig(
+        url=shape.url,
+        id=check_foreign(found, f"{path}id") if found else "",
+        token=shape.token or "",
+        scheme=scheme,
+        credentials=wanted.credentials or "",
+    )
+
+
+def _unsendable(field: str) -> InvalidParams:
+    return InvalidParams(f"{field}: no header can carry this; use printable ASCII", field=field)
+
+
+class _Authentication(WireStruct, frozen=True):
+    scheme: str
+    credentials: str = ""
+
+
+class _Authentication03(WireStruct, frozen=True):
+    schemes: tuple[str, ...]
+    credentials: str = ""
+
+
+class _Config(WireStruct, frozen=True):
+    id: str
+    task_id: str
+    url: str
+    token: str = ""
+    authentication: _Authentication | None = None
+
+
+class _Config03(WireStruct, frozen=True):
+    id: str
+    url: str
+    token: str = ""
+    authentication: _Authentication03 | None = None
+
+
+class _Envelope03(WireStruct, frozen=True):
+    task_id: str
+    push_notification_config: _Config03
+
+
+class _EnvelopeProto(WireStruct, frozen=True):
+    name: str
+    push_notification_config: _Config03
+
+
+class _Page(WireStruct, frozen=True, omit_defaults=False):
+    configs: list[Struct]
+    next_page_token: str = ""
+
+
+def write_config(task_id: str, config: PushConfig, dialect: Dialect) -> bytes:
+    """One config, as setting and getting it answer."""
+    return _encode(_shaped(task_id, config, dialect))
+
+
+def write_configs(task_id: str, configs: list[PushConfig], dialect: Dialect) -> bytes:
+    """All configs of a task: a bare list in 0.3, a page elsewhere."""
+    shaped = [_shaped(task_id, config, dialect) for config in configs]
+    return _encode(shaped if dialect is Dialect.V03 else _Page(shaped))
+
+
+def _shaped(task_id: str, config: PushConfig, dialect: Dialect) -> Struct:
+    if dialect is Dialect.V1:
+        known = _Authentication(config.scheme, config.credentials) if config.scheme else None
+        return _Config(config.id, task_id, config.url, config.token, known)
+    schemes = _Authentication03((config.scheme,), config.credentials) if config.scheme else None
+    inner = _Config03(config.id, config.url, config.token, schemes)
+    if dialect is Dialect.V03:
+        return _Envelope03(task_id, inner)
+    return _EnvelopeProto(f"tasks/{task_id}{_COLLECTION}/{config.id}", inner)

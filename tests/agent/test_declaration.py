@@ -1,0 +1,239 @@
+"""What a skill emits is read from its code; what it declares is checked when it is declared."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from trunkline import Agent, Effect, Misuse, SyncTurn, Turn
+from trunkline.agent.declaration import emitted_by
+from trunkline.app import card_of
+from trunkline.wire.card import card_v1
+
+URI = "https://proto-labs.ai/a2a/ext/"
+
+
+async def plain(turn: Turn) -> None:
+    turn.usage(input_tokens=1)
+
+
+async def behind_another_variable(turn: Turn, text: str) -> str:
+    return text + str(turn.confidence(0.5))
+
+
+async def with_spread_arguments(turn: Turn) -> None:
+    turn.usage(**{"input_tokens": 1})
+
+
+async def in_a_function_inside(turn: Turn) -> None:
+    async def inside() -> None:
+        turn.effect("a", "b")
+
+    await inside()
+
+
+async def in_a_comprehension(turn: Turn) -> None:
+    [turn.effect("a", str(number)) for number in range(3)]
+
+
+async def in_a_lambda(turn: Turn) -> None:
+    (lambda: turn.confidence(1))()
+
+
+async def in_a_class_inside(turn: Turn) -> None:
+    class Inside:
+        def do(self) -> None:
+            turn.effect("a", "b")
+
+    Inside().do()
+
+
+async def in_a_generator(turn: Turn) -> AsyncIterator[str]:
+    yield "text"
+    turn.usage(output_tokens=2)
+
+
+def in_a_thread(turn: SyncTurn) -> None:
+    turn.usage(input_tokens=1)
+
+
+async def by_another_name(spoken: Turn) -> None:
+    spoken.confidence(1)
+
+
+async def in_branches(turn: Turn) -> None:
+    if turn.text:
+        turn.usage(input_tokens=1)
+    try:
+        turn.confidence(0.1)
+    finally:
+        turn.effect("a", "b")
+
+
+async def nothing(turn: Turn) -> None:
+    await turn.write("usage")
+    str(turn.text).count("effect")
+
+
+async def of_something_else(turn: Turn) -> None:
+    class Model:
+        def usage(self) -> None: ...
+
+    Model().usage()
+    model = Model()
+    model.usage()
+    del turn
+
+
+class Callable_:
+    async def __call__(self, turn: Turn) -> None:
+        turn.usage(input_tokens=1)
+
+    async def method(self, turn: Turn) -> None:
+        turn.effect("a", "b")
+
+
+class Heir(Callable_):
+    pass
+
+
+def wrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    async def around(turn: Turn) -> Any:
+        turn.confidence(1)
+        return await function(turn)
+
+    return around
+
+
+def _long() -> Callable[..., Any]:
+    """A function with so many names that an instruction needs a second one to tell which."""
+    space: dict[str, Any] = {}
+    lines = "".join(f"    turn.name_{number}\n" for number in range(300))
+    exec(f"def long(turn):\n{lines}    turn.usage()\n", space)
+    return space["long"]
+
+
+@pytest.mark.parametrize(
+    ("function", "names"),
+    [
+        (plain, {"cost-v1"}),
+        (behind_another_variable, {"confidence-v1"}),
+        (with_spread_arguments, {"cost-v1"}),
+        (in_a_function_inside, {"worldstate-delta-v1"}),
+        (in_a_comprehension, {"worldstate-delta-v1"}),
+        (in_a_lambda, {"confidence-v1"}),
+        (in_a_class_inside, {"worldstate-delta-v1"}),
+        (in_a_generator, {"cost-v1"}),
+        (in_a_thread, {"cost-v1"}),
+        (in_branches, {"cost-v1", "confidence-v1", "worldstate-delta-v1"}),
+        (nothing, set()),
+        (of_something_else, set()),
+        (Callable_(), {"cost-v1"}),
+        (Heir(), {"cost-v1"}),
+        (Callable_().method, {"worldstate-delta-v1"}),
+        (functools.partial(plain), {"cost-v1"}),
+        (wrapped(plain), {"cost-v1", "confidence-v1"}),
+        (_long(), {"cost-v1"}),
+        (len, set()),
+    ],
+    ids=lambda one: getattr(one, "__name__", type(one).__name__),
+)
+def test_what_is_emitted_is_read_from_the_code(function: Callable[..., Any], names: set[str]) -> None:
+    assert emitted_by(function, "turn") == names
+
+
+def test_the_turn_may_have_any_name() -> None:
+    agent = Agent("under test")
+    agent.skill(by_another_name)
+    agent.skill(nothing)
+    assert [one.uri for one in agent.extensions] == [URI + "confidence-v1"]
+
+
+def test_a_function_without_a_turn_emits_nothing() -> None:
+    agent = Agent("under test")
+
+    @agent.skill
+    def shout(text: str) -> str:
+        return text.upper()
+
+    assert agent.extensions == ()
+
+
+def test_the_card_declares_each_extension_once_in_a_fixed_order() -> None:
+    agent = Agent("under test")
+    agent.skill(effects=[Effect("shop", "orders.open", -1, 0.75)])(in_a_function_inside)
+    agent.skill(effects=[{"domain": "shop", "path": "orders.sent"}])(in_a_lambda)
+    agent.skill(emits=["cost-v1"])(nothing)
+    agent.skill(id="more")(in_branches)
+    extensions = json.loads(card_v1(card_of(agent)))["capabilities"]["extensions"]
+    assert [one["uri"].removeprefix(URI) for one in extensions] == [
+        "cost-v1", "confidence-v1", "effect-domain-v1", "worldstate-delta-v1",
+    ]  # fmt: skip
+    assert all(one["required"] is False and one["description"] for one in extensions)
+    assert [one.get("params") for one in extensions] == [
+        None,
+        None,
+        {
+            "skills": {
+                "in_a_function_inside": {
+                    "effects": [{"domain": "shop", "path": "orders.open", "delta": -1, "confidence": 0.75}]
+                },
+                "in_a_lambda": {
+                    "effects": [{"domain": "shop", "path": "orders.sent", "delta": 1, "confidence": 1.0}]
+                },
+            }
+        },
+        None,
+    ]
+
+
+def test_declared_effects_are_emitted_ones() -> None:
+    agent = Agent("under test")
+    agent.skill(effects=[Effect("a", "b")])(nothing)
+    assert [one.uri for one in agent.extensions] == [URI + "effect-domain-v1", URI + "worldstate-delta-v1"]
+
+
+def test_an_agent_that_emits_nothing_declares_nothing() -> None:
+    agent = Agent("under test")
+    agent.skill(nothing)
+    assert "extensions" not in json.loads(card_v1(card_of(agent)))["capabilities"]
+
+
+@pytest.mark.parametrize(
+    ("about", "complaint"),
+    [
+        ({"emits": "cost-v1"}, "emits is a list"),
+        ({"emits": 1}, "emits is a list"),
+        ({"emits": ["cost-v2"]}, "not 'cost-v2'"),
+        ({"emits": ["effect-domain-v1"]}, "not 'effect-domain-v1'"),
+        ({"emits": [["cost-v1"]]}, "a skill emits"),
+        ({"effects": Effect("a", "b")}, "effects is a list"),
+        ({"effects": "ab"}, "effects is a list"),
+        ({"effects": {"domain": "a", "path": "b"}}, "effects is a list"),
+        ({"effects": ["a"]}, "not 'a'"),
+        ({"effects": [{"domain": "a"}]}, "domain, path, delta and confidence"),
+        ({"effects": [{"domain": "a", "path": "b", "by": 1}]}, "domain, path, delta and confidence"),
+        ({"effects": [Effect("", "b")]}, "printable"),
+        ({"effects": [Effect("a", "b\n")]}, "printable"),
+        ({"effects": [Effect("a" * 257, "b")]}, "256"),
+        ({"effects": [{"domain": 1, "path": "b"}]}, "printable"),
+        ({"effects": [Effect("a", "b", 0)]}, "delta"),
+        ({"effects": [Effect("a", "b", True)]}, "delta"),
+        ({"effects": [Effect("a", "b", float("nan"))]}, "delta"),
+        ({"effects": [{"domain": "a", "path": "b", "delta": "1"}]}, "delta"),
+        ({"effects": [Effect("a", "b", 1, 1.1)]}, "confidence"),
+        ({"effects": [Effect("a", "b", 1, float("nan"))]}, "confidence"),
+        ({"effects": [{"domain": "a", "path": "b", "confidence": "high"}]}, "confidence"),
+        ({"effects": [Effect("a", "b"), Effect("a", "b", -1)]}, "declared twice"),
+    ],
+)
+def test_what_cannot_be_is_said_at_once(about: dict[str, Any], complaint: str) -> None:
+    agent = Agent("under test")
+    with pytest.raises(Misuse, match=complaint):
+        agent.skill(**about)(plain)
+    assert agent.skills == {}

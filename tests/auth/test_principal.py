@@ -1,0 +1,27 @@
+"""Principals: what they may do unless told, and what a tenant may be called."""
+
+from __future__ import annotations
+
+import pytest
+
+from trunkline.auth.principal import ANONYMOUS, OPERATOR, Principal, Scope, check_tenant
+from trunkline.errors import Misuse
+
+
+def test_a_principal_may_use_tasks_and_no_more() -> None:
+    assert Principal("default", "alice").scopes == {Scope.READ, Scope.WRITE}
+    assert Scope.ADMIN not in ANONYMOUS.scopes
+    assert frozenset(Scope) == OPERATOR
+
+
+@pytest.mark.parametrize("name", ["default", "a", "Team-1", "acme.example", "x_y", "0"])
+def test_a_tenant(name: str) -> None:
+    check_tenant(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "-x", "a b", "a/b", "a:b", "x" * 65, "v1", "tasks", "schl\u00fcssel"]
+)
+def test_no_tenant(name: str) -> None:
+    with pytest.raises(Misuse, match="cannot be a tenant"):
+        check_tenant(name)
