@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.agent.drive import begin, drive, parts, pieces, said, send, state, stream, text, until
-from trunkline import Agent, Misuse, Turn
+from trunkline import Agent, Misuse, SyncTurn, Turn
 from trunkline.agent.testing import TestClient
 from trunkline.wire.types import Message
 
@@ -446,3 +446,23 @@ def test_working_is_seen_while_the_skill_is_silent() -> None:
         return await until(client, task["id"], "completed")
 
     assert text(drive(doing(body), talk)) == "done"
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_each_message_to_another_agent_has_its_share_of_the_chain(plain: bool) -> None:
+    agent = Agent("under test")
+
+    async def on_the_loop(turn: Turn) -> list[int]:
+        return [turn.chain()["budget"] for _ in range(3)]
+
+    def in_a_thread(turn: SyncTurn) -> list[int]:
+        return [turn.chain()["budget"] for _ in range(3)]
+
+    agent.skill(in_a_thread if plain else on_the_loop)
+
+    async def talk(client: TestClient) -> Any:
+        return await client.send("go"), await client.send("go", metadata={"trunkline.chain": {"budget": 2}})
+
+    first, second = drive(agent, talk)
+    assert parts(first) == [{"data": [47, 12, 3]}]
+    assert state(second) == "failed", "one share was left, and it asked for three"

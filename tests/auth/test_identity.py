@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.auth.issuing import JWKS, NAME, Net, issuer, key, public, token, tokens
+from tests.auth.issuing import JWKS, NAME, Net, key, public, token, tokens
 from trunkline.auth.identity import KEY_SCHEMES, Identity
 from trunkline.auth.keys import Keyring, StoredKey, digest_of
 from trunkline.auth.principal import ANONYMOUS
@@ -135,4 +135,3 @@ def test_what_is_asked_for_is_what_is_enforced(by_key: Identity) -> None:
     ):
         with pytest.raises(Unauthenticated, match=words):
             identity.known({})
-    assert issuer().jwks_url == JWKS

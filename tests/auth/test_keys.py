@@ -14,7 +14,7 @@ from trunkline.config import Secret
 from trunkline.errors import Misuse, Unauthenticated
 
 ONE, TWO = "first-key-12345", "second-key-6789"
-NOW = 1_000_000
+NOW = 1_800_000_000_000
 TOKEN = b"tl_abcdefghijkl_the-secret_of-it"
 
 

@@ -146,5 +146,7 @@ async def _answer(line: Line, client: Client, number: int) -> str:
 
 
 if __name__ == "__main__":
+    # It stands for machines elsewhere, and those would not take processor time from the server.
+    os.nice(19)
     print("ready", flush=True)
     print(json.dumps(asyncio.run(_flood(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))))

@@ -22,11 +22,13 @@ from tests.chaos import (  # noqa: F401 - their rows enter the table
     disk,
     durability,
     flood,
+    hostile,
     load,
     protocol,
     replicas,
     shutdown,
     soak,
+    timing,
     webhooks,
 )
 from tests.chaos.rows import POSTGRES, ROWS, SQLITE, Result, Row, Run

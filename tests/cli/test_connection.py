@@ -228,14 +228,20 @@ def test_a_header_behind_a_body_is_no_header() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "read", "closes"),
-    [(b"hello", True, False), (b"hello", False, False), (b"hel", False, True), (b"", False, True)],
+    ("body", "read", "status", "closes"),
+    [
+        (b"hello", True, 200, False),
+        (b"hello", False, 200, True),
+        (b"hello", False, 429, False),
+        (b"hel", False, 429, True),
+        (b"", False, 200, True),
+    ],
 )
-def test_a_body_that_nobody_waited_for_ends_the_connection(body: bytes, read: bool, closes: bool) -> None:
+def test_a_body_nobody_read_ends_the_connection(body: bytes, read: bool, status: int, closes: bool) -> None:
     async def answer(exchange: Exchange) -> None:
         if read:
             await exchange.body(100, 5)
-        await exchange.respond(200, b"x")
+        await exchange.respond(status, b"x")
 
     line = _fed(get("/", b"Content-Length: 5", verb=b"POST") + body, answer=answer)
     assert line.closed == closes

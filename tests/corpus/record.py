@@ -2,6 +2,7 @@
 
 `VERSION.jsonl` is what `trunkline store export` writes; `VERSION.heads.jsonl` is what each task folded to
 when it was recorded. A recording is never changed: the logs of an old version must give the same for ever.
+What a version learned to write after that is in a part of its own, as `VERSION-push.jsonl`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ COMMANDS = [
     "echo hello", "chunks 5", "count 7 1", "fail for a reason", "raise", "reject", "toolerror", "file", "data",
     "usage", "effect", "confidence", "échø ☃ \u2028 𝄞", "sleep 1", "count 80 1",
 ]  # fmt: skip
+
+# Nobody listens there, and nobody needs to: what is recorded is who was to be told.
+HOOK = "http://127.0.0.1:9/hook"
+SET_PUSH = "CreateTaskPushNotificationConfig"
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -85,7 +90,7 @@ async def _drive(app: Inside) -> None:
     await app.send("", parts=parts, contextId="a-context")
 
 
-async def _record(version: str, store: str) -> int:
+async def _record(name: str, store: str) -> int:
     async with inside(agent, store, coalesce_milliseconds=0) as app:
         await _drive(app)
         asked = await app.send("ask which one?")
@@ -98,22 +103,47 @@ async def _record(version: str, store: str) -> int:
         await app.send("go")
         said = {"messageId": "hello", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
         await app.ask("SendMessage", {"message": {**said, "metadata": {"skillHint": "reply"}}})
-        pages = b"".join([page async for page in export(app.store, version)])
-        logs = await app.logs()
-    (HERE / f"{version}.jsonl").write_bytes(pages)
+        return await _keep(name, app)
+
+
+async def _record_push(name: str, store: str) -> int:
+    """Targets set with the message, while a task waits, and after its end; replaced and deleted."""
+    async with inside(agent, store, coalesce_milliseconds=0, dev=True, secret_key="of the recording") as app:
+        inline = {"id": "inline", "url": HOOK, "token": "a token"}
+        said = {"messageId": "push", "role": "ROLE_USER", "parts": [{"text": "count 3 1"}]}
+        params = {"message": said, "configuration": {"taskPushNotificationConfig": inline}}
+        counted = (await app.ask("SendMessage", params))["task"]
+        asked = await app.send("ask which one?")
+        basic = {"authentication": {"scheme": "Basic", "credentials": "bWU6aXQ="}}
+        for task_id in (counted["id"], asked["id"]):
+            for more in ({}, basic):
+                await app.ask(SET_PUSH, {"taskId": task_id, "id": "later", "url": HOOK, **more})
+        await app.send("this one", taskId=asked["id"])
+        for task_id, config_id in ((counted["id"], "inline"), (asked["id"], "later")):
+            await app.ask("DeleteTaskPushNotificationConfig", {"taskId": task_id, "id": config_id})
+        return await _keep(name, app)
+
+
+async def _keep(name: str, app: Inside) -> int:
+    pages = b"".join([page async for page in export(app.store, importlib.metadata.version("trunkline"))])
+    logs = await app.logs()
+    (HERE / f"{name}.jsonl").write_bytes(pages)
     lines = [msgspec.json.encode(kept(log)) for log in sorted(logs, key=lambda log: log.task_id)]
-    (HERE / f"{version}.heads.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    (HERE / f"{name}.heads.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     return len(logs)
 
 
 def main() -> None:
-    """Record, unless it was done before."""
+    """Record what was not recorded before."""
     version = importlib.metadata.version("trunkline")
-    if (HERE / f"{version}.jsonl").exists():
+    parts = {version: _record, f"{version}-push": _record_push}
+    left = {name: record for name, record in parts.items() if not (HERE / f"{name}.jsonl").exists()}
+    if not left:
         raise SystemExit(f"{version} is recorded already, and a recording is never changed")
-    with tempfile.TemporaryDirectory() as folder:
-        count = asyncio.run(_record(version, f"sqlite:///{folder}/tasks.db"))
-    print(f"{count} tasks of {version}")
+    for name, record in left.items():
+        with tempfile.TemporaryDirectory() as folder:
+            count = asyncio.run(record(name, f"sqlite:///{folder}/tasks.db"))
+        print(f"{count} tasks of {name}")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from trunkline.config import Settings
         ("agents", "test_shout"),
         ("durability", "test_sell"),
         ("extensions", "test_sell"),
+        ("limits", "test_plan"),
         ("webhooks", "test_receive"),
     ],
 )

@@ -14,7 +14,7 @@ from tests.hostile.canaries import TENANTS, WORD, Crowd, enrol
 pytestmark = pytest.mark.slow
 
 SEED = int(os.environ.get("TRUNKLINE_TEST_SEED", "20260131"))
-COUNT = 4_000
+COUNT = 2_000
 
 
 def test_no_answer_holds_the_word_of_another(make: Callable[..., ServerProcess]) -> None:

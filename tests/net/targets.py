@@ -49,34 +49,52 @@ async def plain(call: Call) -> bytes:
     return OK
 
 
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """A port where `serve` has every connection to itself; all of them are closed at the end."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(cast(asyncio.Task[None], asyncio.current_task()))
+        with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            await serve(reader, writer)
+        writer.transport.abort()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for _ in range(5):  # those that have just been accepted
+            await asyncio.sleep(0)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @asynccontextmanager
 async def site(respond: Respond = plain, tls: ssl.SSLContext | None = None) -> AsyncIterator[Site]:
     """A target that answers every request with what `respond` gives; nothing closes the connection."""
     calls: list[Call] = []
-    tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.add(cast(asyncio.Task[None], asyncio.current_task()))
-        with suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-                headers = {n.lower(): v for n, _, v in (line.partition(": ") for line in head[1:] if line)}
-                body = await reader.readexactly(int(headers.get("content-length", 0)))
-                peer = writer.get_extra_info("peername")[1]
-                call = Call(head[0], headers, body, peer, reader, writer)
-                calls.append(call)
-                writer.write(await respond(call))
-                await writer.drain()
-        writer.transport.abort()
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+            headers = {n.lower(): v for n, _, v in (line.partition(": ") for line in head[1:] if line)}
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
+            peer = writer.get_extra_info("peername")[1]
+            call = Call(head[0], headers, body, peer, reader, writer)
+            calls.append(call)
+            writer.write(await respond(call))
+            await writer.drain()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-    try:
-        yield Site(server.sockets[0].getsockname()[1], calls)
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks)
+    async with listening(serve, tls) as port:
+        yield Site(port, calls)
 
 
 def names(**known: Sequence[str]) -> Callable[[str, int], Coroutine[Any, Any, Sequence[str]]]:

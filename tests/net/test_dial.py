@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from tests.net.authority import Authority
-from tests.net.targets import Call, names, outbound, plain, site
+from tests.net.targets import Call, listening, names, outbound, plain, site
 from trunkline.errors import Unreachable
 from trunkline.net import dial as module
 from trunkline.net.dial import Connection, Dialler, dial
@@ -102,12 +102,47 @@ def test_a_target_that_speaks_no_tls(authority: Authority, run: Any) -> None:
             await writer.drain()
             writer.close()
 
-        server = await asyncio.start_server(shout, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        async with server, outbound(tls=authority.client()) as client:
+        async with listening(shout) as port, outbound(tls=authority.client()) as client:
             with pytest.raises(Unreachable) as error:
                 await client.post(f"https://hooks.example:{port}/", b"x", [])
             assert error.value.reason == "tls"
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    "first", [b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n", b""], ids=["words", "end"]
+)
+def test_what_comes_before_tls_is_never_read(authority: Authority, run: Any, first: bytes) -> None:
+    """Somebody on the way could say it, and let the true target finish the handshake."""
+
+    async def main() -> None:
+        async def inject(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(first)
+            writer.write_eof()
+            await reader.read()
+            writer.close()
+
+        async with listening(inject) as port, asyncio.timeout(5):
+            connection = await dial("hooks.example", "127.0.0.1", port)
+            assert await connection.read(1) == first[:1]
+            with pytest.raises(Unreachable, match="before TLS") as error:
+                await connection.start_tls(authority.client(), "hooks.example")
+            assert error.value.reason == "tls"
+
+    run(main())
+
+
+def test_a_target_that_hangs_up_at_once(authority: Authority, run: Any) -> None:
+    async def main() -> None:
+        async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.transport.abort()
+
+        async with listening(leave) as port, outbound(tls=authority.client()) as client:
+            for scheme in ("http", "https") * 50:
+                with pytest.raises(Unreachable) as error:
+                    await client.post(f"{scheme}://hooks.example:{port}/", b"x" * 100_000, [])
+                assert error.value.reason in {"connect", "protocol", "tls"}
 
     run(main())
 
@@ -118,9 +153,7 @@ def test_a_target_that_hangs_up_during_the_handshake(authority: Authority, run: 
             await reader.read(1)
             writer.transport.abort()
 
-        server = await asyncio.start_server(leave, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        async with server, outbound(tls=authority.client()) as client:
+        async with listening(leave) as port, outbound(tls=authority.client()) as client:
             with pytest.raises(Unreachable) as error:
                 await client.post(f"https://hooks.example:{port}/", b"x", [])
             assert error.value.reason == "connect"
@@ -138,9 +171,7 @@ def test_a_handshake_that_never_ends_leaves_nothing_open(authority: Authority, r
             gone.set()
             writer.close()
 
-        server = await asyncio.start_server(silent, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        async with server, outbound(tls=authority.client(), timeout_s=0.05) as client:
+        async with listening(silent) as port, outbound(tls=authority.client(), timeout_s=0.05) as client:
             with pytest.raises(Unreachable) as error:
                 await client.post(f"https://hooks.example:{port}/", b"x", [])
             assert error.value.reason == "timeout"
@@ -249,9 +280,8 @@ def test_reading_stops_when_nobody_takes_it_and_goes_on_after(run: Any) -> None:
             await writer.drain()
             writer.close()
 
-        server = await asyncio.start_server(pour, "127.0.0.1", 0)
-        async with server:
-            connection = await dial("hooks.example", "127.0.0.1", server.sockets[0].getsockname()[1])
+        async with listening(pour) as port:
+            connection = await dial("hooks.example", "127.0.0.1", port)
             assert isinstance(connection, Connection)
             async with asyncio.timeout(5):
                 await poured.wait()
@@ -284,9 +314,8 @@ def test_writing_waits_while_the_other_side_does_not_read(run: Any) -> None:
                     writer.close()
                     break
 
-        server = await asyncio.start_server(slow, "127.0.0.1", 0)
-        async with server:
-            connection = await dial("hooks.example", "127.0.0.1", server.sockets[0].getsockname()[1])
+        async with listening(slow) as port:
+            connection = await dial("hooks.example", "127.0.0.1", port)
             writing = asyncio.ensure_future(connection.write(b"x" * 20_000_000))
             await asyncio.sleep(0)
             assert not writing.done()
@@ -305,9 +334,8 @@ def test_a_connection_that_is_lost_while_writing(run: Any) -> None:
             await reader.read(1)
             writer.transport.abort()
 
-        server = await asyncio.start_server(leave, "127.0.0.1", 0)
-        async with server:
-            connection = await dial("hooks.example", "127.0.0.1", server.sockets[0].getsockname()[1])
+        async with listening(leave) as port:
+            connection = await dial("hooks.example", "127.0.0.1", port)
             async with asyncio.timeout(5):
                 await connection.write(b"x" * 20_000_000)
                 with pytest.raises(httpcore2.ReadError):

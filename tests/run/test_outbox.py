@@ -71,7 +71,7 @@ async def _three_days(m: Mail) -> list[int]:
 def test_row_63_a_receiver_that_is_down_for_three_days() -> None:
     async def scene() -> None:
         async with mail(long=True) as m:
-            m.out.scripts[A] = [503]
+            m.out.scripts[A] = [503] * 13 + [200]
             feed = await m.open(A)
             await m.say(feed, WORKING)
             await m.say(feed, DONE)
@@ -82,10 +82,9 @@ def test_row_63_a_receiver_that_is_down_for_three_days() -> None:
             for wait, seconds in zip(waits[3:], promised, strict=True):
                 assert 0.8 * seconds * SECOND <= wait <= 1.2 * seconds * SECOND
             # Its successor has waited all the time, and now has its turn.
-            assert set(m.out.states(A)) == {"working"} and len(set(m.out.ids(A))) == 1
-            m.out.scripts[A] = [200]
-            m.courier.ring()
             first, second = await m.settled()
+            assert m.out.states(A) == ["working"] * 13 + ["completed"]
+            assert len(set(m.out.ids(A)[:13])) == 1
             assert (first.state, second.state) == ("dead", "done")
             # By hand it can be posted again, under its id.
             assert await m.store.replay(first.id, m.clock.ms)
@@ -305,7 +304,8 @@ def test_a_store_that_fails_for_a_while_only_delays(
             await m.say(feed, DONE)
             for _ in range(4):
                 await asyncio.sleep(0.02)
-                m.clock.ms += MINUTE
+                # Beyond its lease a delivery is posted again; only what waits to be read needs the time.
+                m.clock.ms += MINUTE if what == "read" else 0
                 m.courier.ring()
             await m.settled()
             assert m.out.states(A) == ["working", "completed"]
@@ -366,7 +366,8 @@ def test_stopping_is_quick_and_gives_back_what_did_not_arrive() -> None:
             began = loop.time()
             await m.courier.stop(0.05)
             assert loop.time() - began < 1
-            row, *_ = await m.when(lambda rows: rows[0].note == "the server stopped")
+            rows = await m.when(lambda rows: "the server stopped" in [row.note for row in rows])
+            (row,) = [row for row in rows if row.note == "the server stopped"]
             assert (row.state, row.due) == ("pending", m.clock.ms)
             # Whoever comes next need not wait for a lease, and posts under the same ids.
             m.out.gates[A].set()

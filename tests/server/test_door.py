@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,7 @@ def test_a_scope_is_needed() -> None:
 def test_one_caller_at_ten_times_its_quota_does_not_shut_out_another(tmp_path: Path) -> None:
     """Row 28, small; `make chaos` measures it."""
     flags = ("--key", KEYS[0], "--key", KEYS[1], "--set", "rate_limit=20", "--set", "concurrency_limit=3")
+    flags = (*flags, "--set", "drain_limit=0")
     with ServerProcess(tmp_path, "trunkline.demo:agent", *flags, store="memory:") as server:
         raws = [request("GET", "/tasks", None, f"X-API-Key: {KEYS[0]}".encode()) for _ in range(400)]
         answers = flood(server.port, raws, lines=3)
@@ -235,27 +237,20 @@ def test_one_caller_at_ten_times_its_quota_does_not_shut_out_another(tmp_path: P
 
 
 def _streams_count(server: ServerProcess, agent: Agent) -> None:
-    def asked() -> int:
-        return agent.http.get(f"{server.base}/tasks").status_code
-
     with (
         agent.stream("SendStreamingMessage", params("hold 1")) as first,
         agent.stream("SendStreamingMessage", params("hold 2")) as second,
         agent.stream("SendStreamingMessage", params("hold 3")) as third,
     ):
-        tasks = [next(iter(frames)).result["task"]["id"] for frames in (first, second, third)]
+        for frames in (first, second, third):
+            next(iter(frames))
         refused = agent.http.get(f"{server.base}/tasks", headers=V1)
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
         assert "3 may be in flight" in refused.json()["error"]["message"]
-    # Whoever left is noticed at once, but not before its connection is seen to be closed.
-    agent_freed = False
-    for _ in range(200):
-        if asked() == 200:
-            agent_freed = True
-            break
-    assert agent_freed
-    for task_id in tasks:
-        agent.post({"jsonrpc": "2.0", "id": 1, "method": "CancelTask", "params": {"id": task_id}}, V1)
+    # Who has left is noticed soon.
+    deadline = time.monotonic() + 10
+    while agent.http.get(f"{server.base}/tasks").status_code != 200:
+        assert time.monotonic() < deadline
 
 
 def _no_body_is_waited_for(server: ServerProcess) -> None:

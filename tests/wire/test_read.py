@@ -16,7 +16,7 @@ from trunkline.wire.read import (
     read_task_query,
     task_query_from,
 )
-from trunkline.wire.types import Message, Part, Role, TaskState
+from trunkline.wire.types import Message, Part, PushConfig, Role, TaskState
 
 
 def body(message: dict[str, Any] | None = None, **params: Any) -> bytes:
@@ -51,7 +51,7 @@ def test_a_plain_send() -> None:
     assert request.accepted_output_modes == ("text/plain",)
     assert request.history_length == 0
     assert request.wait is None
-    assert not request.wants_push
+    assert request.push is None
     assert request.metadata == {"a": 1}
     assert request.tenant == "acme"
 
@@ -144,7 +144,7 @@ def test_snake_case_of_the_python_sdk_over_rest() -> None:
         Part(url="http://x", media_type="a/b", filename="n"),
         Part(data={"a": 1}),
     )
-    assert request.wants_push
+    assert request.push == PushConfig("http://y")
     assert request.history_length is None, "in the proto of 0.3 zero means not given"
 
 
@@ -190,7 +190,14 @@ def test_wait_or_receipt(configuration: dict[str, Any] | None, wait: bool | None
 
 @pytest.mark.parametrize("name", ["pushNotificationConfig", "taskPushNotificationConfig", "pushNotification"])
 def test_push_wanted_at_send(name: str) -> None:
-    assert read_send(body(configuration={name: {"url": "http://x"}})).wants_push
+    wanted = {
+        "url": "http://x",
+        "id": "c",
+        "token": "t",
+        "authentication": {"scheme": "Basic", "credentials": "d"},
+    }
+    read = read_send(body(configuration={name: wanted})).push
+    assert read == PushConfig("http://x", "c", "t", "Basic", "d")
 
 
 @pytest.mark.parametrize("length", [-1, 2**31, 10**30, 1.5, True, "5"])

@@ -63,7 +63,9 @@ def serve(
     key: Annotated[list[str] | None, typer.Option(help="A key that callers must send; repeatable.")] = None,
     public_url: Annotated[str | None, typer.Option(help="The address that the card names.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Serve other machines without any key.")] = False,
-    dev: Annotated[bool, typer.Option(help="Show exception texts to callers.")] = False,
+    dev: Annotated[
+        bool, typer.Option(help="Show exception texts to callers; let webhooks go to this machine.")
+    ] = False,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
     metrics: Annotated[bool, typer.Option("--metrics", help="Serve Prometheus metrics at /metrics.")] = False,

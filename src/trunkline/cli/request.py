@@ -21,6 +21,7 @@ _CHUNKED = b"transfer-encoding: chunked\r\n"
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 # Such an answer is over after its head, whatever that says of a length.
 _HEADS_ONLY = (204, 304)
+_COME_AGAIN = 429
 
 
 class Line(Protocol):
@@ -180,7 +181,7 @@ class Request:
         if self.also:
             headers = (*headers, *self.also)
         more = _lines(headers) if headers else b""
-        end = self._end()
+        end = self._end(status)
         if body:
             answer = b"%b%bcontent-type: %b\r\ncontent-length: %d\r\n%b%b%b" % (
                 _STATUS[status],
@@ -197,10 +198,11 @@ class Request:
         line.transport.write(answer)
         self.answered = True
 
-    def _end(self) -> bytes:
-        if not self.whole:
-            # Nobody read its body. Else we would go on taking in, and throwing away, whatever comes.
-            self.keep = False
+    def _end(self, status: int = 200) -> bytes:
+        if self._pieces or not self.whole:
+            # Nobody read its body. Else we would go on taking in, and throwing away, whatever comes. But who
+            # is told to come again later, and has sent all of it, need not connect anew for that.
+            self.keep = self.keep and self.whole and status == _COME_AGAIN
         return _KEPT if self.keep else _LAST
 
     async def begin(self, headers: Headers) -> None:

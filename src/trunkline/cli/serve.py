@@ -70,10 +70,11 @@ def run(target: str, flags: Mapping[str, object], settings: list[str]) -> None:
         # Before the port is bound. Where it cannot be told, the start itself will tell.
         raise exposure(chosen)
     if chosen.workers == 1:
+        sockets, token = _bound(chosen), application.operators.token
         try:
-            serve(application, _bound(chosen), started=partial(_started, application))
+            serve(application, sockets, started=partial(_started, application))
         finally:
-            close_entrance(chosen, application.operators.token)
+            close_entrance(chosen, token)
         return
     _check_shared(application)
     set_up_logs(chosen.log_level, chosen.log_format)
@@ -181,3 +182,5 @@ def announce(settings: Settings, port: int, *, guarded: bool) -> None:
     if not guarded:
         who = "only this machine can reach it" if is_loopback(settings.host) else "anybody can use it"
         log.info("no key is set: %s", who)
+    if settings.dev:
+        log.warning("dev: callers see exception texts, and webhooks may go to this machine")

@@ -112,6 +112,10 @@ class Connection(asyncio.Protocol, httpcore2.AsyncNetworkStream):
         Raises:
             Unreachable: the other side is not who it should be.
         """
+        # Invariant: nothing that came in the clear is ever read as if it had come in secret.
+        if self._buffer or self._ended:
+            self._open.abort()
+            raise Unreachable(f"{self._host}: speaks or hangs up before TLS begins", reason="tls")
         # A name may end with a dot, a certificate's never does.
         name = (server_hostname or self._host).rstrip(".")
         try:

@@ -56,7 +56,7 @@ class _Lane:
 
 
 class Outbound:
-    """Sends requests to wherever the guard lets them go. Knows no proxy, no cookies and no environment."""
+    """Sends requests to wherever the guard lets them go. Knows no proxies and no cookies."""
 
     def __init__(
         self,
@@ -125,6 +125,9 @@ class Outbound:
         """The answer, and whether that was all of it."""
         url = httpcore2.URL(scheme=at.scheme, host=at.host, port=at.port, target=at.path)
         request = httpcore2.Request(method, url, headers=_fields(at, headers, body), content=body)
+        if self._tls is None and at.scheme == "https":
+            # It reads all the certificates of the machine.
+            self._tls = await asyncio.to_thread(httpx2.create_ssl_context)
         lane, stale = self._take(at)
         try:
             for pool in stale:
@@ -152,7 +155,7 @@ class Outbound:
 
     def _take(self, at: Target) -> tuple[_Lane, list[httpcore2.AsyncConnectionPool]]:
         """The lane to an origin, with one more in flight, and the pools that nobody needs any longer."""
-        lane = self._lanes.pop(at.lane, None) or _Lane(self._pool(at))
+        lane = self._lanes.pop(at.lane, None) or _Lane(self._pool())
         lane.flights += 1
         stale = self._stale(asyncio.get_running_loop().time())
         self._lanes[at.lane] = lane
@@ -170,9 +173,7 @@ class Outbound:
         ]
         return [self._lanes.pop(name).pool for name in names]
 
-    def _pool(self, at: Target) -> httpcore2.AsyncConnectionPool:
-        if self._tls is None and at.scheme == "https":
-            self._tls = httpx2.create_ssl_context()
+    def _pool(self) -> httpcore2.AsyncConnectionPool:
         return httpcore2.AsyncConnectionPool(
             ssl_context=self._tls,
             max_connections=LANE_FLIGHTS,

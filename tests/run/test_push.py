@@ -1,0 +1,114 @@
+"""Configs of tasks: checked, sealed, set by an event, shown without their secrets."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.run.desk import run
+from tests.run.mail import IDS, Mail, Passes
+from trunkline.errors import InvalidParams, TaskNotFound
+from trunkline.log import events as ev
+from trunkline.log.decide import PUSH_LIMIT
+from trunkline.run.push import Proof, Push, proof_of
+from trunkline.wire.types import PushConfig
+
+URL = "https://hooks.example/a"
+FULL = PushConfig(URL, "c-1", "the-token", "Basic", "the-credentials")
+
+
+def test_a_config_is_an_event_and_its_secrets_are_sealed_in_it() -> None:
+    async def scene() -> None:
+        m = Mail()
+        await m.store.open()
+        feed = await m.open()
+        target = await m.push.target(FULL, "0.3")
+        shown = await m.push.set(feed, target, "me")
+        assert shown == PushConfig(URL, "c-1", scheme="Basic")
+        (recorded,) = await m.store.read("t", feed.state.task_id, 1)
+        assert recorded.event == ev.PushSet(target, "me")
+        text = ev.encode_one(recorded.event)
+        assert b"the-token" not in text and b"the-credentials" not in text
+        assert proof_of(target, m.vault) == Proof("the-token", "the-credentials")
+        assert target.version == "0.3"
+        # Two seals of one secret do not look alike.
+        assert (await m.push.target(FULL, "0.3")).sealed != target.sealed
+        await m.store.close()
+
+    run(scene())
+
+
+def test_without_secrets_there_is_no_seal_and_without_an_id_there_is_one() -> None:
+    async def scene() -> None:
+        m = Mail()
+        first, second = [await m.push.target(PushConfig(URL), "1.0") for _ in range(2)]
+        assert first.sealed == "" and proof_of(first, m.vault) == Proof()
+        assert first.id and second.id and first.id != second.id
+
+    run(scene())
+
+
+def test_get_list_delete() -> None:
+    async def scene() -> None:
+        m = Mail()
+        await m.store.open()
+        feed = await m.open()
+        with pytest.raises(TaskNotFound):
+            await m.push.get(feed, "")
+        for name in ("a", "b", "c"):
+            await m.set(feed, PushConfig(f"{URL}/{name}", name))
+        assert [config.id for config in await m.push.list(feed)] == ["a", "b", "c"]
+        assert (await m.push.get(feed, "b")).url == f"{URL}/b"
+        assert (await m.push.get(feed, "")).id == "a"
+        await m.set(feed, PushConfig(f"{URL}/new", "b"))
+        assert [config.url for config in await m.push.list(feed)] == [f"{URL}/a", f"{URL}/new", f"{URL}/c"]
+        seq = feed.state.seq
+        await m.push.delete(feed, "b", "me")
+        await m.push.delete(feed, "b", "me")
+        assert feed.state.seq == seq + 1
+        with pytest.raises(TaskNotFound):
+            await m.push.get(feed, "b")
+        assert [config.id for config in await m.push.list(feed)] == ["a", "c"]
+        await m.store.close()
+
+    run(scene())
+
+
+def test_who_may_not_be_called_is_refused_by_the_field() -> None:
+    async def scene() -> None:
+        m = Mail()
+        with pytest.raises(InvalidParams, match=r"configuration\.x: bad leads nowhere") as refused:
+            await m.push.target(PushConfig("https://bad.example/?secret"), "1.0", "configuration.x")
+        assert refused.value.field == "configuration.x"
+        assert refused.value.details["reason"] == "PUSH_URL_REFUSED"
+        assert "secret" not in str(refused.value)
+
+    run(scene())
+
+
+def test_a_task_has_sixteen_at_most() -> None:
+    async def scene() -> None:
+        m = Mail()
+        await m.store.open()
+        feed = await m.open(*[f"{URL}/{place}" for place in range(PUSH_LIMIT)])
+        with pytest.raises(InvalidParams, match="delete one"):
+            await m.set(feed, PushConfig(URL, "one too many"))
+        await m.set(feed, PushConfig(URL, f"{URL}/3"))
+        await m.push.delete(feed, f"{URL}/5", "me")
+        await m.set(feed, PushConfig(URL, "fits"))
+        await m.store.close()
+
+    run(scene())
+
+
+def test_push_secrets_show() -> None:
+    async def scene() -> None:
+        m = Mail()
+        await m.store.open()
+        feed = await m.open()
+        open_push = Push(m.tasks, IDS, Passes(), m.vault, show=True)
+        assert await open_push.set(feed, await open_push.target(FULL, "1.0"), "me") == FULL
+        assert await open_push.list(feed) == [FULL]
+        assert await m.push.list(feed) == [PushConfig(URL, "c-1", scheme="Basic")]
+        await m.store.close()
+
+    run(scene())

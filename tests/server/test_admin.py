@@ -1,0 +1,270 @@
+"""What operators do over HTTP: who may, what each act answers, and what the log says of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.conformance.store.given import delta
+from trunkline import Agent
+from trunkline.app import Application
+from trunkline.auth.principal import Scope
+from trunkline.store.base import Announcement, Outcome, Settled
+
+JSON = {"Content-Type": "application/json"}
+
+
+class Office:
+    """An agent over ASGI, and its operator."""
+
+    def __init__(self, application: Application, client: httpx2.AsyncClient) -> None:
+        self.application = application
+        self.client = client
+        self.headers = {"X-API-Key": application.operators.token.reveal()}
+
+    async def act(self, method: str, path: str, body: Any = None, **headers: str) -> httpx2.Response:
+        content = None if body is None else json.dumps(body).encode()
+        return await self.client.request(
+            method, path, content=content, headers={**JSON, **(headers or self.headers)}
+        )
+
+    async def get(self, token: str) -> int:
+        return (await self.client.get("/tasks", headers={"X-API-Key": token})).status_code
+
+
+def office(work: Callable[[Office], Awaitable[Any]], **settings: object) -> Any:
+    agent = Agent("echo")
+
+    @agent.skill
+    async def echo(text: str) -> str:
+        """Say it again."""
+        return text
+
+    async def main() -> Any:
+        application = agent.asgi(store="memory:", drain_limit=0, **settings)
+        transport = httpx2.ASGITransport(application)
+        async with (
+            application.lifespan(),
+            httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client,
+        ):
+            return await work(Office(application, client))
+
+    return asyncio.run(main())
+
+
+ACTS = [
+    ("GET", "/admin/keys"),
+    ("POST", "/admin/keys"),
+    ("POST", "/admin/keys/x:revoke"),
+    ("POST", "/admin/keys/x:rotate"),
+    ("POST", "/admin/signing:rotate"),
+    ("GET", "/admin/deliveries"),
+    ("POST", "/admin/deliveries/x:replay"),
+    ("POST", "/admin/store:prune"),
+    ("GET", "/admin/"),
+    ("GET", "/admin/nothing"),
+]
+
+
+@pytest.mark.parametrize("keys", [[], ["a-key-of-this-agent"]], ids=["open", "keyed"])
+def test_nobody_else_may(keys: list[str]) -> None:
+    async def work(at: Office) -> set[int]:
+        found: set[int] = set()
+        for method, path in ACTS:
+            for headers in (
+                {"X-Nothing": "1"},
+                {"X-API-Key": "wrong-wrong"},
+                {"Authorization": "Bearer wrong-wrong"},
+                {"X-API-Key": "", "Authorization": "Bearer "},
+                *({"X-API-Key": key} for key in keys),
+            ):
+                found.add((await at.act(method, path, {"owner": "mallory"}, **headers)).status_code)
+        assert len((await at.act("GET", "/admin/keys")).json()["keys"]) == 0
+        return found
+
+    assert office(work, keys=keys) == ({401, 403} if keys else {403})
+
+
+def test_the_operators_token_opens_this_door_only() -> None:
+    async def work(at: Office) -> list[int]:
+        token = at.application.operators.token.reveal()
+        bearer = {"Authorization": f"Bearer {token}"}
+        return [
+            (await at.act("GET", "/admin/keys")).status_code,
+            (await at.act("GET", "/admin/keys", **bearer)).status_code,
+            await at.get(token),
+        ]
+
+    assert office(work, keys=["a-key-of-this-agent"]) == [200, 200, 401]
+
+
+def test_the_host_counts_here_too() -> None:
+    async def work(at: Office) -> int:
+        return (await at.act("GET", "/admin/keys", **at.headers, Host="evil.example")).status_code
+
+    assert office(work) == 403
+
+
+def test_a_life_of_keys(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    async def work(at: Office) -> list[str]:
+        created = await at.act(
+            "POST", "/admin/keys", {"owner": "alice", "scopes": ["tasks:read"], "lasts_ms": 10**9}
+        )
+        assert (created.status_code, created.headers["cache-control"]) == (201, "no-store")
+        made = created.json()
+        assert (made["first"], made["key"]["owner"], made["key"]["state"]) == (True, "alice", "active")
+        key_id, first = made["key"]["id"], made["token"]
+        assert [await at.get(first), await at.get("wrong-wrong")] == [200, 401]
+
+        rotated = (await at.act("POST", f"/admin/keys/{key_id}:rotate", {"grace_ms": 0})).json()
+        second = rotated["token"]
+        assert [await at.get(first), await at.get(second)] == [401, 200]
+        third = (await at.act("POST", f"/admin/keys/{key_id}:rotate")).json()["token"]
+        assert [await at.get(second), await at.get(third)] == [200, 200]
+
+        assert (await at.act("POST", f"/admin/keys/{key_id}:revoke")).json()["state"] == "revoked"
+        assert [await at.get(second), await at.get(third)] == [401, 401]
+        listed = (await at.act("GET", "/admin/keys")).json()["keys"]
+        assert [(key["id"], key["state"]) for key in listed] == [(key_id, "revoked")]
+        return [first, second, third, at.application.operators.token.reveal()]
+
+    secrets = office(work)
+    acts = [record.getMessage() for record in caplog.records if record.name == "trunkline.admin"]
+    assert [act.split()[0] for act in acts] == [
+        "admin.key.created",
+        "admin.key.rotated",
+        "admin.key.rotated",
+        "admin.key.revoked",
+    ]
+    assert all("owner='alice'" in act and act.endswith("by='operator'") for act in acts)
+    assert not [secret for secret in secrets if secret in caplog.text]
+
+
+def test_a_key_with_the_scope_is_an_operator_by_its_own_name(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
+    async def work(at: Office) -> int:
+        made = await at.application.book.create("root", scopes=[Scope.ADMIN.value])
+        return (
+            await at.act("POST", "/admin/keys", {"owner": "bob"}, **{"X-API-Key": made.token})
+        ).status_code
+
+    assert office(work) == 201
+    assert "owner='bob' tenant='default' by='root'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("/admin/keys", {}, "required field `owner`"),
+        ("/admin/keys", {"owner": ""}, "an owner is a printable name"),
+        ("/admin/keys", {"owner": "a", "scopes": ["root"]}, "there is no scope 'root'"),
+        ("/admin/keys", {"owner": "a", "tenant": "a/b"}, "cannot be a tenant"),
+        ("/admin/keys", {"owner": "a", "lasts_ms": -1}, "lasts_ms must be 0 to"),
+        ("/admin/keys", {"owner": "a", "more": 1}, "unknown field `more`"),
+        ("/admin/keys", [], "the body does not fit"),
+        ("/admin/keys/nobody:revoke", None, "there is no key 'nobody'"),
+        ("/admin/keys/nobody:rotate", None, "there is no key 'nobody'"),
+        ("/admin/keys/nobody:rotate", {"grace_ms": -1}, "grace_ms must be 0 to"),
+        ("/admin/deliveries/nobody:replay", None, "no delivery 'nobody' has ended"),
+        ("/admin/store:prune", None, "required field `older_than_ms`"),
+        ("/admin/store:prune", {"older_than_ms": 10**12}, "older_than_ms must be 0 to"),
+    ],
+)  # fmt: skip
+def test_an_act_that_does_not_fit(path: str, body: Any, words: str) -> None:
+    async def work(at: Office) -> httpx2.Response:
+        return await at.act("POST", path, body)
+
+    answer = office(work)
+    assert answer.status_code == 400
+    assert words in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/admin/"),
+        ("GET", "/admin/nothing"),
+        ("DELETE", "/admin/keys"),
+        ("POST", "/admin/keys/x"),
+        ("POST", "/admin/keys/x:forget"),
+        ("GET", "/admin/keys/x:revoke"),
+        ("POST", "/admin/signing/x:rotate"),
+        ("POST", "/admin/keys%2fx:revoke"),
+    ],
+)
+def test_there_is_no_such_act(method: str, path: str) -> None:
+    async def work(at: Office) -> int:
+        return (await at.act(method, path)).status_code
+
+    assert office(work) == 404
+
+
+def test_the_signing_key_is_replaced() -> None:
+    async def work(at: Office) -> tuple[str, list[str]]:
+        made = (await at.act("POST", "/admin/signing:rotate")).json()["kid"]
+        keys = (await at.client.get("/.well-known/jwks.json")).json()["keys"]
+        return made, [key["kid"] for key in keys]
+
+    kid, served = office(work)
+    assert (served[0], len(served)) == (kid, 2)
+
+
+def test_without_push_there_is_no_signing_key() -> None:
+    async def work(at: Office) -> httpx2.Response:
+        return await at.act("POST", "/admin/signing:rotate")
+
+    answer = office(work, push=False)
+    assert (answer.status_code, "nothing is signed here" in answer.text) == (400, True)
+
+
+def test_deliveries_are_listed_and_posted_again() -> None:
+    async def work(at: Office) -> None:
+        store = at.application.store
+        for number in (1, 2):
+            row = Announcement(f"d{number}", 1, "hook", "host", 10**15)
+            await store.append("default", f"t{number}", 0, [delta()], at=1, deliveries=[row])
+        await store.settle([Settled("d1", Outcome.DEAD, status=500, note="failed")])
+
+        async def ids(query: str = "") -> list[str]:
+            found = (await at.act("GET", f"/admin/deliveries{query}")).json()["deliveries"]
+            return [one["id"] for one in found]
+
+        assert await ids() == ["d2", "d1"]
+        assert await ids("?state=dead") == ["d1"]
+        assert await ids("?task=t2&tenant=default") == ["d2"]
+        assert await ids("?tenant=blue") == []
+        assert await ids("?limit=1") == ["d2"]
+        assert await ids("?limit=1&after=d2") == ["d1"]
+        for wrong in ("?state=lost", "?limit=0", "?limit=1001", "?limit=x", "?limit=-1", "?limit=%C2%B2"):
+            assert (await at.act("GET", f"/admin/deliveries{wrong}")).status_code == 400
+        assert (await at.act("POST", "/admin/deliveries/d2:replay")).status_code == 400, "it has not ended"
+        again = await at.act("POST", "/admin/deliveries/d1:replay")
+        assert (again.status_code, again.json()) == (200, {"id": "d1", "state": "pending"})
+        assert await ids("?state=pending") == ["d2", "d1"]
+
+    office(work, push=False)
+
+
+def test_the_store_is_pruned() -> None:
+    async def prune(at: Office, age: int) -> int:
+        return (await at.act("POST", "/admin/store:prune", {"older_than_ms": age})).json()["forgotten"]
+
+    async def work(at: Office) -> None:
+        send = {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": send}
+        await at.client.post("/a2a", json=body)
+        assert await prune(at, 10**6) == 0
+        async with asyncio.timeout(5):
+            # Not before its millisecond is over.
+            while await prune(at, 0) == 0:
+                pass
+
+    office(work)
