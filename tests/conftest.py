@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import postgres
-from tests.harness import Agent, ServerProcess
+from tests.harness import SECRET, Agent, ServerProcess
 
 JS = Path(__file__).parent / "interop" / "js"
 
@@ -73,7 +73,7 @@ def shelf(request: pytest.FixtureRequest) -> Shelf:
 @pytest.fixture(scope="session")
 def demo_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
     """One demo agent for every test that does not need its own."""
-    with ServerProcess(tmp_path_factory.mktemp("demo"), store=shelf.store()) as server:
+    with ServerProcess(tmp_path_factory.mktemp("demo"), store=shelf.store(), env=SECRET) as server:
         yield server
 
 

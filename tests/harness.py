@@ -19,6 +19,8 @@ import httpx2
 
 V1 = {"A2A-Version": "1.0"}
 READY_S = 20.0
+# What seals the secrets of push configs where no file can lie beside the store.
+SECRET = {"TRUNKLINE_SECRET_KEY": "a-secret-key-for-the-tests-of-push"}
 
 
 def free_port() -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import logging
 import re
 import traceback
@@ -10,11 +11,21 @@ from typing import Any, get_args, get_type_hints
 import msgspec
 import pytest
 
+from tests.architecture.source import modules
 from trunkline.config import Secret, Settings
 
 PLANTED = "planted-5f0c1e"
 # How secrets are shown, and no secret itself.
 ABOUT = {"push_secrets"}
+COMPARED = re.compile(
+    r"(^|_)(tokens?|secrets?|digests?|signatures?|credentials?|passwords?|proofs?|mac|sealed|reveal)$"
+)
+# No secret: a cursor whose spelling is checked, the digest of a message, a file of the operator's own.
+NO_SECRETS = {
+    "log/ids.py": "base64.urlsafe_b64encode(raw).decode().rstrip('=') != token",
+    "server/calls.py": "earlier.digest != dedup.digest",
+    "cli/admin.py": "found.token == token.reveal()",
+}
 SECRETIVE = re.compile(r"(^|_)(key|keys|secret|secrets|token|tokens|password|credentials)$")
 
 
@@ -67,6 +78,33 @@ def test_settings_do_not_print_secrets() -> None:
     settings = Settings(**{name: _plant(hint) for name, hint in hints.items()})
     for shown in (repr(settings), str(settings), f"{settings}"):
         assert PLANTED not in shown
+
+
+def test_secrets_are_compared_in_constant_time() -> None:
+    """Row 62: with `hmac.compare_digest`; `==` ends at the first difference."""
+    found = [
+        (module.where, ast.unparse(node))
+        for module in modules()
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Compare) and _compares_secrets(node)
+    ]
+    assert dict(found) == NO_SECRETS and len(found) == len(NO_SECRETS), found
+    assert {module.room for module in modules()} >= {"auth", "net", "push", "server", "run"}
+
+
+@pytest.mark.parametrize("code", ["a.token == given", "x in self._tokens", "digest != found.digest"])
+def test_the_check_sees_a_plain_comparison(code: str) -> None:
+    assert _compares_secrets(ast.parse(code, mode="eval").body)
+
+
+def _compares_secrets(node: Any) -> bool:
+    sides = [node.left, *node.comparators]
+    equality = any(isinstance(how, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for how in node.ops)
+    if not equality or any(isinstance(side, ast.Constant) for side in sides):
+        return False
+    inside = [inner for side in sides for inner in ast.walk(side)]
+    names = [getattr(inner, "attr", getattr(inner, "id", "")) for inner in inside]
+    return any(COMPARED.search(name) for name in names)
 
 
 def _holds_secret(hint: Any) -> bool:

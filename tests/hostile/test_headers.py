@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +11,16 @@ from typing import Any
 import pytest
 
 from tests.harness import ServerProcess, message
+from tests.hostile.reach import HOOK
 from tests.hostile.shapes import V1
 from tests.hostile.sockets import flood, one, post, request, until_closed
 from trunkline import Agent
+from trunkline.auth.book import Book
+from trunkline.auth.keys import Keyring
+from trunkline.clock import now_ms
 from trunkline.config import load
 from trunkline.errors import Misuse
+from trunkline.store.url import store_from_url
 from trunkline.wire.card import Provider
 
 ENDS = ["a\r\nX-Evil: 1", "a\nb", "a\rb", "a\0b", "a\x1b[31m", "a\x7fb", "a\x85b", "a\u2028b", "a\u2029b"]
@@ -82,11 +88,13 @@ def test_prose_may_have_lines_but_nothing_else(where: dict[str, Any], end: str) 
 
 
 @pytest.mark.parametrize("end", ENDS, ids=ascii)
-@pytest.mark.parametrize("setting", ["public_url", "host", "store", "allowed_hosts", "keys"])
+@pytest.mark.parametrize("setting", ["public_url", "host", "store", "allowed_hosts", "keys", "cors_origins"])
 def test_a_setting_cannot_hold_it(setting: str, end: str, tmp_path: Path) -> None:
     value: Any = (
         (f"long enough {end}",)
         if setting in ("keys", "allowed_hosts")
+        else (f"https://app.example{end}",)
+        if setting == "cors_origins"
         else f"https://x.example/{end}"
         if setting == "public_url"
         else end
@@ -100,6 +108,68 @@ def test_settings_from_a_file_are_checked_as_well(tmp_path: Path) -> None:
     file.write_text('public_url = "https://x.example/\\r\\nX-Evil: 1"')
     with pytest.raises(Misuse, match="public_url"):
         load({}, file=file)
+
+
+@pytest.mark.parametrize("end", ENDS, ids=ascii)
+@pytest.mark.parametrize("where", ["owner", "tenant"])
+def test_a_key_belongs_to_nobody_of_such_a_name(where: str, end: str) -> None:
+    async def create() -> None:
+        store = store_from_url("memory:")
+        await store.open()
+        try:
+            await Book(store, Keyring(()), now_ms).create(**{"owner": "me", where: end})
+        finally:
+            await store.close()
+
+    with pytest.raises(Misuse, match=where):
+        asyncio.run(create())
+
+
+CONFIGS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "url": lambda end: {"url": f"{HOOK}/{end}"},
+    "id": lambda end: {"url": HOOK, "id": end},
+    "token": lambda end: {"url": HOOK, "token": end},
+    "authentication.credentials": lambda end: {
+        "url": HOOK,
+        "authentication": {"scheme": "Bearer", "schemes": ["Bearer"], "credentials": end},
+    },
+    "authentication.scheme": lambda end: {"url": HOOK, "authentication": {"scheme": end, "schemes": [end]}},
+}
+
+
+@pytest.mark.parametrize("where", CONFIGS)
+def test_a_push_config_cannot_hold_it(target: ServerProcess, where: str) -> None:
+    sent = one(target.port, post("/message:send", json.dumps({"message": message("echo x")}).encode(), V1))
+    task = json.loads(sent.body)["task"]["id"]
+    raws: list[bytes] = []
+    for end in ENDS:
+        config = CONFIGS[where](end)
+        inline = {"taskPushNotificationConfig": config}
+        inline03 = {"pushNotificationConfig": config}
+        nested = {"taskId": task, "pushNotificationConfig": config}
+        raws += [
+            _rpc("CreateTaskPushNotificationConfig", {**config, "taskId": task}, V1),
+            _rpc("tasks/pushNotificationConfig/set", nested),
+            post(f"/tasks/{task}/pushNotificationConfigs", json.dumps(config).encode(), V1),
+            post(f"/v1/tasks/{task}/pushNotificationConfigs", json.dumps({"config": nested}).encode()),
+            _rpc("SendMessage", {"message": message("echo x"), "configuration": inline}, V1),
+            _rpc("message/send", {"message": message("echo x", "0.3"), "configuration": inline03}),
+        ]
+    for raw, answer in zip(raws, flood(target.port, raws, lines=4), strict=True):
+        said = json.loads(answer.body)
+        assert answer.status == 400 or said["error"]["code"] == -32602, (raw, answer)
+        # For what it holds, not for where it leads.
+        assert b"PUSH_URL_REFUSED" not in answer.body, (raw, answer)
+        assert where in answer.body.decode() and b"Evil" not in b"".join(v for _, v in answer.headers), (
+            raw,
+            answer,
+        )
+
+
+def _rpc(method: str, params: dict[str, Any], *headers: bytes) -> bytes:
+    return post(
+        "/a2a", json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode(), *headers
+    )
 
 
 CANARY = "canary7f3a"

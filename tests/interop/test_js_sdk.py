@@ -10,12 +10,15 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.harness import ServerProcess, plain_state, text_of
+from tests.conftest import Shelf
+from tests.harness import SECRET, ServerProcess, plain_state, text_of
+from tests.hooks import Hooks
 
 pytestmark = pytest.mark.js
 
@@ -44,11 +47,25 @@ class Shown:
 
 
 @pytest.fixture(scope="session")
-def played(demo_server: ServerProcess) -> dict[str, dict[str, Any]]:
+def hooks() -> Iterator[Hooks]:
+    with Hooks() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def played(
+    tmp_path_factory: pytest.TempPathFactory, shelf: Shelf, hooks: Hooks
+) -> Iterator[dict[str, dict[str, Any]]]:
     """Every line of every SDK, by script and wire, then by scene."""
+    directory, store = tmp_path_factory.mktemp("js"), shelf.store()
+    with ServerProcess(directory, "trunkline.demo:agent", "--dev", store=store, env=SECRET) as server:
+        yield _play(server, hooks.url("/js"))
+
+
+def _play(server: ServerProcess, hook: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for script in ("sdk_03", "sdk_1"):
-        command = [shutil.which("node") or "node", f"{script}.mjs", demo_server.base]
+        command = [shutil.which("node") or "node", f"{script}.mjs", server.base, hook]
         ended = subprocess.run(command, cwd=JS, capture_output=True, text=True, timeout=60, check=False)
         assert ended.returncode == 0, ended.stderr
         for text in ended.stdout.splitlines():
@@ -186,6 +203,33 @@ def test_other_ends(shown: Shown, scene: str, state: str, reason: str) -> None:
     assert (plain_state(shown[scene]), told(status["message"])) == (state, reason)
 
 
+def test_push_configs(shown: Shown) -> None:
+    found = shown["push"]
+    assert plain_config(found["set"]) == plain_config(found["got"]) == ("c", True)
+    listed = [plain_config(one) for one in configs_of(found["listed"])]
+    # The one that came with the message has an id of ours.
+    assert ("c", True) in listed and len(listed) == 2
+    assert len(configs_of(found["left"])) == 1
+
+
+def test_push_notifications(shown: Shown, hooks: Hooks) -> None:
+    task_id = shown["push"]["id"]
+    posts = [post for post in hooks.on("/js") if task_id in post.id]
+    assert [post.state for post in posts][:1] == ["working"]
+    assert {post.state for post in posts} == {"working", "completed"}
+    assert {"kind" in post.body for post in posts} == {shown.version == "0.3"}
+
+
+def plain_config(config: Any) -> tuple[str, bool]:
+    """The id of a config and whether its url is ours, out of whatever is around it."""
+    inner = config.get("pushNotificationConfig", config)
+    return inner["id"], inner["url"].endswith("/js")
+
+
+def configs_of(listed: Any) -> list[Any]:
+    return listed if isinstance(listed, list) else listed["configs"]
+
+
 def test_subscribe_to_a_finished_task(shown: Shown) -> None:
     error, events = shown["subscribe_finished"]["error"], shown["subscribe_finished"]["events"]
     if shown.version == "1.0":
@@ -211,11 +255,9 @@ def kind_of(error: Any) -> str:
         ("cancel_finished", "TaskNotCancelable"),
         ("send_finished", "UnsupportedOperation"),
         ("stream_finished", "UnsupportedOperation"),
-        ("push_set", "PushNotificationNotSupported"),
-        ("push_get", "PushNotificationNotSupported"),
-        ("push_list", "PushNotificationNotSupported"),
-        ("push_delete", "PushNotificationNotSupported"),
-        ("push_in_send", "PushNotificationNotSupported"),
+        ("push_set_unknown", "TaskNotFound"),
+        ("push_get_unknown", "TaskNotFound"),
+        ("push_get_nothing", "TaskNotFound"),
         ("media_type", "ContentTypeNotSupported"),
     ],
 )

@@ -9,7 +9,7 @@ import msgspec
 
 from trunkline.cli.admin import KEYS, ask, settings_for, span_ms
 from trunkline.errors import Misuse
-from trunkline.server.admin import PREFIX, NewKey, Rotation
+from trunkline.server.admin import PREFIX, KeyOrder, Rotation
 
 _COLUMNS = ("id", "owner", "tenant", "scopes", "state", "created", "expires")
 
@@ -25,7 +25,7 @@ def create(
 ) -> None:
     """Make a key and print it, this once."""
     lasts_ms = 0 if expires is None else span_ms(expires, "--expires")
-    made = ask(settings_for(url), "POST", KEYS, NewKey(owner, tenant, tuple(scopes), lasts_ms))
+    made = ask(settings_for(url), "POST", KEYS, KeyOrder(owner, tenant, tuple(scopes), lasts_ms))
     _print_made(made, as_json=as_json)
     if made["first"] and not as_json:
         print("This is the first key in this store: from now on callers must send one.")

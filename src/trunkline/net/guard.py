@@ -24,7 +24,7 @@ from trunkline.net.addresses import judge
 log = logging.getLogger("trunkline.net")
 _PORTS = {"http": 80, "https": 443}
 # What is left when the parser has done its part: a name, or an IPv6 address without a zone.
-_HOST = re.compile(r"(?=.{1,254}$)[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?|[0-9a-f]*:[0-9a-f:.]+")
+_HOST = re.compile(r"(?=.{1,254}$)(?!\.|.*\.\.|.*[a-z0-9_-]{64})[a-z0-9_.-]+|[0-9a-f]*:[0-9a-f:.]+")
 _NAME_S = 5.0
 
 

@@ -34,7 +34,7 @@ _CREATED = 201
 Form = TypeVar("Form")
 
 
-class NewKey(Struct, frozen=True, forbid_unknown_fields=True):
+class KeyOrder(Struct, frozen=True, forbid_unknown_fields=True):
     """Whom a key is for, what it may do and how long."""
 
     owner: str
@@ -88,7 +88,7 @@ class Admin:
                 case "GET", "keys", "", "":
                     return 200, msgspec.json.encode({"keys": await self._book.list()})
                 case "POST", "keys", "", "":
-                    return _CREATED, await self._create(_read(body, NewKey), by)
+                    return _CREATED, await self._create(_read(body, KeyOrder), by)
                 case "POST", "keys", key_id, "revoke":
                     return 200, await self._revoke(key_id, by)
                 case "POST", "keys", key_id, "rotate":
@@ -106,7 +106,7 @@ class Admin:
         except errors.Misuse as misuse:
             raise errors.InvalidParams(str(misuse)) from None
 
-    async def _create(self, wanted: NewKey, by: str) -> bytes:
+    async def _create(self, wanted: KeyOrder, by: str) -> bytes:
         made = await self._book.create(
             wanted.owner,
             tenant=wanted.tenant,

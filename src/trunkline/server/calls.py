@@ -42,7 +42,12 @@ FOR_EVER_MS = 10**15
 DEDUP_MS = 24 * 3600 * 1000
 # The first word of a run tells a task from a direct message; it comes within one commit.
 FIRST_WORD_S = 5.0
-INLINE = "configuration.taskPushNotificationConfig.url"
+# Where the url of a config stands that comes with a message.
+INLINE = {
+    Dialect.V1: "configuration.taskPushNotificationConfig.url",
+    Dialect.V03: "configuration.pushNotificationConfig.url",
+    Dialect.V03_PROTO: "configuration.pushNotification.url",
+}
 _encode = msgspec.json.Encoder().encode
 
 
@@ -94,7 +99,9 @@ class Calls:
         who = caller.principal
         self._check_tenant(who, request.tenant)
         message = request.message
-        push = None if request.push is None else await self._target(caller, request.push, INLINE)
+        push = (
+            None if request.push is None else await self._target(caller, request.push, INLINE[caller.dialect])
+        )
         dedup = _dedup(caller, message)
         try:
             if message.task_id:

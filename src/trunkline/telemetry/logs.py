@@ -23,6 +23,8 @@ BATCH_S = 0.05
 _STANDARD_ERROR = 2
 # Not what is derived from it: a file's is.
 _REPLACED: tuple[type, ...] = (logging.StreamHandler,)
+# At debug level these write down whatever a receiver answers, cookies and all.
+_TELL_TOO_MUCH = ("httpcore2", "httpx2")
 _task_log = logging.getLogger(TASK_LOG)
 
 
@@ -93,6 +95,8 @@ def set_up_logs(level: str, form: str) -> None:
     """
     root = logging.getLogger()
     root.setLevel(level.upper())
+    for name in _TELL_TOO_MUCH:
+        logging.getLogger(name).setLevel(max(root.level, logging.WARNING))
     for known in list(root.handlers):
         if type(known) in _REPLACED:
             root.removeHandler(known)

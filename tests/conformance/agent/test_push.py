@@ -14,10 +14,9 @@ import pytest
 
 from tests.conformance.agent.talk import VERSIONS, Talk, until
 from tests.conftest import Shelf
-from tests.harness import Agent, ServerProcess, params, plain_state
+from tests.harness import SECRET, Agent, ServerProcess, params, plain_state
 from tests.hooks import Hooks
 
-SECRET = {"TRUNKLINE_SECRET_KEY": "a-secret-key-for-the-tests-of-push"}
 INLINE = {"1.0": "taskPushNotificationConfig", "0.3": "pushNotificationConfig"}
 
 
@@ -459,12 +458,14 @@ def test_410_disables_a_config(pushed: Pushed, hooks: Hooks, path: str) -> None:
     assert len(hooks.on(path)) == 1
 
 
-def test_429_is_heard(pushed: Pushed, hooks: Hooks, path: str) -> None:
+def test_429_is_heard(push_server: ServerProcess, hooks: Hooks, path: str) -> None:
     hooks.scripts[path] = [(429, {"Retry-After": "2"}), 200]
+    pushed = Pushed(push_server, "1.0")
     task_id = pushed.send("echo")["id"]
     pushed.set(task_id, {"url": hooks.url(path, "127.0.0.6")})
     first, second = hooks.wait(path, 2)
     assert 2 <= second.at - first.at < 3
+    pushed.agent.close()
 
 
 def test_row_27_one_of_fifty_targets_hangs(pushed: Pushed, hooks: Hooks, path: str) -> None:

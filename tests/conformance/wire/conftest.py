@@ -21,7 +21,7 @@ from tests.conformance.wire.bindings import (
     Rpc03,
 )
 from tests.conftest import Shelf
-from tests.harness import ServerProcess
+from tests.harness import SECRET, ServerProcess
 
 HERE = Path(__file__).parent
 KEYS = ("first-key-of-two", "second-key-of-two")
@@ -45,7 +45,7 @@ def serve(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[Se
         if key not in running:
             store = store or shelf.store("memory:")
             directory = tmp_path_factory.mktemp("wire")
-            env = {"PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
+            env = {**SECRET, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
             running[key] = ServerProcess(directory, target, *flags, store=store, env=env).start()
         return running[key]
 

@@ -5,6 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.wire.bindings import UNKNOWN, Alias03, Binding, Proto03, Rpc03
+from tests.conformance.wire.conftest import Serve
+
+
+@pytest.fixture
+def base(serve: Serve) -> str:
+    """A server that does not push."""
+    return serve("trunkline.demo:agent", "--set", "push=false").base
+
 
 OPERATIONS = ["set", "get", "list", "delete"]
 

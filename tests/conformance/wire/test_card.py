@@ -138,9 +138,15 @@ def test_CARD_10_provider_and_skills_are_whole(card: Any) -> None:
 
 
 def test_CARD_10_capabilities_say_what_is_on(card: Any, http: httpx2.Client, serve: Serve) -> None:
-    assert card["capabilities"] == {"streaming": True, "pushNotifications": False, "extendedAgentCard": False}
+    said = dict(card["capabilities"])
+    assert [one["uri"].rsplit("/", 1)[-1] for one in said.pop("extensions")] == [
+        "cost-v1", "confidence-v1", "effect-domain-v1", "worldstate-delta-v1",
+    ]  # fmt: skip
+    assert said == {"streaming": True, "pushNotifications": True, "extendedAgentCard": False}
     quiet = http.get(serve("agents:mute").base + PATH, headers=V1).json()
     assert quiet["capabilities"]["streaming"] is False
+    silent = serve("trunkline.demo:agent", "--set", "push=false")
+    assert http.get(silent.base + PATH, headers=V1).json()["capabilities"]["pushNotifications"] is False
 
 
 def test_CARD_11_schemes_are_single_wrappers_and_requirements_name_them(

@@ -18,6 +18,7 @@ from tests.conformance.wire.bindings import (
     Rpc,
     refused,
 )
+from tests.conformance.wire.conftest import Serve
 
 Cause = Callable[[Binding], Answer]
 
@@ -31,6 +32,12 @@ CAUSES: dict[str, Cause] = {
     ),
     "INVALID_PARAMS": lambda v1: v1.send_message({}),
 }
+
+
+@pytest.fixture
+def base(serve: Serve) -> str:
+    """A server that does not push, so that it can say so."""
+    return serve("trunkline.demo:agent", "--set", "push=false").base
 
 
 @pytest.fixture(params=CAUSES)

@@ -18,9 +18,9 @@ ROUTES = [
     ("POST", f"/tasks/{UNKNOWN}:subscribe", 404),
     ("GET", f"/tasks/{UNKNOWN}:subscribe", 404),
     ("POST", f"/tasks/{UNKNOWN}/pushNotificationConfigs", 400),
-    ("GET", f"/tasks/{UNKNOWN}/pushNotificationConfigs", 400),
-    ("GET", f"/tasks/{UNKNOWN}/pushNotificationConfigs/c1", 400),
-    ("DELETE", f"/tasks/{UNKNOWN}/pushNotificationConfigs/c1", 400),
+    ("GET", f"/tasks/{UNKNOWN}/pushNotificationConfigs", 404),
+    ("GET", f"/tasks/{UNKNOWN}/pushNotificationConfigs/c1", 404),
+    ("DELETE", f"/tasks/{UNKNOWN}/pushNotificationConfigs/c1", 404),
     ("GET", "/extendedAgentCard", 400),
 ]
 

@@ -71,6 +71,14 @@ const scenes = {
   fail: (client) => client.send("fail no luck"),
   reject: (client) => client.send("reject not mine"),
   auth: (client) => client.send("auth Who are you?"),
+  push: async (client) => {
+    const { id } = await client.send("echo told", { push: true });
+    const set = await client.push.set(id);
+    const got = await client.push.get(id);
+    const listed = await client.push.list(id);
+    await client.push.delete(id);
+    return { id, set, got, listed, left: await client.push.list(id) };
+  },
   subscribe_finished: async (client) => {
     const { id } = await client.send("echo done");
     const events = [];
@@ -88,11 +96,9 @@ const scenes = {
       cancel_finished: () => client.cancel(id),
       send_finished: () => client.send("more", { taskId: id }),
       stream_finished: () => collect(client.stream("more", { taskId: id })),
-      push_set: () => client.push.set(id),
-      push_get: () => client.push.get(id),
-      push_list: () => client.push.list(id),
-      push_delete: () => client.push.delete(id),
-      push_in_send: () => client.send("echo hello", { push: true }),
+      push_set_unknown: () => client.push.set(UNKNOWN),
+      push_get_unknown: () => client.push.get(UNKNOWN),
+      push_get_nothing: () => client.push.get(id),
       extended_card: () => client.extendedCard(),
       version: () => client.get(id, undefined, { "A2A-Version": "9.9" }),
       media_type: () => client.send("", { image: "iVBORw0KGgo=" }),

@@ -1,9 +1,9 @@
-// @a2a-js/sdk 0.3: node sdk_03.mjs BASE_URL
+// @a2a-js/sdk 0.3: node sdk_03.mjs BASE_URL HOOK_URL
 import { randomUUID } from "node:crypto";
 import { ClientFactory, ClientFactoryOptions, JsonRpcTransportFactory, RestTransportFactory } from "a2a-js-03/client";
 import { play } from "./scenes.mjs";
 
-const HOOK = "https://example.com/hook";
+const HOOK = process.argv[3];
 
 function parts(text, { data, image }) {
   if (data) return [{ kind: "data", data }];

@@ -1,4 +1,4 @@
-// @a2a-js/sdk 1.x, speaking 1.0 and (by its compatibility layer) 0.3: node sdk_1.mjs BASE_URL
+// @a2a-js/sdk 1.x, speaking 1.0 and (by its compatibility layer) 0.3: node sdk_1.mjs BASE_URL HOOK_URL
 import { randomUUID } from "node:crypto";
 import {
   AgentCard, CancelTaskRequest, GetTaskRequest, ListTasksRequest, ListTasksResponse, Message, SendMessageRequest, StreamResponse,
@@ -7,7 +7,7 @@ import {
 import { AgentCardResolver, ClientFactory, ClientFactoryOptions, JsonRpcTransportFactory, RestTransportFactory } from "a2a-js-1/client";
 import { play } from "./scenes.mjs";
 
-const HOOK = "https://example.com/hook";
+const HOOK = process.argv[3];
 const legacyCompat = { enabled: true };
 
 function part(text, { data, image }) {
