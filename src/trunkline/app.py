@@ -164,7 +164,8 @@ class Application:
         except ModuleNotFoundError as error:
             raise Misuse(f"metrics need {error.name}: pip install 'trunkline[metrics]'") from None
         self.store.observe(self._counts.group)
-        return Metrics(self._counts, self.runner, self.streams).render
+        tally = None if self.postroom is None else self.postroom.tally
+        return Metrics(self._counts, self.runner, self.streams, tally).render
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve ASGI: HTTP and lifespan."""
@@ -206,18 +207,7 @@ class Application:
         await self.store.open()
         self._live = 1
         try:
-            await self.book.refresh()
-            if self.exposed and not self.identity.enforced:
-                raise exposure(self.settings)
-            if self.postroom is not None:
-                await self.postroom.start(self.egress)
-                self.calls.push = self.postroom.push
-            await self.runner.start()
-            self._started = True
-            loop = asyncio.get_running_loop()
-            ticking = [loop.create_task(self.streams.watch())]
-            if self.store.shared:
-                ticking.append(loop.create_task(self.book.follow()))
+            ticking = await self._begin()
             try:
                 yield
             finally:
@@ -226,6 +216,7 @@ class Application:
                 finally:
                     for each in ticking:
                         each.cancel()
+                    await asyncio.gather(*ticking, return_exceptions=True)
         finally:
             self._live = 0
             self._started = False
@@ -237,6 +228,22 @@ class Application:
             await self.store.close()
             # A host may start again, as hosts do in tests; a store and its runner cannot.
             self._assemble()
+
+    async def _begin(self) -> list[asyncio.Task[None]]:
+        """Take up the work, once it is clear who may ask for any; gives what goes on beside it."""
+        await self.book.refresh()
+        if self.exposed and not self.identity.enforced:
+            raise exposure(self.settings)
+        if self.postroom is not None:
+            await self.postroom.start(self.egress)
+            self.calls.push = self.postroom.push
+        await self.runner.start()
+        self._started = True
+        loop = asyncio.get_running_loop()
+        ticking = [loop.create_task(self.streams.watch())]
+        if self.store.shared:
+            ticking.append(loop.create_task(self.book.follow()))
+        return ticking
 
     def drain(self) -> None:
         """The server is going down: take nothing new, end the streams, let running skills come to an end.

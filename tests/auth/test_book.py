@@ -252,3 +252,14 @@ def test_a_key_that_never_stands_still_is_an_error() -> None:
             await desk.book.revoke(made.key.id)
 
     at_desk(work)
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"id":7}', b"\xff"])
+def test_a_key_that_cannot_be_read_does_not_open_the_door(body: bytes) -> None:
+    async def work(desk: Desk) -> None:
+        await desk.store.put("default", KIND, "damaged", body, 0)
+        for reading in (desk.book.refresh, desk.book.list):
+            with pytest.raises(StoreError, match="key damaged in the store cannot be read"):
+                await reading()
+
+    at_desk(work)

@@ -222,3 +222,13 @@ def test_keys_that_never_stand_still_are_an_error() -> None:
             await signer.rotate()
 
     with_bench(work)
+
+
+def test_keys_that_cannot_be_read_are_an_error() -> None:
+    async def work(bench: Bench) -> None:
+        await bench.store.put("default", signing.KIND, "ring", b"{}", 0)
+        for reading in (bench.signer().start, bench.signer().rotate):
+            with pytest.raises(StoreError, match="the signing keys in the store cannot be read"):
+                await reading()
+
+    with_bench(work)

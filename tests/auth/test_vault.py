@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.auth.vault import Vault, find_key
+from trunkline.auth.vault import Vault, can_seal, find_key
 from trunkline.config import Secret, Settings
 from trunkline.errors import Misuse
 
@@ -144,3 +144,11 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "tasks.db.key").chmod(0o700)
     with pytest.raises(Misuse, match=r"cannot be read: .*set secret_key"):
         find_key(file_store(tmp_path / "tasks.db"))
+
+
+def test_whether_there_is_a_place_for_a_key(tmp_path: Path) -> None:
+    database = "postgresql://me@db/x"
+    assert can_seal(Settings(store="memory:")) and can_seal(file_store(tmp_path / "tasks.db"))
+    assert not can_seal(Settings(store=database))
+    assert can_seal(Settings(store=database, secret_key=Secret("a long enough secret")))
+    assert list(tmp_path.iterdir()) == [], "to ask makes none"

@@ -47,13 +47,14 @@ async def row_28(run: Run) -> Result:
             answers.update(json.loads(said) if pace > RATE else {})
         run.say(f"{number + 1} of {rounds} rounds")
     calm, flooded = (percentile(one, 99) for one in times.values())
+    usual = [percentile(one, 50) * 1000 for one in times.values()]
     client.close()
     violations = await fleet.judge()
     let_in = answers["200"] / (rounds * ROUND_S)
     return verdict(
         violations,
         f"p99 {calm * 1000:.1f} ms beside a calm caller, {flooded * 1000:.1f} ms beside the flood "
-        f"({flooded / calm:.2f} ×) of {sum(answers.values()) / (rounds * ROUND_S):.0f} requests/s, "
+        f"({flooded / calm:.2f} ×; p50 {usual[0]:.1f} and {usual[1]:.1f}) of {sum(answers.values()) / (rounds * ROUND_S):.0f} requests/s, "
         f"{let_in:.0f} of them let in, {answers['429 retry']} refused with Retry-After, "
         f"{answers['429']} without, {answers['broken']} broken",
         flooded <= 1.3 * calm, answers["429 retry"] > 0, not answers["429"], not answers["broken"], let_in < 2 * RATE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import socket
@@ -15,8 +16,13 @@ import pytest
 
 from tests.harness import Agent, ServerProcess
 from trunkline import __version__
+from trunkline.auth.book import Book
+from trunkline.auth.keys import Keyring
 from trunkline.cli.main import main
-from trunkline.config import Settings
+from trunkline.clock import now_ms
+from trunkline.config import Issuer, Secret, Settings
+from trunkline.errors import Misuse
+from trunkline.store.url import store_from_url
 
 DEMO = "trunkline.demo:agent"
 Refuse = Callable[..., tuple[int, str]]
@@ -259,3 +265,47 @@ def test_any_setting_can_be_set(tmp_path: Path) -> None:
         server.stop()
         assert server.text() == ""
     assert answer["task"]["status"]["state"] == "TASK_STATE_SUBMITTED"
+
+
+# Who may face the network
+
+
+def test_what_guards_a_server(tmp_path: Path) -> None:
+    from trunkline.cli.serve import is_guarded
+
+    file = tmp_path / "tasks.db"
+    store = f"sqlite:///{file}"
+    issuer = Issuer(issuer="https://a.example", audience="x")
+    assert is_guarded(Settings(keys=(Secret("a-key-of-this-agent"),)))
+    assert is_guarded(Settings(store=store, issuers=(issuer,)))
+    assert is_guarded(Settings(store="memory:")) is False
+    assert is_guarded(Settings(store=store)) is False
+    assert not file.exists(), "a look makes no store"
+    file.write_bytes(b"not a database, or one of another version")
+    assert is_guarded(Settings(store=store)) is None
+    file.unlink()
+    asyncio.run(_opened(store))
+    assert is_guarded(Settings(store=store)) is False
+    asyncio.run(_opened(store, "alice"))
+    assert is_guarded(Settings(store=store)) is True
+
+
+async def _opened(url: str, owner: str = "") -> None:
+    store = store_from_url(url)
+    await store.open()
+    if owner:
+        await Book(store, Keyring(()), now_ms).create(owner)
+    await store.close()
+
+
+def test_the_start_itself_looks_again() -> None:
+    from trunkline.demo import agent
+
+    async def start() -> None:
+        application = agent.asgi(store="memory:", host="0.0.0.0")
+        application.exposed = True
+        async with application.lifespan():
+            raise AssertionError("it was served")
+
+    with pytest.raises(Misuse, match="0.0.0.0 is reachable by other machines and no key is set"):
+        asyncio.run(start())

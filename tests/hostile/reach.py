@@ -79,6 +79,7 @@ def operator_forms(token: bytes) -> list[Form]:
         Form("admin revoke", "/admin/keys/nobodys:revoke", {"x": 1}, key),
         Form("admin rotate", "/admin/keys/nobodys:rotate", {"grace_ms": 5}, key),
         Form("admin replay", "/admin/deliveries/x:replay", {"x": 1}, key),
+        Form("admin replay all", "/admin/deliveries:replay?tenant=nobody", {"x": 1}, key),
         Form("admin prune", "/admin/store:prune", {"older_than_ms": 99_999_999_999, "x": 1}, key),
     ]
 

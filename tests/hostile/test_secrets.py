@@ -231,8 +231,9 @@ def test_one_caller_cannot_read_what_another_said(make: Callable[..., ServerProc
 
 def test_settings_print_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TRUNKLINE_KEYS", ",".join(KEYS))
+    monkeypatch.setenv("TRUNKLINE_SECRET_KEY", "planted-secret-key")
     settings = load({}, file=tmp_path / "none.toml")
-    assert len(settings.keys) == 3
+    assert len(settings.keys) == 3 and settings.secret_key is not None
     assert "planted" not in f"{settings} {settings!r} {settings.keys!s}"
 
 
@@ -245,6 +246,9 @@ def test_settings_print_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         ["trunkline.demo:agent", "--set", "port=x"],
         ["trunkline.demo:agent", "--store", "postgresql://me:planted-password@db/x"],
         ["trunkline.demo:agent", "--public-url", "https://me:planted-password@x.example"],
+        ["trunkline.demo:agent", "--store", "memory:", "--port", "0", "--set", "secret_key=planted-brief"],
+        ["trunkline.demo:agent", "--set", 'issuers=[{"issuer": "planted-password"'],
+        ["trunkline.demo:agent", "--set", 'issuers=[{"issuer": 7, "audience": "planted-password"}]'],
     ],
     ids=lambda flags: " ".join(flags)[:40],
 )
@@ -271,4 +275,14 @@ def test_a_failed_start_prints_no_secret(tmp_path: Path, flags: list[str]) -> No
     )
     assert ended.returncode in (1, 2, 3)
     assert ended.stderr
-    assert not any(secret in ended.stdout + ended.stderr for secret in (*KEYS, "planted-password"))
+    assert "planted" not in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("words", [["keys", "list"], ["keys", "list", "--json"], ["store", "check"]])
+def test_a_command_that_fails_prints_no_secret(tmp_path: Path, words: list[str]) -> None:
+    store = "postgresql://me:planted-password@127.0.0.1:1/x"
+    command = [sys.executable, "-c", "from trunkline.cli.main import main; main()", *words, "--store", store]
+    env = {"TRUNKLINE_KEYS": KEYS[1], "TRUNKLINE_SECRET_KEY": "planted-secret-key", "PATH": ""}
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30, env=env)
+    assert ended.returncode in (1, 2, 3) and "127.0.0.1:1/x" in ended.stderr
+    assert "planted" not in ended.stdout + ended.stderr

@@ -341,23 +341,6 @@ def test_subscribe_to_a_finished_task(wire: Wire) -> None:
         assert (streamed_text(events), states_of(events)[-1]) == ("echo done", "completed")
 
 
-def test_push_is_not_supported(wire: Wire) -> None:
-    task = wire.run(lambda client: send(client, "echo done"))
-    config = pb.TaskPushNotificationConfig(id="c", task_id=task.id, url="https://example.com/hook")
-    no = errors.PushNotificationNotSupportedError
-    wire.refuses(no, lambda client: client.create_task_push_notification_config(config))
-    one = pb.GetTaskPushNotificationConfigRequest(task_id=task.id, id="c")
-    wire.refuses(no, lambda client: client.get_task_push_notification_config(one))
-    if (wire.version, wire.binding) != ("0.3", "HTTP+JSON"):  # which that client does not have
-        every = pb.ListTaskPushNotificationConfigsRequest(task_id=task.id)
-        wire.refuses(no, lambda client: client.list_task_push_notification_configs(every))
-        gone = pb.DeleteTaskPushNotificationConfigRequest(task_id=task.id, id="c")
-        wire.refuses(no, lambda client: client.delete_task_push_notification_config(gone))
-    wanted = sending("echo hello")
-    wanted.configuration.task_push_notification_config.CopyFrom(pb.TaskPushNotificationConfig(url=config.url))
-    wire.refuses(no, lambda client: events_of(client.send_message(wanted)))
-
-
 def test_extended_card(wire: Wire, demo_server: ServerProcess) -> None:
     # A client that has read the card does not even ask; one that knows the address alone does.
     card = minimal_agent_card(

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from tests.run.desk import DONE, QUICK, desk, question, reason, run, said
-from trunkline.clock import now_ms
 from trunkline.errors import InvalidParams, UnsupportedOperation
 from trunkline.log.events import Recorded, Submitted
 from trunkline.log.fold import State
@@ -204,9 +203,23 @@ def test_a_task_is_not_opened_beyond_the_limits() -> None:
     run(main())
 
 
+class _Clock:
+    """Stands still until a test moves it, and knows how often somebody looked."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.looks = 0
+
+    def __call__(self) -> int:
+        self.looks += 1
+        return self.now
+
+
 @pytest.mark.parametrize("asks", [False, True])
 def test_a_deadline_ends_what_runs_and_not_what_waits(asks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = _Clock()
     monkeypatch.setattr("trunkline.run.runner.BEAT_S", 0.01)
+    monkeypatch.setattr("trunkline.run.runner.now_ms", clock)
 
     async def act(work: Work) -> Verdict:
         if asks:
@@ -214,14 +227,22 @@ def test_a_deadline_ends_what_runs_and_not_what_waits(asks: bool, monkeypatch: p
         await asyncio.Event().wait()
         return DONE
 
+    async def watched(times: int) -> None:
+        seen = clock.looks
+        while clock.looks < seen + times:  # noqa: ASYNC110 - nothing there to wait on
+            await asyncio.sleep(0.001)
+
     async def main() -> None:
         async with desk(act, QUICK) as runner:
-            feed, opened = runner.submit("t", "me", _with_chain({"deadline": now_ms() + 50}))
+            feed, opened = runner.submit("t", "me", _with_chain({"deadline": NOW + 1000}))
             await opened
+            await runner.reach(feed, TaskState.INPUT_REQUIRED if asks else TaskState.WORKING)
+            clock.now += 999
+            await watched(3)
+            assert not feed.state.over
+            clock.now += 1
             if asks:
-                await runner.reach(feed, TaskState.INPUT_REQUIRED)
-                while not is_late(feed.state, now_ms() - 30):
-                    await runner.tasks.move(feed, 0.01)
+                await watched(3)
                 assert feed.state.state is TaskState.INPUT_REQUIRED
                 await runner.say(feed, said("this one"))
             assert await runner.ended(feed) is TaskState.FAILED

@@ -24,8 +24,10 @@ def made(text: str) -> ev.Chunk:
 
 
 async def written(m: Mail, feed: Feed, seq: int, *, held: bool = True) -> Letter:
+    if not held:
+        m.tasks._feeds.clear()
     delivery = Delivery(f"d-{seq}", "t", feed.state.task_id, seq, URL, "", 0, 0)
-    letter = await m.letters.write(delivery, feed if held else None)
+    letter = await m.letters.write(delivery)
     assert letter is not None
     return letter
 
@@ -87,6 +89,24 @@ def test_whoever_came_late_hears_how_it_stands(end: tuple[ev.AnyEvent, ...]) -> 
     run(scene())
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_whoever_came_during_a_question_hears_the_question_also_when_all_is_over(whole: bool) -> None:
+    async def scene() -> None:
+        m = Mail(whole=whole)
+        await m.store.open()
+        feed = await m.open()
+        await m.say(feed, WORKING, ASKS)
+        await m.set(feed, PushConfig(URL, URL))
+        came = feed.state.seq
+        await m.say(feed, WORKING, made("the end"), DONE)
+        letter = await written(m, feed, came)
+        assert (letter.state, letter.last) == ("input-required", False)
+        assert "which?" in body_of(letter) and "the end" not in body_of(letter)
+        await m.store.close()
+
+    run(scene())
+
+
 def test_a_direct_answer_is_told_with_its_text() -> None:
     async def scene() -> None:
         m = Mail()
@@ -120,14 +140,14 @@ def test_nothing_is_written_for_who_is_gone() -> None:
         feed = await m.open(URL)
         await m.say(feed, WORKING)
         delivery = Delivery("d", "t", feed.state.task_id, 3, URL, "", 0, 0)
-        assert await m.letters.write(delivery, feed) is not None
+        assert await m.letters.write(delivery) is not None
         unknown = Delivery("d", "t", "01980000-0000-7000-8000-000000000000", 3, URL, "", 0, 0)
-        assert await m.letters.write(unknown, None) is None
+        assert await m.letters.write(unknown) is None
         # Forgotten by the store, while somebody still holds it.
         beyond = Delivery("d", "t", feed.state.task_id, 9, URL, "", 0, 0)
-        assert await m.letters.write(beyond, feed) is None
+        assert await m.letters.write(beyond) is None
         await m.push.delete(feed, URL, "me")
-        assert await m.letters.write(delivery, feed) is None
+        assert await m.letters.write(delivery) is None
         await m.store.close()
 
     run(scene())

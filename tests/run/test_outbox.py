@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import ClassVar
 
 import pytest
 
 from tests.run.desk import run, until
-from tests.run.mail import DONE, WORKING, Answer, Later, Mail, mail
+from tests.run.mail import DONE, WORKING, Answer, Calm, Later, Mail, mail
+from trunkline.auth.vault import Vault
+from trunkline.log.announce import delivery_id
+from trunkline.log.decide import Command
+from trunkline.log.events import PushSet
 from trunkline.run import outbox
-from trunkline.store.base import Posted
+from trunkline.run.feed import Feed
+from trunkline.store.base import Dedup, Posted
 from trunkline.wire.types import PushConfig
 
-A, B = "https://a.example/", "https://b.example/"
+A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
 
 
@@ -166,6 +172,53 @@ def test_410_does_not_disable_whoever_came_in_its_place() -> None:
     run(scene())
 
 
+def test_410_does_not_disable_whoever_is_just_coming_in_its_place() -> None:
+    async def scene() -> None:
+        async with mail() as m:
+            m.out.scripts[A] = [410]
+            feed = await m.open(A)
+            other = await m.push.target(PushConfig(B, A), "1.0")
+            change = m.tasks.change
+
+            async def raced(feed: Feed, command: Command, dedup: Dedup | None = None) -> object:
+                # On its way to the store before we are.
+                m.tasks.append(feed, (PushSet(other, "me"),))
+                return await change(feed, command, dedup)
+
+            m.tasks.change = raced  # type: ignore[method-assign, assignment]
+            await m.say(feed, WORKING)
+            await m.settled()
+            assert feed.state.push == {A: other}
+
+    run(scene())
+
+
+def test_what_goes_to_a_new_place_says_nothing_of_the_old_one() -> None:
+    class Notes(Calm):
+        said: ClassVar[list[tuple[str, str]]] = []
+
+        def succeeded(self, lane: str) -> None:
+            self.said.append(("up", lane))
+
+        def failed(self, lane: str, now: float) -> bool:
+            self.said.append(("down", lane))
+            return False
+
+    async def scene() -> None:
+        async with mail(trips=Notes()) as m:
+            m.out.scripts[A] = ["connect"]
+            feed = await m.open(A)
+            await m.say(feed, WORKING)
+            await m.attempted(1)
+            await m.set(feed, PushConfig(B, A))
+            m.clock.ms += SECOND
+            m.courier.ring()
+            await m.settled()
+            assert Notes.said == [("down", "https://a.example:443"), ("up", "https://b.example:443")]
+
+    run(scene())
+
+
 def test_who_was_deleted_gets_nothing_and_who_was_replaced_gets_it_at_the_new_place() -> None:
     async def scene() -> None:
         async with mail() as m:
@@ -219,6 +272,33 @@ def test_memory_is_bounded_by_what_is_under_way() -> None:
                 gate.set()
             await m.settled()
             assert len(m.out.posts) == 160
+
+    run(scene())
+
+
+def test_large_letters_wait_for_each_other_and_small_ones_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "BYTES", 1)
+
+    async def scene() -> None:
+        async with mail() as m:
+            m.out.gates[A] = m.out.gates[B] = asyncio.Event()
+            large = await m.open(A, B)
+            large.state.size = outbox.HELD_BYTES + 1
+            await m.say(large, WORKING)
+            rows = await m.when(lambda rows: "too much" in "".join(row.note for row in rows))
+            # Whichever came first is on its way; the other one goes when that has arrived.
+            (first,) = m.out.posts
+            (waits,) = [row for row in rows if row.target != first.url]
+            assert (waits.due, waits.attempts) == (m.clock.ms + SECOND, 0)
+            small = await m.open(C)
+            await m.say(small, WORKING)
+            await until(lambda: m.out.states(C) == ["working"])
+            m.out.gates[A].set()
+            await m.when(lambda rows: [row.state for row in rows].count("pending") == 1)
+            m.clock.ms += SECOND
+            m.courier.ring()
+            assert {row.attempts for row in await m.settled()} == {1}
+            assert m.courier.tally.retried == 0
 
     run(scene())
 
@@ -316,15 +396,44 @@ def test_a_store_that_fails_for_a_while_only_delays(
     assert ("ZeroDivisionError" in caplog.text) is (what == "odd")
 
 
-def test_a_letter_that_cannot_be_written_is_given_up_and_hinders_nobody() -> None:
+def test_secrets_of_another_key_are_given_up_at_once_and_say_what_they_need(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def scene() -> None:
         async with mail() as m:
             feed = await m.open(B)
-            target = await m.push.target(PushConfig(A, A, token="secret"), "1.0")
-            # Sealed by somebody else.
-            await m.push.set(
-                feed, type(target)(A, A, "1.0", "", "c2VhbGVkIGJ5IHNvbWVib2R5IGVsc2UgYWx0b2dldGhlcg=="), "me"
-            )
+            await m.set(feed, PushConfig(A, A, token="secret"))
+            m.letters._seals = Vault(bytes(32))
+            await m.say(feed, WORKING)
+            rows = {row.target: row for row in await m.settled()}
+            assert (rows[B].state, rows[B].note) == ("done", "HTTP 200")
+            assert (rows[A].state, rows[A].attempts) == ("dead", 1)
+            assert "secret_key" in rows[A].note
+            # With the right key again it can be sent.
+            m.letters._seals = m.vault
+            assert await m.store.replay(rows[A].id, m.clock.ms)
+            m.courier.ring()
+            await m.settled()
+            assert m.out.states(A) == ["working"]
+
+    run(scene())
+    assert "secret_key" in caplog.text and "Traceback" not in caplog.text
+
+
+def test_a_letter_that_cannot_be_written_is_given_up_and_hinders_nobody(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def sign(webhook_id: str, moment: int, body: bytes) -> str:
+        if webhook_id.endswith(digest):
+            raise ZeroDivisionError("odd")
+        return "v1a,sig"
+
+    digest = delivery_id("", 0, A).rpartition("_")[2]
+
+    async def scene() -> None:
+        async with mail() as m:
+            m.letters._sign = sign
+            feed = await m.open(A, B)
             await m.say(feed, WORKING)
             rows: list[Posted] = []
             while not rows or any(row.state == "pending" for row in rows):
@@ -339,6 +448,7 @@ def test_a_letter_that_cannot_be_written_is_given_up_and_hinders_nobody() -> Non
             assert m.out.states(A) == []
 
     run(scene())
+    assert "ZeroDivisionError" in caplog.text
 
 
 def test_a_way_out_that_never_answers_is_given_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -418,6 +528,46 @@ def test_only_what_is_small_is_held_and_not_beyond_its_end() -> None:
             await m.say(small, DONE)
             await m.settled()
             assert not m.courier._held
+
+    run(scene())
+
+
+def test_what_grows_or_is_wanted_no_more_is_no_longer_held() -> None:
+    async def scene() -> None:
+        async with mail() as m:
+            m.out.scripts[A] = ["connect"]
+            grown, dropped = await m.open(A), await m.open(A)
+            await m.say(grown, WORKING)
+            await m.say(dropped, WORKING)
+            await m.when(lambda rows: all(row.note == "connect" for row in rows))
+            assert len(m.courier._held) == 2
+            grown.state.size = outbox.HELD_BYTES + 1
+            await m.say(grown, DONE)
+            await m.push.delete(dropped, A, "me")
+            m.clock.ms += SECOND
+            m.courier.ring()
+            await m.when(lambda rows: "dropped" in [row.state for row in rows])
+            assert not m.courier._held
+
+    run(scene())
+
+
+def test_a_task_that_was_let_go_meanwhile_is_told_as_it_stands_now() -> None:
+    async def scene() -> None:
+        async with mail() as m:
+            m.out.scripts[A] = ["connect"]
+            feed = await m.open(A)
+            await m.say(feed, WORKING)
+            await m.say(feed, DONE)
+            await m.attempted(1)
+            # It is past its time, but still to be told of: whoever asks gets it from the store.
+            m.tasks.forget(m.clock.ms)
+            again = await m.tasks.find("t", "me", feed.state.task_id)
+            await m.push.delete(again, A, "me")
+            m.clock.ms += SECOND
+            m.courier.ring()
+            assert [row.state for row in await m.settled()] == ["dropped", "dropped"]
+            assert m.out.states(A) == ["working"]
 
     run(scene())
 

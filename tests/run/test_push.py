@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.run.desk import run
-from tests.run.mail import IDS, Mail, Passes
+from tests.run.mail import DONE, IDS, WORKING, Mail, Passes
 from trunkline.errors import InvalidParams, TaskNotFound
 from trunkline.log import events as ev
 from trunkline.log.decide import PUSH_LIMIT
 from trunkline.run.push import Proof, Push, proof_of
+from trunkline.run.tasks import Tasks
+from trunkline.store.sqlite import SqliteStore
 from trunkline.wire.types import PushConfig
 
 URL = "https://hooks.example/a"
@@ -109,6 +111,49 @@ def test_push_secrets_show() -> None:
         assert await open_push.set(feed, await open_push.target(FULL, "1.0"), "me") == FULL
         assert await open_push.list(feed) == [FULL]
         assert await m.push.list(feed) == [PushConfig(URL, "c-1", scheme="Basic")]
+        await m.store.close()
+
+    run(scene())
+
+
+def test_what_another_process_did_to_an_ended_task_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SqliteStore, "shared", True)
+
+    async def scene() -> None:
+        m = Mail()
+        await m.store.open()
+        feed = await m.open(*[f"{URL}/{place}" for place in range(PUSH_LIMIT)])
+        await m.say(feed, WORKING, DONE)
+        elsewhere = Push(Tasks(m.store), IDS, Passes(), m.vault, show=False)
+        there = await elsewhere._tasks.find("t", "me", feed.state.task_id)
+        # There is room again, though this process has not heard of it.
+        await elsewhere.delete(there, f"{URL}/5", "me")
+        await m.set(feed, PushConfig(URL, "fits"))
+        await elsewhere.delete(there, "fits", "me")
+        await elsewhere.set(there, await elsewhere.target(PushConfig(URL, "unheard of"), "1.0"), "me")
+        # Without an id all are meant, also those that were set elsewhere.
+        await m.push.delete(feed, "", "me")
+        assert await elsewhere.list(there) == []
+        await m.store.close()
+
+    run(scene())
+
+
+def test_who_comes_along_with_every_message_is_told_once() -> None:
+    async def scene() -> None:
+        m = Mail()
+        await m.store.open()
+        feed = await m.open()
+        for place in range(PUSH_LIMIT + 2):
+            target = await m.push.target(
+                PushConfig(URL, token=f"token-{place}"), "1.0", known=feed.state.push
+            )
+            await m.push.set(feed, target, "me")
+        (known,) = feed.state.push.values()
+        assert proof_of(known, m.vault).token == f"token-{PUSH_LIMIT + 1}"
+        other = await m.push.target(PushConfig(f"{URL}/other"), "1.0", known=feed.state.push)
+        named = await m.push.target(PushConfig(URL, "mine"), "1.0", known=feed.state.push)
+        assert other.id not in feed.state.push and named.id == "mine"
         await m.store.close()
 
     run(scene())

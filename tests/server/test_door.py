@@ -219,15 +219,15 @@ def test_a_scope_is_needed() -> None:
 
 def test_one_caller_at_ten_times_its_quota_does_not_shut_out_another(tmp_path: Path) -> None:
     """Row 28, small; `make chaos` measures it."""
-    flags = ("--key", KEYS[0], "--key", KEYS[1], "--set", "rate_limit=20", "--set", "concurrency_limit=3")
-    flags = (*flags, "--set", "drain_limit=0")
+    flags = ("--key", KEYS[0], "--key", KEYS[1], "--set", "rate_limit=0.2", "--set", "rate_burst=40")
+    flags = (*flags, "--set", "concurrency_limit=3", "--set", "drain_limit=0")
     with ServerProcess(tmp_path, "trunkline.demo:agent", *flags, store="memory:") as server:
         raws = [request("GET", "/tasks", None, f"X-API-Key: {KEYS[0]}".encode()) for _ in range(400)]
         answers = flood(server.port, raws, lines=3)
         refused = [answer for answer in answers if answer.status == 429]
         assert {answer.status for answer in answers} == {200, 429}
-        assert len(refused) >= 300
-        assert {answer.header(b"retry-after") for answer in refused} == {b"1"}
+        assert len(refused) >= 350
+        assert {int(answer.header(b"retry-after") or 0) for answer in refused} <= {1, 2, 3, 4, 5}
         other = Agent(server.base, headers={"X-API-Key": KEYS[1]})
         assert [other.send("echo hi")["status"]["state"] for _ in range(5)] == ["TASK_STATE_COMPLETED"] * 5
         _streams_count(server, other)
@@ -257,6 +257,5 @@ def _no_body_is_waited_for(server: ServerProcess) -> None:
     key = f"X-API-Key: {KEYS[0]}".encode()
     whole = post("/a2a", json.dumps({"message": message("hi")}).encode() + b" " * 900_000, key)
     head = whole[: whole.index(b"\r\n\r\n") + 4]
-    raws = [request("GET", "/tasks", None, key)] * 60
-    flood(server.port, raws, lines=3)
+    flood(server.port, [request("GET", "/tasks", None, key)] * 20, lines=3)
     assert one(server.port, head, deadline_s=5).status == 429

@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from tests.harness import V1, message
+from tests.hooks import Hooks
 from trunkline import Agent, Effect, Turn
 from trunkline.app import Application, build
 from trunkline.log.events import Submitted
@@ -108,10 +109,38 @@ def test_what_happened_is_counted() -> None:
         ("trunkline_takeovers_total", "no"): 0,
         ("trunkline_takeovers_total", "resume"): 0,
         ("trunkline_late_events_total",): 0,
+        ("trunkline_deliveries_total", "done"): 0,
+        ("trunkline_deliveries_total", "dead"): 0,
+        ("trunkline_delivery_lag_seconds",): 0,
     }
     assert {key: found.get(key) for key in expected} == expected
     assert found["trunkline_commit_seconds_count",] == found["trunkline_commit_appends_count",] > 0
     assert found["trunkline_commit_seconds_bucket", "+Inf"] == found["trunkline_commit_seconds_count",]
+
+
+def test_deliveries_are_counted_by_what_became_of_them() -> None:
+    async def asking(app: Application, client: httpx2.AsyncClient) -> str:
+        with Hooks() as hooks:
+            hooks.scripts["/"] = [200, 404]
+            configuration = {"taskPushNotificationConfig": {"url": hooks.url("/")}}
+            await client.post(
+                "/message:send", json={"message": message("hi"), "configuration": configuration}
+            )
+            assert app.postroom is not None
+            async with asyncio.timeout(10):
+                while not app.postroom.tally.dead:  # noqa: ASYNC110 - nothing there to wait on
+                    await asyncio.sleep(0.01)
+        return (await client.get("/metrics")).text
+
+    found = _values(_serve(asking, dev=True))
+    assert found["trunkline_deliveries_total", "done"] == found["trunkline_deliveries_total", "dead"] == 1
+
+
+def test_who_does_not_push_counts_no_deliveries() -> None:
+    async def asking(app: Application, client: httpx2.AsyncClient) -> str:
+        return (await client.get("/metrics")).text
+
+    assert "trunkline_deliver" not in _serve(asking, push=False)
 
 
 def test_the_docs_list_what_is_there() -> None:

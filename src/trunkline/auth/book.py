@@ -15,7 +15,7 @@ from trunkline.auth.keys import Keyring, StoredKey, digest_of
 from trunkline.auth.principal import CALLER, DEFAULT_TENANT, Scope, check_tenant
 from trunkline.clock import random_bits
 from trunkline.errors import Conflict, Misuse, StoreError
-from trunkline.store.base import Docs
+from trunkline.store.base import Doc, Docs
 from trunkline.wire.times import timestamp
 
 log = logging.getLogger("trunkline.auth")
@@ -59,7 +59,7 @@ class Book:
         """Have the ring know every key as it stands in the store."""
         for doc in await self._docs.list(DEFAULT_TENANT, KIND):
             if doc.rev > self._known.get(doc.id, 0):
-                self._ring.take(msgspec.json.decode(doc.body, type=StoredKey))
+                self._ring.take(_read(doc))
                 self._known[doc.id] = doc.rev
 
     async def follow(self) -> None:
@@ -75,7 +75,7 @@ class Book:
     async def list(self) -> list[Shown]:
         """All keys, revoked ones too, oldest first."""
         docs = await self._docs.list(DEFAULT_TENANT, KIND)
-        keys = [msgspec.json.decode(doc.body, type=StoredKey) for doc in docs]
+        keys = [_read(doc) for doc in docs]
         return [self._shown(key) for key in sorted(keys, key=lambda key: (key.created_at, key.id))]
 
     async def create(
@@ -141,7 +141,7 @@ class Book:
             doc = await self._docs.get(DEFAULT_TENANT, KIND, key_id)
             if doc is None:
                 raise Misuse(f"there is no key {key_id!r}; trunkline keys list shows them")
-            changed = change(msgspec.json.decode(doc.body, type=StoredKey))
+            changed = change(_read(doc))
             try:
                 await self._put(changed, expected_rev=doc.rev)
             except Conflict:
@@ -165,6 +165,14 @@ class Book:
 async def has_keys(docs: Docs) -> bool:
     """Whether any key was ever stored, so that callers need one."""
     return bool(await docs.list(DEFAULT_TENANT, KIND))
+
+
+def _read(doc: Doc) -> StoredKey:
+    try:
+        return msgspec.json.decode(doc.body, type=StoredKey)
+    except msgspec.MsgspecError as error:
+        # Not passed by: a door whose only key cannot be read must not stand open.
+        raise StoreError(f"key {doc.id} in the store cannot be read: {error}") from None
 
 
 def _check(owner: str, tenant: str, scopes: Sequence[str]) -> None:

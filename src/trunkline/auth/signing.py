@@ -19,7 +19,7 @@ from trunkline.auth.vault import Vault
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.log.ids import Ids
 from trunkline.net import sign
-from trunkline.store.base import Docs
+from trunkline.store.base import Doc, Docs
 
 log = logging.getLogger("trunkline.auth")
 KIND = "signing-key"
@@ -88,7 +88,7 @@ class Signer:
         if doc is None:
             return False
         if doc.rev != self._rev:
-            self._take(msgspec.json.decode(doc.body, type=_Ring), doc.rev)
+            self._take(_read(doc), doc.rev)
         return True
 
     async def follow(self) -> None:
@@ -124,7 +124,7 @@ class Signer:
         for _ in range(_TRIES):
             now = self._now()
             doc = await self._docs.get(DEFAULT_TENANT, KIND, _ID)
-            known = () if doc is None else msgspec.json.decode(doc.body, type=_Ring).keys
+            known = () if doc is None else _read(doc).keys
             made = self._make()
             kept = tuple(_retired(key, now + GRACE_MS) for key in known if _in_use(key, now))
             try:
@@ -160,6 +160,13 @@ class Signer:
             assert isinstance(private, Ed25519PrivateKey)
             keys.append((key, private))
         self._ring, self._keys, self._rev = ring, keys, rev
+
+
+def _read(doc: Doc) -> _Ring:
+    try:
+        return msgspec.json.decode(doc.body, type=_Ring)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"the signing keys in the store cannot be read: {error}") from None
 
 
 def _in_use(key: SigningKey, now: int) -> bool:

@@ -49,9 +49,8 @@ def open_entrance(settings: Settings, port: int, token: Secret) -> None:
     path = _path(settings)
     if path is None:
         return
-    host = _ANYWHERE.get(settings.host, settings.host)
-    name = f"[{host}]" if ":" in host and not host.startswith("[") else host
-    let_in = hosts_of(settings)
+    name = _in_url(_ANYWHERE.get(settings.host, settings.host))
+    let_in = [_in_url(each) for each in hosts_of(settings)]
     known = f"{name}:{port}" if not let_in or name in let_in else let_in[0]
     part = f"{path}.{random_bits(64):016x}"
     try:
@@ -162,6 +161,10 @@ def _message(answer: bytes) -> str:
         return msgspec.json.decode(answer, type=_Refusal).error.message
     except msgspec.MsgspecError:
         return ""
+
+
+def _in_url(host: str) -> str:
+    return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
 def _path(settings: Settings) -> str | None:

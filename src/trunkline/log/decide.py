@@ -55,11 +55,12 @@ class SetPush(Struct, frozen=True):
 
 
 class DeletePush(Struct, frozen=True):
-    """A target is told nothing more."""
+    """A target is told nothing more; `only` this one, if another of its id may have come meanwhile."""
 
     id: str
     by: str
     cause: str = ""
+    only: ev.PushTarget | None = None
 
 
 class Emit(Struct, frozen=True):
@@ -103,8 +104,8 @@ def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
             return () if state.over or state.node != node else (ev.Claimed(""),)
         case SetPush(target=target, by=by):
             return _set_push(state, target, by)
-        case DeletePush(id=gone, by=by, cause=cause):
-            return (ev.PushDeleted(gone, by, cause),) if gone in state.push else ()
+        case DeletePush():
+            return _delete_push(state, command)
         case _:
             assert_never(command)
 
@@ -118,6 +119,13 @@ def _set_push(state: State, target: ev.PushTarget, by: str) -> tuple[ev.AnyEvent
     if state.seq >= PUSH_EVENTS_LIMIT or state.size >= BYTES_LIMIT:
         raise errors.UnsupportedOperation(f"task {state.task_id} has reached its limit ({LIMITS})")
     return (ev.PushSet(target, by),)
+
+
+def _delete_push(state: State, command: DeletePush) -> tuple[ev.AnyEvent, ...]:
+    known = state.push.get(command.id)
+    if known is None or (command.only is not None and command.only != known):
+        return ()
+    return (ev.PushDeleted(command.id, command.by, command.cause),)
 
 
 def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:

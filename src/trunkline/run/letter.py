@@ -50,12 +50,18 @@ class Letters:
         self._sign = sign
         self._whole = whole
 
-    async def write(self, delivery: Delivery, held: Feed | None) -> Letter | None:
-        """The letter of a delivery; None if its target or its task is no longer there."""
-        feed = held or await self._tasks.load(delivery.tenant, delivery.task_id)
+    async def write(self, delivery: Delivery) -> Letter | None:
+        """The letter of a delivery; None if its target or its task is no longer there.
+
+        Raises:
+            Misuse: the secrets of its target were sealed under another key.
+        """
+        feed = await self._tasks.load(delivery.tenant, delivery.task_id)
         if feed is None:
             return None
-        await self._tasks.renew(feed)
+        if feed.state.over:
+            # Loading brings only open tasks up to their logs.
+            await self._tasks.renew(feed)
         target = feed.state.push.get(delivery.target)
         if target is None:
             return None
@@ -76,10 +82,9 @@ class Letters:
             return _task(state, status, artifacts=True), metadata
         if status is not None and not self._whole:
             return _task(state, status, artifacts=False), metadata
-        if state.over and status is None:
-            return _task(state, state.status(), artifacts=True), metadata
+        # Also for who came late: the task may have rested when he came, and have ended since.
         then = await self._tasks.fold(feed.tenant, state.task_id, recorded.seq)
-        return _task(then, then.status(), artifacts=self._whole), metadata
+        return _task(then, then.status(), artifacts=self._whole or then.over), metadata
 
     async def _record(self, feed: Feed, seq: int) -> Recorded | None:
         near = feed.newer(seq - 1) or await self._tasks.store.read(

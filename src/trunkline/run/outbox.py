@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from asyncio import CancelledError, Event, Task
+from asyncio import CancelledError, Event, Lock, Task
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -17,8 +17,9 @@ from typing import Protocol
 from msgspec import Struct
 
 from trunkline.clock import now_ms, random_bits
-from trunkline.errors import StoreError, Unreachable
+from trunkline.errors import Misuse, StoreError, Unreachable
 from trunkline.log.decide import DeletePush
+from trunkline.net.guard import lane as lane_of
 from trunkline.run.feed import Feed
 from trunkline.run.letter import Letter, Letters
 from trunkline.run.retry import GONE, Attempt, Schedule, patience_ms
@@ -36,6 +37,9 @@ PAUSE_S = 0.5
 # Feeds that are kept for what is due of them, and how large a task may be for that.
 HELD = 1024
 HELD_BYTES = 64 << 10
+# While this much is on its way, only what is held is posted: others may be as large as a task can be.
+BYTES = 32 << 20
+LATER_MS = 1000
 # How much longer than its POST a delivery is leased: time to settle it.
 SLACK_MS = 15_000
 # A way out that does not keep its own time limit must not hold a place for ever.
@@ -93,7 +97,7 @@ class Trips(Protocol):
 
 
 class Tally(Struct):
-    """What the courier counts."""
+    """What a courier counts."""
 
     done: int = 0
     retried: int = 0
@@ -116,6 +120,7 @@ class Courier:
         *,
         timeout_s: float,
         clock: Callable[[], int] = now_ms,
+        tally: Tally | None = None,
     ) -> None:
         self._tasks = tasks
         self._letters = letters
@@ -126,15 +131,19 @@ class Courier:
         self._lease_ms = round(timeout_s * 1000) + SLACK_MS
         self._clock = clock
         self._bell = Event()
+        # What an earlier process left is due now.
+        self._bell.set()
         self._ended = Event()
         self._lanes: Counter[str] = Counter()
         self._work: set[Task[None]] = set()
         self._settled: list[tuple[Delivery, Settled]] = []
+        self._bytes = 0
+        self._reading = Lock()
         self._stopping = False
         self._taking = True
-        # Feeds of what was announced here: their events need not be read back from the store.
+        # Feeds of what was announced here, kept alive so that they need not be read back from the store.
         self._held: OrderedDict[str, Feed] = OrderedDict()
-        self.tally = Tally()
+        self.tally = tally or Tally()
 
     @property
     def in_flight(self) -> int:
@@ -143,6 +152,7 @@ class Courier:
 
     def announced(self, feed: Feed) -> None:
         """Something of this task is due, by an append of this process."""
+        self._held.pop(feed.state.task_id, None)
         if feed.state.size <= HELD_BYTES:
             self._held[feed.state.task_id] = feed
             if len(self._held) > HELD:
@@ -216,7 +226,8 @@ class Courier:
         work.add_done_callback(self._work.discard)
 
     def _give_back(self, delivery: Delivery) -> None:
-        self._note(delivery, Settled(delivery.id, Outcome.RETRY, self._clock(), note="the server stopped"))
+        now, note = self._clock(), "the server stopped"
+        self._note(delivery, Settled(delivery.id, Outcome.RETRY, now, note=note, untried=True))
 
     async def _deliver(self, delivery: Delivery) -> None:
         try:
@@ -228,6 +239,10 @@ class Courier:
         except StoreError as error:
             log.error("delivery.unread task=%s error=%s", delivery.task_id, error)
             settled = self._schedule.unread(delivery, self._clock())
+        except Misuse as error:
+            # No time heals it; with the right key somebody may send it again.
+            log.error("delivery.sealed task=%s id=%s error=%s", delivery.task_id, delivery.id, error)
+            settled = Settled(delivery.id, Outcome.DEAD, note=str(error))
         except Exception as error:
             # A letter that cannot be written must not stop the others, nor be tried for ever.
             log.error("delivery.broke task=%s seq=%d", delivery.task_id, delivery.seq, exc_info=error)
@@ -242,15 +257,21 @@ class Courier:
             del self._lanes[lane]
 
     async def _attempt(self, delivery: Delivery) -> Settled:
-        letter = await self._letters.write(delivery, self._held.get(delivery.task_id))
+        if delivery.task_id in self._held:
+            letter = await self._letters.write(delivery)
+        else:
+            # One by one, so that each is counted before the next is read.
+            async with self._reading:
+                if self._bytes >= BYTES:
+                    due, note = self._clock() + LATER_MS, "too much is on its way"
+                    return Settled(delivery.id, Outcome.RETRY, due, note=note, untried=True)
+                letter = await self._letters.write(delivery)
         if letter is None:
+            self._held.pop(delivery.task_id, None)
             log.info("delivery.dropped task=%s seq=%d", delivery.task_id, delivery.seq)
             return Settled(delivery.id, Outcome.DROPPED, note="nobody wants it any more")
         attempt = await self._post(letter)
-        if attempt.alive:
-            self._trips.succeeded(delivery.lane)
-        elif attempt.down and self._trips.failed(delivery.lane, asyncio.get_running_loop().time()):
-            await self._lane_down(delivery.lane)
+        await self._learn(letter, attempt)
         settled = self._schedule.settle(delivery, attempt, self._clock(), random_bits(16) / 65535)
         if attempt.status == GONE:
             await self._disable(letter)
@@ -260,6 +281,7 @@ class Courier:
         return settled
 
     async def _post(self, letter: Letter) -> Attempt:
+        self._bytes += len(letter.body)
         try:
             async with asyncio.timeout(self._limit_s):
                 answer = await self._posts.post(letter.url, letter.body, letter.headers)
@@ -267,14 +289,25 @@ class Courier:
             return Attempt(trouble=error.reason)
         except TimeoutError:
             return Attempt(trouble="timeout")
+        finally:
+            self._bytes -= len(letter.body)
         wait = patience_ms(answer.headers.get("retry-after", ""), self._clock())
         return Attempt(answer.status, retry_after_ms=wait)
+
+    async def _learn(self, letter: Letter, attempt: Attempt) -> None:
+        """Note whether the other side is up. It need not be the one whose lane the delivery came on."""
+        if attempt.alive:
+            self._trips.succeeded(lane_of(letter.url))
+        elif attempt.down:
+            lane = lane_of(letter.url)
+            if self._trips.failed(lane, asyncio.get_running_loop().time()):
+                await self._lane_down(lane)
 
     async def _disable(self, letter: Letter) -> None:
         """It wants nothing more; but whoever replaced it meanwhile is somebody else."""
         target = letter.target
-        if letter.feed.state.push.get(target.id) == target:
-            await self._tasks.change(letter.feed, DeletePush(target.id, "", "the target answered 410 Gone"))
+        gone = DeletePush(target.id, "", "the target answered 410 Gone", only=target)
+        await self._tasks.change(letter.feed, gone)
 
     async def _lane_down(self, lane: str) -> None:
         log.error("lane.down lane=%s", lane)
@@ -337,7 +370,7 @@ class Courier:
             case Outcome.DONE:
                 tally.done += 1
             case Outcome.RETRY:
-                tally.retried += 1
+                tally.retried += not settled.untried
                 self._wake_at(settled.next_due)
             case Outcome.DEAD:
                 tally.dead += 1

@@ -17,7 +17,7 @@ from trunkline.net.breaker import Breaker
 from trunkline.net.guard import Egress
 from trunkline.net.http import Outbound
 from trunkline.run.letter import Letters
-from trunkline.run.outbox import Courier
+from trunkline.run.outbox import Courier, Tally
 from trunkline.run.push import Push
 from trunkline.run.retry import Schedule
 from trunkline.run.tasks import Tasks
@@ -37,6 +37,7 @@ class Postroom:
         self._settings = settings
         self._ids = ids
         self._running: list[Task[None]] = []
+        self.tally = Tally()
 
     async def start(self, egress: Egress) -> None:
         """Take up what is due.
@@ -57,7 +58,13 @@ class Postroom:
         letters = Letters(tasks, vault, self.signer.sign, whole=settings.push_format == "task")
         schedule = Schedule(long=settings.push_retry == "long")
         self.courier = Courier(
-            tasks, letters, self._outbound, Breaker(), schedule, timeout_s=settings.push_timeout
+            tasks,
+            letters,
+            self._outbound,
+            Breaker(),
+            schedule,
+            timeout_s=settings.push_timeout,
+            tally=self.tally,
         )
         tasks.announced = self.courier.announced
         self._spawn(self.courier.run())

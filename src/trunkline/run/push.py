@@ -6,6 +6,7 @@ reads it from the log at that moment.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import msgspec
@@ -14,6 +15,7 @@ from msgspec import Struct
 from trunkline.errors import InvalidParams, TaskNotFound, Unreachable
 from trunkline.log.decide import DeletePush, SetPush
 from trunkline.log.events import PushTarget
+from trunkline.log.fold import NOBODY
 from trunkline.log.ids import Ids
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
@@ -75,8 +77,10 @@ class Push:
         self._seals = seals
         self._show = show
 
-    async def target(self, config: PushConfig, version: str, field: str = "url") -> PushTarget:
-        """The config as the log keeps it.
+    async def target(
+        self, config: PushConfig, version: str, field: str = "url", known: Mapping[str, PushTarget] = NOBODY
+    ) -> PushTarget:
+        """The config as the log keeps it. Without an id it takes the place of a `known` one of the same url.
 
         Raises:
             InvalidParams: nothing may be sent to its url.
@@ -85,7 +89,8 @@ class Push:
             await self._checks.check(config.url)
         except Unreachable as error:
             raise InvalidParams(f"{field}: {error}", field=field, reason="PUSH_URL_REFUSED") from None
-        config_id = config.id or self._ids.new()
+        same = (one.id for one in known.values() if one.url == config.url)
+        config_id = config.id or next(same, "") or self._ids.new()
         sealed = ""
         if config.token or config.credentials:
             proof = _encode(Proof(config.token, config.credentials)).decode()
@@ -94,6 +99,7 @@ class Push:
 
     async def set(self, feed: Feed, target: PushTarget, by: str) -> PushConfig:
         """Have a target told of the task from here on."""
+        await self._tasks.renew(feed)
         await self._tasks.change(feed, SetPush(target, by))
         return self._shown(target)
 
@@ -116,9 +122,10 @@ class Push:
         return [self._shown(target) for target in feed.state.push.values()]
 
     async def delete(self, feed: Feed, config_id: str, by: str) -> None:
-        """Tell a target nothing more; one that is not there is told nothing anyway."""
+        """Tell a target nothing more, without an id all of them; who is not there is told nothing anyway."""
         await self._tasks.renew(feed)
-        await self._tasks.change(feed, DeletePush(config_id, by))
+        for one in (config_id,) if config_id else tuple(feed.state.push):
+            await self._tasks.change(feed, DeletePush(one, by))
 
     def _shown(self, target: PushTarget) -> PushConfig:
         proof = proof_of(target, self._seals) if self._show else Proof()

@@ -97,6 +97,8 @@ class Admin:
                     return 200, await self._rotate_signing(by)
                 case "GET", "deliveries", "", "":
                     return 200, await self._deliveries(query)
+                case "POST", "deliveries", "", "replay":
+                    return 200, await self._replay_dead(query, by)
                 case "POST", "deliveries", delivery_id, "replay":
                     return 200, await self._replay(delivery_id, by)
                 case "POST", "store", "", "prune":
@@ -157,6 +159,16 @@ class Admin:
             raise errors.InvalidParams(f"no delivery {delivery_id!r} has ended; see the list of deliveries")
         log.info("admin.delivery.replayed delivery=%a by=%a", delivery_id, by)
         return msgspec.json.encode({"id": delivery_id, "state": "pending"})
+
+    async def _replay_dead(self, query: Mapping[str, str], by: str) -> bytes:
+        filters = {"tenant": query.get("tenant") or None, "task_id": query.get("task") or None}
+        count, after = 0, ""
+        while page := await self._store.deliveries(state="dead", limit=_MOST, after=after, **filters):
+            after, now = page[-1].id, await self._store.now()
+            for dead in page:
+                count += await self._store.replay(dead.id, now)
+        log.info("admin.deliveries.replayed count=%d by=%a", count, by)
+        return msgspec.json.encode({"replayed": count})
 
     async def _prune(self, wanted: Prune, by: str) -> bytes:
         now = await self._store.now()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
 
 import msgspec
@@ -11,7 +12,7 @@ from trunkline import errors
 from trunkline.auth.principal import Principal
 from trunkline.clock import now_ms
 from trunkline.log.events import PushTarget, Replied
-from trunkline.log.fold import State
+from trunkline.log.fold import NOBODY, State
 from trunkline.log.ids import is_uuid, page_token, read_page_token
 from trunkline.run.cache import Cache
 from trunkline.run.feed import Feed
@@ -99,15 +100,15 @@ class Calls:
         who = caller.principal
         self._check_tenant(who, request.tenant)
         message = request.message
-        push = (
-            None if request.push is None else await self._target(caller, request.push, INLINE[caller.dialect])
-        )
         dedup = _dedup(caller, message)
         try:
             if message.task_id:
                 feed = await self._tasks.find(who.tenant, who.name, message.task_id)
+                # Clients send their config with every message: it stays one.
+                push = await self._inline(caller, request, feed.state.push)
                 await self._runner.say(feed, message, dedup, push)
                 return feed
+            push = await self._inline(caller, request, NOBODY)
             feed, opened = self._runner.submit(
                 who.tenant,
                 who.name,
@@ -285,13 +286,21 @@ class Calls:
         if not query.config_id and caller.dialect is Dialect.V1:
             raise errors.InvalidParams("id is missing; name the config", field="id")
         feed = await self._find(caller, TaskQuery(query.task_id, tenant=query.tenant))
-        for config_id in (query.config_id,) if query.config_id else tuple(feed.state.push):
-            await push.delete(feed, config_id, caller.principal.name)
+        await push.delete(feed, query.config_id, caller.principal.name)
         return b"null"
 
-    async def _target(self, caller: Caller, config: PushConfig, field: str) -> PushTarget:
+    async def _inline(
+        self, caller: Caller, request: SendRequest, known: Mapping[str, PushTarget]
+    ) -> PushTarget | None:
+        if request.push is None:
+            return None
+        return await self._target(caller, request.push, INLINE[caller.dialect], known)
+
+    async def _target(
+        self, caller: Caller, config: PushConfig, field: str, known: Mapping[str, PushTarget] = NOBODY
+    ) -> PushTarget:
         version = Version.V1 if caller.dialect is Dialect.V1 else Version.V03
-        return await self._pushing().target(config, version.value, field)
+        return await self._pushing().target(config, version.value, field, known)
 
     def _pushing(self) -> Push:
         if self.push is None:

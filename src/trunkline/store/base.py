@@ -65,13 +65,17 @@ class Outcome(Enum):
 
 
 class Settled(Struct, frozen=True, gc=False):
-    """What became of an attempt: its outcome, when to try again, the HTTP status if any, and a word why."""
+    """What became of an attempt: its outcome, when to try again, the HTTP status if any, and a word why.
+
+    One that is `untried` was given back before anybody could answer, and does not count.
+    """
 
     id: str
     outcome: Outcome
     next_due: int = 0
     status: int = 0
     note: str = ""
+    untried: bool = False
 
 
 class Posted(Struct, frozen=True, gc=False):

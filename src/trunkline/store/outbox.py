@@ -95,7 +95,7 @@ def filters(tenant: str | None, task_id: str | None, state: str | None, after: s
 def _columns(one: Settled, now: int) -> tuple[Value, ...]:
     retry = one.outcome is Outcome.RETRY
     due, state = (one.next_due, "pending") if retry else (None, one.outcome.value)
-    return due, state, one.status, one.note, now, one.id
+    return due, state, one.status, one.note, now, int(one.untried), one.id
 
 
 def _json(names: Sequence[str]) -> str:

@@ -44,13 +44,26 @@ class Work(Protocol):
         ...
 
 
+class Deliveries(Protocol):
+    """What is asked of whoever posts notifications."""
+
+    done: int
+    retried: int
+    dead: int
+    dropped: int
+    lag_ms: int
+
+
 class Metrics(Collector):
     """Every number of this process, and those of the author's own."""
 
-    def __init__(self, counts: Counts, work: Work, streams: Sized) -> None:
+    def __init__(
+        self, counts: Counts, work: Work, streams: Sized, deliveries: Deliveries | None = None
+    ) -> None:
         self._counts = counts
         self._work = work
         self._streams = streams
+        self._deliveries = deliveries
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -61,7 +74,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All families. Each sample names the node: behind one socket several processes answer in turn."""
-        for family in (*self._own(), *REGISTRY.collect()):
+        for family in (*self._own(), *self._posted(), *REGISTRY.collect()):
             family.samples = [
                 sample._replace(labels={**sample.labels, "node": self._work.node})
                 for sample in family.samples
@@ -126,6 +139,27 @@ class Metrics(Collector):
             "Events refused because the task had ended or moved.",
             (),
             {(): work.late},
+        )
+
+    def _posted(self) -> Iterator[Metric]:
+        found = self._deliveries
+        if found is None:
+            return
+        yield _counter(
+            "trunkline_deliveries",
+            "Attempts to deliver a notification, by what became of them.",
+            ("outcome",),
+            {
+                ("done",): found.done,
+                ("retried",): found.retried,
+                ("dead",): found.dead,
+                ("dropped",): found.dropped,
+            },
+        )
+        yield _gauge(
+            "trunkline_delivery_lag_seconds",
+            "How long the oldest of the deliveries that were taken last had been due.",
+            found.lag_ms / 1000,
         )
 
 

@@ -54,15 +54,16 @@ def subject(subject_server: ServerProcess, version: str) -> Iterator[Talk]:
 
 @pytest.fixture(scope="session")
 def mute_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
+    directory, flags = tmp_path_factory.mktemp("mute"), ("--set", "push=false")
     with ServerProcess(
-        tmp_path_factory.mktemp("mute"), f"{_SUBJECT}:mute", store=shelf.store("memory:"), env=_ENV
+        directory, f"{_SUBJECT}:mute", *flags, store=shelf.store("memory:"), env=_ENV
     ) as server:
         yield server
 
 
 @pytest.fixture
 def mute(mute_server: ServerProcess, version: str) -> Iterator[Talk]:
-    """An agent that does not stream."""
+    """An agent that neither streams nor pushes."""
     with _talk(mute_server, version) as made:
         yield made
 

@@ -99,17 +99,22 @@ def test_AG_14_cancel_after_terminal_by_the_1_0_binding(demo: Agent) -> None:
     assert (status, body["error"]["details"][0]["reason"]) == (404, "TASK_NOT_FOUND")
 
 
-def test_AG_21_push_config_is_refused_by_name(demo: Agent) -> None:
+def test_AG_21_push_config_answers_200_400_and_404(demo: Agent) -> None:
     task = finished(demo, "echo done")
-    path = f"/tasks/{task['id']}/pushNotificationConfigs"
-    for verb, where, body in (
-        ("POST", path, {"url": "https://example.com/"}),
-        ("GET", path, None),
-        ("GET", f"{path}/1", None),
-        ("DELETE", f"{path}/1", None),
-    ):
-        status, error = call(demo, verb, where, body)
-        assert (status, error["code"]) == (501, -32003), verb
+    for task_id, status in ((task["id"], 200), (NOBODY, 404)):
+        path = f"/tasks/{task_id}/pushNotificationConfigs"
+        assert call(demo, "GET", path)[0] == status
+        assert call(demo, "DELETE", f"{path}/1")[0] == status
+        # There is no such config.
+        status, error = call(demo, "GET", f"{path}/1")
+        assert (status, error["code"]) == (404, -32001)
+        for body in ({}, {"url": ""}, {"pushNotificationConfig": {"url": ""}}):
+            status, error = call(demo, "POST", path, body)
+            assert (status, error["code"]) == (400, -32602)
+    status, error = call(
+        demo, "POST", f"/tasks/{task['id']}/pushNotificationConfigs", {"url": "http://10.0.0.1"}
+    )
+    assert (status, error["code"]) == (400, -32602)
 
 
 def test_AG_21_unknown_paths_and_verbs(demo: Agent) -> None:

@@ -16,6 +16,9 @@ from tests.conformance.agent.talk import VERSIONS, Talk, until
 from tests.conftest import Shelf
 from tests.harness import SECRET, Agent, ServerProcess, params, plain_state
 from tests.hooks import Hooks
+from trunkline.errors import Unauthenticated
+from trunkline.push import Receiver
+from trunkline.wire.types import TaskState
 
 INLINE = {"1.0": "taskPushNotificationConfig", "0.3": "pushNotificationConfig"}
 
@@ -332,6 +335,17 @@ def test_AG_40_D_19_one_post_per_transition_in_order(
     assert hooks.states(path, len(states) + 1) == [*states, states[-1]]
 
 
+def test_AG_40_a_config_that_comes_with_every_message_is_one(pushed: Pushed, hooks: Hooks, path: str) -> None:
+    config = {"url": hooks.url(path)}
+    task_id = pushed.told("ask which?", config)
+    given = params("this one", pushed.version, True)
+    given["message"]["taskId"] = task_id
+    given["configuration"][INLINE[pushed.version]] = config
+    assert "result" in pushed.agent.rpc(pushed.methods["send"], given, version=pushed.version)
+    assert hooks.states(path, 4) == ["working", "input-required", "working", "completed"]
+    assert len(pushed.configs(task_id)) == 1
+
+
 def test_AG_40_D_18_a_cancel_is_told_once(pushed: Pushed, hooks: Hooks, path: str) -> None:
     task_id = pushed.told("hold 1", {"url": hooks.url(path)}, wait=False)
     pushed.until(task_id, "working")
@@ -382,6 +396,20 @@ def test_AG_43_D_19_the_moment_of_the_transition_counts(pushed: Pushed, hooks: H
     first, again, _ = hooks.wait(f"{path}/down", 3)
     assert (first.raw, first.id) == (again.raw, again.id)
     assert first.state == "working"
+
+
+def test_our_own_receiver_believes_and_reads_it(pushed: Pushed, hooks: Hooks, path: str) -> None:
+    pushed.told("echo signed", {"url": hooks.url(path), "token": "tok"})
+    posts = hooks.wait(path, 2)
+    jwks = pushed.agent.http.get(f"{pushed.agent.base}/.well-known/jwks.json")
+    receiver = Receiver(tokens=["tok"], keys=jwks.content)
+    working, completed = (receiver.receive(post.headers, post.raw) for post in posts)
+    assert (working.state, working.final) == (TaskState.WORKING, False)
+    assert (completed.state, completed.final, completed.text) == (TaskState.COMPLETED, True, "echo signed")
+    assert [working.id, completed.id] == [post.id for post in posts]
+    assert receiver.receive(posts[0].headers, posts[0].raw).repeated
+    with pytest.raises(Unauthenticated):
+        receiver.receive(posts[0].headers, posts[0].raw + b" ")
 
 
 # Secrets

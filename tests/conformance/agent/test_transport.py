@@ -90,7 +90,17 @@ def test_AG_03_a_false_streaming_flag_is_honest(mute: Talk) -> None:
     assert mute.count() == before
 
 
-def test_AG_03_a_false_push_flag_is_honest(talk: Talk) -> None:
+def test_AG_03_a_true_push_flag_is_honest(talk: Talk) -> None:
+    assert card_of(talk.agent)["capabilities"]["pushNotifications"] is True
+    task_id = talk.send("echo push")["id"]
+    assert talk.result("push list", {"id": task_id, "taskId": task_id}) in (
+        [],
+        {"configs": [], "nextPageToken": ""},
+    )
+
+
+def test_AG_03_a_false_push_flag_is_honest(mute: Talk) -> None:
+    talk = mute
     assert card_of(talk.agent)["capabilities"]["pushNotifications"] is False
     task_id = talk.send("echo no push")["id"]
     hook = {"url": "https://example.com/hook", "id": "one"}
@@ -154,7 +164,7 @@ def test_AG_06_all_methods_are_routed(demo: Agent, version: str, method: str) ->
     if "list" in method.lower() and "push" not in method.lower():
         assert "tasks" in demo.result(method, {}, version=version)
         return
-    assert demo.error(method, {}, version=version)["code"] == (-32003 if "ush" in method else -32602)
+    assert demo.error(method, {}, version=version)["code"] == -32602
 
 
 def test_AG_07_unknown_method(talk: Talk) -> None:
@@ -246,9 +256,9 @@ def test_AG_11_unknown_task(talk: Talk, task_id: str) -> None:
         assert error["code"] == -32001
         assert error["data"][0]["reason"] == "TASK_NOT_FOUND"
     for operation in ("push set", "push get", "push list", "push delete"):
-        # Until there are push notifications, no task has any, known or not.
-        given = {"id": task_id, "taskId": task_id, "url": "https://example.com/hook"}
-        assert talk.error(operation, given)["code"] == -32003
+        hook = {"url": "https://hooks.example/"}
+        given = {"id": task_id, "taskId": task_id, **hook, "pushNotificationConfig": hook}
+        assert talk.error(operation, given)["code"] == -32001
 
 
 def test_AG_12_result_is_retrievable(talk: Talk) -> None:

@@ -131,6 +131,17 @@ def test_attempts_add_up(run, store):
     assert run(case()) == [0, 1, 2, 3]
 
 
+def test_what_was_not_tried_does_not_count(run, store):
+    async def scene():
+        await announce(store, one(), one("d2", target="other"))
+        await take(store)
+        await settle(store, Outcome.RETRY, "d1", next_due=AT, untried=True)
+        await settle(store, Outcome.RETRY, "d2", next_due=AT)
+        return {delivery.id: delivery.attempts for delivery in await take(store)}
+
+    assert run(scene()) == {"d1": 0, "d2": 1}
+
+
 def test_dead_is_never_taken_again(run, store, clock):
     async def case():
         await announce(store, one())

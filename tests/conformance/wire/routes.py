@@ -155,6 +155,7 @@ ACTS = {
     ("POST", "keys/{id}", "rotate"): b"{}",
     ("POST", "signing", "rotate"): b"",
     ("GET", "deliveries", ""): b"",
+    ("POST", "deliveries", "replay"): b"",
     ("POST", "deliveries/{id}", "replay"): b"",
     ("POST", "store", "prune"): b'{"older_than_ms":100000000000}',
 }

@@ -12,11 +12,12 @@ from collections import Counter
 import asyncpg
 import pytest
 
+from trunkline.clock import now_ms
 from trunkline.errors import StoreError
 from trunkline.log.events import Delta, Submitted
 from trunkline.log.fold import Head
-from trunkline.store.base import Announcement, Dedup, TaskRef
-from trunkline.store.postgres import sweep
+from trunkline.store.base import Announcement, Dedup, Outcome, Settled, TaskRef
+from trunkline.store.postgres import draft, outbox, sweep
 from trunkline.store.postgres.store import PostgresStore
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Message, TaskState
@@ -216,3 +217,35 @@ def test_a_target_that_comes_while_its_task_is_dropped_leaves_nothing(run, postg
 
     # The other one has its first event: it is no remains, whoever brought it back.
     assert run(case()) == (2, [], ([TaskRef("b", "t-b")], "t-b"), [])
+
+
+@pytest.mark.parametrize("skew", [-3_600_000, 3_600_000], ids=["behind", "ahead"])
+def test_a_caller_whose_clock_is_wrong_waits_neither_longer_nor_shorter(
+    run, postgres_url, opened, monkeypatch, skew
+):
+    def wrong() -> int:
+        return now_ms() + skew
+
+    monkeypatch.setattr(draft, "now_ms", wrong)
+    monkeypatch.setattr(outbox, "now_ms", wrong)
+
+    async def case():
+        async with opened(postgres_url) as store:
+            news = [
+                Announcement("d-1", 1, "hook", "lane", wrong()),
+                Announcement("d-2", 2, "hook", "lane", wrong()),
+            ]
+            await store.append("a", "t-1", 0, [Delta("a", "x")] * 2, at=1, deliveries=news)
+            (first,) = await store.take(9, 60_000, per_lane=9)
+            assert first.id == "d-1"
+            await store.settle([Settled("d-1", Outcome.RETRY, wrong() + 60_000)])
+            assert await store.take(9, 60_000, per_lane=9) == []
+            for posted in await store.deliveries():
+                assert abs(posted.due - await store.now() - 60_000) < 5000
+            # Nothing has waited for an hour, whatever the clock says.
+            assert await store.expire("lane", wrong() - 1_800_000, "old") == 0
+            assert await store.expire("lane", wrong() + 120_000, "old") == 2
+            assert await store.replay("d-1", wrong())
+            assert [one.id for one in await store.take(9, 60_000, per_lane=9)] == ["d-1"]
+
+    run(case())

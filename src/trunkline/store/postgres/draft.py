@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from itertools import chain
 
+from trunkline.clock import now_ms
 from trunkline.store.postgres.statements import TEXTS, Statement, Value
 from trunkline.store.states import NUMBERS
 from trunkline.store.writer import Entry
@@ -64,7 +65,7 @@ def draft(
     rest = [place for one in chains if len(one) > 1 for place in one[1:]]
     entries = [group[place] for place in firsts]
     whole = [group[place] for one in chains for place in one] if rest else entries
-    values: dict[str, Value] = {"count": len(entries), "now": now}
+    values: dict[str, Value] = {"count": len(entries), "now": now, "here": now_ms() if now is None else now}
     values.update(zip(_EVENTS, _events(entries, marks, firsts), strict=True))
     heads = {entry.task_id: entry for entry in whole if entry.head is not None}
     keyed = [entry for entry in entries if entry.dedup is not None]

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from trunkline.clock import now_ms
 from trunkline.store.base import Delivery, Outcome, Posted, Settled
 from trunkline.store.outbox import PAGE_EXPIRED, filters
 from trunkline.store.postgres.rows import fetch
@@ -37,24 +38,26 @@ async def settle(connection: Connection, settled: Sequence[Settled], now: int | 
             states=["pending" if one.outcome is Outcome.RETRY else one.outcome.value for one in settled],
             statuses=[one.status for one in settled],
             notes=[_text(one.note) for one in settled],
+            untried=[int(one.untried) for one in settled],
             now=now,
+            here=_here(now),
         )
         if retried:
-            ids, dues = [one.id for one in retried], [one.next_due for one in retried]
-            await fetch(connection, "hold_back", ids=ids, dues=dues)
+            await fetch(connection, "hold_back", ids=[one.id for one in retried])
 
 
 async def expire(connection: Connection, lane: str, before: int, now: int | None, *, note: str) -> int:
     """Give up a page of what has waited too long."""
     values = {"lane": lane, "before": before, "now": now, "note": _text(note), "limit": PAGE_EXPIRED}
+    values["here"] = _here(now)
     async with _along_indexes(connection):
         ((count,),) = await fetch(connection, "expire", **values)
     return count
 
 
-async def replay(connection: Connection, delivery_id: str, due: int) -> bool:
+async def replay(connection: Connection, delivery_id: str, due: int, now: int | None) -> bool:
     """Make a settled one due again."""
-    return bool(await fetch(connection, "replay", id=delivery_id, due=due))
+    return bool(await fetch(connection, "replay", id=delivery_id, due=due, now=now, here=_here(now)))
 
 
 async def deliveries(
@@ -81,6 +84,11 @@ async def _along_indexes(connection: Connection) -> AsyncGenerator[None]:
     async with connection.transaction():
         await connection.execute(TEXTS["along_indexes"])
         yield
+
+
+def _here(now: int | None) -> int:
+    """What the caller's clock says: the database's may say something else, and is the one that counts."""
+    return now_ms() if now is None else now
 
 
 def _text(note: str) -> str:

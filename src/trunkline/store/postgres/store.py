@@ -327,7 +327,8 @@ class PostgresStore:
 
     async def replay(self, delivery_id: str, due: int) -> bool:
         """See `Outbox`."""
-        return await self._change(partial(outbox.replay, delivery_id=delivery_id, due=due))
+        now = self._moment()
+        return await self._change(partial(outbox.replay, delivery_id=delivery_id, due=due, now=now))
 
     # Clock
 

@@ -75,10 +75,13 @@ AND w.task_id <> ALL (coalesce(
     '{}'
 ));
 
+-- When something is due is said by the clock of whoever says it (`here`), and kept by ours.
 -- name: append_deliveries
 , deliveries AS (
     INSERT INTO outbox (task_id, tenant, target, seq, id, due, lane)
-    SELECT o.*
+    SELECT
+        o.task_id, o.tenant, o.target, o.seq, o.id,
+        o.due + coalesce(:now::bigint, now_ms()) - :here::bigint, o.lane
     FROM unnest(
         :out_task_ids::text[], :out_tenants::text[], :out_targets::text[], :out_seqs::bigint[],
         :out_ids::text[], :out_dues::bigint[], :out_lanes::text[]
@@ -309,10 +312,11 @@ WITH held AS MATERIALIZED (
     SELECT o.id FROM outbox AS o WHERE o.id = ANY (:ids::text[]) AND o.due IS NOT NULL ORDER BY o.id FOR UPDATE
 )
 UPDATE outbox AS o
-SET due = s.due, lease_until = 0, state = s.state, status = s.status, note = s.note,
-    at = coalesce(:now::bigint, now_ms())
-FROM unnest(:ids::text[], :dues::bigint[], :states::text[], :statuses::bigint[], :notes::text[])
-    AS s (id, due, state, status, note)
+SET due = s.due + coalesce(:now::bigint, now_ms()) - :here::bigint, lease_until = 0, state = s.state,
+    status = s.status, note = s.note, at = coalesce(:now::bigint, now_ms()), attempts = o.attempts - s.untried
+FROM unnest(
+    :ids::text[], :dues::bigint[], :states::text[], :statuses::bigint[], :notes::text[], :untried::bigint[]
+) AS s (id, due, state, status, note, untried)
 WHERE o.id = s.id AND o.id IN (SELECT id FROM held);
 
 -- What follows a retry comes no earlier. Else all of it would be looked at again at every take.
@@ -320,12 +324,12 @@ WHERE o.id = s.id AND o.id IN (SELECT id FROM held);
 UPDATE outbox AS o
 SET due = after.due
 FROM (
-    SELECT later.id, s.due
-    FROM unnest(:ids::text[], :dues::bigint[]) AS s (id, due)
-        JOIN outbox AS one ON one.id = s.id AND one.due = s.due
+    SELECT later.id, one.due
+    FROM unnest(:ids::text[]) AS s (id)
+        JOIN outbox AS one ON one.id = s.id
         JOIN outbox AS later
             ON later.tenant = one.tenant AND later.task_id = one.task_id AND later.target = one.target
-            AND (later.seq, later.id) > (one.seq, one.id) AND later.due < s.due
+            AND (later.seq, later.id) > (one.seq, one.id) AND later.due < one.due
     ORDER BY later.id
     FOR UPDATE OF later
 ) AS after
@@ -338,7 +342,9 @@ WITH gone AS (
     WHERE id IN (
         SELECT o.id
         FROM outbox AS o
-        WHERE o.due IS NOT NULL AND o.lane = :lane AND greatest(o.due, o.lease_until) < :before::bigint
+        WHERE o.due IS NOT NULL AND o.lane = :lane
+            AND greatest(o.due, o.lease_until)
+                < :before::bigint + (SELECT coalesce(:now::bigint, now_ms())) - :here::bigint
             AND o.lease_until <= (SELECT coalesce(:now::bigint, now_ms()))
         LIMIT :limit::bigint
         FOR UPDATE SKIP LOCKED
@@ -348,7 +354,10 @@ WITH gone AS (
 SELECT count(*) FROM gone;
 
 -- name: replay
-UPDATE outbox SET due = :due::bigint, attempts = 0, state = 'pending' WHERE id = :id AND due IS NULL RETURNING 1;
+UPDATE outbox
+SET due = :due::bigint + coalesce(:now::bigint, now_ms()) - :here::bigint, attempts = 0, state = 'pending'
+WHERE id = :id AND due IS NULL
+RETURNING 1;
 
 -- name: deliveries
 SELECT id, tenant, task_id, seq, target, lane, state, due, attempts, status, note, at

@@ -205,7 +205,7 @@ WHERE id IN (SELECT value FROM json_each(?));
 
 -- name: settle
 UPDATE outbox
-SET due = ?, lease_until = 0, state = ?, status = ?, note = ?, at = ?
+SET due = ?, lease_until = 0, state = ?, status = ?, note = ?, at = ?, attempts = attempts - ?
 WHERE id = ? AND due IS NOT NULL;
 
 -- What follows a retry comes no earlier. Else all of it would be looked at again at every take.

@@ -1,0 +1,89 @@
+"""The file that leads operators' commands to a running server: what stands in it, and whose it is."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trunkline.cli.admin import close_entrance, open_entrance, span_ms
+from trunkline.config import Secret, Settings
+from trunkline.errors import Misuse
+
+TOKEN = Secret("the-token-of-the-server")
+
+
+def settings(folder: Path, **more: Any) -> Settings:
+    return Settings(store=f"sqlite:///{folder}/tasks.db", **more)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "url", "host"),
+    [
+        ({}, "http://127.0.0.1:80", "127.0.0.1:80"),
+        ({"host": "localhost"}, "http://localhost:80", "localhost:80"),
+        ({"host": "::1"}, "http://[::1]:80", "[::1]:80"),
+        ({"host": "0.0.0.0"}, "http://127.0.0.1:80", "127.0.0.1:80"),
+        ({"host": "::"}, "http://[::1]:80", "[::1]:80"),
+        ({"host": "10.0.0.5"}, "http://10.0.0.5:80", "10.0.0.5:80"),
+        ({"public_url": "https://a.example/x"}, "http://127.0.0.1:80", "127.0.0.1:80"),
+        ({"host": "0.0.0.0", "public_url": "https://a.example/x"}, "http://127.0.0.1:80", "a.example"),
+        ({"host": "0.0.0.0", "allowed_hosts": ("b.example:8000",)}, "http://127.0.0.1:80", "b.example:8000"),
+        ({"host": "::", "allowed_hosts": ("fd00::1",)}, "http://[::1]:80", "[fd00::1]"),
+        ({"host": "10.0.0.5", "allowed_hosts": ("b.example", "10.0.0.5")}, "http://10.0.0.5:80", "10.0.0.5:80"),
+    ],
+)  # fmt: skip
+def test_where_it_leads(tmp_path: Path, chosen: dict[str, Any], url: str, host: str) -> None:
+    open_entrance(settings(tmp_path, **chosen), 80, TOKEN)
+    (file,) = tmp_path.iterdir()
+    assert (file.name, stat.S_IMODE(file.stat().st_mode)) == ("tasks.db.admin", 0o600)
+    assert json.loads(file.read_bytes()) == {"url": url, "host": host, "token": TOKEN.reveal()}
+
+
+def test_it_is_taken_away_by_who_wrote_it(tmp_path: Path) -> None:
+    chosen = settings(tmp_path)
+    close_entrance(chosen, TOKEN)
+    open_entrance(chosen, 80, TOKEN)
+    close_entrance(chosen, Secret("of another server"))
+    assert len(list(tmp_path.iterdir())) == 1
+    close_entrance(chosen, TOKEN)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_one_before_is_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.db.admin"
+    file.write_text("left by one that was killed")
+    file.chmod(0o644)
+    open_entrance(settings(tmp_path), 80, TOKEN)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(file.read_bytes())["token"] == TOKEN.reveal()
+
+
+@pytest.mark.parametrize("store", ["memory:", "postgresql://me@db/x"])
+def test_others_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    open_entrance(Settings(store=store), 80, TOKEN)
+    close_entrance(Settings(store=store), TOKEN)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_takes_no_file_is_no_reason_to_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_entrance(settings(tmp_path / "nowhere"), 80, TOKEN)
+    assert "admin.closed" in caplog.text
+    assert TOKEN.reveal() not in caplog.text
+
+
+@pytest.mark.parametrize(("text", "ms"), [("90s", 90_000), ("1.5h", 5_400_000), ("0s", 0)])
+def test_a_span(text: str, ms: int) -> None:
+    assert span_ms(text, "--grace") == ms
+
+
+@pytest.mark.parametrize("text", ["", "7", "x", "-1d", "1w", "9999999d"])
+def test_no_span(text: str) -> None:
+    with pytest.raises(Misuse, match="--grace takes a number and s, m, h or d"):
+        span_ms(text, "--grace")

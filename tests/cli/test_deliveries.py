@@ -1,0 +1,145 @@
+"""`trunkline deliveries …`: what it prints and does beside a running server, alone, and on PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.agent.talk import until
+from tests.conftest import Shelf
+from tests.harness import SECRET, Agent, ServerProcess, params
+from tests.hooks import Hooks
+from trunkline.cli.main import main
+from trunkline.config import Settings
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Iterator[Command]:
+    """Run `trunkline deliveries` in an empty folder: exit code, output, complaint."""
+    for field in Settings.__struct_fields__:
+        monkeypatch.delenv(f"TRUNKLINE_{field.upper()}", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["trunkline", "deliveries", *args])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        assert isinstance(ended.value.code, int | None)
+        return ended.value.code or 0, said.out, said.err
+
+    yield run
+
+
+@pytest.fixture
+def hooks() -> Iterator[Hooks]:
+    with Hooks() as made:
+        yield made
+
+
+def told(server: ServerProcess, url: str) -> str:
+    """The id of a task that this url is told of."""
+    agent = Agent(server.base)
+    given = params("echo")
+    given["configuration"]["taskPushNotificationConfig"] = {"id": "mine", "url": url}
+    task_id = agent.result("SendMessage", given)["task"]["id"]
+    agent.close()
+    return task_id
+
+
+@pytest.mark.slow
+def test_what_failed_is_seen_and_posted_again(
+    command: Command, hooks: Hooks, shelf: Shelf, tmp_path: Path
+) -> None:
+    url = shelf.store()
+    store = ("--store", url)
+
+    def rows(*args: str) -> list[dict[str, object]]:
+        code, out, said = command("list", "--json", *args, *store)
+        assert (code, said) == (0, "")
+        return json.loads(out)
+
+    hooks.scripts["/good"], hooks.scripts["/bad"] = [200], [404]
+    with ServerProcess(tmp_path, "trunkline.demo:agent", "--dev", store=url, env=SECRET) as server:
+        good, bad = told(server, hooks.url("/good")), told(server, hooks.url("/bad"))
+        hooks.wait("/good", 2)
+        hooks.wait("/bad", 2)
+        until(lambda: not rows("--state", "pending"))
+        # Beside the server that has it open, newest task first.
+        assert [(row["task_id"], row["state"], row["status"]) for row in rows()] == [
+            (bad, "dead", 404), (bad, "dead", 404), (good, "done", 200), (good, "done", 200),
+        ]  # fmt: skip
+        assert rows("--state", "done") == rows("--task", good) == rows()[2:]
+        assert rows("--limit", "1") == rows()[:1]
+        assert rows("--tenant", "nobody") == rows("--state", "dropped") == []
+        completed, working = [str(row["id"]) for row in rows("--task", bad)]
+
+        code, out, _ = command("list", "--state", "dead", *store)
+        head, _, *lines = [line for line in out.splitlines() if line.strip()]
+        assert (code, head.split()[:3]) == (0, ["id", "state", "tries"])
+        assert [line.split()[:5] for line in lines] == [
+            [completed, "dead", "1", "HTTP", "404"],
+            [working, "dead", "1", "HTTP", "404"],
+        ]
+        assert command("list", "--state", "dropped", *store)[1] == "no such deliveries\n"
+        shown = dict(
+            line.split(None, 1) for line in command("show", working, *store)[1].splitlines() if "  " in line
+        )
+        assert (shown["task"], shown["config"], shown["state"], shown["event"]) == (bad, "mine", "dead", "2")
+        assert shown["target"] == hooks.url("")
+        assert json.loads(command("show", working, "--json", *store)[1]) == rows("--task", bad)[1]
+
+        # The running server posts it again.
+        hooks.scripts["/bad"] = [200]
+        assert command("replay", working, *store) == (0, f"delivery {working} is due again\n", "")
+        assert hooks.wait("/bad", 3)[2].id == working
+        until(lambda: not rows("--state", "pending"))
+        code, _, said = command("replay", "0198-nothing_1_2", *store)
+        assert (code, "see the list of deliveries" in said) == (2, True)
+        assert server.stop() == 0
+    # Nobody has it open: it is due for whoever comes.
+    assert [row["state"] for row in rows("--task", bad)] == ["dead", "done"]
+    assert command("replay", "--dead", "--tenant", "nobody", *store)[1] == "0 deliveries are due again\n"
+    assert command("replay", "--dead", "--task", bad, *store)[1] == "1 deliveries are due again\n"
+    assert [row["state"] for row in rows("--task", bad)] == ["pending", "done"]
+    with ServerProcess(tmp_path, "trunkline.demo:agent", "--dev", store=url, env=SECRET):
+        assert hooks.wait("/bad", 4)[3].id == completed
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("list",), "there is no such file"),
+        (("show", "a_1_b"), "there is no such file"),
+        (("show", "../x"), "is not the id of a delivery"),
+        (("replay", "a b"), "is not the id of a delivery"),
+        (("replay", "--dead"), "there is no such file"),
+        (("replay",), "name one delivery, or say --dead"),
+        (("replay", "a_1_b", "--dead"), "name one delivery, or say --dead"),
+        (("list", "--limit", "0"), "--limit"),
+        (("list", "--store", "memory:"), "a store in memory ends with its process"),
+    ],
+)
+def test_refusals_name_the_fix(command: Command, args: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    code, out, complaint = command(*args)
+    assert (code, out) == (2, "")
+    assert said in complaint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_not_there_is_said(command: Command, tmp_path: Path) -> None:
+    with ServerProcess(tmp_path, store="sqlite:///trunkline.db") as server:
+        assert server.stop() == 0
+    assert command("list") == (0, "no such deliveries\n", "")
+    code, _, said = command("show", "a_1_b")
+    assert (code, "there is no delivery a_1_b" in said) == (2, True)
+    code, _, said = command("list", "--state", "odd")
+    assert (code, "state is one of pending, done, dead, dropped" in said) == (2, True)

@@ -1,0 +1,33 @@
+"""The extended card on a server with keys: offered on the card, given to who is let in, and to nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import httpx2
+import pytest
+
+from tests.conformance.wire.bindings import Binding
+from tests.conformance.wire.conftest import KEYS
+from tests.harness import V1, ServerProcess
+
+PATH = "/.well-known/agent-card.json"
+
+
+@pytest.mark.parametrize("headers", [{}, {"X-API-Key": "wrong-key-altogether"}], ids=["none", "wrong"])
+def test_EXC_03_not_without_good_credentials(
+    speak: Callable[..., Binding], keyed: ServerProcess, headers: dict[str, str]
+) -> None:
+    answer = speak(keyed.base, headers).extended_card()
+    assert (answer.http, answer.reason) == (401, "UNAUTHENTICATED")
+    assert b"skills" not in answer.body
+
+
+@pytest.mark.parametrize("name", ["X-API-Key", "Authorization"])
+def test_EXC_04_with_good_ones_the_whole_card(
+    speak: Callable[..., Binding], keyed: ServerProcess, http: httpx2.Client, name: str
+) -> None:
+    spoken = speak(keyed.base, {name: KEYS[0] if name == "X-API-Key" else f"Bearer {KEYS[0]}"})
+    public = http.get(keyed.base + PATH, headers=V1 if spoken.version == "1.0" else {}).json()
+    assert public["capabilities"]["extendedAgentCard"] is True
+    assert spoken.extended_card().result == public, "this agent has no skill that it does not list"

@@ -1,0 +1,51 @@
+"""The commands of the webhooks page, one after the other as printed, beside a server."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conformance.agent.talk import until
+from tests.docs.pages import blocks
+from tests.harness import ServerProcess
+from tests.hooks import Hooks
+
+LINES = [line for block in blocks("docs/webhooks.md", "sh") for line in block.splitlines()]
+
+
+def run(folder: Path, words: list[str]) -> str:
+    if words[0] == "trunkline":
+        words = [sys.executable, "-c", "from trunkline.cli.main import main; main()", *words[1:]]
+    store = ["--store", "sqlite:///tasks.db"] if "deliveries" in words else []
+    done = subprocess.run(
+        [*words, *store], cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_commands(tmp_path: Path) -> None:
+    with Hooks() as hooks, ServerProcess(tmp_path, "trunkline.demo:agent", "--dev") as server:
+        hooks.scripts["/hook"] = [404, 404, 200]
+        said: list[str] = []
+        delivery_id = ""
+        for line in LINES:
+            line = line.replace("http://127.0.0.1:8000", server.base)
+            line = line.replace("http://127.0.0.1:9000/hook", hooks.url("/hook"))
+            words = [delivery_id if word == "ID" else word for word in shlex.split(line)]
+            if words[0] == "curl":
+                words.insert(1, "-s")
+            said.append(run(tmp_path, words))
+            if words[0] == "curl":
+                task = json.loads(said[-1])["result"]["task"]
+                posts = hooks.wait("/hook", 2)
+                assert {post.headers["authorization"] for post in posts} == {"Bearer a-long-random-token"}
+                until(lambda: server.text().count("delivery.dead") == 2)
+                delivery_id = posts[0].id
+        _, listed, shown, replayed, rest = said
+        assert delivery_id in listed and task["id"] in shown
+        assert "due again" in replayed and "deliveries are due again" in rest
+        assert [post.id for post in hooks.wait("/hook", 4)[2:]] == [post.id for post in posts]
