@@ -26,6 +26,7 @@ from trunkline.config import Settings
 from trunkline.log.events import Chunk, PushTarget, Status, Submitted
 from trunkline.log.ids import Ids
 from trunkline.net.guard import Egress
+from trunkline.net.http import Outbound
 from trunkline.run.feed import Feed
 from trunkline.run.letter import Letter, Letters
 from trunkline.run.postroom import Postroom
@@ -123,7 +124,7 @@ class Office:
     async def post(self) -> Postroom:
         """A courier at work on it, that knows nothing but the store."""
         room = Postroom(Tasks(self.tasks.store), self.ids, self.settings)
-        await room.start(Egress(loopback=True))
+        await room.start(Outbound(Egress(loopback=True), timeout_s=self.settings.push_timeout))
         return room
 
 
@@ -175,7 +176,7 @@ async def _letters(office: Office) -> list[Letter]:
     letters = Letters(office.tasks, Vault(key), _unsigned, whole=False)
     found: list[Letter] = []
     while taken := await office.tasks.store.take(500, 600_000, per_lane=500):
-        found += [letter for one in taken if (letter := await letters.write(one, None)) is not None]
+        found += [letter for one in taken if (letter := await letters.write(one)) is not None]
         await office.tasks.store.settle([Settled(one.id, Outcome.DONE) for one in taken])
     return found
 

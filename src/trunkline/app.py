@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from enum import Enum
 from time import monotonic
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -26,8 +27,7 @@ from trunkline.config import Settings, load
 from trunkline.errors import Misuse
 from trunkline.log.decide import plain
 from trunkline.log.ids import Ids
-from trunkline.net.guard import Egress
-from trunkline.net.http import Outbound
+from trunkline.net.way import Way
 from trunkline.run.chain import Bounds
 from trunkline.run.limits import Quota
 from trunkline.run.postroom import Postroom
@@ -48,6 +48,9 @@ from trunkline.telemetry.counts import Counts
 from trunkline.telemetry.watch import Watch
 from trunkline.wire.card import Card, Skill
 from trunkline.wire.types import TaskState
+
+if TYPE_CHECKING:
+    from trunkline.net.http import Outbound
 
 log = logging.getLogger("trunkline")
 _TEXT = ("text/plain",)
@@ -72,9 +75,7 @@ class Application:
     def _assemble(self) -> None:
         agent, settings = self._agent, self.settings
         self.store = store_from_url(settings.store)
-        self.egress = Egress(
-            hosts=settings.egress_hosts, networks=settings.egress_networks, loopback=settings.dev
-        )
+        self.way = Way(self._outbound)
         bounds = Bounds(settings.hop_limit, settings.task_budget)
         waits = (settings.stall_limit, settings.cancel_limit, settings.drain_limit, settings.kept_s)
         limits = Limits(*waits, bounds)
@@ -128,15 +129,22 @@ class Application:
         signer = self._signer()
         return b"" if signer is None else signer.jwks()
 
+    def _outbound(self) -> Outbound:
+        # What it needs is loaded with the first webhook or token, not with the server.
+        from trunkline.net.guard import Egress
+        from trunkline.net.http import Outbound
+
+        settings = self.settings
+        egress = Egress(hosts=settings.egress_hosts, networks=settings.egress_networks, loopback=settings.dev)
+        return Outbound(egress, timeout_s=settings.push_timeout)
+
     def _tokens(self) -> Verifier | None:
-        self._asking: Outbound | None = None
         if not self.settings.issuers:
             return None
         # Only who needs it waits for the library to load.
         from trunkline.auth.jwt import Tokens
 
-        self._asking = Outbound(self.egress)
-        return Tokens(self.settings.issuers, self._asking, now_ms=now_ms, clock=monotonic)
+        return Tokens(self.settings.issuers, self.way, now_ms=now_ms, clock=monotonic)
 
     def _door(self, cors: Cors | None) -> Door:
         settings = self.settings
@@ -223,8 +231,7 @@ class Application:
             self._ending = None
             if self.postroom is not None:
                 await self.postroom.stop()
-            if self._asking is not None:
-                await self._asking.close()
+            await self.way.close()
             await self.store.close()
             # A host may start again, as hosts do in tests; a store and its runner cannot.
             self._assemble()
@@ -235,7 +242,7 @@ class Application:
         if self.exposed and not self.identity.enforced:
             raise exposure(self.settings)
         if self.postroom is not None:
-            await self.postroom.start(self.egress)
+            await self.postroom.start(self.way)
             self.calls.push = self.postroom.push
         await self.runner.start()
         self._started = True

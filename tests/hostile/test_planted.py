@@ -149,9 +149,9 @@ def test_planted_secrets_go_nowhere_but_to_their_target(make: Callable[..., Serv
         assert made.status == 201, made
         stored = json.loads(made.body)["token"]
         shown = _shown(server, hook)
-        said = [
-            _told(server, *words) for words in (("keys", "list"), ("deliveries", "list"), ("store", "check"))
-        ]
+        commands = (("keys", "list"), ("deliveries", "list"), ("deliveries", "show", _delivery(server)))
+        said = [_told(server, *words) for words in commands]
+        assert '"me"' in said[0] and all("127.0.0.1" in text for text in said[1:]), said
         _until(lambda: server.text().count("delivery.dead") >= 1 and len(heard) >= 10)
         metrics = one(server.port, request("GET", "/metrics", None, b"X-API-Key: " + stored.encode()))
         operator = _operator(server).partition(b": ")[2].decode()
@@ -198,6 +198,11 @@ def _told(server: ServerProcess, *words: str) -> str:
         [*command, "--store", store], capture_output=True, text=True, timeout=30, cwd=server.directory
     )
     return ended.stdout + ended.stderr
+
+
+def _delivery(server: ServerProcess) -> str:
+    listed = json.loads(one(server.port, request("GET", "/admin/deliveries", None, _operator(server))).body)
+    return listed["deliveries"][0]["id"]
 
 
 def _until(done: Callable[[], bool], limit_s: float = 15.0) -> None:

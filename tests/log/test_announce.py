@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.log import events as ev
-from trunkline.log.announce import announced, delivery_id
+from trunkline.log.announce import announced, delivery_id, lane
 from trunkline.log.fold import State
 from trunkline.wire.types import Artifact, Message, Part, Role, TaskState
 
@@ -122,3 +122,20 @@ def test_a_delivery_has_one_id_that_sorts_and_fits_a_signature() -> None:
     assert delivery_id(TASK, 9, "z") < delivery_id(TASK, 10, "a") < delivery_id(TASK, 20_000, "a")
     made = delivery_id(TASK, 2, "odd id ../ü\t")
     assert made.isascii() and made.startswith(TASK) and "." not in made and " " not in made
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://Hooks.Example/a?b#c", "https://hooks.example:443"),
+        ("http://hooks.example", "http://hooks.example:80"),
+        ("HTTP://hooks.example:80/", "http://hooks.example:80"),
+        ("https://hooks.example:8443/", "https://hooks.example:8443"),
+        ("http://[2606:4700::ABCD]/", "http://[2606:4700::abcd]:80"),
+        ("http://[broken/", ""),
+        ("http://hooks.example:99999/", ""),
+        ("nothing", ""),
+    ],
+)
+def test_the_lane_of_a_url(url: str, origin: str) -> None:
+    assert lane(url) == origin

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import threading
 from collections.abc import Sequence
 
 import pytest
 
 from tests.net.targets import names
 from trunkline.errors import Unreachable
-from trunkline.net.guard import Egress, ask_system, lane, target
+from trunkline.net.guard import Egress, ask_system, target
 
 NAMES = names(
     public_test=["93.184.215.14", "2606:2800:21f:cb07::1"],
@@ -140,20 +142,6 @@ def test_a_url_that_is_none_is_not_repeated(url: str) -> None:
     assert error.value.__cause__ is None
 
 
-@pytest.mark.parametrize(
-    ("url", "origin"),
-    [
-        ("https://Hooks.Example/a?b#c", "https://hooks.example:443"),
-        ("http://hooks.example", "http://hooks.example:80"),
-        ("HTTP://hooks.example:80/", "http://hooks.example:80"),
-        ("https://hooks.example:8443/", "https://hooks.example:8443"),
-        ("http://[2606:4700::ABCD]/", "http://[2606:4700::abcd]:80"),
-    ],
-)
-def test_the_lane_of_a_url(url: str, origin: str) -> None:
-    assert lane(url) == origin
-
-
 @pytest.mark.parametrize("host", ["a" * 64 + ".test", "a." * 127 + "test", "a..test", "-" * 300])
 def test_names_that_no_resolver_takes(host: str) -> None:
     assert outcome(f"http://{host}/", Egress()) == "url"
@@ -165,6 +153,34 @@ def test_a_resolver_that_hangs() -> None:
         return []
 
     assert outcome("http://public.test/", Egress(resolver=never, name_s=0.01)) == "name"
+
+
+def test_a_name_that_hangs_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+    asked: list[str] = []
+
+    def look(host: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        asked.append(host)
+        if "hangs" in host:
+            answered.wait(10)
+        return [(0, 0, 0, "", ("93.184.215.14", 80))]
+
+    async def main() -> None:
+        hanging = [asyncio.ensure_future(ask_system("hangs.test", 80)) for _ in range(50)]
+        hanging += [asyncio.ensure_future(ask_system(f"hangs-{place}.test", 80)) for place in range(20)]
+        # One of those who wait goes away; the others still hear.
+        await asyncio.sleep(0)
+        hanging.pop(0).cancel()
+        try:
+            async with asyncio.timeout(2):
+                assert await ask_system("good.test", 80) == ["93.184.215.14"]
+        finally:
+            answered.set()
+        assert await asyncio.gather(*hanging) == [["93.184.215.14"]] * 69
+
+    monkeypatch.setattr(socket, "getaddrinfo", look)
+    asyncio.run(main())
+    assert asked.count("hangs.test") == 1
 
 
 def test_the_system_resolver() -> None:

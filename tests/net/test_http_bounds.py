@@ -12,6 +12,7 @@ import pytest
 
 from tests.net.targets import OK, Call, Respond, outbound, site
 from trunkline.errors import Unreachable
+from trunkline.net import http
 from trunkline.net.http import GET_BYTES, LANE_FLIGHTS, POST_BYTES, Outbound
 
 MIB = 1 << 20
@@ -143,6 +144,15 @@ def test_a_connection_with_an_answer_half_read_is_not_used_again() -> None:
             assert there.calls[0].peer != there.calls[1].peer
 
     asyncio.run(main())
+
+
+def test_a_post_is_answered_by_its_status_however_slow_the_rest_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "BODY_S", 0.1)
+
+    async def call(client: Outbound, url: str) -> int:
+        return (await client.post(url, b"x", [])).status
+
+    assert attempt(SLOW_BODY, call, 5) == 200
 
 
 def test_all_hops_share_one_limit_of_time() -> None:

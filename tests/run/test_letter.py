@@ -84,6 +84,11 @@ def test_whoever_came_late_hears_how_it_stands(end: tuple[ev.AnyEvent, ...]) -> 
         body = body_of(await written(m, feed, feed.state.seq))
         assert ("the end" in body) is (end[-1] is DONE)
         assert ("which?" in body) is (end[-1] is ASKS)
+        if end[-1] is ASKS:
+            # However far it has come when it is posted.
+            seq = feed.state.seq
+            await m.say(feed, WORKING, made("the end"), DONE)
+            assert body_of(await written(m, feed, seq)) == body
         await m.store.close()
 
     run(scene())

@@ -478,7 +478,7 @@ def test_stopping_is_quick_and_gives_back_what_did_not_arrive() -> None:
             assert loop.time() - began < 1
             rows = await m.when(lambda rows: "the server stopped" in [row.note for row in rows])
             (row,) = [row for row in rows if row.note == "the server stopped"]
-            assert (row.state, row.due) == ("pending", m.clock.ms)
+            assert (row.state, row.due, row.attempts) == ("pending", m.clock.ms, 0)
             # Whoever comes next need not wait for a lease, and posts under the same ids.
             m.out.gates[A].set()
             after = m.another()

@@ -17,6 +17,7 @@ from trunkline.config import Secret, Settings
 from trunkline.errors import Misuse
 from trunkline.log.events import Submitted
 from trunkline.net.guard import Egress, Resolver
+from trunkline.net.http import Outbound
 from trunkline.run.feed import Feed
 from trunkline.run.outbox import Courier
 from trunkline.run.postroom import Postroom
@@ -55,12 +56,14 @@ class Room:
 @asynccontextmanager
 async def room(egress: Egress | None = None, **settings: object) -> AsyncIterator[Room]:
     made = Room(Settings(**{"store": "memory:", **settings}))  # type: ignore[arg-type]
+    out = Outbound(egress or Egress(loopback=True))
     await made.store.open()
     try:
-        await made.post.start(egress or Egress(loopback=True))
+        await made.post.start(out)
         yield made
     finally:
         await made.post.stop()
+        await out.close()
         await made.store.close()
 
 
@@ -148,7 +151,7 @@ def test_a_shared_store_needs_a_key() -> None:
         store = SqliteStore(None, now_ms=lambda: 0)
         post = Postroom(Tasks(store), IDS, Settings(store="postgresql://nobody@nowhere/none"))
         with pytest.raises(Misuse, match="secret_key"):
-            await post.start(Egress())
+            await post.start(Outbound(Egress()))
         await post.stop()
 
     run(scene())

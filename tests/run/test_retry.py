@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from trunkline.run.retry import LONG, QUICK, Attempt, Schedule, patience_ms
@@ -141,3 +143,14 @@ def test_a_log_that_cannot_be_read_is_asked_for_again_but_not_for_ever() -> None
 )
 def test_retry_after(text: str, wait: int) -> None:
     assert patience_ms(text, NOW) == wait
+
+
+@pytest.mark.parametrize("text", ["Fri Jan 15 08:01:00 2027", "Fri, 15 Jan 2027 08:01:00 -0000"])
+def test_a_date_that_names_no_zone_is_not_ours(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert patience_ms(text, NOW) == MINUTE
+    finally:
+        monkeypatch.undo()
+        time.tzset()

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from urllib.parse import urlsplit
 
 from trunkline.log import events as ev
 from trunkline.log.fold import State
 from trunkline.wire.types import RESTING, TaskState
+
+_PORTS = {"http": 80, "https": 443}
 
 
 def announced(state: State, events: Sequence[ev.AnyEvent]) -> list[tuple[int, ev.PushTarget]]:
@@ -50,6 +53,20 @@ def delivery_id(task_id: str, seq: int, target_id: str) -> str:
     Callers choose the ids of their targets: the digest is long enough that no two can be made to collide.
     """
     return f"{task_id}_{seq:06d}_{blake2b(target_id.encode(), digest_size=12).hexdigest()}"
+
+
+def lane(url: str) -> str:
+    """The host that a target's url leads to, as `https://hooks.example:443`: what shares it waits together.
+
+    Only a name to sort by; who may be called is judged elsewhere. Empty if there is none.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    shown = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{shown}:{port or _PORTS.get(parts.scheme, 0)}" if host else ""
 
 
 def _moves(events: Sequence[ev.AnyEvent]) -> bool:

@@ -10,7 +10,9 @@ import asyncio
 import logging
 import re
 import socket
+from asyncio import AbstractEventLoop, Future
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from typing import Protocol
@@ -26,6 +28,7 @@ _PORTS = {"http": 80, "https": 443}
 # What is left when the parser has done its part: a name, or an IPv6 address without a zone.
 _HOST = re.compile(r"(?=.{1,254}$)(?!\.|.*\.\.|.*[a-z0-9_-]{64})[a-z0-9_.-]+|[0-9a-f]*:[0-9a-f:.]+")
 _NAME_S = 5.0
+_THREADS = 32
 
 
 class Target(Struct, frozen=True):
@@ -57,11 +60,32 @@ class Resolver(Protocol):
         ...
 
 
-async def ask_system(host: str, port: int) -> Sequence[str]:
-    """What the machine's own resolver says, asked off the event loop."""
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+class _System:
+    """The machine's own resolver, off the event loop.
+
+    A name that hangs holds a thread for as long as the system likes: one at most, and none that others need.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="trunkline-names")
+        self._asked: dict[tuple[AbstractEventLoop, str, int], Future[Sequence[str]]] = {}
+
+    async def __call__(self, host: str, port: int, /) -> Sequence[str]:
+        loop = asyncio.get_running_loop()
+        key = (loop, host, port)
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = self._asked[key] = loop.run_in_executor(self._threads, _look_up, host, port)
+            asked.add_done_callback(lambda _: self._asked.pop(key, None))
+        return await asyncio.shield(asked)
+
+
+def _look_up(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
     return [str(address[0]) for *_, address in found]
+
+
+ask_system = _System()
 
 
 @lru_cache(maxsize=1024)
@@ -87,15 +111,6 @@ def target(url: str) -> Target:
     if not 0 < port < 65536:
         raise Unreachable("the URL's port must be between 1 and 65535", reason="url")
     return Target(parsed.scheme, host, port, parsed.netloc, parsed.raw_path)
-
-
-def lane(url: str) -> str:
-    """The origin of a URL in lower case with its port, for example `https://hooks.example:443`.
-
-    Raises:
-        Unreachable: this is no URL that could be called.
-    """
-    return target(url).lane
 
 
 class Egress:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 
 import httpcore2
 import httpx2
@@ -23,9 +23,12 @@ TIMEOUT_S = 15.0
 POST_BYTES = 64 * 1024
 GET_BYTES = 1 << 20
 HOPS = 3
-# Requests in flight at once, and those to one origin, which is also how many connections it may have.
+# How long the answer to a POST may go on after its status: that is what it was sent for.
+BODY_S = 2.0
+# Requests in flight at once, and those to one origin, which is also how many connections it may have: more
+# than a courier sends at once, as whoever waits for one loses time to be answered in.
 FLIGHTS = 512
-LANE_FLIGHTS = 8
+LANE_FLIGHTS = 10
 # Origins whose connections are kept for the next request, and for how long: most servers close after five
 # seconds, and who closes first does not lose a request.
 LANES = 256
@@ -67,6 +70,7 @@ class Outbound:
         tls: ssl.SSLContext | None = None,
         dial: Dial = dial,
     ) -> None:
+        self._egress = egress
         self._backend = Dialler(egress, dial, connect_s=connect_s)
         self._timeout_s = timeout_s
         self._tls = tls
@@ -75,17 +79,25 @@ class Outbound:
         self._lanes: dict[str, _Lane] = {}
         self._sweep_at = 0.0
 
+    async def check(self, url: str) -> None:
+        """Let an address pass if it could be called now.
+
+        Raises:
+            Unreachable: it could not.
+        """
+        await self._egress.check(url)
+
     async def post(self, url: str, body: bytes, headers: Headers) -> Answer:
         """Send a body and take the answer, whatever its status; redirects are answers like others.
 
-        Of a body over 64 KiB the rest is not read.
+        Of a body over 64 KiB, or one that goes on for too long, the rest is not read.
 
         Raises:
             Unreachable: there was no answer, or the URL may not be called.
         """
         at = target(url)
         async with _within(at, self._timeout_s):
-            answer, _ = await self._send(at, "POST", headers, body, limit=POST_BYTES)
+            answer, _ = await self._send(at, "POST", headers, body, limit=POST_BYTES, patience_s=BODY_S)
         return answer
 
     async def get(
@@ -120,7 +132,14 @@ class Outbound:
             await lane.pool.aclose()
 
     async def _send(
-        self, at: Target, method: str, headers: Headers, body: bytes | None, *, limit: int
+        self,
+        at: Target,
+        method: str,
+        headers: Headers,
+        body: bytes | None,
+        *,
+        limit: int,
+        patience_s: float | None = None,
     ) -> tuple[Answer, bool]:
         """The answer, and whether that was all of it."""
         url = httpcore2.URL(scheme=at.scheme, host=at.host, port=at.port, target=at.path)
@@ -135,7 +154,7 @@ class Outbound:
             async with self._flights:
                 response = await lane.pool.handle_async_request(request)
                 try:
-                    return await _read(response, limit)
+                    return await _read(response, limit, patience_s)
                 finally:
                     await response.aclose()
         except httpcore2.NetworkError as error:
@@ -192,18 +211,20 @@ async def _within(at: Target, seconds: float) -> AsyncGenerator[None]:
         raise Unreachable(message, reason="timeout") from error
 
 
-async def _read(response: httpcore2.Response, limit: int) -> tuple[Answer, bool]:
+async def _read(response: httpcore2.Response, limit: int, patience_s: float | None) -> tuple[Answer, bool]:
     headers: dict[str, str] = {}
     for raw_name, raw_value in response.headers:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
-    body = bytearray()
-    async with aclosing(response.aiter_stream()) as chunks:
-        async for chunk in chunks:
-            body += chunk
-            if len(body) > limit:
-                break
-    return Answer(response.status, headers, bytes(body[:limit])), len(body) <= limit
+    body, is_whole = bytearray(), False
+    with suppress(TimeoutError):
+        async with asyncio.timeout(patience_s), aclosing(response.aiter_stream()) as chunks:
+            async for chunk in chunks:
+                body += chunk
+                if len(body) > limit:
+                    break
+            is_whole = len(body) <= limit
+    return Answer(response.status, headers, bytes(body[:limit])), is_whole
 
 
 def _fields(at: Target, headers: Headers, body: bytes | None) -> list[tuple[bytes, bytes]]:

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from trunkline.clock import now_ms, random_bits
 from trunkline.errors import Misuse, StoreError, Unreachable
+from trunkline.log.announce import lane as lane_of
 from trunkline.log.decide import DeletePush
-from trunkline.net.guard import lane as lane_of
 from trunkline.run.feed import Feed
 from trunkline.run.letter import Letter, Letters
 from trunkline.run.retry import GONE, Attempt, Schedule, patience_ms

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from asyncio import Task
 from collections.abc import Coroutine
+from typing import Protocol
 
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import Vault, find_key
@@ -14,11 +15,9 @@ from trunkline.config import Settings
 from trunkline.errors import Misuse
 from trunkline.log.ids import Ids
 from trunkline.net.breaker import Breaker
-from trunkline.net.guard import Egress
-from trunkline.net.http import Outbound
 from trunkline.run.letter import Letters
-from trunkline.run.outbox import Courier, Tally
-from trunkline.run.push import Push
+from trunkline.run.outbox import Courier, Posts, Tally
+from trunkline.run.push import Checks, Push
 from trunkline.run.retry import Schedule
 from trunkline.run.tasks import Tasks
 
@@ -27,6 +26,10 @@ log = logging.getLogger("trunkline.push")
 LINGER_S = 1.5
 # And the store this long to hear what became of it.
 SETTLE_S = 1.0
+
+
+class Out(Checks, Posts, Protocol):
+    """The way out: judges addresses, and posts to them. Whoever made it closes it."""
 
 
 class Postroom:
@@ -39,7 +42,7 @@ class Postroom:
         self._running: list[Task[None]] = []
         self.tally = Tally()
 
-    async def start(self, egress: Egress) -> None:
+    async def start(self, out: Out) -> None:
         """Take up what is due.
 
         Raises:
@@ -53,14 +56,13 @@ class Postroom:
         vault = Vault(key)
         self.signer = Signer(tasks.store, vault, now_ms, self._ids)
         await self.signer.start()
-        self.push = Push(tasks, self._ids, egress, vault, show=settings.push_secrets == "show")
-        self._outbound = Outbound(egress, timeout_s=settings.push_timeout)
+        self.push = Push(tasks, self._ids, out, vault, show=settings.push_secrets == "show")
         letters = Letters(tasks, vault, self.signer.sign, whole=settings.push_format == "task")
         schedule = Schedule(long=settings.push_retry == "long")
         self.courier = Courier(
             tasks,
             letters,
-            self._outbound,
+            out,
             Breaker(),
             schedule,
             timeout_s=settings.push_timeout,
@@ -85,7 +87,6 @@ class Postroom:
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
-        await self._outbound.close()
 
 
 def _ended(task: Task[None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 
 from msgspec import Struct
@@ -110,7 +111,9 @@ def patience_ms(text: str, now: int) -> int:
     if text.isascii() and text.isdigit():
         return min(int(text[:9]) * _SECOND, _LONGEST_WAIT)
     try:
-        until = parsedate_to_datetime(text).timestamp()
+        until = parsedate_to_datetime(text)
+        # The old form names no zone, and means this one.
+        until = (until if until.tzinfo else until.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         return 0
     return max(0, min(round(until * 1000) - now, _LONGEST_WAIT))

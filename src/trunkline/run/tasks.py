@@ -12,13 +12,12 @@ from collections.abc import Callable, Sequence
 from weakref import WeakValueDictionary
 
 from trunkline.clock import now_ms
-from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotFound, Unreachable
-from trunkline.log.announce import announced, delivery_id
+from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotFound
+from trunkline.log.announce import announced, delivery_id, lane
 from trunkline.log.decide import Command, decide
 from trunkline.log.events import AnyEvent, PushSet, Recorded, Status, Submitted
 from trunkline.log.fold import Head, State
 from trunkline.log.ids import is_task_id
-from trunkline.net.guard import lane
 from trunkline.run.feed import PAGE, Feed, weight
 from trunkline.store.ack import Ack, Follower
 from trunkline.store.base import Announcement, Dedup, Hint, Store
@@ -279,17 +278,9 @@ def _brings(events: Sequence[AnyEvent]) -> bool:
     return any([type(event) is PushSet for event in events])
 
 
-def _lane(url: str) -> str:
-    try:
-        return lane(url)
-    except Unreachable:
-        # From a log of another version: the courier will say so; the task must not fail for it.
-        return ""
-
-
 def _deliveries(state: State, events: Sequence[AnyEvent], at: int) -> list[Announcement]:
     return [
-        Announcement(delivery_id(state.task_id, seq, target.id), seq, target.id, _lane(target.url), at)
+        Announcement(delivery_id(state.task_id, seq, target.id), seq, target.id, lane(target.url), at)
         for seq, target in announced(state, events)
     ]
 

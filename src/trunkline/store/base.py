@@ -369,7 +369,10 @@ class Store(Log, Heads, Nodes, Outbox, Clock, Docs, Catalogue, Protocol):
         ...
 
     async def prune(self, before: int) -> int:
-        """Forget tasks that ended before this moment, and expired dedup keys; gives how many tasks."""
+        """Forget tasks that ended before this moment, and expired dedup keys; gives how many tasks.
+
+        One of which somebody is still to be told stays; but not for what nobody posted in five days more.
+        """
         ...
 
     async def compact(self, before: int) -> int:

@@ -581,6 +581,18 @@ def test_a_task_is_not_forgotten_before_all_were_told(run, store, outcome):
     assert run(case()) == ([1, 0, 1], [], [])
 
 
+def test_what_nobody_posts_does_not_keep_a_task_for_ever(run, store):
+    async def case():
+        days = 86_400_000
+        await ended(store, "t1", one("d1", 3))
+        await ended(store, "t2", one("d2", 3, due=AT + 2 * days))
+        counts = [await store.prune(AT + 5 * days)]
+        counts.append(await store.prune(AT + 5 * days + 1))
+        return counts, await shown(store), await store.faults()
+
+    assert run(case()) == ([0, 1], ["d2"], [])
+
+
 def test_what_is_sent_again_is_not_forgotten(run, store):
     async def case():
         await ended(store, "t1", one("d1", 3))

@@ -492,6 +492,8 @@ SELECT
 FROM page AS p
 ORDER BY p.status_at, p.task_id;
 
+-- What waits to be posted keeps its task, unless it has been due for five days longer: that is more than
+-- any retry takes, so nobody posts here any more.
 -- name: drop_tasks
 DELETE FROM tasks
 WHERE task_id IN (
@@ -500,7 +502,8 @@ WHERE task_id IN (
     WHERE task_id = ANY (:task_ids::text[]) AND state >= 5 AND status_at < :before::bigint
         AND NOT EXISTS (
             SELECT FROM outbox AS o
-            WHERE o.tenant = tasks.tenant AND o.task_id = tasks.task_id AND o.due IS NOT NULL
+            WHERE o.tenant = tasks.tenant AND o.task_id = tasks.task_id
+                AND o.due >= :before::bigint - 432000000
         )
     ORDER BY task_id
     FOR UPDATE

@@ -288,7 +288,8 @@ ORDER BY num
 LIMIT :limit;
 
 -- By way of the owners, whose index is sorted by status_at: it costs a leap per owner and a step per
--- task that is old, however many are young.
+-- task that is old, however many are young. What waits to be posted keeps its task, unless it has been
+-- due for five days longer: that is more than any retry takes, so nobody posts here any more.
 -- name: ended_tasks
 WITH RECURSIVE owners (tenant, owner) AS (
     SELECT tenant, owner
@@ -304,17 +305,18 @@ SELECT t.num, t.seq
 FROM owners AS o CROSS JOIN tasks AS t INDEXED BY tasks_by_owner
     ON t.tenant = o.tenant AND t.owner = o.owner AND t.status_at < :before AND t.state >= 5
 WHERE NOT EXISTS (
-    SELECT 1 FROM outbox AS d WHERE d.tenant = t.tenant AND d.task_id = t.task_id AND +d.due IS NOT NULL
+    SELECT 1 FROM outbox AS d
+    WHERE d.tenant = t.tenant AND d.task_id = t.task_id AND +d.due >= :before - 432000000
 )
 LIMIT :limit;
 
 -- name: drop_tasks
 DELETE FROM tasks
-WHERE num IN (SELECT value FROM json_each(?))
-    AND status_at < ? AND state >= 5
+WHERE num IN (SELECT value FROM json_each(?1))
+    AND status_at < ?2 AND state >= 5
     AND NOT EXISTS (
         SELECT 1 FROM outbox AS d
-        WHERE d.tenant = tasks.tenant AND d.task_id = tasks.task_id AND +d.due IS NOT NULL
+        WHERE d.tenant = tasks.tenant AND d.task_id = tasks.task_id AND +d.due >= ?2 - 432000000
     )
 RETURNING num, tenant, task_id;
 

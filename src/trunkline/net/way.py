@@ -1,0 +1,49 @@
+"""The way out, made when somebody first goes it: what it stands on takes long to load.
+
+An agent that pushes nothing never loads it; one that does loads it in a thread, beside its other work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import Future
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trunkline.net.http import Answer, Outbound
+
+
+class Way:
+    """An `Outbound` that is not there before it is needed."""
+
+    def __init__(self, make: Callable[[], Outbound]) -> None:
+        self._make = make
+        self._made: Future[Outbound] | None = None
+
+    async def _out(self) -> Outbound:
+        if self._made is None:
+            self._made = asyncio.get_running_loop().run_in_executor(None, self._make)
+        # Whoever gives up waiting must not take it from the others.
+        return self._made.result() if self._made.done() else await asyncio.shield(self._made)
+
+    async def check(self, url: str) -> None:
+        """Let an address pass if it could be called now.
+
+        Raises:
+            Unreachable: it could not.
+        """
+        await (await self._out()).check(url)
+
+    async def post(self, url: str, body: bytes, headers: Sequence[tuple[str, str]]) -> Answer:
+        """See `Outbound`."""
+        return await (await self._out()).post(url, body, headers)
+
+    async def get(self, url: str) -> Answer:
+        """See `Outbound`."""
+        return await (await self._out()).get(url)
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        if self._made is not None:
+            await (await self._out()).close()
