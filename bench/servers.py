@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import shutil
 import signal
@@ -142,7 +143,9 @@ CONTENDERS = {
 
 
 def install(contender: Contender) -> None:
-    """Make the contender's virtual environment, once."""
+    """Make the contender's virtual environment, once; our own code is compiled as pip would."""
+    if not contender.environment:
+        compileall.compile_dir(ROOT / "src", quiet=1)
     folder = WORK / contender.environment
     stamp = folder / ".installed"
     wanted = "\n".join(contender.packages)

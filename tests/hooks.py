@@ -79,13 +79,6 @@ class Hooks:
             assert there, f"{len(self._at(path))} of {count} came to {path}"
             return self._at(path)
 
-    def about(self, task_id: str, count: int) -> list[Post]:
-        """What has come about a task, wherever to, once it is this many."""
-        with self._news:
-            seen = lambda: [post for post in self.posts if post.id.startswith(task_id)]  # noqa: E731
-            assert self._news.wait_for(lambda: len(seen()) >= count, WAIT_S), seen()
-            return seen()
-
     def states(self, path: str, count: int) -> list[str]:
         """The states that were told to a path, once they are this many."""
         return [post.state for post in self.wait(path, count)]

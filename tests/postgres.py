@@ -33,7 +33,7 @@ _PR_SET_PDEATHSIG = 1
 # Small and quick: a test's database holds little.
 _SETTINGS = {
     "shared_buffers": "32MB",
-    "max_connections": "100",
+    "max_connections": "300",
     "max_wal_size": "256MB",
     "log_min_messages": "warning",
     "dynamic_shared_memory_type": "posix",

@@ -244,6 +244,9 @@ class Application:
         if self.postroom is not None:
             await self.postroom.start(self.way)
             self.calls.push = self.postroom.push
+        elif await self.store.deliveries(state="pending", limit=1):
+            # From a time when it pushed. They are kept, and posted by whoever pushes here next.
+            log.warning("push.off reason=setting pending=yes fix=push")
         await self.runner.start()
         self._started = True
         loop = asyncio.get_running_loop()

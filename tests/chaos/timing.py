@@ -12,7 +12,7 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from math import sqrt
-from statistics import fmean, variance
+from statistics import fmean, median, variance
 from time import perf_counter_ns
 from typing import Any, NamedTuple
 
@@ -23,6 +23,9 @@ from trunkline.push import Notification, Receiver
 
 LIMIT = 4.5
 SAMPLES = 50_000
+# Where a process happens to have its objects can look like a leak; a leak is there in every round. All are
+# played and told, and the one in the middle counts.
+ROUNDS = 3
 BATCH = 1_000
 # The slowest are interrupts, not comparisons.
 KEPT = 0.9
@@ -45,17 +48,19 @@ class Pair(NamedTuple):
     far: Wrong
 
 
-@row(62, "the time that a wrong key, token or signature takes", "|t| < 4.5 at 50 000 samples each", SQLITE, name="timing")  # fmt: skip
+@row(62, "the time that a wrong key, token or signature takes", "|t| < 4.5 at 50 000 samples each, the middle one of three rounds", SQLITE, name="timing")  # fmt: skip
 async def row_62(run: Run) -> Result:
     """Each kind of wrong word against another one that is nearer to the right one."""
     samples = run.count(SAMPLES, 2_000)
-    found: dict[str, float] = {}
-    async with _server() as pairs:
-        for name, pair in {**pairs, **_receivers()}.items():
-            found[name] = _welch(*await _times(pair, samples, run.random))
-            run.say(f"{name}: t = {found[name]:.2f}")
-    told = ", ".join(f"{name} {t:+.2f}" for name, t in found.items())
-    return Result(all(abs(t) < LIMIT for t in found.values()), f"{samples} samples; t: {told}")
+    found: dict[str, list[float]] = {}
+    for _ in range(ROUNDS):
+        async with _server() as pairs:
+            for name, pair in {**pairs, **_receivers()}.items():
+                t = _welch(*await _times(pair, samples, run.random))
+                found.setdefault(name, []).append(t)
+                run.say(f"{name}: t = {t:.2f}")
+    told = ", ".join(f"{name} {' '.join(f'{t:+.2f}' for t in each)}" for name, each in found.items())
+    return Result(all(abs(median(each)) < LIMIT for each in found.values()), f"{samples} samples; t: {told}")
 
 
 def _spoiled(text: str, place: int, chance: random.Random) -> str:

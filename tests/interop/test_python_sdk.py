@@ -155,7 +155,7 @@ def test_card(demo_server: ServerProcess) -> None:
     card = asyncio.run(card_of(demo_server.base))
     assert card.name == "Trunkline demo"
     assert card.capabilities.streaming
-    assert not card.capabilities.push_notifications
+    assert card.capabilities.push_notifications
     assert {skill.id for skill in card.skills} >= {"demo", "echo", "add"}
     assert [(one.protocol_binding, one.protocol_version) for one in card.supported_interfaces] == [
         ("JSONRPC", "1.0"), ("HTTP+JSON", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "0.3"),

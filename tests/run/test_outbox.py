@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from typing import ClassVar
 
@@ -582,5 +583,22 @@ def test_the_lag_is_that_of_the_oldest_that_was_taken_last() -> None:
             m.courier.ring()
             await until(lambda: len(m.out.posts) == 2)
             assert m.courier.tally.lag_ms == 59 * SECOND
+
+    run(scene())
+
+
+def test_AG_28_what_is_under_way_survives_the_garbage_collector() -> None:
+    async def scene() -> None:
+        async with mail() as m:
+            m.out.scripts[A] = [500, 500, 200]
+            await m.say(await m.open(A), WORKING)
+            for attempt in (1, 2):
+                row = await m.attempted(attempt)
+                assert row.due is not None
+                gc.collect()
+                m.clock.ms = row.due
+                m.courier.ring()
+            assert [(row.state, row.attempts) for row in await m.settled()] == [("done", 3)]
+            assert len(set(m.out.ids(A))) == 1
 
     run(scene())

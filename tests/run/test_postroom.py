@@ -13,6 +13,8 @@ import pytest
 from tests.hooks import Hooks
 from tests.run.desk import run
 from tests.run.mail import DONE, IDS, WORKING
+from trunkline import Agent
+from trunkline.app import build
 from trunkline.config import Secret, Settings
 from trunkline.errors import Misuse
 from trunkline.log.events import Submitted
@@ -22,7 +24,7 @@ from trunkline.run.feed import Feed
 from trunkline.run.outbox import Courier
 from trunkline.run.postroom import Postroom
 from trunkline.run.tasks import Tasks
-from trunkline.store.base import Posted
+from trunkline.store.base import Announcement, Posted
 from trunkline.store.sqlite import SqliteStore
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Message, Part, PushConfig, Role
@@ -172,3 +174,29 @@ def test_a_courier_that_breaks_is_not_silent(
     with caplog.at_level(logging.ERROR, "trunkline.push"):
         run(scene())
     assert "push.broke" in caplog.text and "a bug" in caplog.text
+
+
+def test_a_server_that_does_not_push_says_that_somebody_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    agent = Agent("mute", description="Says nothing.", version="1")
+
+    @agent.skill
+    def echo(text: str) -> str:
+        """Say it again."""
+        return text
+
+    async def scene() -> None:
+        async with build(agent, {"store": url, "push": False}).lifespan():
+            assert "push.off" not in caplog.text
+        store = store_from_url(url)
+        await store.open()
+        waits = Announcement("d", 1, "c", "https://hooks.example:443", 1)
+        message = Submitted(Message(message_id="m", role=Role.USER), "c", "me", "n")
+        await store.append("default", IDS.new(), 0, [message], at=1, deliveries=[waits])
+        await store.close()
+        async with build(agent, {"store": url, "push": False}).lifespan():
+            assert "push.off reason=setting pending=yes" in caplog.text
+
+    run(scene())

@@ -97,10 +97,11 @@ def target(url: str) -> Target:
     """
     try:
         parsed = httpx2.URL(url)
+        # A zone that is no ASCII gets as far as this.
+        host = parsed.raw_host.decode("ascii").lower()
     except (httpx2.InvalidURL, ValueError):
         message = "this is no URL; give one like https://hooks.example/path"
         raise Unreachable(message, reason="url") from None
-    host = parsed.raw_host.decode("ascii").lower()
     if parsed.scheme not in _PORTS:
         raise Unreachable("only http and https URLs are called", reason="url")
     if parsed.userinfo:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from asyncio import CancelledError, Event, Lock, Task
+from asyncio import CancelledError, Event, Semaphore, Task
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -39,6 +39,7 @@ HELD = 1024
 HELD_BYTES = 64 << 10
 # While this much is on its way, only what is held is posted: others may be as large as a task can be.
 BYTES = 32 << 20
+READERS = 8
 LATER_MS = 1000
 # How much longer than its POST a delivery is leased: time to settle it.
 SLACK_MS = 15_000
@@ -138,7 +139,7 @@ class Courier:
         self._work: set[Task[None]] = set()
         self._settled: list[tuple[Delivery, Settled]] = []
         self._bytes = 0
-        self._reading = Lock()
+        self._reading = Semaphore(READERS)
         self._stopping = False
         self._taking = True
         # Feeds of what was announced here, kept alive so that they need not be read back from the store.
@@ -241,7 +242,7 @@ class Courier:
             settled = self._schedule.unread(delivery, self._clock())
         except Misuse as error:
             # No time heals it; with the right key somebody may send it again.
-            log.error("delivery.sealed task=%s id=%s error=%s", delivery.task_id, delivery.id, error)
+            log.error("delivery.sealed task=%s id=%s fix=secret_key", delivery.task_id, delivery.id)
             settled = Settled(delivery.id, Outcome.DEAD, note=str(error))
         except Exception as error:
             # A letter that cannot be written must not stop the others, nor be tried for ever.
@@ -260,12 +261,12 @@ class Courier:
         if delivery.task_id in self._held:
             letter = await self._letters.write(delivery)
         else:
-            # One by one, so that each is counted before the next is read.
+            # A few at a time, and looked at again: those that were read meanwhile may be large.
             async with self._reading:
-                if self._bytes >= BYTES:
-                    due, note = self._clock() + LATER_MS, "too much is on its way"
-                    return Settled(delivery.id, Outcome.RETRY, due, note=note, untried=True)
-                letter = await self._letters.write(delivery)
+                letter = await self._letters.write(delivery) if self._bytes < BYTES else None
+            if self._bytes >= BYTES:
+                due, note = self._clock() + LATER_MS, "too much is on its way"
+                return Settled(delivery.id, Outcome.RETRY, due, note=note, untried=True)
         if letter is None:
             self._held.pop(delivery.task_id, None)
             log.info("delivery.dropped task=%s seq=%d", delivery.task_id, delivery.seq)

@@ -6,18 +6,23 @@ Only the API is needed; what becomes of a span is the business of the SDK that t
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 
 from opentelemetry import trace
-from opentelemetry.context import Context
+from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import (
+    NonRecordingSpan,
     NoOpTracerProvider,
     ProxyTracerProvider,
+    Span,
+    SpanContext,
     SpanKind,
     StatusCode,
+    TraceFlags,
     Tracer,
     get_current_span,
+    set_span_in_context,
 )
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -26,6 +31,7 @@ _PARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]
 _PARENT_LENGTH = 55
 _OURS = ("INTERNAL", "UNAVAILABLE")
 _NOTHING = nullcontext()
+_NOBODY = Context()
 _w3c = TraceContextTextMapPropagator()
 _tracer: Tracer | None = None
 
@@ -57,32 +63,48 @@ def tracing() -> bool:
 
 def request(headers: Mapping[bytes, bytes], seen: Seen) -> AbstractContextManager[None]:
     """A server's span around a request, named by what it is found to be."""
-    return _NOTHING if _tracer is None else _request(_tracer, headers, seen)
+    return _NOTHING if _tracer is None else _Request(_tracer, headers, seen)
 
 
-@contextmanager
-def _request(tracer: Tracer, headers: Mapping[bytes, bytes], seen: Seen) -> Generator[None]:
-    # Mounted in a host that traces, the host's span is the parent; else the caller's.
-    known = get_current_span().get_span_context().is_valid
-    parent = None if known else _context(_text(headers, b"traceparent"), _text(headers, b"tracestate"))
-    with tracer.start_as_current_span(
-        seen.operation, parent, SpanKind.SERVER, record_exception=False, set_status_on_exception=False
-    ) as span:
-        try:
-            yield
-        except BaseException as error:
+class _Current:
+    """A span that is the current one while it lasts. By hand: a generator costs as much as the span."""
+
+    __slots__ = ("_span", "_token")
+
+    def __init__(self, span: Span) -> None:
+        self._span = span
+
+    def __enter__(self) -> None:
+        self._token = attach(set_span_in_context(self._span))
+
+    def _end(self) -> None:
+        detach(self._token)
+        self._span.end()
+
+
+class _Request(_Current):
+    __slots__ = ("_seen",)
+
+    def __init__(self, tracer: Tracer, headers: Mapping[bytes, bytes], seen: Seen) -> None:
+        # Mounted in a host that traces, the host's span is the parent; else the caller's.
+        known = get_current_span().get_span_context().is_valid
+        super().__init__(
+            tracer.start_span(seen.operation, None if known else _caller(headers), SpanKind.SERVER)
+        )
+        self._seen = seen
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        seen, span = self._seen, self._span
+        if error is not None:
             # The caller has left, or the server ends.
             seen.outcome = type(error).__name__.upper()
-            raise
-        finally:
+        if span.is_recording():
             span.update_name(seen.operation)
-            span.set_attributes(
-                {"rpc.system": "a2a", "rpc.method": seen.operation, "a2a.outcome": seen.outcome}
-            )
-            if seen.tenant:
-                span.set_attribute("a2a.tenant", seen.tenant)
+            told = {"rpc.system": "a2a", "rpc.method": seen.operation, "a2a.outcome": seen.outcome}
+            span.set_attributes({**told, "a2a.tenant": seen.tenant} if seen.tenant else told)
             if seen.outcome in _OURS:
                 span.set_status(StatusCode.ERROR, seen.outcome)
+        self._end()
 
 
 def about(task_id: str) -> None:
@@ -104,42 +126,49 @@ def recorded(headers: Mapping[bytes, bytes]) -> str:
     return text[:_PARENT_LENGTH] if good else ""
 
 
-@contextmanager
-def _running(tracer: Tracer, parent: str, name: str, attributes: dict[str, str]) -> Generator[None]:
-    with tracer.start_as_current_span(
-        name,
-        _context(parent, ""),
-        attributes=attributes,
-        record_exception=False,
-        set_status_on_exception=False,
-    ) as span:
-        try:
-            yield
-        except BaseException as error:
+class _Running(_Current):
+    __slots__ = ()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is not None:
             # Not its text, which may quote what people said.
-            span.set_status(StatusCode.ERROR, type(error).__name__)
-            raise
+            self._span.set_status(StatusCode.ERROR, type(error).__name__)
+        self._end()
 
 
 def running(parent: str, skill: str, task_id: str, context_id: str) -> AbstractContextManager[None]:
     """A span around a run of an executor, in the trace of the request that opened its task."""
     if _tracer is None:
         return _NOTHING
+    remote = _parent(parent)
+    if remote is not None and not remote.trace_flags & TraceFlags.SAMPLED:
+        # Nobody keeps the trace, so its run needs no span of its own; what it calls still belongs to it.
+        return _Running(NonRecordingSpan(remote))
+    context = _NOBODY if remote is None else set_span_in_context(NonRecordingSpan(remote), _NOBODY)
     attributes = {"a2a.skill": skill, "a2a.task_id": task_id, "a2a.context_id": context_id}
-    return _running(_tracer, parent, f"run {skill}", attributes)
+    return _Running(_tracer.start_span(f"run {skill}", context, attributes=attributes))
 
 
 def traceparent(parent: str) -> str:
     """The header for requests that belong to the current span; `parent` itself where there is none."""
-    carrier: dict[str, str] = {}
-    _w3c.inject(carrier)
-    return carrier.get("traceparent", parent)
+    found = get_current_span().get_span_context()
+    if not found.is_valid:
+        return parent
+    return f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
 
 
-def _context(parent: str, state: str) -> Context:
-    # Never the current context: it may be that of whoever woke us.
-    return _w3c.extract({"traceparent": parent, "tracestate": state}, Context())
+def _caller(headers: Mapping[bytes, bytes]) -> Context:
+    """The caller's trace. Never the current context: it may be that of whoever woke us."""
+    given = headers.get(b"traceparent")
+    if given is None:
+        return _NOBODY
+    state = headers.get(b"tracestate", b"").decode("latin-1")
+    return _w3c.extract({"traceparent": given.decode("latin-1"), "tracestate": state}, Context())
 
 
-def _text(headers: Mapping[bytes, bytes], name: bytes) -> str:
-    return headers.get(name, b"").decode("latin-1")
+def _parent(recorded: str) -> SpanContext | None:
+    """The span that a task was opened in, as its log has it."""
+    if not _PARENT.match(recorded):
+        return None
+    trace_id, span_id, flags = int(recorded[3:35], 16), int(recorded[36:52], 16), int(recorded[53:55], 16)
+    return SpanContext(trace_id, span_id, is_remote=True, trace_flags=TraceFlags(flags))

@@ -64,7 +64,7 @@ class Pushed(Talk):
         return [one["pushNotificationConfig"] for one in self.result("push list", {"id": task_id})]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def push_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
     """The demo agent, which may post to this machine."""
     directory = tmp_path_factory.mktemp("push")
@@ -81,7 +81,7 @@ def pushed(push_server: ServerProcess, version: str) -> Iterator[Pushed]:
     made.agent.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def guarded_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
     """The demo agent as it is for others: it posts to public addresses only."""
     directory, store = tmp_path_factory.mktemp("guarded"), shelf.store()
