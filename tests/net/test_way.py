@@ -70,3 +70,23 @@ def test_a_server_starts_without_its_library() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert said.stdout.strip() == "[]"
+
+
+def test_one_that_could_not_be_made_is_made_again_and_does_not_hinder_the_end() -> None:
+    failures = [OSError("too many open files")]
+
+    def make() -> Outbound:
+        if failures:
+            raise failures.pop()
+        return Outbound(Egress())
+
+    async def work() -> None:
+        way = Way(make)
+        with pytest.raises(OSError, match="too many"):
+            await way.check("http://127.0.0.1/")
+        await way.close()
+        with pytest.raises(Unreachable):
+            await way.check("http://127.0.0.1/")
+        await way.close()
+
+    asyncio.run(work())

@@ -24,8 +24,14 @@ class Way:
     async def _out(self) -> Outbound:
         if self._made is None:
             self._made = asyncio.get_running_loop().run_in_executor(None, self._make)
+            self._made.add_done_callback(self._check)
         # Whoever gives up waiting must not take it from the others.
         return self._made.result() if self._made.done() else await asyncio.shield(self._made)
+
+    def _check(self, made: Future[Outbound]) -> None:
+        if made.cancelled() or made.exception() is not None:
+            # Whoever waits is told; the next one tries again.
+            self._made = None
 
     async def check(self, url: str) -> None:
         """Let an address pass if it could be called now.

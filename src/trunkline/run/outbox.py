@@ -27,7 +27,9 @@ from trunkline.run.tasks import Tasks
 from trunkline.store.base import Delivery, Outcome, Settled
 
 log = logging.getLogger("trunkline.push")
-IN_FLIGHT = 128
+IN_FLIGHT = 192
+# Of these so many are for lanes that have nothing on its way: a few that hang must not hold all of it.
+SPARE = 64
 # Taken at once. A lane that already has fewer may get as many again: nine at most are on their way.
 PER_LANE = 5
 LOOK_S = 1.0
@@ -207,10 +209,15 @@ class Courier:
         room = IN_FLIGHT - len(self._work) - len(self._settled)
         if room <= 0 or self._stopping:
             return False
+        per_lane = PER_LANE
+        if room > SPARE:
+            room -= SPARE
+        else:
+            per_lane = 1
         now = asyncio.get_running_loop().time()
-        full = [lane for lane, count in self._lanes.items() if count >= PER_LANE]
+        full = [lane for lane, count in self._lanes.items() if count >= per_lane]
         busy = [*self._trips.busy(now), *full]
-        taken = await self._tasks.store.take(room, self._lease_ms, per_lane=PER_LANE, busy=busy)
+        taken = await self._tasks.store.take(room, self._lease_ms, per_lane=per_lane, busy=busy)
         self.tally.lag_ms = max(0, self._clock() - min([one.due for one in taken])) if taken else 0
         for delivery in taken:
             if self._stopping:
