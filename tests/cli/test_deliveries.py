@@ -13,6 +13,7 @@ from tests.conformance.agent.talk import until
 from tests.conftest import Shelf
 from tests.harness import SECRET, Agent, ServerProcess, params
 from tests.hooks import Hooks
+from trunkline.cli import deliveries
 from trunkline.cli.main import main
 from trunkline.config import Settings
 
@@ -57,7 +58,7 @@ def told(server: ServerProcess, url: str) -> str:
 
 @pytest.mark.slow
 def test_what_failed_is_seen_and_posted_again(
-    command: Command, hooks: Hooks, shelf: Shelf, tmp_path: Path
+    command: Command, hooks: Hooks, shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = shelf.store()
     store = ("--store", url)
@@ -105,6 +106,12 @@ def test_what_failed_is_seen_and_posted_again(
         code, _, said = command("replay", "0198-nothing_1_2", *store)
         assert (code, "see the list of deliveries" in said) == (2, True)
         assert server.stop() == 0
+    everything = rows()
+    with monkeypatch.context() as small:
+        # Page by page it is the same.
+        small.setattr(deliveries, "_PAGE", 1)
+        assert rows() == everything
+        assert json.loads(command("show", working, "--json", *store)[1])["id"] == working
     # Nobody has it open: it is due for whoever comes.
     assert [row["state"] for row in rows("--task", bad)] == ["dead", "done"]
     assert command("replay", "--dead", "--tenant", "nobody", *store)[1] == "0 deliveries are due again\n"

@@ -12,12 +12,16 @@ from trunkline.log import events as ev
 from trunkline.log.decide import (
     BYTES_LIMIT,
     EVENTS_LIMIT,
+    PUSH_EVENTS_LIMIT,
+    PUSH_LIMIT,
     Cancel,
     Claim,
+    DeletePush,
     Emit,
     ForceCancel,
     Release,
     Say,
+    SetPush,
     decide,
     is_full,
     plain,
@@ -183,6 +187,49 @@ def test_whatever_is_emitted_there_is_one_end_and_nothing_behind_it(
     for one in recorded(added, after=state.seq):
         assert not state.over
         state.apply(one)
+
+
+def target(name: str = "a", url: str = "https://hooks.example/") -> ev.PushTarget:
+    return ev.PushTarget(name, url, "1.0")
+
+
+@pytest.mark.parametrize("events", [(), (WORKING,), (ASKED,), (WORKING, DONE)])
+def test_a_target_may_come_and_go_at_any_time(events: tuple[ev.AnyEvent, ...]) -> None:
+    state = task(*events)
+    assert decide(state, SetPush(target(), "me")) == (ev.PushSet(target(), "me"),)
+    assert decide(state, DeletePush("a", "me")) == ()
+    state = task(*events, ev.PushSet(target(), "me"))
+    assert decide(state, DeletePush("a", "me", "why")) == (ev.PushDeleted("a", "me", "why"),)
+
+
+def test_a_deletion_may_be_meant_for_one_only() -> None:
+    new, old = target(url="https://new.example/"), target()
+    state = task(ev.PushSet(old, "me"), ev.PushSet(new, "me"))
+    assert decide(state, DeletePush("a", "me", only=old)) == ()
+    assert decide(state, DeletePush("a", "me", only=new)) == (ev.PushDeleted("a", "me"),)
+
+
+def test_a_message_may_bring_a_target() -> None:
+    brought = ev.PushSet(target(), "o")
+    more = Say(said("more"), push=target())
+    assert decide(task(WORKING), more) == (brought, ev.Said(said("more")))
+    assert decide(task(ASKED), more) == (brought, ev.Said(said("more")), WORKING)
+
+
+def test_a_task_has_so_many_targets_and_no_more() -> None:
+    full = task(*[ev.PushSet(target(str(place)), "me") for place in range(PUSH_LIMIT)])
+    for command in (SetPush(target("one more"), "me"), Say(said(), push=target("one more"))):
+        with pytest.raises(InvalidParams, match="delete one"):
+            decide(full, command)
+    assert decide(full, SetPush(target("3"), "me")) == (ev.PushSet(target("3"), "me"),)
+
+
+@pytest.mark.parametrize(("seq", "size"), [(PUSH_EVENTS_LIMIT, 0), (1, BYTES_LIMIT)])
+def test_targets_do_not_let_a_task_grow_for_ever(seq: int, size: int) -> None:
+    state = task(WORKING, DONE)
+    state.seq, state.size = seq, size
+    with pytest.raises(UnsupportedOperation, match="reached its limit"):
+        decide(state, SetPush(target(), "me"))
 
 
 def test_states_as_people_read_them() -> None:

@@ -640,3 +640,19 @@ def test_what_another_process_announced_is_found_by_looking(monkeypatch: pytest.
                 assert {row.state for row in await m.settled()} == {"done"}
 
     run(scene())
+
+
+def test_a_courier_that_is_cancelled_from_within_says_so() -> None:
+    async def scene() -> None:
+        made = Mail()
+        await made.store.open()
+
+        async def cancelled() -> bool:
+            raise asyncio.CancelledError
+
+        made.courier._take = cancelled  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError, match="ended by itself"):
+            await made.courier.run()
+        await made.store.close()
+
+    run(scene())

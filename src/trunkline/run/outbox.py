@@ -11,8 +11,7 @@ import asyncio
 import logging
 from asyncio import CancelledError, Event, Semaphore, Task
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -24,6 +23,7 @@ from trunkline.run.feed import Feed
 from trunkline.run.letter import Letter, Letters
 from trunkline.run.retry import GONE, Attempt, Schedule, patience_ms
 from trunkline.run.tasks import Tasks
+from trunkline.run.way import Posts, Trips
 from trunkline.store.base import Delivery, Outcome, Settled
 
 log = logging.getLogger("trunkline.push")
@@ -35,6 +35,7 @@ PER_LANE = 5
 LOOK_S = 1.0
 # Retries that are further away are found by looking.
 SOON_S = 60.0
+LATE_S = 0.05
 PAUSE_S = 0.5
 # Feeds that are kept for what is due of them, and how large a task may be for that.
 HELD = 1024
@@ -51,52 +52,6 @@ LINES = {
     outcome: f"delivery.{outcome.value} task=%s state=%s status=%s attempt=%d lane=%s id=%s"
     for outcome in Outcome
 }
-
-
-class Answer(Protocol):
-    """What a receiver said."""
-
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        ...
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Its headers, by names in lower case."""
-        ...
-
-
-class Posts(Protocol):
-    """The way out."""
-
-    async def post(self, url: str, body: bytes, headers: Sequence[tuple[str, str]]) -> Answer:
-        """Post and read the answer.
-
-        Raises:
-            Unreachable: nobody answered, or nobody may be asked.
-        """
-        ...
-
-
-class Trips(Protocol):
-    """Which lanes are not worth trying now."""
-
-    def busy(self, now: float) -> list[str]:
-        """Lanes that nothing may be sent on."""
-        ...
-
-    def allows(self, lane: str, now: float) -> bool:
-        """Whether something may; on a lane that was down, whoever asks first tries it for the others."""
-        ...
-
-    def succeeded(self, lane: str) -> None:
-        """The other side is up."""
-        ...
-
-    def failed(self, lane: str, now: float) -> bool:
-        """The other side is down; whether this was the time too many, or one try too early."""
-        ...
 
 
 class Tally(Struct):
@@ -171,6 +126,9 @@ class Courier:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._take_all())
             group.create_task(self._settle_all())
+        if not self._stopping:
+            # A group says nothing of a task that was cancelled.
+            raise RuntimeError("the courier has ended by itself")
 
     async def stop(self, limit_s: float) -> None:
         """Take nothing more; give what is on its way this long, and the rest back."""
@@ -184,25 +142,29 @@ class Courier:
         self._ended.set()
 
     async def _take_all(self) -> None:
-        while not self._stopping:
-            await self._wait()
-            try:
-                while await self._take():
-                    pass
-            except Exception as error:
-                # Whatever it was: without this loop nobody posts.
-                log.error("delivery.untaken error=%s", error, exc_info=_unexpected(error))
-                await asyncio.sleep(PAUSE_S)
-        self._taking = False
-        self._ended.set()
+        try:
+            while not self._stopping:
+                await self._wait()
+                await self._take_due()
+        finally:
+            self._taking = False
+            self._ended.set()
+
+    async def _take_due(self) -> None:
+        try:
+            while await self._take():
+                pass
+        except Exception as error:
+            # Whatever it was: without this loop nobody posts.
+            log.error("delivery.untaken error=%s", error, exc_info=_unexpected(error))
+            await asyncio.sleep(PAUSE_S)
 
     async def _wait(self) -> None:
         """Until somebody rings, or a second has passed: another process may have announced something."""
-        try:
-            async with asyncio.timeout(LOOK_S):
-                await self._bell.wait()
-        except TimeoutError:
-            pass
+        # By a timer that rings and not by a time limit: nothing but the end should ever cancel this task.
+        timer = asyncio.get_running_loop().call_later(LOOK_S, self._bell.set)
+        await self._bell.wait()
+        timer.cancel()
         self._bell.clear()
 
     async def _take(self) -> bool:
@@ -388,7 +350,8 @@ class Courier:
     def _wake_at(self, due: int) -> None:
         delay = max(0.0, (due - self._clock()) / 1000)
         if delay < SOON_S:
-            asyncio.get_running_loop().call_later(delay, self._bell.set)
+            # A little late: by the store's clock it may be due some milliseconds after it is by ours.
+            asyncio.get_running_loop().call_later(delay + LATE_S, self._bell.set)
 
 
 def _unexpected(error: Exception) -> Exception | None:
