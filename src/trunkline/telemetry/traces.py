@@ -32,6 +32,8 @@ _PARENT_LENGTH = 55
 _OURS = ("INTERNAL", "UNAVAILABLE")
 _NOTHING = nullcontext()
 _NOBODY = Context()
+_RECENT = 1024
+_recent: dict[str, SpanContext] = {}
 _w3c = TraceContextTextMapPropagator()
 _tracer: Tracer | None = None
 
@@ -116,7 +118,7 @@ def about(task_id: str) -> None:
 def recorded(headers: Mapping[bytes, bytes]) -> str:
     """The `traceparent` that a task opened by the current request is recorded with, or nothing."""
     if _tracer is not None:
-        return traceparent("")
+        return _remember(get_current_span().get_span_context())
     given = headers.get(b"traceparent")
     if given is None:
         return ""
@@ -152,9 +154,22 @@ def running(parent: str, skill: str, task_id: str, context_id: str) -> AbstractC
 def traceparent(parent: str) -> str:
     """The header for requests that belong to the current span; `parent` itself where there is none."""
     found = get_current_span().get_span_context()
-    if not found.is_valid:
-        return parent
-    return f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
+    return _header(found) if found.is_valid else parent
+
+
+def _header(span: SpanContext) -> str:
+    return f"00-{span.trace_id:032x}-{span.span_id:016x}-{span.trace_flags:02x}"
+
+
+def _remember(span: SpanContext) -> str:
+    """The header, and for the run that comes next what it was made of: reading it back costs as much."""
+    if not span.is_valid:
+        return ""
+    if len(_recent) >= _RECENT:
+        _recent.clear()
+    text = _header(span)
+    _recent[text] = span
+    return text
 
 
 def _caller(headers: Mapping[bytes, bytes]) -> Context:
@@ -168,6 +183,8 @@ def _caller(headers: Mapping[bytes, bytes]) -> Context:
 
 def _parent(recorded: str) -> SpanContext | None:
     """The span that a task was opened in, as its log has it."""
+    if (found := _recent.pop(recorded, None)) is not None:
+        return found
     if not _PARENT.match(recorded):
         return None
     trace_id, span_id, flags = int(recorded[3:35], 16), int(recorded[36:52], 16), int(recorded[53:55], 16)
