@@ -21,9 +21,9 @@ from trunkline.log.announce import lane as lane_of
 from trunkline.log.decide import DeletePush
 from trunkline.run.feed import Feed
 from trunkline.run.letter import Letter, Letters
+from trunkline.run.posts import Posts, Trips
 from trunkline.run.retry import GONE, Attempt, Schedule, patience_ms
 from trunkline.run.tasks import Tasks
-from trunkline.run.way import Posts, Trips
 from trunkline.store.base import Delivery, Outcome, Settled
 
 log = logging.getLogger("trunkline.push")
