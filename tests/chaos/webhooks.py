@@ -94,7 +94,8 @@ async def _send(client: httpx2.AsyncClient, pick: Callable[[], Server], text: st
                     json={**call, "params": {"message": message, "configuration": wanted}},
                     headers=headers,
                 )
-            except httpx2.HTTPError:
+            except (httpx2.HTTPError, AttributeError):
+                # The client's own socket may be gone before it has looked at it.
                 await asyncio.sleep(0.02)
                 continue
             if "result" in (told := answer.json()):
