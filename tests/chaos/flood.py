@@ -37,12 +37,12 @@ async def row_28(run: Run) -> Result:
     client = Client(VICTIM, KEYS[VICTIM], run.history)
     times: dict[int, list[float]] = {RATE * 9 // 10: [], RATE * 10: []}
     answers: Counter[str] = Counter()
-    await _timed(client, server, 1.0)
+    await timed(client, server, 1.0)
     for number in range(rounds):
         # Whatever else the machine does falls on both alike.
         for pace in sorted(times, reverse=bool(number % 2)):
             other = await _beside(server, pace)
-            times[pace] += await _timed(client, server, ROUND_S)
+            times[pace] += await timed(client, server, ROUND_S)
             said, _ = await other.communicate()
             answers.update(json.loads(said) if pace > RATE else {})
         run.say(f"{number + 1} of {rounds} rounds")
@@ -61,7 +61,7 @@ async def row_28(run: Run) -> Result:
     )  # fmt: skip
 
 
-async def _timed(client: Client, server: Server, seconds: float) -> list[float]:
+async def timed(client: Client, server: Server, seconds: float) -> list[float]:
     """Sends at a steady pace, whatever becomes of those before; how long each took."""
     took: list[float] = []
 

@@ -22,6 +22,7 @@ from tests.chaos import (  # noqa: F401 - their rows enter the table
     disk,
     durability,
     flood,
+    half,
     hostile,
     load,
     protocol,
