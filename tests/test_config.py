@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from trunkline.config import Secret, Settings, assignment, load
+from trunkline.config import Secret, Settings, assignment, load, strangers
 from trunkline.errors import Misuse
 
 
@@ -67,8 +67,11 @@ def test_lists_are_split_at_commas(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_other_variables_are_none_of_our_business(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRUNKLINE_NOTHING", "x")
+    monkeypatch.setenv("TRUNKLINE_PORT", "8000")
     monkeypatch.setenv("PORT", "5")
     assert load() == Settings()
+    # But who serves is told, for it may be a setting that somebody has mistyped.
+    assert "TRUNKLINE_NOTHING" in strangers() and not {"TRUNKLINE_PORT", "PORT"} & set(strangers())
 
 
 @pytest.mark.parametrize(

@@ -115,10 +115,7 @@ class Application:
 
     def _postroom(self) -> Postroom | None:
         settings, runner = self.settings, self.runner
-        if not settings.push:
-            return None
-        if not can_seal(settings):
-            log.warning("push.off reason=no_secret_key fix=TRUNKLINE_SECRET_KEY")
+        if not settings.push or not can_seal(settings):
             return None
         return Postroom(runner.tasks, runner.ids, settings)
 
@@ -241,9 +238,14 @@ class Application:
         await self.book.refresh()
         if self.exposed and not self.identity.enforced:
             raise exposure(self.settings)
+        if self.settings.egress_hosts or self.settings.egress_networks:
+            # An entry that is none is told now, not with the first webhook that it does not let out.
+            await self.way.open()
         if self.postroom is not None:
             await self.postroom.start(self.way)
             self.calls.push = self.postroom.push
+        elif self.settings.push:
+            log.warning("push.off reason=no_secret_key fix=TRUNKLINE_SECRET_KEY")
         elif await self.store.deliveries(state="pending", limit=1):
             # From a time when it pushed. They are kept, and posted by whoever pushes here next.
             log.warning("push.off reason=setting pending=yes fix=push")

@@ -59,8 +59,8 @@ Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 class Issuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Somebody whose JSON Web Tokens are believed.
 
-    Without `jwks_url` its keys are found by OpenID discovery. A token that names none of our scopes has
-    `default_scopes`.
+    Without `jwks_url` its keys are found by OpenID discovery. Of the scopes that a token names, it has those
+    in `scopes`; one that names none of ours has `default_scopes`.
     """
 
     issuer: str
@@ -69,6 +69,7 @@ class Issuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     algorithms: tuple[str, ...] = ("RS256", "PS256", "ES256", "EdDSA")
     owner_claim: str = "sub"
     tenant: str = "default"
+    scopes: tuple[str, ...] = ("tasks:read", "tasks:write")
     default_scopes: tuple[str, ...] = ("tasks:read", "tasks:write")
 
 
@@ -200,6 +201,14 @@ def _from_file(path: Path) -> dict[str, object]:
             return tomllib.load(opened)
     except tomllib.TOMLDecodeError as error:
         raise Misuse(f"{path}: {error}") from None
+
+
+def strangers() -> list[str]:
+    """Variables that look like settings and are none: mistyped, or meant for somebody else."""
+    ours = [name for name in os.environ if name.startswith(PREFIX)]
+    return sorted(
+        name for name in ours if name.removeprefix(PREFIX).lower() not in Settings.__struct_fields__
+    )
 
 
 def _from_environment() -> dict[str, object]:

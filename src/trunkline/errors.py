@@ -140,7 +140,11 @@ class Duplicate(StoreError):
 
 
 class StoreInUse(StoreError):
-    """Another process has this store open."""
+    """Another process has this store open: the one with this `pid`, if that can be told."""
+
+    def __init__(self, message: str, pid: str = "") -> None:
+        super().__init__(message)
+        self.pid = pid
 
 
 class TurnOver(TrunklineError):

@@ -254,7 +254,55 @@ def test_a_key_that_never_stands_still_is_an_error() -> None:
     at_desk(work)
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b'{"id":7}', b"\xff"])
+NO_DIGEST = b'{"id":"damaged","tenant":"default","owner":"a","scopes":[],"digest":"no hex","created_at":1}'
+
+
+def test_a_damaged_key_does_not_keep_another_ones_revocation_out() -> None:
+    async def work(desk: Desk) -> None:
+        ring, other = desk.process()
+        made = await desk.book.create("alice")
+        await other.refresh()
+        # Before and after it in any order of ids.
+        for name in ("0", "zzzzzzzzzzzzz"):
+            await desk.store.put("default", KIND, name, NO_DIGEST, 0)
+        await desk.book.revoke(made.key.id)
+        with pytest.raises(StoreError, match="cannot be read"):
+            await other.refresh()
+        assert not opens(ring, made.token)
+
+    at_desk(work)
+
+
+def test_a_write_that_is_heard_of_late_does_not_undo_a_revocation() -> None:
+    async def work(desk: Desk) -> None:
+        made = await desk.book.create("alice")
+        real, written, heard = desk.store, asyncio.Event(), asyncio.Event()
+
+        class Slow:
+            get = real.get
+
+            async def put(
+                self, tenant: str, kind: str, doc_id: str, body: bytes, *, expected_rev: int
+            ) -> int:
+                rev = await real.put(tenant, kind, doc_id, body, expected_rev=expected_rev)
+                written.set()
+                await heard.wait()
+                return rev
+
+        desk.book._docs = Slow()
+        rotating = asyncio.ensure_future(desk.book.rotate(made.key.id, 1000))
+        async with asyncio.timeout(5):
+            await written.wait()
+            desk.book._docs = real
+            await desk.book.revoke(made.key.id)
+            heard.set()
+            token = (await rotating).token
+        assert not opens(desk.ring, made.token) and not opens(desk.ring, token)
+
+    at_desk(work)
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b'{"id":7}', b"\xff", NO_DIGEST])
 def test_a_key_that_cannot_be_read_does_not_open_the_door(body: bytes) -> None:
     async def work(desk: Desk) -> None:
         await desk.store.put("default", KIND, "damaged", body, 0)

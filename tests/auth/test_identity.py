@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
+from msgspec.structs import replace
 
 from tests.auth.issuing import JWKS, NAME, Net, key, public, token, tokens
 from trunkline.auth.identity import KEY_SCHEMES, Identity
@@ -49,6 +50,43 @@ def test_the_first_stored_key_shuts_the_door() -> None:
         identity.known({})
     known = identity.known({b"x-api-key": b"tl_a_b"})
     assert known is not None and known.name == "o"
+
+
+def test_what_was_good_once_is_asked_again() -> None:
+    now = 5_000_000_000_000
+    ring = Keyring([Secret(ONE)], lambda: now)
+    stored = StoredKey(
+        id="a",
+        tenant="t",
+        owner="o",
+        scopes=(),
+        digest=digest_of(b"tl_a_new").hex(),
+        created_at=1,
+        expires_at=now + 100,
+        previous=digest_of(b"tl_a_old").hex(),
+        previous_until=now + 10,
+    )
+    ring.take(stored)
+    identity = Identity(ring, tokens(Net({JWKS: public(O1)})))
+    lasting = [
+        identity.lasting({b"x-api-key": ONE.encode()}),
+        identity.lasting({b"x-api-key": b"tl_a_new"}),
+        identity.lasting({b"authorization": b"Bearer tl_a_old"}),
+    ]
+
+    def still() -> list[bool]:
+        return [one is not None and one() for one in lasting]
+
+    assert still() == [True, True, True]
+    now += 10
+    assert still() == [True, True, False], "the grace is over"
+    now += 90
+    assert still() == [True, False, False], "so is its time"
+    now -= 100
+    assert still() == [True, True, True]
+    ring.take(replace(stored, revoked_at=now))
+    assert still() == [True, False, False]
+    assert identity.lasting({b"authorization": b"Bearer " + token(O1)}) is None
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from trunkline.auth.jwt import KEPT_S, Tokens
 from trunkline.errors import Unauthenticated, Unavailable
 
 DISCOVERY = f"{NAME}/.well-known/openid-configuration"
+DEEP = b'{"keys":[{"a":' + b"[" * 5000
 O1, O2, R1 = key("OKP", "o1"), key("OKP", "o2"), key("RSA", "r1")
 
 
@@ -99,7 +100,7 @@ def test_keys_are_looked_at_again_after_a_while() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", [None, 500, 404, b"", b"[]", b"{}", b'{"keys":[]}', b'{"keys":[7]}', b"\xff"]
+    "page", [None, 500, 404, b"", b"[]", b"{}", b'{"keys":[]}', b'{"keys":[7]}', b"\xff", DEEP]
 )
 def test_known_keys_stay_when_the_issuer_is_away(page: Any, caplog: pytest.LogCaptureFixture) -> None:
     net, time = Net({JWKS: public(O1)}), Time()

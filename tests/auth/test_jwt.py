@@ -75,12 +75,15 @@ def test_what_the_log_says_of_a_refusal_is_ours(caplog: pytest.LogCaptureFixture
         ({"issuer": ""}, "an issuer and an audience"),
         ({"audience": ""}, "an issuer and an audience"),
         ({"issuer": "keycloak", "jwks_url": ""}, "'keycloak' is no URL to find its keys by; give jwks_url"),
+        ({"jwks_url": "ftp://a.example/keys"}, "must begin with https:// or http://"),
         ({"algorithms": ("HS256",)}, "algorithm 'HS256' is not taken; choose ES256,"),
         ({"algorithms": ("EdDSA", "none")}, "algorithm 'none' is not taken"),
         ({"algorithms": ()}, "needs algorithms and an owner_claim"),
         ({"owner_claim": ""}, "needs algorithms and an owner_claim"),
         ({"tenant": "a/b"}, "cannot be a tenant"),
         ({"default_scopes": ("root",)}, "no scope 'root'; choose tasks:read,"),
+        ({"scopes": ("tasks:read", "root")}, "no scope 'root'; choose tasks:read,"),
+        ({"issuer": "https://a.example#b"}, "cannot be an issuer: leave out the #"),
     ],
 )
 def test_an_issuer_that_cannot_work(more: dict[str, Any], words: str) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import socket
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
-from trunkline.cli.admin import close_entrance, open_entrance, span_ms
+from trunkline.cli.admin import KEYS, ask, close_entrance, open_entrance, span_ms
 from trunkline.config import Secret, Settings
-from trunkline.errors import Misuse
+from trunkline.errors import Misuse, StoreInUse
+from trunkline.store.lock import FileLock
 
 TOKEN = Secret("the-token-of-the-server")
 
@@ -40,7 +46,8 @@ def test_where_it_leads(tmp_path: Path, chosen: dict[str, Any], url: str, host: 
     open_entrance(settings(tmp_path, **chosen), 80, TOKEN)
     (file,) = tmp_path.iterdir()
     assert (file.name, stat.S_IMODE(file.stat().st_mode)) == ("tasks.db.admin", 0o600)
-    assert json.loads(file.read_bytes()) == {"url": url, "host": host, "token": TOKEN.reveal()}
+    written = {"url": url, "host": host, "token": TOKEN.reveal(), "pid": str(os.getpid())}
+    assert json.loads(file.read_bytes()) == written
 
 
 def test_it_is_taken_away_by_who_wrote_it(tmp_path: Path) -> None:
@@ -60,6 +67,58 @@ def test_the_one_before_is_replaced(tmp_path: Path) -> None:
     open_entrance(settings(tmp_path), 80, TOKEN)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert json.loads(file.read_bytes())["token"] == TOKEN.reveal()
+
+
+def told(folder: Path, change: Callable[[Path], None]) -> bytes:
+    """What somebody on the port hears of a command, after something was done to the file."""
+    chosen = settings(folder)
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        lock = FileLock(f"{folder}/tasks.db")
+        lock.acquire()
+        try:
+            open_entrance(chosen, stranger.getsockname()[1], TOKEN)
+            change(folder / "tasks.db.admin")
+            answering = Thread(target=answer, args=(stranger, heard := []))
+            answering.start()
+            with contextlib.suppress(StoreInUse):
+                ask(chosen, "POST", KEYS, {"owner": "alice"})
+            # Whoever was not called is now, so that it comes to an end.
+            with contextlib.suppress(OSError), socket.create_connection(stranger.getsockname(), 5):
+                pass
+            answering.join(10)
+        finally:
+            lock.release()
+    return heard[0]
+
+
+def answer(listener: socket.socket, heard: list[bytes]) -> None:
+    listener.settimeout(10)
+    line, _ = listener.accept()
+    with line:
+        line.settimeout(10)
+        heard.append(line.recv(65536))
+        line.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
+
+
+def by_another_process(file: Path) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), "pid": "1"}))
+
+
+def by_another_user(file: Path) -> None:
+    os.chown(file, 12345, -1)
+
+
+def test_the_server_that_has_the_store_hears_the_token(tmp_path: Path) -> None:
+    assert TOKEN.reveal().encode() in told(tmp_path, lambda _: None)
+
+
+def test_a_stranger_on_the_port_of_a_dead_one_does_not(tmp_path: Path) -> None:
+    assert told(tmp_path, by_another_process) == b""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a file away")
+def test_what_another_user_wrote_is_not_followed(tmp_path: Path) -> None:
+    assert told(tmp_path, by_another_user) == b""
 
 
 @pytest.mark.parametrize("store", ["memory:", "postgresql://me@db/x"])

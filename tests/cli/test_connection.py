@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.transport import Line, echo, get, post, run, settle
-from trunkline.cli.connection import HEAD_LIMIT, HEAD_S, IDLE_S, LINGER_S
+from trunkline.cli.connection import HEAD_LIMIT, HEAD_S, IDLE_S, LINGER_S, WAITING
 from trunkline.cli.request import READ_AHEAD
 from trunkline.errors import InvalidRequest, TooLarge
 from trunkline.server.exchange import Disconnected, Exchange
@@ -47,6 +47,20 @@ def test_a_head_without_end(pieces: list[bytes]) -> None:
     line = _fed(*pieces)
     assert line.closed
     assert line.said.startswith(b"HTTP/1.1 431 ")
+
+
+@pytest.mark.parametrize("before", [b"", get("/1")], ids=["first", "second"])
+@pytest.mark.parametrize(("more", "status"), [(-200, b"200"), (1, b"431")])
+def test_a_long_head_in_one_piece(before: bytes, more: int, status: bytes) -> None:
+    head = b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"x" * (HEAD_LIMIT + more) + b"\r\n\r\n"
+    line = _fed(before + head)
+    assert line.said.count(b"HTTP/1.1 200 ") == (before != b"") + (status == b"200")
+    assert (b"HTTP/1.1 431 " in line.said) == line.closed == (status == b"431")
+
+
+def test_a_small_head_before_a_long_body_in_one_piece() -> None:
+    line = _fed(post(b"x" * 2 * HEAD_LIMIT))
+    assert line.said.startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_head_in_small_pieces() -> None:
@@ -99,6 +113,26 @@ def test_requests_in_one_piece_are_answered_in_order() -> None:
         assert [line.said.index(each) for each in (b"GET /1", b"POST /2 body", b"GET /3")] == sorted(
             line.said.index(each) for each in (b"GET /1", b"POST /2 body", b"GET /3")
         )
+
+    run(within)
+
+
+def test_only_so_many_wait_for_their_turn() -> None:
+    async def within() -> None:
+        gate = asyncio.Event()
+
+        async def slow(exchange: Exchange) -> None:
+            await gate.wait()
+            await echo(exchange)
+
+        line = Line(slow)
+        await line.feed(get("/") * 5000)
+        gate.set()
+        while not line.closed:
+            await settle()
+        assert line.said.count(b"HTTP/1.1 200") == 1 + WAITING
+        assert line.said.count(b"HTTP/1.1 400") == 1
+        assert line.said.rindex(b"HTTP/1.1 400") > line.said.rindex(b"HTTP/1.1 200")
 
     run(within)
 

@@ -90,6 +90,11 @@ def test_what_failed_is_seen_and_posted_again(
             [completed, "dead", "1", "HTTP", "404"],
             [working, "dead", "1", "HTTP", "404"],
         ]
+        with monkeypatch.context() as narrow:
+            # A terminal of the usual width shows as much.
+            narrow.setenv("FORCE_COLOR", "1")
+            narrow.setenv("COLUMNS", "80")
+            assert command("list", "--state", "dead", *store)[1].count("HTTP 404") == 2
         assert command("list", "--state", "dropped", *store)[1] == "no such deliveries\n"
         shown = dict(
             line.split(None, 1) for line in command("show", working, *store)[1].splitlines() if "  " in line

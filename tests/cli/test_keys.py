@@ -108,7 +108,16 @@ def test_what_is_refused_makes_no_store(
         assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("args", [["rotate"], ["rotate", "abc", "--signing"], ["create"], ["revoke"]])
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["rotate"],
+        ["rotate", "abc", "--signing"],
+        ["rotate", "--signing", "--grace", "1h"],
+        ["create"],
+        ["revoke"],
+    ],
+)
 def test_flags_that_do_not_fit(command: Command, args: list[str]) -> None:
     code, _, said = command(*args)
     assert (code, "Usage:" in said) == (2, True)
@@ -189,7 +198,7 @@ def test_a_server_without_an_entrance(command: Command, tmp_path: Path) -> None:
         whole = entrance.read_bytes()
         for broken, words in {
             b"": "one process per SQLite file",
-            whole.replace(str(server.port).encode(), b"1"): "does not answer at http://127.0.0.1:1",
+            whole.replace(b":%d" % server.port, b":1"): "does not answer at http://127.0.0.1:1",
             whole.replace(b'"token":"', b'"token":"x'): "this needs the scope admin",
         }.items():
             entrance.write_bytes(broken)
@@ -220,3 +229,5 @@ def test_on_postgresql_replicas_follow(command: Command, tmp_path: Path, postgre
         assert command("revoke", key_id, *store)[0] == 0
         until(token, 401)
         assert "nothing is signed here" in command("rotate", "--signing", *store)[2]
+        lines = [line for line in server.text().splitlines() if "push.off reason=no_secret_key" in line]
+        assert [line.split()[1] for line in lines] == ["WARNING"]

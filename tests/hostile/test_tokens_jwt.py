@@ -184,6 +184,14 @@ GOOD: dict[str, tuple[Make, Principal]] = {
         lambda: token(key("OKP", "x1"), claims(iss=OTHER, aud="other", email="a@b")),
         Principal("blue", f"{OTHER}#a@b", frozenset({Scope.READ})),
     ),
+    "the other issuer makes no operators": (
+        lambda: token(key("OKP", "x1"), claims(iss=OTHER, aud="other", email="a@b", scope="tasks:write admin")),
+        Principal("blue", f"{OTHER}#a@b", frozenset({Scope.WRITE})),
+    ),
+    "nor does a scope that it cannot give become another": (
+        lambda: token(key("OKP", "x1"), claims(iss=OTHER, aud="other", email="a@b", scope="admin metrics")),
+        Principal("blue", f"{OTHER}#a@b", frozenset()),
+    ),
 }  # fmt: skip
 
 
@@ -199,7 +207,7 @@ def net() -> Net:
 
 
 ISSUERS = (
-    issuer(),
+    issuer(scopes=("tasks:read", "tasks:write", "metrics", "admin")),
     issuer(
         issuer=OTHER,
         audience="other",

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import threading
+from time import process_time
+
+import pytest
 
 from trunkline.push.notification import Notification
 from trunkline.push.seen import Seen
@@ -22,6 +25,27 @@ def test_one_task_does_not_speak_for_another() -> None:
     seen = Seen(600, lambda: 0)
     assert seen.add(news("a", "t1"))
     assert seen.add(news("a", "t2"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(("b c", "a"), ("c", "a b")), (("a", "\ud800"), ("a", "?")), (("2 a", "b"), ("a", "b"))],
+)
+def test_no_two_come_to_the_same(one: tuple[str, str], other: tuple[str, str]) -> None:
+    seen = Seen(600, lambda: 0)
+    assert seen.add(news(*one))
+    assert seen.add(news(*other))
+
+
+def test_many_whose_time_is_over_are_forgotten_quickly() -> None:
+    now = 0
+    seen = Seen(600, lambda: now, most=40_000)
+    for number in range(40_000):
+        seen.add(news(str(number)))
+    now = 600_000
+    began = process_time()
+    assert seen.add(news("new"))
+    assert process_time() - began < 0.1, "one by one from the front, it takes the square of their number"
 
 
 def test_without_an_id_everything_is_new() -> None:

@@ -152,3 +152,19 @@ def test_no_more_callers_are_remembered_than_there_is_room_for(monkeypatch: pyte
     assert len(quota) <= 2000
     with pytest.raises(TooManyRequests):
         quota.enter(("t", "4999", ""))
+
+
+def test_a_full_table_is_not_walked_for_every_new_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "ROOM", 2000)
+    walks: list[int] = []
+    sweep = Quota._sweep  # noqa: SLF001 - how often it is called is what is asked here
+
+    def counted(quota: Quota, now: float) -> None:
+        walks.append(len(quota))
+        sweep(quota, now)
+
+    monkeypatch.setattr(Quota, "_sweep", counted)
+    quota = Quota(0.001, 1, 0, Clock())
+    for number in range(10_000):
+        quota.enter(("t", str(number), ""))
+    assert len(walks) < 50

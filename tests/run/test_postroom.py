@@ -200,3 +200,20 @@ def test_a_server_that_does_not_push_says_that_somebody_waits(
             assert "push.off reason=setting pending=yes" in caplog.text
 
     run(scene())
+
+
+def test_an_allowance_that_is_none_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    agent = Agent("near", description="Calls its neighbours.", version="1")
+
+    @agent.skill
+    def echo(text: str) -> str:
+        """Say it again."""
+        return text
+
+    async def scene() -> None:
+        lists = {"egress_networks": ("10.0.0.0/99",), "egress_hosts": ("http://inner",)}
+        async with build(agent, {"store": "memory:", **lists}).lifespan():
+            assert "egress.ignored network='10.0.0.0/99'" in caplog.text
+            assert "egress.ignored host='http://inner'" in caplog.text
+
+    run(scene())

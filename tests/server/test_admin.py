@@ -22,9 +22,10 @@ JSON = {"Content-Type": "application/json"}
 class Office:
     """An agent over ASGI, and its operator."""
 
-    def __init__(self, application: Application, client: httpx2.AsyncClient) -> None:
+    def __init__(self, application: Application, client: httpx2.AsyncClient, allowed: asyncio.Event) -> None:
         self.application = application
         self.client = client
+        self.allowed = allowed
         self.headers = {"X-API-Key": application.operators.token.reveal()}
 
     async def act(self, method: str, path: str, body: Any = None, **headers: str) -> httpx2.Response:
@@ -38,12 +39,14 @@ class Office:
 
 
 def office(work: Callable[[Office], Awaitable[Any]], **settings: object) -> Any:
-    agent = Agent("echo")
+    agent, allowed = Agent("echo"), asyncio.Event()
 
     @agent.skill
     async def echo(text: str) -> str:
-        """Say it again."""
-        return text
+        """Say it again; `later` only when it is allowed."""
+        if text == "later":
+            await allowed.wait()
+        return f"{text}, as you said"
 
     async def main() -> Any:
         application = agent.asgi(store="memory:", drain_limit=0, **settings)
@@ -52,7 +55,7 @@ def office(work: Callable[[Office], Awaitable[Any]], **settings: object) -> Any:
             application.lifespan(),
             httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client,
         ):
-            return await work(Office(application, client))
+            return await work(Office(application, client, allowed))
 
     return asyncio.run(main())
 
@@ -69,6 +72,40 @@ ACTS = [
     ("GET", "/admin/"),
     ("GET", "/admin/nothing"),
 ]
+
+
+@pytest.mark.parametrize("keep_alive", [15, 0.05], ids=["with the news", "in silence"])
+def test_a_stream_ends_with_its_key(keep_alive: float) -> None:
+    async def key(at: Office) -> tuple[str, str]:
+        made = (await at.act("POST", "/admin/keys", {"owner": "alice"})).json()
+        return made["key"]["id"], made["token"]
+
+    async def stream(at: Office, token: str = "") -> str:
+        said = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "later"}]}
+        headers = {"A2A-Version": "1.0", "X-API-Key": token}
+        answer = await at.act("POST", "/message:stream", {"message": said}, **headers)
+        return answer.text
+
+    async def until(streams: int, at: Office) -> None:
+        while len(at.application.streams) != streams:  # noqa: ASYNC110 - nothing there to wait on
+            await asyncio.sleep(0.01)
+
+    async def work(at: Office) -> list[bool]:
+        async with asyncio.timeout(10):
+            reading = [asyncio.ensure_future(stream(at))]
+            await until(1, at)
+            stolen, other = await key(at), await key(at)
+            if keep_alive < 1:
+                await until(0, at)
+            reading += [asyncio.ensure_future(stream(at, token)) for _, token in (stolen, other)]
+            await until(2 if keep_alive < 1 else 3, at)
+            assert (await at.act("POST", f"/admin/keys/{stolen[0]}:revoke")).status_code == 200
+            if keep_alive < 1:
+                await until(1, at)
+            at.allowed.set()
+            return ["as you said" in text for text in await asyncio.gather(*reading)]
+
+    assert office(work, keep_alive=keep_alive) == [False, False, True], "nobody, the revoked key, the other"
 
 
 @pytest.mark.parametrize("keys", [[], ["a-key-of-this-agent"]], ids=["open", "keyed"])

@@ -206,3 +206,36 @@ def test_without_push_nothing_is_signed() -> None:
         return (await client.get("/.well-known/jwks.json")).status_code
 
     assert serve(work, push=False) == 404
+
+
+@pytest.mark.parametrize(
+    ("sent", "url"),
+    [
+        ({"Host": "a.example", "Proto": "http", "Prefix": "/x/y/"}, "http://a.example/x/y"),
+        ({"Host": "[fd00::1]:8443"}, "https://[fd00::1]:8443"),
+        ({"Host": "sent.by.anybody, a.example:80"}, "https://a.example:80"),
+        ({"Host": "a.example", "Prefix": "@evil.example"}, "http://10.0.0.1:8000"),
+        ({"Host": "a.example", "Prefix": "//evil.example"}, "http://10.0.0.1:8000"),
+        ({"Host": "a.example", "Prefix": "/x?y="}, "http://10.0.0.1:8000"),
+        ({"Host": "a.example", "Proto": "javascript"}, "http://10.0.0.1:8000"),
+        ({"Host": "a.example@evil.example"}, "http://10.0.0.1:8000"),
+        ({"Host": "evil.example/?"}, "http://10.0.0.1:8000"),
+        ({"Host": ""}, "http://10.0.0.1:8000"),
+    ],
+)
+def test_only_what_a_proxy_would_write_is_an_address(sent: dict[str, str], url: str) -> None:
+    async def work(_: Application, client: httpx2.AsyncClient) -> Any:
+        headers = {f"X-Forwarded-{name}": value for name, value in sent.items()}
+        return (await client.get("http://10.0.0.1:8000" + PATH, headers=headers)).json()["url"]
+
+    assert serve(work, trust_forwarded=True, allowed_hosts=["10.0.0.1"]) == f"{url}/a2a"
+
+
+@pytest.mark.parametrize("host", ["me@evil.example", "evil.example/x", "a.example, evil.example", " "])
+def test_a_host_that_is_none_is_not_repeated(host: str) -> None:
+    async def work(application: Application, _: httpx2.AsyncClient) -> Any:
+        transport = httpx2.ASGITransport(application)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://10.0.0.1:8000") as client:
+            return (await client.get(PATH, headers={"Host": host})).json()["url"]
+
+    assert serve(work, host="10.0.0.1", open=True) == "http://10.0.0.1:8000/a2a"

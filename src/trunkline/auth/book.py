@@ -56,11 +56,20 @@ class Book:
         self._known: dict[str, int] = {}
 
     async def refresh(self) -> None:
-        """Have the ring know every key as it stands in the store."""
+        """Have the ring know every key as it stands in the store.
+
+        Raises:
+            StoreError: the store does not answer, or one of them cannot be read; the others are known then.
+        """
+        damaged: StoreError | None = None
         for doc in await self._docs.list(DEFAULT_TENANT, KIND):
-            if doc.rev > self._known.get(doc.id, 0):
-                self._ring.take(_read(doc))
-                self._known[doc.id] = doc.rev
+            try:
+                self._take(_read(doc), doc.rev)
+            except StoreError as error:
+                # Another one's revocation must not wait for it.
+                damaged = error
+        if damaged is not None:
+            raise damaged
 
     async def follow(self) -> None:
         """Take up what other processes change, for as long as it runs."""
@@ -152,8 +161,13 @@ class Book:
     async def _put(self, key: StoredKey, *, expected_rev: int) -> None:
         body = msgspec.json.encode(key)
         rev = await self._docs.put(DEFAULT_TENANT, KIND, key.id, body, expected_rev=expected_rev)
-        self._ring.take(key)
-        self._known[key.id] = rev
+        self._take(key, rev)
+
+    def _take(self, key: StoredKey, rev: int) -> None:
+        # What was written first may be heard of last.
+        if rev > self._known.get(key.id, 0):
+            self._ring.take(key)
+            self._known[key.id] = rev
 
     def _shown(self, key: StoredKey) -> Shown:
         over = key.expires_at and key.expires_at <= self._now()
@@ -169,8 +183,10 @@ async def has_keys(docs: Docs) -> bool:
 
 def _read(doc: Doc) -> StoredKey:
     try:
-        return msgspec.json.decode(doc.body, type=StoredKey)
-    except msgspec.MsgspecError as error:
+        key = msgspec.json.decode(doc.body, type=StoredKey)
+        bytes.fromhex(key.digest + key.previous)
+        return key
+    except (msgspec.MsgspecError, ValueError) as error:
         # Not passed by: a door whose only key cannot be read must not stand open.
         raise StoreError(f"key {doc.id} in the store cannot be read: {error}") from None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from trunkline.auth.keys import Keyring
@@ -79,6 +79,22 @@ class Identity:
         if known is not None or self._tokens is None:
             return known or ANONYMOUS
         return await self._tokens.ask(bearer(headers))
+
+    def lasting(self, headers: Mapping[bytes, bytes]) -> Callable[[], bool] | None:
+        """A question for later: whether who was let in with these headers still would be.
+
+        None for a token: it was good when it came, and nobody can take it back.
+        """
+        if not self.enforced:
+            return self._is_open
+        key = headers.get(b"x-api-key")
+        token = key or bearer(headers)
+        if not key and self._tokens is not None and _is_jwt(token):
+            return None
+        return self._keys.lasting(token)
+
+    def _is_open(self) -> bool:
+        return not self.enforced
 
     @property
     def challenge(self) -> bytes:

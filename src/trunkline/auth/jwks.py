@@ -116,7 +116,7 @@ class IssuerKeys:
             try:
                 self._keys = _read(await self._document())
                 self._fetched_at = now
-            except (Unreachable, msgspec.MsgspecError, ValueError) as error:
+            except (Unreachable, msgspec.MsgspecError, ValueError, RecursionError) as error:
                 log.warning("issuer.unreachable issuer=%a error=%a", self._issuer.issuer, str(error)[:200])
             except asyncio.CancelledError:
                 # The caller left; the next one may try.

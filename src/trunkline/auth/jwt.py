@@ -11,6 +11,7 @@ import re
 from base64 import urlsafe_b64decode
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from itertools import islice
 from typing import cast
 
 import msgspec
@@ -58,6 +59,7 @@ Claims = dict[str, object]
 class _Trusted(Struct, frozen=True):
     issuer: Issuer
     keys: IssuerKeys
+    scopes: frozenset[Scope]
     default_scopes: frozenset[Scope]
 
 
@@ -85,10 +87,12 @@ class Tokens:
         self._now = now_ms
         self._trusted: dict[str, _Trusted] = {}
         for issuer in issuers:
-            scopes = _check(issuer)
+            _check(issuer)
             if issuer.issuer in self._trusted:
                 raise Misuse(f"issuers: {issuer.issuer} is there twice")
-            self._trusted[issuer.issuer] = _Trusted(issuer, IssuerKeys(issuer, fetch, clock), scopes)
+            keys = IssuerKeys(issuer, fetch, clock)
+            scopes, otherwise = _known_scopes(issuer.scopes), _known_scopes(issuer.default_scopes)
+            self._trusted[issuer.issuer] = _Trusted(issuer, keys, scopes, otherwise)
         self._kept: dict[bytes, _Kept] = {}
 
     def known(self, token: bytes) -> Principal | None:
@@ -121,15 +125,15 @@ class Tokens:
         now = self._now() / 1000
         until = _check_times(claims, now)
         _check_audience(claims, issuer)
-        principal = Principal(issuer.tenant, _owner(claims, issuer), _scopes(claims, trusted.default_scopes))
+        principal = Principal(issuer.tenant, _owner(claims, issuer), _scopes(claims, trusted))
         self._keep(sha256(token).digest(), _Kept(min(until, now + KEPT_S), principal), now)
         return principal
 
     def _keep(self, digest: bytes, kept: _Kept, now: float) -> None:
         if len(self._kept) >= KEPT:
-            self._kept = {key: one for key, one in self._kept.items() if one.until > now}
-        if len(self._kept) >= KEPT:
-            del self._kept[next(iter(self._kept))]
+            alive = {key: one for key, one in self._kept.items() if one.until > now}
+            # A quarter goes at once, or each new token would cost a walk through all of them.
+            self._kept = dict(islice(alive.items(), max(0, len(alive) - KEPT * 3 // 4), None))
         self._kept[digest] = kept
 
     def schemes(self) -> dict[str, Scheme]:
@@ -147,22 +151,30 @@ class Tokens:
         return made
 
 
-def _check(issuer: Issuer) -> frozenset[Scope]:
-    """Whether an issuer can be used; gives its default scopes."""
+def _check(issuer: Issuer) -> None:
+    """Whether an issuer can be used."""
     name = issuer.issuer
     if not name or not issuer.audience:
         raise Misuse("issuers: each needs an issuer and an audience")
+    if "#" in name:
+        # An owner is ISSUER#CLAIM: with two of these signs, it could be somebody of another issuer.
+        raise Misuse(f"issuers: {name!r} cannot be an issuer: leave out the # and what follows")
     if not issuer.jwks_url and not name.startswith(("https://", "http://")):
         raise Misuse(f"issuers: {name!r} is no URL to find its keys by; give jwks_url")
+    if issuer.jwks_url and not issuer.jwks_url.startswith(("https://", "http://")):
+        raise Misuse(f"issuers: the jwks_url of {name} must begin with https:// or http://")
     if unfit := [each for each in issuer.algorithms if each not in ALGORITHMS]:
         raise Misuse(f"issuers: algorithm {unfit[0]!r} is not taken; choose {', '.join(sorted(ALGORITHMS))}")
     if not issuer.algorithms or not issuer.owner_claim:
         raise Misuse(f"issuers: {name} needs algorithms and an owner_claim")
     check_tenant(issuer.tenant)
+
+
+def _known_scopes(names: Sequence[str]) -> frozenset[Scope]:
     known = {scope.value: scope for scope in Scope}
-    if unfit := [each for each in issuer.default_scopes if each not in known]:
+    if unfit := [each for each in names if each not in known]:
         raise Misuse(f"issuers: there is no scope {unfit[0]!r}; choose {', '.join(known)}")
-    return frozenset(known[each] for each in issuer.default_scopes)
+    return frozenset(known[each] for each in names)
 
 
 def _refusal(why: str) -> Unauthenticated:
@@ -240,9 +252,11 @@ def _owner(claims: Claims, issuer: Issuer) -> str:
     return f"{issuer.issuer}#{value}"
 
 
-def _scopes(claims: Claims, otherwise: frozenset[Scope]) -> frozenset[Scope]:
+def _scopes(claims: Claims, trusted: _Trusted) -> frozenset[Scope]:
     given = {word for name in ("scope", "scp") for text in _texts(claims.get(name)) for word in text.split()}
-    return frozenset(scope for scope in Scope if scope.value in given) or otherwise
+    named = frozenset(scope for scope in Scope if scope.value in given)
+    # Others call scopes `admin` too: who runs one tenant's logins does not thereby run this server.
+    return named & trusted.scopes if named else trusted.default_scopes
 
 
 def _texts(value: object) -> list[str]:

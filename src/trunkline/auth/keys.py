@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterable
+from functools import partial
 from hashlib import sha256
 
 from msgspec import Struct
@@ -81,19 +82,29 @@ class Keyring:
         Raises:
             Unauthenticated: it is unknown, revoked or over; which of these is not told.
         """
-        digest = digest_of(token)
+        found = self._whose(_id_of(token), digest_of(token))
+        if found is None:
+            raise Unauthenticated("the key is not known here")
+        return found
+
+    def lasting(self, token: bytes) -> Callable[[], bool]:
+        """A question for later: whether this key still opens. It holds nothing of the key itself."""
+        return partial(self._opens, _id_of(token), digest_of(token))
+
+    def _opens(self, key_id: bytes, digest: bytes) -> bool:
+        return self._whose(key_id, digest) is not None
+
+    def _whose(self, key_id: bytes, digest: bytes) -> Principal | None:
         found = None
         for known, principal in self._fixed:
             if hmac.compare_digest(known, digest):
                 found = principal
         if self._stored:
-            found = self._among_stored(token, digest) or found
-        if found is None:
-            raise Unauthenticated("the key is not known here")
+            found = self._among_stored(key_id, digest) or found
         return found
 
-    def _among_stored(self, token: bytes, digest: bytes) -> Principal | None:
-        entry = self._stored.get(_id_of(token), _NOBODY)
+    def _among_stored(self, key_id: bytes, digest: bytes) -> Principal | None:
+        entry = self._stored.get(key_id, _NOBODY)
         now = self._now()
         current = hmac.compare_digest(entry.digest, digest)
         before = hmac.compare_digest(entry.previous, digest)

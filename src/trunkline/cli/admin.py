@@ -33,6 +33,7 @@ from trunkline.store.url import database_file, store_from_url
 log = logging.getLogger("trunkline.admin")
 KEYS = PREFIX + "keys"
 TIMEOUT_S = 60.0
+_SUFFIX = ".admin"
 _ANYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -42,6 +43,7 @@ class Entrance(Struct, frozen=True):
     url: str
     host: str
     token: str
+    pid: str
 
 
 def open_entrance(settings: Settings, port: int, token: Secret) -> None:
@@ -52,10 +54,11 @@ def open_entrance(settings: Settings, port: int, token: Secret) -> None:
     name = _in_url(_ANYWHERE.get(settings.host, settings.host))
     let_in = [_in_url(each) for each in hosts_of(settings)]
     known = f"{name}:{port}" if not let_in or name in let_in else let_in[0]
+    entrance = Entrance(f"http://{name}:{port}", known, token.reveal(), str(os.getpid()))
     part = f"{path}.{random_bits(64):016x}"
     try:
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as out:
-            out.write(msgspec.json.encode(Entrance(f"http://{name}:{port}", known, token.reveal())))
+            out.write(msgspec.json.encode(entrance))
         os.replace(part, path)
     except OSError as error:
         log.warning("admin.closed file=%s error=%s", path, error.strerror)
@@ -99,7 +102,8 @@ def ask(
     except StoreInUse as busy:
         place = _path(settings)
         entrance = None if place is None else _entrance(place)
-        if entrance is None:
+        if entrance is None or entrance.pid != busy.pid:
+            # One that was killed left its own behind, and its port may be a stranger's by now.
             raise StoreInUse(f"{busy}; or ask again once the server that has it is up") from None
         answer = _there(entrance, method, path, asked, body)
     return msgspec.json.decode(answer)
@@ -169,15 +173,26 @@ def _in_url(host: str) -> str:
 
 def _path(settings: Settings) -> str | None:
     database = database_file(settings.store)
-    return None if database is None else f"{database}.admin"
+    return None if database is None else f"{database}{_SUFFIX}"
 
 
 def _entrance(path: str) -> Entrance | None:
     try:
         with open(path, "rb") as file:
+            if os.fstat(file.fileno()).st_uid not in _trusted(path.removesuffix(_SUFFIX)):
+                # In a folder where everybody may write, anybody may have put it there.
+                return None
             return msgspec.json.decode(file.read(), type=Entrance)
     except (OSError, msgspec.MsgspecError):
         return None
+
+
+def _trusted(database: str) -> set[int]:
+    """Whose word is taken: that of who asks, and of who has the database."""
+    users = {os.geteuid()}
+    with contextlib.suppress(OSError):
+        users.add(os.stat(database).st_uid)
+    return users
 
 
 def span_ms(text: str, flag: str) -> int:

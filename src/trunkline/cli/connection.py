@@ -29,6 +29,8 @@ HEAD_S = 10.0
 IDLE_S = 75.0
 # A caller whose next request was already on its way when the end began is told so instead of cut off.
 LINGER_S = 0.5
+# Requests that wait for their turn: ten thousand fit into one read, and each is far larger than its bytes.
+WAITING = 128
 # Chunks of one byte are six on the wire; beyond this it is not about the body any more.
 OVERHEAD = 16
 _CLOSE = b"content-length: 0\r\nconnection: close\r\n\r\n"
@@ -59,6 +61,7 @@ class Connection(asyncio.Protocol):
         "_paused",
         "_peer",
         "_queue",
+        "_read",
         "_refusal",
         "_state",
         "_stuck",
@@ -95,8 +98,9 @@ class Connection(asyncio.Protocol):
         self._refusal: bytes | None = None
         self._url = b""
         self._headers: dict[bytes, bytes] = _NOWHERE
-        # How much came since the last head or body ended; when the silence gets too long.
+        # How much came since the last head or body ended, and in the last read; when silence gets too long.
         self._taken = 0
+        self._read = 0
         self._until = server_state.now + (LINGER_S if server_state.draining else IDLE_S)
         self._drain: asyncio.Future[None] | None = None
         self._stuck: asyncio.TimerHandle | None = None
@@ -159,16 +163,17 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Read on."""
-        self._taken += len(data)
+        self._read = len(data)
+        self._taken += self._read
         if self._parser is None:
             return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._stay(data[upgrade.args[0] :])
-        except httptools.HttpParserError:
+        except httptools.HttpParserError as error:
             log.info("request.malformed")
-            self._refuse(MALFORMED)
+            self._refuse(TOO_LONG if isinstance(error.__context__, OverflowError) else MALFORMED)
         if self._taken > HEAD_LIMIT:
             self._weigh()
 
@@ -211,6 +216,11 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """A head is complete: its request starts, or waits for its turn."""
+        if self._queue and len(self._queue) >= WAITING:
+            raise ValueError("too many at once")
+        if max(self._taken, self._read) > HEAD_LIMIT and self._head_size() > HEAD_LIMIT:
+            # It came to its end within one read, before anybody could cut it short.
+            raise OverflowError("a long head")
         parser = cast("httptools.HttpRequestParser", self._parser)
         headers, self._headers = self._headers, _NOWHERE
         request = Request(self, parser.get_method().decode("ascii"), self._url, headers)
@@ -228,6 +238,9 @@ class Connection(asyncio.Protocol):
                 self._queue = deque()
             self._queue.append(request)
             self._pause()
+
+    def _head_size(self) -> int:
+        return len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._headers.items())
 
     def on_body(self, body: bytes) -> None:
         """A piece of a body."""

@@ -20,7 +20,7 @@ from trunkline.wire.times import timestamp
 
 DELIVERIES = PREFIX + "deliveries"
 _PAGE = 1000
-# A terminal is as wide as it is; what goes into a file or a pipe is not cut.
+# Wider than any row: where a terminal is narrower its lines wrap, and nothing is left out.
 _WIDE = 250
 _COLOURS = {"pending": "yellow", "done": "green", "dead": "red", "dropped": "dim"}
 
@@ -48,7 +48,7 @@ def show_all(url: str | None, wanted: Wanted, limit: int, *, as_json: bool) -> N
         # As texts: what others have chosen must not be read as markup.
         cells = (one.note, _time(one.at), _time(one.due), one.lane)
         table.add_row(Text(one.id), state, str(one.attempts), *[Text(cell) for cell in cells])
-    _console().print(table if found else "no such deliveries")
+    Console(highlight=False, width=_WIDE).print(table if found else "no such deliveries")
 
 
 def show(url: str | None, delivery_id: str, *, as_json: bool) -> None:
@@ -115,10 +115,3 @@ def _checked(delivery_id: str) -> str:
 
 def _time(moment: int | None) -> str:
     return timestamp(moment) if moment else ""
-
-
-def _console() -> Console:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _WIDE
-    return console

@@ -216,11 +216,11 @@ def keys_revoke(
 
 @keys_app.command("rotate")
 def keys_rotate(
-    key_id: Annotated[str, typer.Argument(metavar="[ID]", help="The id that the list shows.")] = "",
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")] = "",
     *,
     grace: Annotated[
-        str, typer.Option(metavar="AGE", help="How long the secret before still opens.")
-    ] = "24h",
+        str, typer.Option(metavar="AGE", help="How long the secret before still opens; 24h unless told.")
+    ] = "",
     signing: Annotated[
         bool, typer.Option("--signing", help="Not a caller's key: the one that signs webhooks.")
     ] = False,
@@ -232,10 +232,12 @@ def keys_rotate(
 
     if bool(key_id) is signing:
         raise typer.BadParameter("name one key, or say --signing")
+    if signing and grace:
+        raise typer.BadParameter("--grace is for callers' keys; a signing key goes on for a day")
     if signing:
         rotate_signing(store, as_json=as_json)
     else:
-        rotate(store, key_id, grace, as_json=as_json)
+        rotate(store, key_id, grace or "24h", as_json=as_json)
 
 
 @deliveries_app.command("list")
@@ -269,7 +271,7 @@ def deliveries_show(
 
 @deliveries_app.command("replay")
 def deliveries_replay(
-    delivery_id: Annotated[str, typer.Argument(metavar="[ID]", help="The id that the list shows.")] = "",
+    delivery_id: Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")] = "",
     *,
     dead: Annotated[bool, typer.Option("--dead", help="All that were given up.")] = False,
     task: OfTask = "",

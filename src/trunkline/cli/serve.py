@@ -21,7 +21,7 @@ from trunkline.cli.admin import close_entrance, open_entrance
 from trunkline.cli.connection import Connection
 from trunkline.cli.server import FAILED, Server
 from trunkline.cli.workers import Order, Workers, bind
-from trunkline.config import Settings, assignment
+from trunkline.config import Settings, assignment, strangers
 from trunkline.errors import Misuse, StoreError
 from trunkline.server.guard import is_loopback
 from trunkline.store.url import database_file, shown, store_from_url
@@ -182,5 +182,7 @@ def announce(settings: Settings, port: int, *, guarded: bool) -> None:
     if not guarded:
         who = "only this machine can reach it" if is_loopback(settings.host) else "anybody can use it"
         log.info("no key is set: %s", who)
+    for name in strangers():
+        log.warning("setting.unknown variable=%s", name)
     if settings.dev:
         log.warning("dev: callers see exception texts, and webhooks may go to this machine")

@@ -33,6 +33,10 @@ class Way:
             # Whoever waits is told; the next one tries again.
             self._made = None
 
+    async def open(self) -> None:
+        """Make it now, for whoever wants to know at once what is wrong with it."""
+        await self._out()
+
     async def check(self, url: str) -> None:
         """Let an address pass if it could be called now.
 

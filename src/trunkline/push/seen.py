@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from hashlib import blake2b
+from itertools import islice, takewhile
 
 from trunkline.push.notification import Notification
 
@@ -48,12 +49,11 @@ class Seen:
             self._until.pop(key_of(notification), None)
 
     def _forget_old(self, now: int) -> None:
-        # A dict keeps the order in which keys came, and none comes again while it is known.
-        while self._until:
-            oldest = next(iter(self._until))
-            if self._until[oldest] > now:
-                return
-            del self._until[oldest]
+        # A dict keeps the order in which keys came, and none comes again while it is known. They are counted
+        # first: after each one that is taken from its front, a dict takes longer to find the next.
+        over = sum(1 for _ in takewhile(lambda until: until <= now, self._until.values()))
+        for key in list(islice(self._until, over)):
+            del self._until[key]
 
 
 def key_of(notification: Notification) -> bytes:
@@ -63,6 +63,6 @@ def key_of(notification: Notification) -> bytes:
     """
     if not notification.id:
         return b""
-    return blake2b(
-        f"{notification.task_id} {notification.id}".encode(errors="replace"), digest_size=16
-    ).digest()
+    # With the length of one of them: no other two texts may come to the same.
+    text = f"{len(notification.id)} {notification.id} {notification.task_id}"
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()

@@ -117,8 +117,9 @@ class Server:
             self._counts.request(seen.operation, seen.outcome)
             if following is not None:
                 # From here: a stream may stay for days, and its request should not stay in memory with it.
+                lasting = self._identity.lasting(exchange.headers)
                 exchange.headers = {}
-                await self._streams.serve(exchange, *following)
+                await self._streams.serve(exchange, *following, lasting)
         except Disconnected:
             log.debug("request.left path=%a", exchange.path[:64])
             self._counts.request(seen.operation, "DISCONNECTED")

@@ -6,6 +6,7 @@ public one leaves out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from hashlib import blake2b
 
@@ -22,6 +23,8 @@ from trunkline.wire.types import Metadata
 from trunkline.wire.versions import Version, negotiate
 
 _KEPT = 64
+_HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+_PREFIX = re.compile(r"|/[A-Za-z0-9._~%-][A-Za-z0-9._~%/-]*")
 
 
 class _Made(Struct, frozen=True):
@@ -89,18 +92,30 @@ class Cards:
         settings = self._settings
         if settings.public_url:
             return settings.public_url.rstrip("/")
-        headers = exchange.headers
-        if settings.trust_forwarded and b"x-forwarded-host" in headers:
-            scheme = headers.get(b"x-forwarded-proto", b"https").decode("latin-1")
-            prefix = headers.get(b"x-forwarded-prefix", b"").decode("latin-1").rstrip("/")
-            return f"{scheme}://{headers[b'x-forwarded-host'].decode('latin-1')}{prefix}{exchange.base}"
+        forwarded = _forwarded(exchange) if settings.trust_forwarded else ""
+        if forwarded:
+            return f"{forwarded}{exchange.base}"
         scheme, host, port = exchange.address()
-        if is_loopback(host):
+        place = (text(exchange, b"host") or "").strip()
+        if is_loopback(host) or _HOST.fullmatch(place) is None:
             shown = f"[{host}]" if ":" in host else host
             place = f"{shown}:{port}" if port is not None else shown
-        else:
-            place = (text(exchange, b"host") or "").strip()
         return f"{scheme}://{place}{exchange.base}"
+
+
+def _forwarded(exchange: Exchange) -> str:
+    """The address in a proxy's headers; nothing if they are not what a proxy writes.
+
+    Not every proxy takes away what a caller has sent of them, and a cache may give the answer to others: with
+    `@evil.example` for a prefix, the whole address would lead there.
+    """
+    host, scheme, prefix = (
+        (text(exchange, b"x-forwarded-" + name) or "").rpartition(",")[2].strip()
+        for name in (b"host", b"proto", b"prefix")
+    )
+    prefix = prefix.rstrip("/")
+    fits = _HOST.fullmatch(host) and _PREFIX.fullmatch(prefix) and scheme in ("", "http", "https")
+    return f"{scheme or 'https'}://{host}{prefix}" if fits else ""
 
 
 def etag_of(body: bytes) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from trunkline.clock import random_bits
 from trunkline.errors import StoreError
@@ -27,6 +28,8 @@ HEADERS = [
     (b"x-accel-buffering", b"no"),
 ]
 _Place = tuple[int | None, bytes]
+# Whether the reader is still let in.
+Lasting = Callable[[], bool]
 
 
 class Plan:
@@ -57,6 +60,7 @@ class Stream:
         "_around",
         "_exchange",
         "_gone",
+        "_lasting",
         "_plan",
         "_streams",
         "beat",
@@ -65,11 +69,19 @@ class Stream:
         "task",
     )
 
-    def __init__(self, streams: Streams, exchange: Exchange, plan: Plan, around: tuple[bytes, bytes]) -> None:
+    def __init__(
+        self,
+        streams: Streams,
+        exchange: Exchange,
+        plan: Plan,
+        around: tuple[bytes, bytes],
+        lasting: Lasting | None,
+    ) -> None:
         self._streams = streams
         self._exchange = exchange
         self._plan = plan
         self._around = around
+        self._lasting = lasting
         self._gone = False
         self.beat = False
         self.blocked_at = 0.0
@@ -112,6 +124,10 @@ class Stream:
         while plan.after is not None:
             if plan.after < feed.base:
                 await self._catch_up(loop, plan.after)
+            if self._is_shut_out():
+                log.info("stream.ended task=%s after=%s reason=key", feed.state.task_id, plan.after)
+                await self._write(loop, b"", more=False)
+                return
             records = feed.newer(plan.after)
             body = self._render(records) if records else b""
             done = self._at_end() or self._streams.closing or self._gone
@@ -129,8 +145,12 @@ class Stream:
         # Page by page: however far behind a reader is, the server holds one page for it and can cut it.
         async for page in pages(self._streams.log, self._plan.feed, after):
             await self._write(loop, self._render(page), more=True)
-            if self._gone or self._streams.closing:
+            if self._gone or self._streams.closing or self._is_shut_out():
                 return
+
+    def _is_shut_out(self) -> bool:
+        """Whether its reader would not be let in any more: the key was revoked, or is over."""
+        return self._lasting is not None and not self._lasting()
 
     def _render(self, records: list[Recorded]) -> bytes:
         plan = self._plan
@@ -192,9 +212,11 @@ class Streams:
     def __len__(self) -> int:
         return len(self._open)
 
-    async def serve(self, exchange: Exchange, plan: Plan, around: tuple[bytes, bytes]) -> None:
-        """Answer an exchange with a stream."""
-        stream = Stream(self, exchange, plan, around)
+    async def serve(
+        self, exchange: Exchange, plan: Plan, around: tuple[bytes, bytes], lasting: Lasting | None = None
+    ) -> None:
+        """Answer an exchange with a stream, for as long as its reader is let in."""
+        stream = Stream(self, exchange, plan, around, lasting)
         self._open.add(stream)
         plan.feed.readers += 1
         try:

@@ -35,7 +35,8 @@ class FileLock:
             who = f"this process (pid {pid})" if pid == str(os.getpid()) else f"process {pid or 'unknown'}"
             raise StoreInUse(
                 f"{self._database} is open in {who}; one process per SQLite file: "
-                "stop it or choose another --store"
+                "stop it or choose another --store",
+                pid,
             ) from None
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)

@@ -23,9 +23,11 @@ from trunkline.wire.writer import Dialect
 _set = msgspec.json.Decoder(PushShape)
 _query = msgspec.json.Decoder(PushQueryShape)
 _encode = msgspec.json.Encoder().encode
-_SCHEME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}\Z")
 # What a header can carry, and no more of it than a header should.
-_CREDENTIALS = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]{0,4094}[\x21-\x7e])?\Z")
+_SCHEME_LIMIT = 64
+_CREDENTIALS_LIMIT = 4096
+_SCHEME = re.compile(rf"[A-Za-z0-9!#$%&'*+.^_`|~-]{{1,{_SCHEME_LIMIT}}}\Z")
+_CREDENTIALS = re.compile(rf"[\x21-\x7e](?:[\x20-\x7e]{{0,{_CREDENTIALS_LIMIT - 2}}}[\x21-\x7e])?\Z")
 _URL_LIMIT = 2048
 _COLLECTION = "/pushNotificationConfigs"
 
@@ -103,10 +105,10 @@ def _config(shape: PushConfigShape, path: str, config_id: str = "") -> PushConfi
     schemes = (wanted.scheme,) if wanted.scheme else wanted.schemes or ()
     scheme = schemes[0] if schemes else ""
     if scheme and not _SCHEME.match(scheme):
-        raise _unsendable(f"{path}authentication.scheme")
+        raise _unsendable(f"{path}authentication.scheme", _SCHEME_LIMIT)
     for name, text in (("token", shape.token), ("authentication.credentials", wanted.credentials)):
         if text and not _CREDENTIALS.match(text):
-            raise _unsendable(path + name)
+            raise _unsendable(path + name, _CREDENTIALS_LIMIT)
     return PushConfig(
         url=shape.url,
         id=check_foreign(found, f"{path}id") if found else "",
@@ -116,8 +118,9 @@ def _config(shape: PushConfigShape, path: str, config_id: str = "") -> PushConfi
     )
 
 
-def _unsendable(field: str) -> InvalidParams:
-    return InvalidParams(f"{field}: no header can carry this; use printable ASCII", field=field)
+def _unsendable(field: str, limit: int) -> InvalidParams:
+    message = f"{field}: no header can carry this; use printable ASCII, {limit} characters at the most"
+    return InvalidParams(message, field=field)
 
 
 class _Authentication(WireStruct, frozen=True):

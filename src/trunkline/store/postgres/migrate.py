@@ -62,7 +62,10 @@ async def verify(
     newest = steps[-1].version
     version = await _version(connection, address, newest)
     if not version:
-        raise StoreError(f"schema {address.schema} of {address.name} holds no store; name it with ?schema=")
+        raise StoreError(
+            f"schema {address.schema} of {address.name} holds no store: "
+            "serve an agent on it first, or name another with ?schema="
+        )
     if version < newest:
         raise StoreError(
             f"{address.name} has schema {version} and this trunkline reads {newest}: "
