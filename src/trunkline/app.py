@@ -310,7 +310,7 @@ def exposure(settings: Settings) -> Misuse:
     """Why an agent is not served."""
     return Misuse(
         f"{settings.host} is reachable by other machines and no key is set: "
-        "give --key KEY, or --open to let anybody in"
+        "make one with trunkline keys create, give --key KEY, or --open to let anybody in"
     )
 
 

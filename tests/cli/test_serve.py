@@ -53,7 +53,7 @@ def test_no_open_door_without_a_key(refuse: Refuse, host: str) -> None:
     assert code == 2
     assert (
         said
-        == f"trunkline: {host} is reachable by other machines and no key is set: give --key KEY, or --open to let anybody in\n"
+        == f"trunkline: {host} is reachable by other machines and no key is set: make one with trunkline keys create, give --key KEY, or --open to let anybody in\n"
     )
 
 

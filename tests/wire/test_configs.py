@@ -172,3 +172,10 @@ def test_what_is_not_there_is_not_written() -> None:
     assert json.loads(write_config("t-1", hidden, Dialect.V1))["authentication"] == {"scheme": "Bearer"}
     old = json.loads(write_config("t-1", hidden, Dialect.V03))["pushNotificationConfig"]
     assert old["authentication"] == {"schemes": ["Bearer"]}
+
+
+@pytest.mark.parametrize("name", ["a/b", "a:b", "a\\b"])
+def test_an_id_that_no_path_can_carry(name: str) -> None:
+    with pytest.raises(InvalidParams, match="path") as refused:
+        read_set(json.dumps({"taskId": "t", "id": name, "url": "http://x"}).encode())
+    assert refused.value.field == "id"

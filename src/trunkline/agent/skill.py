@@ -220,7 +220,8 @@ class SyncTurn:
             return fitted(name, stepped.result, function)
         result = function(*args, **kwargs)
         if inspect.isawaitable(result):
-            result = self._wait(awaited(result))
+            # Itself where it can be: one that is wrapped and given up would never have been begun.
+            result = self._wait(result if inspect.iscoroutine(result) else awaited(result))
         return self._wait(self._turn.keep(place, name, function, result))
 
     def _wait(self, work: Coroutine[None, None, object]) -> object:

@@ -29,6 +29,7 @@ _CREDENTIALS_LIMIT = 4096
 _SCHEME = re.compile(rf"[A-Za-z0-9!#$%&'*+.^_`|~-]{{1,{_SCHEME_LIMIT}}}\Z")
 _CREDENTIALS = re.compile(rf"[\x21-\x7e](?:[\x20-\x7e]{{0,{_CREDENTIALS_LIMIT - 2}}}[\x21-\x7e])?\Z")
 _URL_LIMIT = 2048
+_NO_PATH = frozenset("/\\:")
 _COLLECTION = "/pushNotificationConfigs"
 
 
@@ -111,11 +112,17 @@ def _config(shape: PushConfigShape, path: str, config_id: str = "") -> PushConfi
             raise _unsendable(path + name, _CREDENTIALS_LIMIT)
     return PushConfig(
         url=shape.url,
-        id=check_foreign(found, f"{path}id") if found else "",
+        id=_config_id(found, f"{path}id") if found else "",
         token=shape.token or "",
         scheme=scheme,
         credentials=wanted.credentials or "",
     )
+
+
+def _config_id(text: str, field: str) -> str:
+    if _NO_PATH.intersection(text):
+        raise InvalidParams(f"{field} goes into a path: it may not hold / \\ or :", field=field)
+    return check_foreign(text, field)
 
 
 def _unsendable(field: str, limit: int) -> InvalidParams:
