@@ -218,7 +218,7 @@ class Connection(asyncio.Protocol):
         """A head is complete: its request starts, or waits for its turn."""
         if self._queue and len(self._queue) >= WAITING:
             raise ValueError("too many at once")
-        if max(self._taken, self._read) > HEAD_LIMIT and self._head_size() > HEAD_LIMIT:
+        if (self._taken > HEAD_LIMIT or self._read > HEAD_LIMIT) and self._head_size() > HEAD_LIMIT:
             # It came to its end within one read, before anybody could cut it short.
             raise OverflowError("a long head")
         parser = cast("httptools.HttpRequestParser", self._parser)

@@ -238,7 +238,8 @@ class Runner:
             Unavailable: the runner is stopping.
         """
         self._check_open()
-        chain.check(request, self.limits.bounds, now_ms())
+        if request.metadata or request.message.metadata:
+            chain.check(request, self.limits.bounds, now_ms())
         skill = self.executor.admit(request)
         said = request.message
         task_id = self.ids.new()

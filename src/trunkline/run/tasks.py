@@ -164,7 +164,9 @@ class Tasks:
         state = feed.state
         expected, at = state.seq, now_ms()
         head = state.head_after(events, at)
-        deliveries = _deliveries(state, events, at) if state.push or _brings(events) else ()
+        # Only a caller brings a target along: with the first message, or by a command of its own.
+        telling = state.push or ((feed.callers or not expected) and _brings(events))
+        deliveries = _deliveries(state, events, at) if telling else ()
 
         def committed(error: StoreError | None) -> None:
             if error is None:

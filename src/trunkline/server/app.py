@@ -227,7 +227,7 @@ class Server:
     async def _rpc(self, exchange: Exchange, seen: Seen) -> Following | None:
         envelope = _UNREAD
         try:
-            principal = await self._door.admit(exchange, seen)
+            principal = self._door.enter(exchange, seen) or await self._door.ask(exchange, seen)
             if exchange.method != "POST":
                 raise errors.RouteNotFound("JSON-RPC takes POST only", allow="POST")
             rpc.check_media_type(exchange)

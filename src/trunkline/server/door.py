@@ -83,7 +83,12 @@ class Door:
         self._guard.check(exchange.headers)
 
     async def admit(self, exchange: Exchange, seen: Seen) -> Principal:
-        """Who asks, if it may; what it holds is given back by `leave`.
+        """Who asks, if it may; what it holds is given back by `leave`. See `enter`."""
+        principal = self.enter(exchange, seen)
+        return await self.ask(exchange, seen) if principal is None else principal
+
+    def enter(self, exchange: Exchange, seen: Seen) -> Principal | None:
+        """The same without waiting, as nearly everybody is known at once; None means: `ask`.
 
         Raises:
             Forbidden: the Host or the Origin is not let in.
@@ -96,8 +101,13 @@ class Door:
         if self._streams.closing:
             raise Unavailable("the server is going down; nothing was recorded, try again")
         principal = self._identity.known(headers)
-        if principal is None:
-            principal = await self._identity.ask(headers)
+        return None if principal is None else self._take(principal, exchange, seen)
+
+    async def ask(self, exchange: Exchange, seen: Seen) -> Principal:
+        """Who asks, where somebody else has to be asked for that."""
+        return self._take(await self._identity.ask(exchange.headers), exchange, seen)
+
+    def _take(self, principal: Principal, exchange: Exchange, seen: Seen) -> Principal:
         seen.tenant = principal.tenant
         if self._quota is not None:
             self._count(self._quota, exchange, principal, seen)
