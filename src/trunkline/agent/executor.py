@@ -64,7 +64,9 @@ class SkillExecutor:
         return None
 
     def _typed(self, message: Message) -> Skill | None:
-        if len(self._skills) == 1 or all([part.text is not None for part in message.parts]):
+        parts = message.parts
+        plain = parts[0].text is not None if len(parts) == 1 else all([one.text is not None for one in parts])
+        if plain or len(self._skills) == 1:
             return None
         for skill in self._skills.values():
             if skill.binding.typed:
