@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,30 +14,14 @@ from tests.conftest import Shelf
 from tests.harness import SECRET, Agent, ServerProcess, params
 from tests.hooks import Hooks
 from trunkline.cli import deliveries
-from trunkline.cli.main import main
-from trunkline.config import Settings
 
 Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Iterator[Command]:
-    """Run `trunkline deliveries` in an empty folder: exit code, output, complaint."""
-    for field in Settings.__struct_fields__:
-        monkeypatch.delenv(f"TRUNKLINE_{field.upper()}", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["trunkline", "deliveries", *args])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        assert isinstance(ended.value.code, int | None)
-        return ended.value.code or 0, said.out, said.err
-
-    yield run
+def command(trunkline: Command) -> Command:
+    """Run `trunkline deliveries`: exit code, output, complaint."""
+    return partial(trunkline, "deliveries")
 
 
 @pytest.fixture

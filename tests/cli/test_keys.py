@@ -5,40 +5,24 @@ from __future__ import annotations
 import json
 import os
 import stat
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from tests.harness import ServerProcess
-from trunkline.cli.main import main
-from trunkline.config import Settings
 
 Command = Callable[..., tuple[int, str, str]]
 STORE = ("--store", "sqlite:///tasks.db")
 
 
 @pytest.fixture
-def command(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> Iterator[Command]:
-    """Run `trunkline keys` in an empty folder: exit code, output, complaint."""
-    for field in Settings.__struct_fields__:
-        monkeypatch.delenv(f"TRUNKLINE_{field.upper()}", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["trunkline", "keys", *args])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        assert isinstance(ended.value.code, int | None)
-        return ended.value.code or 0, said.out, said.err
-
-    yield run
+def command(trunkline: Command) -> Command:
+    """Run `trunkline keys`: exit code, output, complaint."""
+    return partial(trunkline, "keys")
 
 
 def made(command: Command, *args: str) -> tuple[str, str]:

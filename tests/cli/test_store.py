@@ -10,15 +10,14 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.conformance.store.given import Author, delta, status, submitted, task
 from tests.harness import Agent, ServerProcess
-from trunkline.cli.main import main
 from trunkline.clock import now_ms
-from trunkline.config import Settings
 from trunkline.store.migrate import SQLITE
 from trunkline.store.sqlite import SqliteStore
 from trunkline.wire.types import TaskState
@@ -30,21 +29,9 @@ Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Command:
-    """Run `trunkline store` in an empty folder: exit code, output, complaint."""
-    for field in Settings.__struct_fields__:
-        monkeypatch.delenv(f"TRUNKLINE_{field.upper()}", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*args: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["trunkline", "store", *args])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        assert isinstance(ended.value.code, int | None)
-        return ended.value.code or 0, said.out, said.err
-
-    return run
+def command(trunkline: Command) -> Command:
+    """Run `trunkline store`: exit code, output, complaint."""
+    return partial(trunkline, "store")
 
 
 @pytest.fixture

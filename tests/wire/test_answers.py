@@ -12,7 +12,7 @@ from tests.wire import samples
 from trunkline.errors import InvalidParams, ParseError, Refused
 from trunkline.wire import told, v03, v03proto, v1
 from trunkline.wire import types as t
-from trunkline.wire.answers import Notice, read_answer, read_notice
+from trunkline.wire.answers import Answer, Notice, read_notice
 
 STAMP = "2026-04-15T20:00:00Z"
 DONE = t.TaskStatus(t.TaskState.COMPLETED, timestamp=STAMP)
@@ -39,6 +39,11 @@ WRITTEN = [
 written = st.one_of([
     st.tuples(values, st.just(write)) for values, write in WRITTEN
 ])  # fmt: skip
+
+
+def read_answer(raw: bytes, *, proto: bool = False) -> Answer:
+    """What was said, without what came along."""
+    return read_notice(raw, proto=proto).answer
 
 
 def read(value: Any) -> Any:

@@ -185,6 +185,7 @@ class Courier:
             if self._stopping:
                 self._give_back(delivery)
             else:
+                # Busy lanes were left out, so it does; but this is what tells a try from what was on its way.
                 self._trips.allows(delivery.lane, now)
                 self._begin(delivery)
         return bool(taken)

@@ -240,15 +240,13 @@ class Server:
                 return None
             operation, version = rpc.operation_of(envelope.method, _asked(exchange))
             seen.operation = NAMES[operation]
-            if NEEDED[operation] not in principal.scopes:
-                permit(principal, NEEDED[operation])
+            permit(principal, NEEDED[operation])
             dialect = Dialect.V1 if version is Version.V1 else Dialect.V03
             caller = self._caller(exchange, principal, dialect, wait=self._wait)
             answer = self._extended(exchange, operation, dialect)
             if answer is None:
                 answer = await rpc.perform(self._calls, operation, envelope, caller)
-            if caller.extensions is not None:
-                self._name_extensions(exchange, caller)
+            self._name_extensions(exchange, caller)
         except errors.Refused as refused:
             await self._refuse_rpc(exchange, seen, envelope, refused)
             return None

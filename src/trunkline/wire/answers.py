@@ -71,18 +71,9 @@ _task_shape = msgspec.json.Decoder(TaskAnswerShape)
 _update_shape = msgspec.json.Decoder(UpdateShape)
 
 
-def read_answer(raw: bytes | Raw, *, proto: bool = False) -> Answer:
-    """A task, a message or an update, wrapped or bare; `proto` says that it is ProtoJSON of the 0.3 proto.
-
-    Raises:
-        ParseError: the bytes are not JSON.
-        InvalidParams: it is none of these, or a member is missing or of the wrong type.
-    """
-    return read_notice(raw, proto=proto).answer
-
-
 def read_notice(raw: bytes | Raw, *, proto: bool = False) -> Notice:
-    """The same with what a status-update brought along; agents put the result of a task into it.
+    """A task, a message or an update, wrapped or bare, with what a status-update brought along: agents put
+    the result of a task into it. `proto` says that it is ProtoJSON of the 0.3 proto.
 
     Raises:
         ParseError: the bytes are not JSON.

@@ -9,7 +9,6 @@ from msgspec import Struct
 from trunkline.errors import TooLarge
 
 COMMENT = b": keep-alive\n\n"
-MEDIA_TYPE = "text/event-stream"
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
