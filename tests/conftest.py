@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,12 +19,26 @@ from tests.harness import SECRET, Agent, ServerProcess
 
 JS = Path(__file__).parent / "interop" / "js"
 
+# Every worker reads all tests and hundreds of servers start: what was compiled once is kept for the next.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # Failures print the blob that repeats them. No deadline: a busy machine is not a bug.
 settings.register_profile(
     "default", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("long", parent=settings.get_profile("default"), max_examples=2_000)
 settings.load_profile("default")
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Half as many again as there are cores: many tests wait for a server, a limit or a database."""
+    return (os.cpu_count() or 1) * 3 // 2 or 1
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays to the end; looking through it for garbage takes half a second each time."""
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

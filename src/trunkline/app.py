@@ -46,7 +46,8 @@ from trunkline.store.url import store_from_url
 from trunkline.telemetry import traces
 from trunkline.telemetry.counts import Counts
 from trunkline.telemetry.watch import Watch
-from trunkline.wire.card import Card, Skill
+from trunkline.wire.card import Card, Extension, Skill
+from trunkline.wire.extensions import IDEMPOTENT_SEND
 from trunkline.wire.types import TaskState
 
 if TYPE_CHECKING:
@@ -54,6 +55,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("trunkline")
 _TEXT = ("text/plain",)
+_IDEMPOTENT = Extension(
+    IDEMPOTENT_SEND,
+    "The same message, known by a messageId that is a UUID or by Idempotency-Key, is the same task for a day",
+    required=False,
+)
 _STATES: dict[Enum, str] = {state: plain(state) for state in TaskState}
 
 
@@ -346,7 +352,7 @@ def card_of(agent: Agent) -> Card:
         default_input_modes=_modes(agent.input_modes, [skill.input_modes for skill in skills]),
         default_output_modes=_modes(agent.output_modes, [skill.output_modes for skill in skills]),
         streaming=agent.streaming,
-        extensions=agent.extensions,
+        extensions=(*agent.extensions, _IDEMPOTENT),
         provider=agent.provider,
         icon_url=agent.icon_url,
         documentation_url=agent.documentation_url,

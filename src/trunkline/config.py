@@ -211,6 +211,11 @@ def strangers() -> list[str]:
     )
 
 
+def environment(prefix: str) -> dict[str, str]:
+    """All variables whose names begin so."""
+    return {name: value for name, value in os.environ.items() if name.startswith(prefix)}
+
+
 def _from_environment() -> dict[str, object]:
     known = {field for field in Settings.__struct_fields__}
     found: dict[str, object] = {}

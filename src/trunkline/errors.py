@@ -7,12 +7,15 @@ TrunklineError
 │   ├── ContentTypeNotSupported  ExtendedCardNotConfigured
 │   ├── VersionNotSupported
 │   ├── Unauthenticated  Forbidden  TooLarge  RouteNotFound
-│   └── TooManyRequests  Unavailable
+│   ├── TooManyRequests  Unavailable
+│   └── PeerError               what another agent said that has no class of its own here
 ├── StoreError
 │   ├── Conflict  Duplicate  StoreInUse
 ├── TurnOver                    the task ended or moved while its executor still worked
 ├── TaskFull                    an executor has said more than a task may hold
 ├── Unreachable                 nobody was reached out there, or nobody may be
+│   ├── TimedOut  Uncertain
+├── Unreadable                  what another agent answered is no A2A
 └── Misuse                      a programming or set-up mistake; the text says what to change
 """
 
@@ -117,6 +120,14 @@ class Unavailable(Refused):
     """The store cannot take writes now, or the server is going down."""
 
 
+class PeerError(Refused):
+    """Another agent refused with a code that none of the other classes stands for: JSON-RPC's or HTTP's."""
+
+    def __init__(self, message: str, *, code: int, **details: str) -> None:
+        super().__init__(message, **details)
+        self.code = code
+
+
 class StoreError(TrunklineError):
     """The store failed; nothing that was not acknowledged may be relied on."""
 
@@ -165,6 +176,26 @@ class Unreachable(TrunklineError):
     def __init__(self, message: str, *, reason: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class TimedOut(Unreachable):
+    """Nothing came in time: `connect`, `idle` (silence for too long) or `total` (the whole call)."""
+
+
+class Uncertain(Unreachable):
+    """The request was sent and its answer lost: the agent may be doing the work.
+
+    It is not sent again, as this agent does not say that it knows a message when it comes twice.
+    `message_id` is that of the message.
+    """
+
+    def __init__(self, message: str, *, reason: str, message_id: str) -> None:
+        super().__init__(message, reason=reason)
+        self.message_id = message_id
+
+
+class Unreadable(TrunklineError):
+    """An agent's answer that cannot be understood; the text says what is wrong with it."""
 
 
 class Misuse(TrunklineError):

@@ -13,6 +13,7 @@ from trunkline import Agent, Effect, Misuse, SyncTurn, Turn
 from trunkline.agent.declaration import emitted_by
 from trunkline.app import card_of
 from trunkline.wire.card import card_v1
+from trunkline.wire.extensions import IDEMPOTENT_SEND
 
 URI = "https://proto-labs.ai/a2a/ext/"
 
@@ -172,7 +173,7 @@ def test_the_card_declares_each_extension_once_in_a_fixed_order() -> None:
     agent.skill(id="more")(in_branches)
     extensions = json.loads(card_v1(card_of(agent)))["capabilities"]["extensions"]
     assert [one["uri"].removeprefix(URI) for one in extensions] == [
-        "cost-v1", "confidence-v1", "effect-domain-v1", "worldstate-delta-v1",
+        "cost-v1", "confidence-v1", "effect-domain-v1", "worldstate-delta-v1", IDEMPOTENT_SEND,
     ]  # fmt: skip
     assert all(one["required"] is False and one["description"] for one in extensions)
     assert [one.get("params") for one in extensions] == [
@@ -189,6 +190,7 @@ def test_the_card_declares_each_extension_once_in_a_fixed_order() -> None:
             }
         },
         None,
+        None,
     ]
 
 
@@ -198,10 +200,11 @@ def test_declared_effects_are_emitted_ones() -> None:
     assert [one.uri for one in agent.extensions] == [URI + "effect-domain-v1", URI + "worldstate-delta-v1"]
 
 
-def test_an_agent_that_emits_nothing_declares_nothing() -> None:
+def test_an_agent_that_emits_nothing_declares_what_the_server_does() -> None:
     agent = Agent("under test")
     agent.skill(nothing)
-    assert "extensions" not in json.loads(card_v1(card_of(agent)))["capabilities"]
+    extensions = json.loads(card_v1(card_of(agent)))["capabilities"]["extensions"]
+    assert [one["uri"] for one in extensions] == [IDEMPOTENT_SEND]
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,11 @@ RANK = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 
 # (importing module, imported module): why it may look up.
 EXCEPTIONS = {
+    ("trunkline.mock.pytest_plugin", "trunkline.mock.here"): "loaded in every run of a host's tests",
     ("trunkline.agent.agent", "trunkline.app"): "Agent.asgi, the one seam to the composition root",
     ("trunkline.store.url", "trunkline.store.postgres.store"): "its driver is the extra `postgres`",
+    ("trunkline.bridge.tools", "trunkline.bridge.adapters.langchain"): "the extra `langchain`",
+    ("trunkline.bridge.tools", "trunkline.bridge.adapters.pydantic_ai"): "the extra `pydantic-ai`",
 }
 # Third-party modules that only one room may import.
 DOORS = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.harness import ServerProcess
+from tests.harness import NO_TLS, ServerProcess
 
 Command = Callable[..., tuple[int, str, str]]
 STORE = ("--store", "sqlite:///tasks.db")
@@ -126,7 +126,7 @@ def test_beside_a_running_server(command: Command, tmp_path: Path) -> None:
 
         def status(token: str = "") -> int:
             headers = {"X-API-Key": token, "Host": "agent.example"} if token else {}
-            return httpx2.get(f"{server.base}/tasks", headers=headers, timeout=10).status_code
+            return httpx2.get(f"{server.base}/tasks", headers=headers, timeout=10, verify=NO_TLS).status_code
 
         entrance = tmp_path / "tasks.db.admin"
         deadline = time.monotonic() + 10
@@ -159,7 +159,7 @@ def test_stored_keys_let_a_server_face_the_network(command: Command, tmp_path: P
     _, token = made(command, "--owner", "alice", "--scope", "admin", "--scope", "tasks:read", *STORE)
     with ServerProcess(tmp_path, "trunkline.demo:agent", "--host", "0.0.0.0") as server:
         answers = [
-            httpx2.get(f"{server.base}{path}", headers=headers, timeout=10).status_code
+            httpx2.get(f"{server.base}{path}", headers=headers, timeout=10, verify=NO_TLS).status_code
             for path in ("/tasks", "/admin/keys")
             for headers in ({}, {"X-API-Key": token})
         ]
@@ -200,7 +200,9 @@ def test_on_postgresql_replicas_follow(command: Command, tmp_path: Path, postgre
             deadline = time.monotonic() + 10
             while True:
                 headers = {"X-API-Key": token} if token else {}
-                found = httpx2.get(f"{server.base}/tasks", headers=headers, timeout=10).status_code
+                found = httpx2.get(
+                    f"{server.base}/tasks", headers=headers, timeout=10, verify=NO_TLS
+                ).status_code
                 if found == wanted:
                     return
                 assert time.monotonic() < deadline, found

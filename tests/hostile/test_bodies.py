@@ -184,7 +184,7 @@ def test_a_late_body_is_not_waited_for(hasty: ServerProcess, path: str, body: by
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(
-        tmp_path_factory.mktemp("hasty"), "trunkline.demo:agent", "--set", "body_timeout=1"
+        tmp_path_factory.mktemp("hasty"), "trunkline.demo:agent", "--set", "body_timeout=0.3"
     ) as server:
         yield server
 

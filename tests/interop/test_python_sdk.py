@@ -23,7 +23,7 @@ from a2a.helpers.proto_helpers import (
 from a2a.types import a2a_pb2 as pb
 from a2a.utils import errors
 
-from tests.harness import ServerProcess
+from tests.harness import NO_TLS, ServerProcess
 
 pytestmark = pytest.mark.sdk
 
@@ -64,7 +64,7 @@ class Wire:
     async def opened(
         self, card: pb.AgentCard, *, streaming: bool = False, headers: dict[str, str] | None = None
     ) -> AsyncIterator[Client]:
-        async with httpx.AsyncClient(timeout=15, headers=headers) as http:
+        async with httpx.AsyncClient(timeout=15, headers=headers, verify=NO_TLS) as http:
             config = ClientConfig(
                 streaming=streaming, httpx_client=http, supported_protocol_bindings=[self.binding]
             )
@@ -96,7 +96,7 @@ def sending(
 
 
 async def card_of(base: str) -> pb.AgentCard:
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(verify=NO_TLS) as http:
         return await A2ACardResolver(http, base).get_agent_card()
 
 

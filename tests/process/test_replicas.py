@@ -18,7 +18,7 @@ import httpx2
 import pytest
 
 from tests import postgres
-from tests.harness import Agent, ServerProcess, message, params, plain_state, text_of
+from tests.harness import NO_TLS, Agent, ServerProcess, message, params, plain_state, text_of
 from tests.process.raw import Stream
 
 # Each step says in which process it was done, so that the text tells what was recorded and what done anew.
@@ -174,7 +174,9 @@ def test_the_same_message_100_times_at_two_replicas_is_one_task(replicas: Replic
 
     async def all_at_once() -> list[Any]:
         limits = httpx2.Limits(max_connections=100)
-        async with httpx2.AsyncClient(timeout=30, headers={"A2A-Version": "1.0"}, limits=limits) as client:
+        async with httpx2.AsyncClient(
+            timeout=30, headers={"A2A-Version": "1.0"}, limits=limits, verify=NO_TLS
+        ) as client:
             urls = [replicas.servers[place % 2].url for place in range(100)]
             return await asyncio.gather(*(client.post(url, json=body) for url in urls))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from tests.harness import Agent, ServerProcess, plain_state
+from tests.harness import NO_TLS, Agent, ServerProcess, plain_state
 
 DEMO = "trunkline.demo:agent"
 # Never asked: what fails here fails before.
@@ -137,7 +137,7 @@ def test_any_free_port_will_do(tmp_path: Path, postgres_url: str) -> None:
     try:
         until(lambda: log.read_text(encoding="utf-8").count("worker.ready") == 2)
         (base,) = re.findall(r"serving (http://127\.0\.0\.1:[1-9]\d*)/a2a", log.read_text(encoding="utf-8"))
-        assert [httpx2.get(f"{base}/readyz").status_code for _ in range(8)] == [200] * 8
+        assert [httpx2.get(f"{base}/readyz", verify=NO_TLS).status_code for _ in range(8)] == [200] * 8
         parent.terminate()
         assert parent.wait(20) == 0
     finally:

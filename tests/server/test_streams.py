@@ -13,6 +13,7 @@ from trunkline.errors import StoreError
 from trunkline.log.events import Recorded, Submitted
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
+from trunkline.run.tasks import Tasks
 from trunkline.server.exchange import Headers
 from trunkline.server.streams import Plan, Streams
 from trunkline.wire.writer import Dialect
@@ -75,8 +76,17 @@ def test_an_end_that_comes_while_a_write_blocks_is_not_lost(how: str, write: int
     run(main())
 
 
-def test_a_wait_that_is_over_before_the_commit_is_answered_with_a_stored_task() -> None:
+def test_a_wait_that_is_over_before_the_commit_is_answered_with_a_stored_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     agent = Agent("slow")
+    rest, waits = Tasks.rest, list[float]()
+
+    async def counted(tasks: Tasks, feed: Feed, limit_s: float) -> None:
+        waits.append(limit_s)
+        await rest(tasks, feed, limit_s)
+
+    monkeypatch.setattr(Tasks, "rest", counted)
 
     @agent.skill
     async def hang(text: str) -> str:
@@ -90,6 +100,7 @@ def test_a_wait_that_is_over_before_the_commit_is_answered_with_a_stored_task() 
             assert (await client.get(task["id"]))["id"] == task["id"]
 
     run(main())
+    assert waits == [0.000_001], "the limit is of the whole wait"
 
 
 def test_a_store_that_goes_away_cuts_the_stream_and_says_so(caplog: pytest.LogCaptureFixture) -> None:

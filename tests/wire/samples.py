@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
+from trunkline.errors import PeerError, Refused
 from trunkline.wire import types as t
 
 # No surrogates: they cannot be in JSON text that is UTF-8.
@@ -129,3 +130,8 @@ def members(value: Any) -> set[str]:
             if name not in {"metadata", "data", "extra", "x-vendor", "tckUnknownField", "Ünknown"}:
                 found |= members(member)
     return found
+
+
+def refused(kind: type[Refused], message: str = "what") -> Refused:
+    """A refusal of any class."""
+    return PeerError(message, code=-32099) if kind is PeerError else kind(message)

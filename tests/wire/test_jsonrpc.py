@@ -149,7 +149,7 @@ def test_ERR_03_ERR_06_ERR_08_errors() -> None:
 
 @pytest.mark.parametrize("kind", CODES)
 def test_ERR_01_ERR_02_every_refusal_has_its_code(kind: type[e.Refused]) -> None:
-    body = plain(jsonrpc.error(None, kind("what")))
+    body = plain(jsonrpc.error(None, samples.refused(kind)))
     assert body["id"] is None
     assert body["error"]["code"] == CODES[kind].rpc
     assert [item["reason"] for item in body["error"]["data"]] == [CODES[kind].reason]

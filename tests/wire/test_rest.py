@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.wire import samples
 from tests.wire.samples import plain
 from trunkline import errors as e
 from trunkline.errors import RouteNotFound
@@ -102,12 +103,12 @@ def test_any_path_is_matched_or_refused(method: str, path: str) -> None:
 @pytest.mark.parametrize("kind", CODES)
 def test_ERR_04_error_bodies(kind: type[e.Refused]) -> None:
     code = CODES[kind]
-    status, body = error_v1(kind("what"))
+    status, body = error_v1(samples.refused(kind))
     assert status == code.http
     error = plain(body)["error"]
     assert (error["code"], error["status"], error["message"]) == (code.http, code.grpc, "what")
     assert error["details"][0]["reason"] == code.reason
-    status, body = error_v03(kind("what"))
+    status, body = error_v03(samples.refused(kind))
     assert status == code.http_03
     assert plain(body) == {
         "code": code.rpc,

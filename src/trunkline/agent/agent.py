@@ -80,10 +80,11 @@ class Agent:
 
     @property
     def extensions(self) -> tuple[Extension, ...]:
-        """What the card declares: the extensions that its skills emit, and their effects."""
+        """What the card declares: what its skills emit, what they change, what they read in a data part."""
         skills = self.skills.values()
         emits = {name for skill in skills for name in skill.emits}
-        return extensions_of(emits, {skill.id: skill.effects for skill in skills})
+        schemas = {skill.id: skill.binding.schema for skill in skills if skill.binding.schema}
+        return extensions_of(emits, {skill.id: skill.effects for skill in skills}, schemas)
 
     def asgi(self, **settings: object) -> Application:
         """An ASGI application to serve, or to mount under any path of another one.

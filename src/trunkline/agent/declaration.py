@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 from trunkline.agent.binding import Author
 from trunkline.agent.extensions import CONFIDENCE, COST, DELTA, is_number, uri_of
 from trunkline.errors import Misuse
-from trunkline.wire.card import Extension
+from trunkline.wire.card import SKILL_PARAMETERS, Extension
 
 DOMAIN = "effect-domain-v1"
 NAME_LIMIT = 256
@@ -137,14 +137,25 @@ def _attributes(code: CodeType, owner: str) -> Iterator[str]:
             yield from _attributes(inner, owner)
 
 
-def extensions_of(emits: Iterable[str], effects: Mapping[str, Sequence[Effect]]) -> tuple[Extension, ...]:
-    """What a card says of the extensions that skills emit and of their effects, by the id of the skill."""
+def extensions_of(
+    emits: Iterable[str],
+    effects: Mapping[str, Sequence[Effect]],
+    schemas: Mapping[str, Mapping[str, object]] | None = None,
+) -> tuple[Extension, ...]:
+    """What a card says of the extensions that skills emit, of their effects and their parameters, by skill."""
     declared = {skill: {"effects": [asdict(one) for one in own]} for skill, own in effects.items() if own}
     named = {*emits, DOMAIN} if declared else set(emits)
-    return tuple(
+    found = tuple(
         Extension(
             uri_of(name), about, required=False, params={"skills": declared} if name == DOMAIN else None
         )
         for name, about in ABOUT.items()
         if name in named
     )
+    return (*found, _parameters(schemas)) if schemas else found
+
+
+def _parameters(schemas: Mapping[str, Mapping[str, object]]) -> Extension:
+    skills = {skill: {"schema": schema} for skill, schema in schemas.items()}
+    about = "The JSON schema of what a skill reads in a data part."
+    return Extension(SKILL_PARAMETERS, about, required=False, params={"skills": skills})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
@@ -12,9 +11,12 @@ import msgspec
 
 from trunkline.agent.drift import Drift, Drifted
 from trunkline.clock import random_bits
+from trunkline.net.carrier import Request
+from trunkline.net.inside import Inside
 from trunkline.wire import sse
 
 _TURN = {"role": "ROLE_USER"}
+_HEADERS = (("content-type", "application/json"), ("a2a-version", "1.0"))
 
 
 class App(Protocol):
@@ -55,6 +57,7 @@ class TestClient:
     def __init__(self, app: object) -> None:
         self.headers: dict[str, str] = {}
         self._app = cast("App", app)
+        self._inside = Inside(self._app)
         self._drift = self._app.drift
         self._life: AbstractAsyncContextManager[None] | None = None
 
@@ -126,45 +129,12 @@ class TestClient:
 
     async def _post(self, method: str, params: dict[str, Any]) -> AsyncIterator[bytes]:
         body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": "/a2a",
-            "query_string": b"",
-            "headers": [
-                (b"host", b"localhost"),
-                (b"content-type", b"application/json"),
-                (b"a2a-version", b"1.0"),
-                *[(name.lower().encode(), value.encode()) for name, value in self.headers.items()],
-            ],
-        }
-        pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
-        asked = False
-        left = asyncio.Event()
-
-        async def receive() -> dict[str, Any]:
-            nonlocal asked
-            if asked:
-                await left.wait()
-                return {"type": "http.disconnect"}
-            asked = True
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def send(message: dict[str, Any]) -> None:
-            if message["type"] == "http.response.body":
-                pieces.put_nowait(message.get("body", b""))
-
-        async def serve() -> None:
-            try:
-                await self._app(scope, receive, send)
-            finally:
-                pieces.put_nowait(None)
-
-        serving = asyncio.get_running_loop().create_task(serve())
+        reply = await self._inside.open(
+            Request("POST", "http://localhost/a2a", (*_HEADERS, *self.headers.items()), body)
+        )
         try:
-            while (piece := await pieces.get()) is not None:
-                if piece:
-                    yield piece
+            async for piece in reply.chunks():
+                yield piece
         finally:
-            left.set()
-            await serving
+            await reply.close()
+            await reply.ended()

@@ -1,4 +1,4 @@
-"""The `trunkline` command: names, flags and exit codes; what they do is in the modules beside this."""
+"""The `trunkline` command, put together: names and flags are in `menu`, what they do is beside this."""
 
 from __future__ import annotations
 
@@ -7,30 +7,21 @@ from typing import Annotated
 
 import typer
 
+from trunkline.cli.menu import deliveries, keys, store, talk, task, tool, tools
+from trunkline.cli.menu.client import ClientGroup
+from trunkline.cli.menu.serve import demo, serve
+from trunkline.cli.options import COMPLETING
+from trunkline.config import environment
 from trunkline.errors import TrunklineError
 
 app = typer.Typer(
     name="trunkline",
+    cls=ClientGroup,
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     help="A runtime for the Agent2Agent protocol.",
 )
-
-
-store_app = typer.Typer(
-    no_args_is_help=True, help="Look after a store: check, migrate, prune, export, import."
-)
-app.add_typer(store_app, name="store")
-keys_app = typer.Typer(no_args_is_help=True, help="The keys that callers send: create, list, revoke, rotate.")
-app.add_typer(keys_app, name="keys")
-deliveries_app = typer.Typer(no_args_is_help=True, help="Notifications that were sent: list, show, replay.")
-app.add_typer(deliveries_app, name="deliveries")
-StoreUrl = Annotated[
-    str | None, typer.Option("--store", help="The store's URL; the setting `store` unless told.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-OfTask = Annotated[str, typer.Option("--task", metavar="ID", help="Only those of this task.")]
-OfTenant = Annotated[str, typer.Option("--tenant", help="Only this tenant's.")]
 
 
 def _version(asked: bool) -> None:
@@ -45,252 +36,30 @@ def _version(asked: bool) -> None:
 def root(
     *,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", "-v", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """A runtime for the Agent2Agent protocol."""
     del version
 
 
-@app.command()
-def serve(
-    target: Annotated[
-        str, typer.Argument(metavar="MODULE:AGENT", help="Where the Agent is, e.g. scribe:agent.")
-    ],
-    *,
-    host: Annotated[str | None, typer.Option(help="Address to bind to; loopback unless told.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to bind to.")] = None,
-    store: Annotated[str | None, typer.Option(help="sqlite:///FILE, postgresql://… or memory:")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="How many processes serve; more than one needs PostgreSQL.")
-    ] = None,
-    key: Annotated[list[str] | None, typer.Option(help="A key that callers must send; repeatable.")] = None,
-    public_url: Annotated[str | None, typer.Option(help="The address that the card names.")] = None,
-    open_: Annotated[bool, typer.Option("--open", help="Serve other machines without any key.")] = False,
-    dev: Annotated[
-        bool, typer.Option(help="Show exception texts to callers; let webhooks go to this machine.")
-    ] = False,
-    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
-    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
-    metrics: Annotated[bool, typer.Option("--metrics", help="Serve Prometheus metrics at /metrics.")] = False,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Any setting as name=value.")] = None,
-) -> None:
-    """Serve an agent over HTTP until interrupted."""
-    from trunkline.cli.serve import run
-
-    run(
-        target,
-        {
-            "host": host,
-            "port": port,
-            "store": store,
-            "workers": workers,
-            "keys": tuple(key) if key else None,
-            "public_url": public_url,
-            "open": open_ or None,
-            "dev": dev or None,
-            "log_level": log_level,
-            "log_format": log_format,
-            "metrics": metrics or None,
-        },
-        settings or [],
-    )
-
-
-@app.command()
-def demo(
-    *,
-    once: Annotated[bool, typer.Option(help="End after the tour.")] = False,
-    port: Annotated[int, typer.Option(help="Port of the demo server, or the next free one.")] = 8000,
-) -> None:
-    """Start the demo agent and walk through what it does."""
-    from trunkline.demo.tour import run
-
-    raise typer.Exit(run(once=once, port=port))
-
-
-@store_app.command("check")
-def store_check(
-    *,
-    store: StoreUrl = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Read everything and say what is wrong; exit code 1 if anything is. Changes nothing."""
-    from trunkline.cli.store import check
-
-    raise typer.Exit(check(store, as_json=as_json))
-
-
-@store_app.command("migrate")
-def store_migrate(*, store: StoreUrl = None) -> None:
-    """Bring the schema up to date."""
-    from trunkline.cli.store import migrate
-
-    migrate(store)
-
-
-@store_app.command("prune")
-def store_prune(
-    *,
-    store: StoreUrl = None,
-    older_than: Annotated[
-        str | None,
-        typer.Option(metavar="AGE", help="90s, 15m, 12h, 7d; the setting `retention` unless told."),
-    ] = None,
-) -> None:
-    """Forget tasks that ended longer ago than that, and make the others small."""
-    from trunkline.cli.store import prune
-
-    prune(store, older_than)
-
-
-@store_app.command("export")
-def store_export(
-    file: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="Where to; standard output unless told.")
-    ] = "-",
-    *,
-    store: StoreUrl = None,
-    tenant: Annotated[str | None, typer.Option(help="Only this tenant's tasks.")] = None,
-) -> None:
-    """Write all logs as JSON lines, also beside a running server."""
-    from trunkline.cli.store import export
-
-    export(store, tenant, file)
-
-
-@store_app.command("import")
-def store_import(
-    file: Annotated[str, typer.Argument(metavar="FILE|-", help="An export; - for standard input.")],
-    *,
-    store: StoreUrl = None,
-) -> None:
-    """Write the logs of an export into a store; what is there already is skipped."""
-    from trunkline.cli.store import import_
-
-    import_(store, file)
-
-
-@keys_app.command("create")
-def keys_create(
-    *,
-    owner: Annotated[str, typer.Option(help="Whose tasks it opens; several keys may share an owner.")],
-    tenant: Annotated[str, typer.Option(help="The tenant that the owner belongs to.")] = "default",
-    scope: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="tasks:read, tasks:write, metrics or admin; repeatable; the first two unless told."
-        ),
-    ] = None,
-    expires: Annotated[
-        str | None, typer.Option(metavar="AGE", help="90s, 15m, 12h, 90d; never unless told.")
-    ] = None,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """Make a key and print it once; only its digest is stored."""
-    from trunkline.cli.keys import create
-
-    create(store, owner, tenant=tenant, scopes=scope or (), expires=expires, as_json=as_json)
-
-
-@keys_app.command("list")
-def keys_list(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
-    """List all keys, revoked ones too."""
-    from trunkline.cli.keys import show
-
-    show(store, as_json=as_json)
-
-
-@keys_app.command("revoke")
-def keys_revoke(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")],
-    *,
-    store: StoreUrl = None,
-) -> None:
-    """End a key at once and for good."""
-    from trunkline.cli.keys import revoke
-
-    revoke(store, key_id)
-
-
-@keys_app.command("rotate")
-def keys_rotate(
-    key_id: Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")] = "",
-    *,
-    grace: Annotated[
-        str, typer.Option(metavar="AGE", help="How long the secret before still opens; 24h unless told.")
-    ] = "",
-    signing: Annotated[
-        bool, typer.Option("--signing", help="Not a caller's key: the one that signs webhooks.")
-    ] = False,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """Give a key a new secret and print it once; its id, owner and scopes stay."""
-    from trunkline.cli.keys import rotate, rotate_signing
-
-    if bool(key_id) is signing:
-        raise typer.BadParameter("name one key, or say --signing")
-    if signing and grace:
-        raise typer.BadParameter("--grace is for callers' keys; a signing key goes on for a day")
-    if signing:
-        rotate_signing(store, as_json=as_json)
-    else:
-        rotate(store, key_id, grace or "24h", as_json=as_json)
-
-
-@deliveries_app.command("list")
-def deliveries_list(
-    *,
-    task: OfTask = "",
-    state: Annotated[str, typer.Option(help="pending, done, dead or dropped.")] = "",
-    tenant: OfTenant = "",
-    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """List deliveries, those of the newest tasks first; also beside a running server."""
-    from trunkline.cli.deliveries import Wanted, show_all
-
-    show_all(store, Wanted(task, state, tenant), limit, as_json=as_json)
-
-
-@deliveries_app.command("show")
-def deliveries_show(
-    delivery_id: Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")],
-    *,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show all that is known of one delivery."""
-    from trunkline.cli.deliveries import show
-
-    show(store, delivery_id, as_json=as_json)
-
-
-@deliveries_app.command("replay")
-def deliveries_replay(
-    delivery_id: Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")] = "",
-    *,
-    dead: Annotated[bool, typer.Option("--dead", help="All that were given up.")] = False,
-    task: OfTask = "",
-    tenant: OfTenant = "",
-    store: StoreUrl = None,
-) -> None:
-    """Post a delivery again that has ended, or all dead ones; their ids stay."""
-    from trunkline.cli.deliveries import Wanted, replay, replay_dead
-
-    if bool(delivery_id) is dead:
-        raise typer.BadParameter("name one delivery, or say --dead")
-    if dead:
-        replay_dead(store, Wanted(task, tenant=tenant))
-    else:
-        replay(store, delivery_id)
+talk.add_to(app)
+task.add_to(app)
+app.command()(serve)
+app.command()(demo)
+app.add_typer(store.app, name="store")
+app.add_typer(keys.app, name="keys")
+app.add_typer(deliveries.app, name="deliveries")
+tool.add_to(app)
+tools.add_to(app)
 
 
 def main() -> None:
     """Entry point: our own errors are one line that names the fix."""
+    if environment(COMPLETING):
+        from trunkline.cli.completion import make_ready
+
+        make_ready()
     try:
         app()
     except TrunklineError as error:

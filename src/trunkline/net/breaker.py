@@ -50,6 +50,11 @@ class Breaker:
         found.until = now + TRY_S
         return True
 
+    def due(self, lane: str) -> float:
+        """When the next delivery may go out; 0 for a lane that is not open."""
+        found = self._lanes.get(lane)
+        return 0.0 if found is None else found.until
+
     def succeeded(self, lane: str) -> None:
         """The target answered well: all is forgotten."""
         self._lanes.pop(lane, None)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterable
-from typing import Protocol, cast
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol, TypeVar, cast
 
 import httpcore2
 
@@ -21,6 +21,7 @@ CONNECT_S = 5.0
 DIALS = 4
 # What a connection takes in before somebody reads it.
 BUFFER_BYTES = 64 * 1024
+T = TypeVar("T")
 
 
 class Connection(asyncio.Protocol, httpcore2.AsyncNetworkStream):
@@ -176,18 +177,31 @@ class Dialler(httpcore2.AsyncNetworkBackend):
         Raises:
             Unreachable: the name is unknown, leads where nobody may go, or nobody answers there.
         """
-        loop = asyncio.get_running_loop()
-        addresses = list(dict.fromkeys(await self._egress.addresses(host, port)))[:DIALS]
-        until = loop.time() + self._connect_s
-        failure: OSError | None = None
-        for left in range(len(addresses), 0, -1):
-            try:
-                async with asyncio.timeout((until - loop.time()) / left):
-                    return await self._dial(host, addresses[-left], port)
-            except OSError as error:
-                failure = error
-        reason = "timeout" if isinstance(failure, TimeoutError) else "connect"
-        raise Unreachable(f"{host}:{port}: nobody answers there", reason=reason) from failure
+        addresses = await self._egress.addresses(host, port)
+        try:
+            return await reach(addresses, lambda address: self._dial(host, address, port), self._connect_s)
+        except OSError as error:
+            reason = "timeout" if isinstance(error, TimeoutError) else "connect"
+            raise Unreachable(f"{host}:{port}: nobody answers there", reason=reason) from error
+
+
+async def reach(addresses: Sequence[str], dial: Callable[[str], Awaitable[T]], connect_s: float) -> T:
+    """The first of these addresses that answers; each gets its share of the time.
+
+    Raises:
+        OSError: none does; what the last one said.
+    """
+    loop = asyncio.get_running_loop()
+    addresses = list(dict.fromkeys(addresses))[:DIALS]
+    until = loop.time() + connect_s
+    failure = OSError("there is no address")
+    for left in range(len(addresses), 0, -1):
+        try:
+            async with asyncio.timeout((until - loop.time()) / left):
+                return await dial(addresses[-left])
+        except OSError as error:
+            failure = error
+    raise failure
 
 
 def distrusted(host: str, error: ssl.SSLError) -> Unreachable:

@@ -81,6 +81,7 @@ class Calls:
     async def send(self, caller: Caller, request: SendRequest) -> bytes:
         """Take a message; answer with the task at rest, or at once if so asked."""
         wait = caller.wait if request.wait is None else request.wait
+        due = self._tasks.loop.time() + self._wait_limit_s
         feed = await self._take(caller, request, wait=wait)
         traces.about(feed.state.task_id)
         state = feed.state
@@ -89,8 +90,8 @@ class Calls:
         receipt = state.task(request.history_length) if state.seq == 1 and not wait else None
         if receipt is not None:
             await self._tasks.move(feed, FIRST_WORD_S)
-        elif wait and not state.resting:
-            await self._tasks.rest(feed, self._wait_limit_s)
+        elif wait and not state.resting and (left := due - self._tasks.loop.time()) > 0:
+            await self._tasks.rest(feed, left)
         writer = WRITERS[caller.dialect]
         if state.reply is not None:
             return writer.answer_message(state.reply)

@@ -17,6 +17,7 @@ from trunkline.wire.foreign import check_foreign, plain_task_id, role_named, sta
 from trunkline.wire.params import read_params
 from trunkline.wire.parts import read_part
 from trunkline.wire.shapes import (
+    AnswerShape,
     ArtifactShape,
     MessageShape,
     PartShape,
@@ -62,6 +63,7 @@ _WRAPPERS = {
     "artifactUpdate": _Kind.ARTIFACT,
     "artifact_update": _Kind.ARTIFACT,
 }
+_BY_NAME = {kind.value: kind for kind in _Kind}
 _KINDS = {b'"%b"' % kind.value.encode(): kind for kind in _Kind}
 _SAID = {"messageId", "message_id", "role", "parts", "content"}
 
@@ -69,6 +71,7 @@ _members = msgspec.json.Decoder(dict[str, Raw])
 _message_shape = msgspec.json.Decoder(MessageShape)
 _task_shape = msgspec.json.Decoder(TaskAnswerShape)
 _update_shape = msgspec.json.Decoder(UpdateShape)
+_answer_shape = msgspec.json.Decoder(AnswerShape)
 
 
 def read_notice(raw: bytes | Raw, *, proto: bool = False) -> Notice:
@@ -81,13 +84,58 @@ def read_notice(raw: bytes | Raw, *, proto: bool = False) -> Notice:
     """
     body = bytes(raw)
     check_structure(body)
+    try:
+        notice = read_shape(_answer_shape.decode(body), proto=proto)
+    except UNREADABLE:
+        notice = None
+    return _read_leniently(body, proto=proto) if notice is None else notice
+
+
+def read_shape(shape: AnswerShape, *, proto: bool = False) -> Notice | None:
+    """What was decoded in one go; None if only the lenient reader can tell what it is.
+
+    Raises:
+        InvalidParams: a member is missing or of the wrong type.
+    """
+    kind = _BY_NAME.get(shape.kind or "")
+    if kind is None:
+        if shape.status is not None:
+            update = shape.task_id is not None or shape.final is not None or shape.id is None
+            kind = _Kind.STATUS if update else _Kind.TASK
+        elif shape.artifact is not None:
+            kind = _Kind.ARTIFACT
+        else:
+            return _unwrapped(shape, proto=proto)
+    if kind is _Kind.ARTIFACT:
+        return _artifact_update(shape, proto=proto)
+    if kind is _Kind.STATUS:
+        return _status_update(shape, proto=proto)
+    # Members that a message does not have are kept with it, so the lenient reader must see them.
+    return _task(shape, proto=proto) if kind is _Kind.TASK else None
+
+
+def _unwrapped(shape: AnswerShape, *, proto: bool) -> Notice | None:
+    wrapped = (shape.artifact_update, shape.status_update, shape.task, shape.message)
+    artifact, status, task, message = wrapped
+    if wrapped.count(None) != 3:
+        return None
+    if artifact is not None:
+        return _artifact_update(artifact, proto=proto or artifact.final is not None)
+    if status is not None:
+        # Only the proto of 0.3 has `final` inside a wrapper.
+        return _status_update(status, proto=proto or status.final is not None)
+    if task is not None:
+        return _task(task, proto=proto)
+    return None if message is None else Notice(_message(message, "", proto=proto))
+
+
+def _read_leniently(body: bytes, *, proto: bool) -> Notice:
     kind, inner = _recognised(body)
     if kind is _Kind.MESSAGE:
         return Notice(_message(read_params(_message_shape, MessageShape, inner), "", proto=proto))
     if kind is _Kind.TASK:
         return _task(read_params(_task_shape, TaskAnswerShape, inner), proto=proto)
     shape = read_params(_update_shape, UpdateShape, inner)
-    # Only the proto of 0.3 has `final` inside a wrapper.
     proto = proto or (inner is not body and shape.final is not None)
     read = _status_update if kind is _Kind.STATUS else _artifact_update
     return read(shape, proto=proto)
@@ -119,7 +167,7 @@ def _recognised(body: bytes) -> tuple[_Kind, bytes]:
     raise InvalidParams("must have exactly one of task, message, statusUpdate and artifactUpdate, or be one")
 
 
-def _task(shape: TaskAnswerShape, *, proto: bool) -> Notice:
+def _task(shape: TaskAnswerShape | AnswerShape, *, proto: bool) -> Notice:
     status = _status(shape.status, proto=proto)
     task = Task(
         _task_id(shape.id, "id"),
@@ -137,7 +185,7 @@ def _task(shape: TaskAnswerShape, *, proto: bool) -> Notice:
     return Notice(task, task.artifacts)
 
 
-def _status_update(shape: UpdateShape, *, proto: bool) -> Notice:
+def _status_update(shape: UpdateShape | AnswerShape, *, proto: bool) -> Notice:
     update = StatusUpdate(
         _task_id(shape.task_id or shape.id, "taskId"),
         shape.context_id or "",
@@ -153,7 +201,7 @@ def _status_update(shape: UpdateShape, *, proto: bool) -> Notice:
     return Notice(update, artifacts, shape.final or False)
 
 
-def _artifact_update(shape: UpdateShape, *, proto: bool) -> Notice:
+def _artifact_update(shape: UpdateShape | AnswerShape, *, proto: bool) -> Notice:
     given = shape.artifact
     if given is None:
         raise InvalidParams("artifact is missing", field="artifact")

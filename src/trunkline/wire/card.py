@@ -11,6 +11,9 @@ from msgspec import Struct
 from trunkline.errors import Misuse
 from trunkline.wire.types import Metadata, WireStruct
 
+# Under this URI a card gives the JSON schema of a skill's data part: `{skills: {<id>: {schema: …}}}`.
+SKILL_PARAMETERS = "https://trunkline.dev/a2a/ext/skill-parameters/v1"
+
 
 class Skill(WireStruct, frozen=True):
     """What the agent can do."""

@@ -58,6 +58,7 @@ CODES: dict[type[e.Refused], Code] = {
     e.TooLarge: Code(-32600, "BODY_TOO_LARGE", 413, "INVALID_ARGUMENT", 413, "InvalidRequestError"),
     e.RouteNotFound: Code(-32601, "ROUTE_NOT_FOUND", 404, "NOT_FOUND", 404, "RouteNotFoundError"),
     e.TooManyRequests: Code(-32012, "RATE_LIMITED", 429, "RESOURCE_EXHAUSTED", 429, "TooManyRequestsError"),
+    e.PeerError: Code(-32603, "PEER_ERROR", 502, "UNAVAILABLE", 502, "PeerError"),
     e.Unavailable: Code(-32603, "UNAVAILABLE", 503, "UNAVAILABLE", 503, "UnavailableError"),
 }
 

@@ -6,6 +6,7 @@ import re
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from trunkline.errors import InvalidParams
 from trunkline.wire.foreign import check_foreign, plain_task_id
@@ -141,16 +142,17 @@ class _Authentication03(WireStruct, frozen=True):
 
 
 class _Config(WireStruct, frozen=True):
-    id: str
-    task_id: str
-    url: str
+    id: str = ""
+    task_id: str = ""
+    url: str = ""
     token: str = ""
     authentication: _Authentication | None = None
+    tenant: str = ""
 
 
 class _Config03(WireStruct, frozen=True):
-    id: str
-    url: str
+    id: str = ""
+    url: str = ""
     token: str = ""
     authentication: _Authentication03 | None = None
 
@@ -163,6 +165,12 @@ class _Envelope03(WireStruct, frozen=True):
 class _EnvelopeProto(WireStruct, frozen=True):
     name: str
     push_notification_config: _Config03
+
+
+class _RequestProto(WireStruct, frozen=True):
+    parent: str
+    config: _EnvelopeProto
+    config_id: str = ""
 
 
 class _Page(WireStruct, frozen=True, omit_defaults=False):
@@ -181,12 +189,31 @@ def write_configs(task_id: str, configs: list[PushConfig], dialect: Dialect) -> 
     return _encode(shaped if dialect is Dialect.V03 else _Page(shaped))
 
 
+def write_set(request: PushRequest, dialect: Dialect) -> bytes:
+    """What asks for a config: the params of JSON-RPC and the body of REST."""
+    made = _shaped(request.task_id, request.config, dialect)
+    if isinstance(made, _Config):
+        made = replace(made, tenant=request.tenant)
+    elif isinstance(made, _EnvelopeProto):
+        made = _RequestProto(f"tasks/{request.task_id}", made, request.config.id)
+    return _encode(made)
+
+
+def inline_shape(config: PushConfig, dialect: Dialect) -> Struct:
+    """A config as it goes with a message."""
+    return _shaped("", config, dialect) if dialect is Dialect.V1 else _shaped_03(config)
+
+
+def _shaped_03(config: PushConfig) -> _Config03:
+    schemes = _Authentication03((config.scheme,), config.credentials) if config.scheme else None
+    return _Config03(config.id, config.url, config.token, schemes)
+
+
 def _shaped(task_id: str, config: PushConfig, dialect: Dialect) -> Struct:
     if dialect is Dialect.V1:
         known = _Authentication(config.scheme, config.credentials) if config.scheme else None
         return _Config(config.id, task_id, config.url, config.token, known)
-    schemes = _Authentication03((config.scheme,), config.credentials) if config.scheme else None
-    inner = _Config03(config.id, config.url, config.token, schemes)
+    inner = _shaped_03(config)
     if dialect is Dialect.V03:
         return _Envelope03(task_id, inner)
     return _EnvelopeProto(f"tasks/{task_id}{_COLLECTION}/{config.id}", inner)

@@ -7,10 +7,21 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET, Struct
 
-from trunkline.errors import InvalidParams
+from trunkline.errors import InvalidParams, ParseError, PushNotSupported, Unreadable, UnsupportedOperation
 from trunkline.wire.faults import UNREADABLE, check_structure, misfit, not_json
-from trunkline.wire.foreign import check_foreign
-from trunkline.wire.types import Message, Metadata, Part, Role, SendRequest, Task, TaskState
+from trunkline.wire.foreign import check_foreign, state_named
+from trunkline.wire.refusals import printable
+from trunkline.wire.types import (
+    Artifact,
+    Message,
+    Metadata,
+    Part,
+    Role,
+    SendRequest,
+    Task,
+    TaskState,
+    TaskStatus,
+)
 
 _STATUS = {
     TaskState.SUBMITTED: "submitted",
@@ -40,7 +51,17 @@ class _Record(Struct, frozen=True, omit_defaults=True):
     error: str = ""
 
 
+class _Answered(Struct, frozen=True):
+    """A record of anybody's: ids may be numbers, output and error anything."""
+
+    id: str | int
+    status: str
+    output: Any = None
+    error: Any = None
+
+
 _submission = msgspec.json.Decoder(Submission)
+_answered = msgspec.json.Decoder(_Answered)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -84,6 +105,77 @@ def record(task: Task) -> bytes:
     if status == "completed":
         return _encode(_Record(task.id, status, _output(task)))
     return _encode(_Record(task.id, status, error=_said(task) if status == "failed" else ""))
+
+
+def submission_of(request: SendRequest, agent: str) -> bytes:
+    """A send as a submission: data parts are the input, and texts its `task`.
+
+    Raises:
+        UnsupportedOperation: it continues a task or a conversation, or holds a file or a push config.
+    """
+    message = request.message
+    if message.task_id or message.context_id:
+        raise _no_place("a further message: it has no conversations")
+    if request.push is not None:
+        raise PushNotSupported("the task API of workflow engines has no push notifications")
+    given: Metadata = {}
+    texts: list[str] = []
+    for part in message.parts:
+        if part.text is not None:
+            texts.append(part.text)
+        elif isinstance(part.data, dict):
+            given.update(cast("Metadata", part.data))
+        elif part.data is not UNSET:
+            given["data"] = part.data
+        else:
+            raise _no_place("files; send text or data")
+    if texts:
+        given.setdefault("task", "\n".join(texts))
+    skill = (message.metadata or {}).get("skill")
+    wanted = (skill if isinstance(skill, str) else "") or agent
+    if not wanted:
+        raise _no_place("a submission for nobody; name the skill")
+    return _encode(Submission(wanted, message.message_id, given))
+
+
+def _no_place(what: str) -> UnsupportedOperation:
+    return UnsupportedOperation(f"the task API of workflow engines does not take {what}")
+
+
+def read_record(body: bytes) -> Task:
+    """A record as a task: its output is an artifact, its error what was said at the end.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    try:
+        check_structure(body)
+        found = _answered.decode(body)
+    except (*UNREADABLE, ParseError):
+        raise Unreadable(f"this is no record of a task but: {printable(body)}") from None
+    state = state_named(found.status)
+    if state is None or not found.id:
+        raise Unreadable(f"{found.status!a} is no state of a task: {printable(body)}")
+    error = found.error if isinstance(found.error, str) or not found.error else _encode(found.error).decode()
+    said = Message("", role=Role.AGENT, parts=(Part(text=error),)) if error else None
+    parts = _parts(found.output)
+    artifacts = (Artifact("output", parts=parts),) if parts else ()
+    return Task(str(found.id), "", TaskStatus(state, said), artifacts)
+
+
+def _parts(output: object) -> tuple[Part, ...]:
+    if output is None:
+        return ()
+    if not isinstance(output, dict):
+        return (Part(text=output) if isinstance(output, str) else Part(data=output),)
+    rest = dict(cast("Metadata", output))
+    text = rest.pop("text", None)
+    if not isinstance(text, str):
+        rest, text = dict(cast("Metadata", output)), None
+    # It says again what the status says.
+    rest.pop("delegate_status", None)
+    spoken = () if text is None else (Part(text=text),)
+    return (*spoken, Part(data=rest)) if rest else spoken
 
 
 def _output(task: Task) -> Metadata:

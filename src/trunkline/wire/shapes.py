@@ -213,3 +213,24 @@ class UpdateShape(Shape, frozen=True):
     final: bool | None = None
     kind: str | None = None
     metadata: Metadata | None = None
+
+
+class AnswerShape(Shape, frozen=True):
+    """A task or an update, bare, or any answer in its wrapper: one decode for all of them."""
+
+    task: TaskAnswerShape | None = None
+    message: MessageShape | None = None
+    status_update: UpdateShape | None = None
+    artifact_update: UpdateShape | None = None
+    task_id: str | None = None
+    id: str | None = None
+    context_id: str | None = None
+    status: StatusShape | str | None = None
+    artifact: ArtifactShape | None = None
+    artifacts: tuple[ArtifactShape, ...] | None = None
+    history: tuple[MessageShape, ...] | None = None
+    append: bool | None = None
+    last_chunk: bool | None = None
+    final: bool | None = None
+    kind: str | None = None
+    metadata: Metadata | None = None

@@ -33,8 +33,23 @@ class Event(Struct, frozen=True):
     retry: int | None = None
 
 
+class Piece(Struct, frozen=True, gc=False):
+    """The same with its data as it came: bytes that a JSON reader takes as they are."""
+
+    data: bytes
+    id: str = ""
+    event: str = "message"
+    retry: int | None = None
+    # The id if the event has one of its own; by the rules `id` is that of an earlier one where it has none.
+    own_id: str = ""
+
+
 class Parser:
-    """Turns chunks of bytes, cut anywhere, into events."""
+    """Turns chunks of bytes, cut anywhere, into events.
+
+    What stands between blank lines is taken whole while lines end with a line feed or a CRLF. The first line,
+    lone carriage returns and an event that began with one are read line by line.
+    """
 
     def __init__(self, *, limit: int = 16 * 1024 * 1024) -> None:
         self._limit = limit
@@ -44,6 +59,7 @@ class Parser:
         self._data_size = 0
         self._event = ""
         self._id = ""
+        self._own_id = ""
         self._retry: int | None = None
         self._after_cr = False
         self._first_line = True
@@ -54,33 +70,95 @@ class Parser:
         Raises:
             TooLarge: an unfinished event holds more than the limit.
         """
+        return [
+            Event(piece.data.decode(errors="replace"), piece.id, piece.event, piece.retry)
+            for piece in self.pieces(chunk)
+        ]
+
+    def pieces(self, chunk: bytes) -> list[Piece]:
+        """The same, with bytes for data.
+
+        Raises:
+            TooLarge: an unfinished event holds more than the limit.
+        """
+        if self._after_cr and chunk:
+            # A CRLF cut in two is still one line end.
+            chunk = chunk.removeprefix(b"\n")
+            self._after_cr = False
         if not chunk:
             return []
-        if self._after_cr and chunk[:1] == b"\n":
-            # A CRLF cut in two is still one line end.
-            chunk = chunk[1:]
+        if self._first_line or self._data or self._event:
+            return self._by_lines(chunk)
+        if b"\r" in chunk:
+            plain = chunk.replace(b"\r\n", b"\n")
+            if b"\r" in plain:
+                return self._by_lines(chunk)
+            chunk = plain
+        return self._by_blocks(chunk)
+
+    def _by_blocks(self, chunk: bytes) -> list[Piece]:
+        if self._pending:
+            if b"\n\n" not in self._pending[-1][-1:] + chunk:
+                return self._keep(chunk)
+            chunk = self._taken() + chunk
+        whole, end, rest = chunk.rpartition(b"\n\n")
+        found: list[Piece] = []
+        if end:
+            for block in whole.split(b"\n\n"):
+                self._block(block, found)
+        if rest:
+            found += self._keep(rest)
+        return found
+
+    def _block(self, block: bytes, found: list[Piece]) -> None:
+        rest = block
+        if block[:4] == b"id: ":
+            known, _, rest = block.partition(b"\n")
+            if rest[:6] == b"data: " and b"\n" not in rest and b"\0" not in known:
+                self._id = known[4:].decode(errors="replace")
+                found.append(Piece(rest[6:], self._id, "message", self._retry, self._id))
+                return
+        elif block[:6] == b"data: " and b"\n" not in block:
+            found.append(Piece(block[6:], self._id, "message", self._retry))
+            return
+        for line in block.split(b"\n"):
+            self._line(line, found)
+        self._line(b"", found)
+
+    def _keep(self, rest: bytes) -> list[Piece]:
+        self._pending.append(rest)
+        self._pending_size += len(rest)
+        # Comments between two events count for nothing; line by line they are dropped.
+        return self._by_lines(b"") if self._pending_size > self._limit else []
+
+    def _taken(self) -> bytes:
+        taken = b"".join(self._pending)
+        self._pending.clear()
+        self._pending_size = 0
+        return taken
+
+    def _by_lines(self, chunk: bytes) -> list[Piece]:
         self._after_cr = chunk.endswith(b"\r")
-        *ended, rest = _LINE_END.split(chunk)
-        events: list[Event] = []
-        for piece in ended:
-            self._pending.append(piece)
-            line = b"".join(self._pending)
-            self._pending.clear()
-            self._pending_size = 0
-            self._line(line, events)
+        found: list[Piece] = []
+        if chunk and b"\n" not in chunk and b"\r" not in chunk:
+            rest = chunk
+        else:
+            *ended, rest = _LINE_END.split(self._taken() + chunk)
+            for line in ended:
+                self._line(line, found)
         if rest:
             self._pending.append(rest)
             self._pending_size += len(rest)
         if self._pending_size + self._data_size > self._limit:
             raise TooLarge(f"an event of the stream is over {self._limit} bytes")
-        return events
+        return found
 
-    def _line(self, line: bytes, events: list[Event]) -> None:
+    def _line(self, line: bytes, found: list[Piece]) -> None:
         if self._first_line:
             self._first_line = False
             line = line.removeprefix(_BOM)
         if not line:
-            self._dispatch(events)
+            self._dispatch(found)
             return
         name, _, value = line.partition(b":")
         self._field(name, value.removeprefix(b" "))
@@ -92,15 +170,15 @@ class Parser:
         elif name == b"event":
             self._event = value.decode(errors="replace")
         elif name == b"id" and b"\0" not in value:
-            self._id = value.decode(errors="replace")
+            self._id = self._own_id = value.decode(errors="replace")
         # Longer numbers are nobody's reconnection time, and int() of them may fail.
         elif name == b"retry" and value.isdigit() and len(value) < 10:
             self._retry = int(value)
 
-    def _dispatch(self, events: list[Event]) -> None:
+    def _dispatch(self, found: list[Piece]) -> None:
         if self._data:
-            text = b"\n".join(self._data).decode(errors="replace")
-            events.append(Event(text, self._id, self._event or "message", self._retry))
+            data, event = b"\n".join(self._data), self._event or "message"
+            found.append(Piece(data, self._id, event, self._retry, self._own_id))
         self._data.clear()
         self._data_size = 0
-        self._event = ""
+        self._event = self._own_id = ""

@@ -1,0 +1,1 @@
+"""Skills of agents as tools of models."""

@@ -1,0 +1,1 @@
+"""Tools for other frameworks, one file each."""

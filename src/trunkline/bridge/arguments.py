@@ -1,0 +1,184 @@
+"""What a model said to a tool, as the parts of a message.
+
+Base64 is looked at and passed on as it is. Whatever does not fit is refused by the name of the argument,
+in words from which the model can mend it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import mimetypes
+import re
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.bridge.schema import Inputs, is_file
+from trunkline.errors import InvalidParams
+from trunkline.wire.types import Part
+
+_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,(.*)", re.DOTALL | re.IGNORECASE)
+_WEB = re.compile(r"https?://\S+", re.IGNORECASE)
+_SIGNS = (
+    (b"\x89PNG", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"ID3", "audio/mpeg"),
+    (b"OggS", "audio/ogg"),
+    (b"fLaC", "audio/flac"),
+    (b"%PDF", "application/pdf"),
+)
+_RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
+
+
+class Asked(Struct, frozen=True):
+    """A call as it goes to the agent; with a task id it goes on with that task."""
+
+    parts: tuple[Part, ...] = ()
+    task_id: str = ""
+
+
+def decode_arguments(given: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
+    """The arguments of a call, which models give as an object or as its JSON text.
+
+    Raises:
+        InvalidParams: they are neither.
+    """
+    if isinstance(given, Mapping):
+        return dict(given)
+    try:
+        found: object = msgspec.json.decode(given or b"{}")
+    except msgspec.DecodeError as error:
+        raise InvalidParams(f"the arguments are not JSON: {error}", field="arguments") from None
+    if not isinstance(found, dict):
+        raise InvalidParams("the arguments must be one JSON object", field="arguments")
+    return cast("dict[str, Any]", found)
+
+
+def read_arguments(given: Mapping[str, Any], inputs: Inputs) -> Asked:
+    """What the arguments ask of the agent.
+
+    Raises:
+        InvalidParams: one is missing, unknown or does not fit; the text says which and what to change.
+    """
+    said = {name: value for name, value in given.items() if value is not None}
+    task_id = _word(said, inputs.task_id)
+    said.pop(inputs.task_id, None)
+    if inputs.typed:
+        return Asked(_typed_parts(said, inputs, task_id), task_id)
+    _check_names(said, inputs, answering=bool(task_id))
+    parts = _parts(said, inputs.modes)
+    if not parts and not task_id:
+        known = ", ".join(name for name in inputs.schema["properties"] if name != inputs.task_id)
+        raise InvalidParams(f"there is nothing to send; give {known}", field="arguments")
+    return Asked(parts, task_id)
+
+
+def _typed_parts(said: dict[str, Any], inputs: Inputs, task_id: str) -> tuple[Part, ...]:
+    answer = _word(said, inputs.answer)
+    said.pop(inputs.answer, None)
+    if answer and not task_id:
+        raise InvalidParams(
+            f"{inputs.answer} answers a question; give its {inputs.task_id} as well", field=inputs.answer
+        )
+    if answer:
+        return (Part(text=answer),)
+    return (Part(data=said),) if said or not task_id else ()
+
+
+def _check_names(said: Mapping[str, Any], inputs: Inputs, *, answering: bool) -> None:
+    known = inputs.schema["properties"]
+    for name in said:
+        if name not in known:
+            raise InvalidParams(f"there is no argument {name!r}; there are {', '.join(known)}", field=name)
+    missing = [name for name in inputs.schema["required"] if not said.get(name)]
+    if missing and not answering:
+        raise InvalidParams(f"the argument {missing[0]!r} is required", field=missing[0])
+
+
+def _parts(said: Mapping[str, Any], modes: tuple[str, ...]) -> tuple[Part, ...]:
+    """Text first, then data, then files."""
+    parts: list[Part] = []
+    if query := _word(said, "query"):
+        parts.append(Part(text=query))
+    if "data" in said:
+        parts.append(Part(data=_data(said["data"])))
+    name = _word(said, "file_name")
+    for family in ("image", "audio", "file"):
+        if content := _word(said, f"{family}_data"):
+            parts.append(_raw(content, f"{family}_data", name if family == "file" else "", modes))
+        if url := _word(said, f"{family}_url"):
+            parts.append(_linked(url, f"{family}_url", name if family == "file" else "", modes))
+    return tuple(parts)
+
+
+def _word(said: Mapping[str, Any], name: str) -> str:
+    value = said.get(name, "")
+    if not isinstance(value, str):
+        raise InvalidParams(f"{name} must be text, not {type(value).__name__}", field=name)
+    return value
+
+
+def _data(value: object) -> object:
+    if isinstance(value, str):
+        # Many a model writes an object as its text.
+        try:
+            value = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            raise InvalidParams("data must be a JSON object, not text", field="data") from None
+    if not isinstance(value, dict):
+        raise InvalidParams(f"data must be a JSON object, not {type(value).__name__}", field="data")
+    return cast("object", value)
+
+
+def _raw(content: str, field: str, name: str, modes: tuple[str, ...]) -> Part:
+    found = _DATA_URL.fullmatch(content.strip())
+    media_type, text = (found[1].lower(), found[2]) if found else ("", content)
+    text = "".join(text.split())
+    try:
+        whole = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise InvalidParams(
+            f"{field} must be base64: A-Z, a-z, 0-9, + and /, padded with =", field=field
+        ) from None
+    family = field.partition("_")[0]
+    kind = media_type or _told_by(name) or _sign(whole) or _only(modes, family)
+    return Part(raw=text, filename=name, media_type=kind)
+
+
+def _linked(url: str, field: str, name: str, modes: tuple[str, ...]) -> Part:
+    if url[:5].lower() == "data:":
+        return _raw(url, field, name, modes)
+    if not _WEB.fullmatch(url):
+        raise InvalidParams(f"{field} must be an address that begins with https:// or http://", field=field)
+    family = field.partition("_")[0]
+    kind = _told_by(name) or _told_by(url.partition("?")[0].partition("#")[0]) or _only(modes, family)
+    return Part(url=url, filename=name, media_type=kind)
+
+
+def _told_by(name: str) -> str:
+    return mimetypes.guess_type(name)[0] or "" if name else ""
+
+
+def _sign(content: bytes) -> str:
+    """The media type that the first bytes give away."""
+    if content[:4] == b"RIFF":
+        return _RIFF.get(content[8:12], "")
+    return next((kind for sign, kind in _SIGNS if content.startswith(sign)), "")
+
+
+def _only(modes: tuple[str, ...], family: str) -> str:
+    """The media type that the skill reads of this family, where it is one; else the family itself."""
+    reads = is_file if family == "file" else partial(_is_of, family)
+    named = [mode for mode in modes if reads(mode) and not mode.endswith("/*")]
+    if len(named) == 1:
+        return named[0]
+    return "application/octet-stream" if family == "file" else f"{family}/*"
+
+
+def _is_of(family: str, mode: str) -> bool:
+    return mode.startswith(f"{family}/")

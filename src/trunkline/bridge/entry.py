@@ -1,0 +1,154 @@
+"""One agent of a registry file, as it is written there, and the client that it stands for."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from msgspec import Struct
+
+from trunkline.bridge.pick import Pick
+from trunkline.bridge.sources import Extra
+from trunkline.client.client import Client
+from trunkline.config import Secret, environment
+from trunkline.errors import Misuse
+from trunkline.net.carrier import Carrier
+from trunkline.wire.card import Skill
+
+log = logging.getLogger("trunkline.bridge")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_HUMP = re.compile("(?<=[a-z0-9])(?=[A-Z])")
+_SCHEMES = {"bearer": "bearer", "apikey": "api_key"}
+# Other registries' words for the same.
+_FILTER = {"allowlist": "allow", "blocklist": "deny"}
+_AUTH = {"type": "scheme", "credentials_env": "token_env"}
+
+
+class AuthEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """How the agent is shown who calls; a token wins over the variable that holds one."""
+
+    scheme: str = "bearer"
+    token: Secret | None = None
+    token_env: str = ""
+
+
+class SkillEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A skill that the agent has even where its card does not say so."""
+
+    name: str
+    description: str = ""
+
+
+class AgentEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """One agent. `timeout` is in seconds."""
+
+    name: str
+    url: str
+    auth: AuthEntry | None = None
+    api_key_env: str = ""
+    headers: dict[str, str] = {}
+    headers_from_env: dict[str, str] | list[str] = {}
+    timeout: float | None = None
+    timeout_ms: float | None = None
+    retries: int | None = None
+    version: str = ""
+    skill_filter: Pick = Pick()
+    skills: list[str | SkillEntry] = []
+
+    @property
+    def extra(self) -> Extra:
+        """What it says beside the address."""
+        named = [SkillEntry(one) if isinstance(one, str) else one for one in self.skills]
+        return Extra(
+            self.skill_filter, tuple(Skill(one.name, one.name, one.description, ()) for one in named)
+        )
+
+    def client(self, carrier: Carrier | None = None) -> Client:
+        """The client that it stands for.
+
+        Raises:
+            Misuse: a value does not fit; the text begins with the field.
+        """
+        options: dict[str, Any] = {**self._credentials(), "version": self.version, "carrier": carrier}
+        if self.timeout is not None or self.timeout_ms is not None:
+            options["timeout_s"] = self.timeout if self.timeout is not None else (self.timeout_ms or 0) / 1000
+        if self.retries is not None:
+            options["retries"] = self.retries
+        return Client(filled(self.url, "url"), headers=self._headers(), **options)
+
+    def _credentials(self) -> dict[str, Secret]:
+        auth = self.auth
+        if auth is None:
+            key = self._variable(self.api_key_env)
+            return {"api_key": Secret(key)} if key else {}
+        kind = _SCHEMES.get(re.sub("[-_ ]", "", auth.scheme.lower()))
+        if kind is None:
+            raise Misuse(f"auth.scheme: {auth.scheme!r} is neither bearer nor apiKey")
+        if auth.token is not None:
+            return {kind: Secret(filled(auth.token.reveal(), "auth.token"))}
+        token = self._variable(auth.token_env or self.api_key_env)
+        return {kind: Secret(token)} if token else {}
+
+    def _headers(self) -> dict[str, str]:
+        headers = {name: filled(value, f"headers.{name}") for name, value in self.headers.items()}
+        for name, variable in self._header_variables():
+            value = self._variable(variable)
+            if value:
+                headers[name] = value
+        return headers
+
+    def _header_variables(self) -> list[tuple[str, str]]:
+        given = self.headers_from_env
+        if isinstance(given, dict):
+            return list(given.items())
+        pairs = [entry.partition("=") for entry in given]
+        for name, equals, variable in pairs:
+            if not (name.strip() and equals and variable.strip()):
+                raise Misuse("headers_from_env: an entry is Name=VARIABLE")
+        return [(name.strip(), variable.strip()) for name, _, variable in pairs]
+
+    def _variable(self, name: str) -> str:
+        """The value of a variable; the agent is called without it where it is unset, and a line says so."""
+        if not name:
+            return ""
+        value = environment(name).get(name, "")
+        if not value:
+            log.warning("registry.variable_unset agent=%s variable=%s", self.name, name)
+        return value
+
+
+def filled(text: str, field: str) -> str:
+    """A text with `${VARIABLE}` and `${VARIABLE:-otherwise}` replaced.
+
+    Raises:
+        Misuse: a variable without an otherwise is unset.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        known = environment(found[1]).get(found[1]) or found[2]
+        if known is None:
+            raise Misuse(f"{field}: the variable {found[1]} is not set")
+        return known
+
+    return _VARIABLE.sub(value, text)
+
+
+def spelled(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry by our names of its members: `apiKeyEnv` is `api_key_env`."""
+    entry = _renamed(raw, {})
+    for name, words in (("auth", _AUTH), ("skill_filter", _FILTER)):
+        inner = entry.get(name)
+        if isinstance(inner, dict):
+            entry[name] = _renamed(cast("dict[str, Any]", inner), words)
+    return entry
+
+
+def _renamed(raw: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, Any]:
+    return {words.get(name := snake(str(key)), name): value for key, value in raw.items()}
+
+
+def snake(name: str) -> str:
+    """`apiKeyEnv` as `api_key_env`."""
+    return _HUMP.sub("_", name).lower()

@@ -1,0 +1,178 @@
+"""What came of calling a tool, for the program and, in the shape that it reads, for the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.client.result import File, Result, is_report
+from trunkline.wire.types import Part, TaskState
+
+Block = dict[str, Any]
+# What Anthropic's models look at.
+_SEEN = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+class Handle(Struct, frozen=True, forbid_unknown_fields=True):
+    """A question that waits for its answer. Plain text fields, so that it can be kept as JSON."""
+
+    tool: str
+    task_id: str
+    context_id: str = ""
+
+
+class ToolOutcome(Struct, frozen=True, kw_only=True):
+    """What came of one call. `text` is the agent's words, or what went wrong."""
+
+    tool: str
+    text: str
+    is_error: bool = False
+    # What the agent answered, whole; None if it answered nothing.
+    result: Result | None = None
+    question: str = ""
+    handle: Handle | None = None
+    # How a model answers the question, or what it can do about the error.
+    advice: str = ""
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts of the answer as they came, with their names and metadata; without reports on the run."""
+        result = self.result
+        if result is None:
+            return ()
+        said = result.message
+        if result.task is not None:
+            found = [part for one in result.task.artifacts for part in one.parts]
+            if found:
+                return tuple(part for part in found if not is_report(part))
+            said = result.task.status.message
+        return () if said is None else tuple(part for part in said.parts if not is_report(part))
+
+    @property
+    def data(self) -> tuple[Any, ...]:
+        """The data of the answer."""
+        return () if self.result is None else self.result.all_data
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """The files of the answer."""
+        return () if self.result is None else self.result.files
+
+    @property
+    def state(self) -> TaskState | None:
+        """Where the task stands; None if the agent answered nothing."""
+        return None if self.result is None else self.result.state
+
+    @property
+    def task_id(self) -> str:
+        """The task; empty without one."""
+        return "" if self.result is None else self.result.task_id
+
+    @property
+    def context_id(self) -> str:
+        """The conversation; empty without one."""
+        return "" if self.result is None else self.result.context_id
+
+    @property
+    def words(self) -> str:
+        """Everything in words, for a model that reads only these: text, data as JSON, files by name."""
+        lines = [self.text] if self.text else []
+        lines += [msgspec.json.encode(one).decode() for one in self.data]
+        lines += [_mention(part) for part in self.parts if _is_file(part)]
+        lines += [self.advice] if self.advice else []
+        return "\n".join(lines) or "The agent has finished and gave no answer."
+
+    @property
+    def structured(self) -> Block:
+        """The outcome as an object, by the tool's output schema."""
+        found: Block = {"response": self.text}
+        if self.state is not None:
+            found["state"] = self.state.value.removeprefix("TASK_STATE_").lower().replace("_", "-")
+        known = {"task_id": self.task_id, "context_id": self.context_id, "question": self.question}
+        found.update({name: value for name, value in known.items() if value})
+        if self.data:
+            found["data"] = list(self.data)
+        files = [_about(part) for part in self.parts if _is_file(part)]
+        return {**found, "files": files} if files else found
+
+    def openai(self, call_id: str) -> Block:
+        """The message that answers a tool call of a chat completion."""
+        return {"role": "tool", "tool_call_id": call_id, "content": self.words}
+
+    def openai_responses(self, call_id: str) -> Block:
+        """The item that answers a function call of OpenAI's Responses API."""
+        return {"type": "function_call_output", "call_id": call_id, "output": self.words}
+
+    def anthropic(self, call_id: str) -> Block:
+        """The `tool_result` block that answers a `tool_use` block."""
+        images: list[Block] = [
+            {
+                "type": "image",
+                "source": {"type": "base64", "media_type": part.media_type, "data": _standard(part.raw)},
+            }
+            for part in self.parts
+            if part.raw is not None and part.media_type in _SEEN
+        ]
+        content = [{"type": "text", "text": self.words}, *images]
+        return {
+            "type": "tool_result",
+            "tool_use_id": call_id,
+            "content": content,
+            "is_error": self.is_error,
+        }
+
+    def mcp(self) -> Block:
+        """The result of MCP's `tools/call`: content, structured content, and whether it is an error."""
+        content = list(self._contents())
+        structured = {} if self.is_error else {"structuredContent": self.structured}
+        return {"content": content, **structured, "isError": self.is_error}
+
+    def _contents(self) -> Iterator[Block]:
+        yield {"type": "text", "text": self.words}
+        for place, part in enumerate(self.parts):
+            if part.raw is not None:
+                yield _embedded(part, f"a2a:{self.task_id or 'message'}/{place}")
+            elif part.url is not None:
+                yield {"type": "resource_link", "uri": part.url, **_named(part, part.url)}
+
+
+def _is_file(part: Part) -> bool:
+    return part.raw is not None or part.url is not None
+
+
+def _mention(part: Part) -> str:
+    about = " ".join(word for word in (part.filename, part.media_type, part.url) if word)
+    return f"[file: {about or 'without a name'}]"
+
+
+def _about(part: Part) -> Block:
+    found = {"name": part.filename, "media_type": part.media_type, "url": part.url}
+    return {name: value for name, value in found.items() if value}
+
+
+def _named(part: Part, otherwise: str) -> Block:
+    kind = {"mimeType": part.media_type} if part.media_type else {}
+    return {"name": part.filename or otherwise, **kind}
+
+
+def _embedded(part: Part, uri: str) -> Block:
+    """A file's bytes in MCP, in the base64 in which they came."""
+    family = part.media_type.partition("/")[0]
+    if family in ("image", "audio"):
+        return {"type": family, "data": _standard(part.raw or ""), "mimeType": part.media_type}
+    kind = {"mimeType": part.media_type} if part.media_type else {}
+    name = f"/{quote(part.filename)}" if part.filename else ""
+    return {
+        "type": "resource",
+        "resource": {"uri": f"{uri}{name}", "blob": _standard(part.raw or ""), **kind},
+    }
+
+
+def _standard(raw: str) -> str:
+    """Base64 in the alphabet and with the padding that strict readers want; others leave them out."""
+    plain = raw.replace("-", "+").replace("_", "/")
+    return plain + "=" * (-len(plain) % 4)

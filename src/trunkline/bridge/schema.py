@@ -1,0 +1,167 @@
+"""What a model may say to a skill, as a JSON schema: by the skill's parameters, else by its media types."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from msgspec import Struct
+
+from trunkline.wire.card import SKILL_PARAMETERS, Extension, Skill
+from trunkline.wire.peer_card import PeerCard
+
+Schema = dict[str, Any]
+JSON = "application/json"
+TEXT = "text/plain"
+# What the first agents wrote instead of media types.
+_WORDS = {
+    "text": TEXT,
+    "data": JSON,
+    "json": JSON,
+    "image": "image/*",
+    "audio": "audio/*",
+    "file": "application/octet-stream",
+}
+_SPECIAL = ("x-parameters", "inputSchema", "input_schema", "parameters")
+_ANSWERED = "Only to answer a question that this tool has asked: the task_id that came with the question."
+_ANSWER = "Only with the task id of a question: the answer to it. The other arguments are not read then."
+
+
+class Inputs(Struct, frozen=True):
+    """What a tool takes. `typed` is the skill's own schema; the other names are those of our arguments."""
+
+    schema: Schema
+    modes: tuple[str, ...]
+    typed: bool = False
+    task_id: str = "task_id"
+    # Where the answer to a question stands.
+    answer: str = "query"
+
+
+def inputs_of(skill: Skill, card: PeerCard) -> Inputs:
+    """What the tool of a skill takes; the skill's media types win over the card's."""
+    modes = _modes(skill.input_modes or card.default_input_modes)
+    own = parameters_of(skill.id, card)
+    return _typed(own, modes) if own is not None else _by_modes(modes)
+
+
+def output_of(skill: Skill, card: PeerCard) -> Schema:
+    """What a tool gives back as structured content."""
+    modes = _modes(skill.output_modes or card.default_output_modes)
+    properties: Schema = {
+        "response": {"type": "string", "description": "What the agent answered."},
+        "state": {"type": "string", "description": "Where the task stands, for example completed."},
+        "task_id": {"type": "string"},
+        "context_id": {"type": "string"},
+        "question": {"type": "string", "description": "What the agent asks before it can go on."},
+    }
+    if any(_is_json(mode) or mode == "*/*" for mode in modes):
+        properties["data"] = {"type": "array", "description": "The data parts of the answer."}
+    if any(not mode.startswith("text/") and not _is_json(mode) for mode in modes):
+        file = {"name": {"type": "string"}, "media_type": {"type": "string"}, "url": {"type": "string"}}
+        properties["files"] = {"type": "array", "items": {"type": "object", "properties": file}}
+    return {"type": "object", "properties": properties, "required": ["response"]}
+
+
+def parameters_of(skill_id: str, card: PeerCard) -> Schema | None:
+    """The JSON schema that a card gives for a skill's data part, where it gives one.
+
+    By our extension; or as a member of the skill on the card, as some agents write it.
+    """
+    for extension in card.extensions:
+        if extension.uri == SKILL_PARAMETERS:
+            found = _object(_declared(extension, skill_id))
+            if found is not None:
+                return found
+    for raw in _dicts(card.document.get("skills")):
+        if raw.get("id") == skill_id:
+            return next((found for name in _SPECIAL if (found := _object(raw.get(name)))), None)
+    return None
+
+
+def _modes(given: tuple[str, ...]) -> tuple[str, ...]:
+    bare = (mode.partition(";")[0].strip().lower() for mode in given)
+    return tuple(dict.fromkeys(_WORDS.get(mode, mode) for mode in bare if mode)) or (TEXT,)
+
+
+def _declared(extension: Extension, skill_id: str) -> object:
+    skills = (extension.params or {}).get("skills")
+    own = cast("Schema", skills).get(skill_id) if isinstance(skills, dict) else None
+    return cast("Schema", own).get("schema") if isinstance(own, dict) else None
+
+
+def _object(schema: object) -> Schema | None:
+    """A schema whose value is an object with named members: nothing else can be a tool's arguments."""
+    if not isinstance(schema, dict):
+        return None
+    found = cast("Schema", schema)
+    return found if found.get("type") == "object" and isinstance(found.get("properties"), dict) else None
+
+
+def _dicts(value: object) -> list[Schema]:
+    if not isinstance(value, list):
+        return []
+    return [cast("Schema", one) for one in cast("list[object]", value) if isinstance(one, dict)]
+
+
+def _typed(own: Schema, modes: tuple[str, ...]) -> Inputs:
+    properties: Schema = own["properties"]
+    task_id, answer = _free("task_id", properties), _free("answer", properties)
+    ours = {
+        task_id: {"type": "string", "description": _ANSWERED},
+        answer: {"type": "string", "description": _ANSWER},
+    }
+    schema = {name: value for name, value in own.items() if name not in ("$schema", "$id", "title")}
+    schema["properties"] = {**properties, **ours}
+    return Inputs(schema, modes, typed=True, task_id=task_id, answer=answer)
+
+
+def _free(name: str, taken: Schema) -> str:
+    while name in taken:
+        name = f"a2a_{name}"
+    return name
+
+
+def _by_modes(modes: tuple[str, ...]) -> Inputs:
+    properties: Schema = {}
+    anything = "*/*" in modes
+    reads_text = anything or any(mode.startswith("text/") for mode in modes)
+    if reads_text:
+        properties["query"] = _text("What to ask the agent, in words.")
+    if anything or any(_is_json(mode) for mode in modes):
+        properties["data"] = {"type": "object", "description": "Structured input for the agent."}
+    if any(mode.startswith("image/") for mode in modes):
+        properties["image_url"] = _text("The address of an image.")
+        properties["image_data"] = _text("An image in base64.")
+    if any(mode.startswith("audio/") for mode in modes):
+        properties["audio_data"] = _text("A sound recording in base64.")
+    if anything or any(map(is_file, modes)):
+        properties["file_url"] = _text("The address of a file.")
+        properties["file_data"] = _text("A file in base64.")
+        properties["file_name"] = _text("What the file is called.")
+    required = ["query"] if reads_text else ["data"] if tuple(properties) == ("data",) else []
+    if not reads_text:
+        properties["query"] = _text("Words that go with it, or the answer to a question.")
+    properties["task_id"] = _text(_ANSWERED)
+    return Inputs(
+        {
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": False,
+        },
+        modes,
+    )
+
+
+def _text(description: str) -> Schema:
+    return {"type": "string", "description": description}
+
+
+def _is_json(mode: str) -> bool:
+    return mode == JSON or mode.endswith("+json")
+
+
+def is_file(mode: str) -> bool:
+    """Whether it is neither text nor data nor an image nor sound."""
+    named = mode.startswith(("text/", "image/", "audio/"))
+    return not named and not _is_json(mode) and mode != "*/*"

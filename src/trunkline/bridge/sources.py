@@ -1,0 +1,155 @@
+"""Where tools come from: cards, clients, addresses and agents in this process, each with its card."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import cast
+
+from msgspec import Struct
+
+from trunkline.agent.agent import Agent
+from trunkline.bridge.call import Peer
+from trunkline.bridge.pick import Pick
+from trunkline.client.client import Client
+from trunkline.errors import Misuse, TrunklineError
+from trunkline.net.inside import Inside
+from trunkline.wire.card import Skill
+from trunkline.wire.peer_card import PeerCard
+
+log = logging.getLogger("trunkline.bridge")
+One = PeerCard | Peer | Agent | str
+Source = One | Iterable[One] | Mapping[str, One]
+
+
+class Extra(Struct, frozen=True):
+    """What an operator says of one agent beside its address: which skills to offer, and which it has."""
+
+    pick: Pick = Pick()
+    skills: tuple[Skill, ...] = ()
+
+
+class Agents(dict[str, Client]):
+    """Clients by name, as a registry file lists them, with what it says beside their addresses.
+
+    Whoever loaded them closes them: `async with load_agents(path) as agents`.
+    """
+
+    def __init__(self, clients: Mapping[str, Client], extras: Mapping[str, Extra]) -> None:
+        super().__init__(clients)
+        self.extras = dict(extras)
+
+    async def __aenter__(self) -> Agents:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all clients."""
+        async with AsyncExitStack() as stack:
+            for client in self.values():
+                stack.push_async_callback(client.close)
+
+
+class Found(Struct, frozen=True):
+    """One agent: what it is called here, its card, and the client that reaches it, if there is one."""
+
+    name: str
+    url: str
+    card: PeerCard
+    peer: Peer | None
+    extra: Extra = Extra()
+
+    @property
+    def skills(self) -> tuple[Skill, ...]:
+        """Those of the card, and those that only the operator knows of."""
+        known = {skill.id for skill in self.card.skills}
+        return (*self.card.skills, *(skill for skill in self.extra.skills if skill.id not in known))
+
+
+async def find(given: Source, stack: AsyncExitStack) -> tuple[list[Found], dict[str, str]]:
+    """The agents, in their order, and why others are missing. What is opened for them is the stack's.
+
+    Raises:
+        TrunklineError: none of them was found, or what is given is nothing that has skills.
+    """
+    rows = _rows(given)
+    extras: Mapping[str, Extra] = given.extras if isinstance(given, Agents) else {}
+    # Each opens what it needs on its own; all of them ask at the same time.
+    peers = [(name, one, await _peer(one, stack)) for name, one in rows]
+    answers = await asyncio.gather(*(_card(one, peer) for _, one, peer in peers), return_exceptions=True)
+    found: list[Found] = []
+    missing: dict[str, str] = {}
+    first: BaseException | None = None
+    for (name, one, peer), card in zip(peers, answers, strict=True):
+        extra = extras.get(name, Extra())
+        if isinstance(card, TrunklineError):
+            first = first or card
+            missing[name or _address(one, None)] = str(card)
+            log.warning("tools.agent_missing agent=%s error=%s", name or _address(one, None), card)
+            if not extra.skills:
+                continue
+            card = PeerCard(name=name)
+        if isinstance(card, BaseException):
+            raise card
+        found.append(Found(name or card.name, _address(one, card), card, peer, extra))
+    if first is not None and not found:
+        raise first
+    return found, missing
+
+
+def _rows(given: Source) -> list[tuple[str, One]]:
+    if isinstance(given, Mapping):
+        return list(cast("Mapping[str, One]", given).items())
+    if isinstance(given, str | PeerCard | Agent) or not isinstance(given, Iterable):
+        return [("", given)]
+    return [("", one) for one in given]
+
+
+async def _peer(one: One, stack: AsyncExitStack) -> Peer | None:
+    if isinstance(one, PeerCard):
+        return None
+    if isinstance(one, Agent):
+        return await _inside(one, stack)
+    if isinstance(one, str):
+        return await stack.enter_async_context(Client(one))
+    if not callable(getattr(one, "card", None)) or not callable(getattr(one, "send", None)):
+        raise Misuse(f"tools are made of cards, clients, agents and addresses, not of {type(one).__name__}")
+    return one
+
+
+async def _inside(agent: Agent, stack: AsyncExitStack) -> Peer:
+    """A client of an agent in this process, which runs for as long as the tools do."""
+    app = agent.asgi()
+    await stack.enter_async_context(app.lifespan())
+    keys = app.settings.keys
+    carrier = Inside(app)
+    stack.push_async_callback(carrier.close)
+    return await stack.enter_async_context(
+        Client("http://localhost/a2a", carrier=carrier, api_key=keys[0] if keys else "")
+    )
+
+
+async def _card(one: One, peer: Peer | None) -> PeerCard:
+    if isinstance(one, PeerCard):
+        return one
+    assert peer is not None
+    return await peer.card()
+
+
+def _address(one: One, card: PeerCard | None) -> str:
+    """What tells an agent from another of the same name."""
+    if isinstance(one, str):
+        return one
+    if isinstance(one, Agent):
+        return f"inside:{one.name}"
+    own = getattr(one, "url", "")
+    if isinstance(own, str) and own:
+        return own
+    return card.interfaces[0].url if card is not None and card.interfaces else ""

@@ -1,0 +1,226 @@
+"""Skills of agents as tools of models: `toolbox = await tools(client)`.
+
+The same tools work on agents far away and in this process. What a call comes to is always an outcome with
+words for the model; what the code did wrong is raised.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from trunkline.bridge.arguments import Asked, decode_arguments, read_arguments
+from trunkline.bridge.call import Peer, call_tool, failed
+from trunkline.bridge.naming import Owner, names_of
+from trunkline.bridge.outcome import Handle, ToolOutcome
+from trunkline.bridge.pick import Pick, pick
+from trunkline.bridge.sources import Found, Source, find
+from trunkline.bridge.tool import Tool, make_tool
+from trunkline.errors import InvalidParams, Misuse
+from trunkline.wire.types import Part
+
+if TYPE_CHECKING:
+    from langchain_core.tools import StructuredTool
+    from pydantic_ai import Tool as PydanticTool
+
+_QUESTIONS = 1024
+
+
+def tools(
+    source: Source,
+    *,
+    allow: Sequence[str] = (),
+    deny: Sequence[str] = (),
+    tags: Sequence[str] = (),
+    prefix: str = "a2a",
+) -> Opening:
+    """The skills of a card, a client, an address, an agent in this process, or of many of them, as tools.
+
+    Await it, or use it with `async with`, which also closes what it opened. A mapping gives agents names of
+    your own. Of many agents those that cannot be reached are left out, logged and listed in `missing`.
+
+    Raises:
+        Misuse: a filter is no list, or the prefix does not fit; when awaited, the source has no skills.
+        TrunklineError: when awaited: no agent could be reached.
+    """
+    return Opening(source, pick(allow, deny, tags), prefix)
+
+
+class Opening:
+    """A toolbox that is about to be opened: await it, or enter it."""
+
+    def __init__(self, source: Source, wanted: Pick, prefix: str) -> None:
+        self._source = source
+        self._wanted = wanted
+        self._prefix = prefix
+        names_of((), prefix)
+        self._opened: Toolbox | None = None
+
+    def __await__(self) -> Generator[Any, None, Toolbox]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Toolbox:
+        self._opened = await self._open()
+        return self._opened
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._opened is not None:
+            await self._opened.close()
+
+    async def _open(self) -> Toolbox:
+        async with AsyncExitStack() as stack:
+            found, missing = await find(self._source, stack)
+            return Toolbox(_lists(found, self._wanted, self._prefix), missing, stack.pop_all())
+
+
+def _lists(found: Iterable[Found], wanted: Pick, prefix: str) -> list[tuple[Tool, Peer | None]]:
+    # Named before they are picked, so that a filter changes no name.
+    rows = [(one, skill) for one in found for skill in one.skills]
+    names = names_of([Owner(one.name, one.url, skill.id) for one, skill in rows], prefix)
+    made = [
+        (make_tool(name, one.name, skill, one.card), one)
+        for name, (one, skill) in zip(names, rows, strict=True)
+    ]
+    wanted.warn([tool for tool, _ in made])
+    for one in {id(one): one for _, one in made}.values():
+        one.extra.pick.warn([tool for tool, its in made if its is one])
+    return [(tool, one.peer) for tool, one in made if wanted.takes(tool) and one.extra.pick.takes(tool)]
+
+
+class Toolbox:
+    """Tools and the agents behind them. Iterate over it, or ask for the shape that a model reads."""
+
+    def __init__(
+        self,
+        tools: Iterable[tuple[Tool, Peer | None]],
+        missing: Mapping[str, str] | None = None,
+        stack: AsyncExitStack | None = None,
+    ) -> None:
+        self._tools = {tool.name: (tool, peer) for tool, peer in tools}
+        # Agents that could not be reached, and why.
+        self.missing = dict(missing or {})
+        self._stack = stack or AsyncExitStack()
+        # Some agents go on by the conversation and not by the task, so it is kept with the question.
+        self._questions: OrderedDict[str, Handle] = OrderedDict()
+
+    def __iter__(self) -> Iterator[Tool]:
+        return iter([tool for tool, _ in self._tools.values()])
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __getitem__(self, name: str) -> Tool:
+        return self._tools[name][0]
+
+    async def __aenter__(self) -> Toolbox:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close what was opened for these tools; clients that you gave are yours."""
+        await self._stack.aclose()
+
+    def openai(self) -> list[dict[str, Any]]:
+        """For `tools=` of chat completions."""
+        return [tool.openai() for tool in self]
+
+    def openai_responses(self) -> list[dict[str, Any]]:
+        """For `tools=` of OpenAI's Responses API."""
+        return [tool.openai_responses() for tool in self]
+
+    def anthropic(self) -> list[dict[str, Any]]:
+        """For `tools=` of Anthropic's Messages API."""
+        return [tool.anthropic() for tool in self]
+
+    def mcp(self) -> list[dict[str, Any]]:
+        """For the answer to MCP's `tools/list`."""
+        return [tool.mcp() for tool in self]
+
+    def langchain(self) -> list[StructuredTool]:
+        """As LangChain's tools, which are called with `ainvoke`.
+
+        Raises:
+            Misuse: LangChain is not installed.
+        """
+        try:
+            from trunkline.bridge.adapters.langchain import structured_tool
+        except ModuleNotFoundError as error:
+            raise Misuse(f"this needs {error.name}: pip install 'trunkline[langchain]'") from None
+        return [structured_tool(tool, self.call) for tool in self]
+
+    def pydantic_ai(self) -> list[PydanticTool[Any]]:
+        """As tools of a Pydantic AI agent.
+
+        Raises:
+            Misuse: Pydantic AI is not installed.
+        """
+        try:
+            from trunkline.bridge.adapters.pydantic_ai import pydantic_tool
+        except ModuleNotFoundError as error:
+            raise Misuse(f"this needs {error.name}: pip install 'trunkline[pydantic-ai]'") from None
+        return [pydantic_tool(tool, self.call) for tool in self]
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any] | str | bytes, *, context_id: str = ""
+    ) -> ToolOutcome:
+        """Call a tool and wait for what comes of it; arguments are an object or its JSON text.
+
+        With `context_id` the agent sees the call as part of that conversation.
+
+        Raises:
+            Misuse: the tool was made of a card alone, so that there is nobody to ask.
+        """
+        if name not in self._tools:
+            known = ", ".join(self._tools) or "none"
+            return failed(name, InvalidParams(f"there is no tool {name!r}; there are {known}", field="name"))
+        tool, _ = self._tools[name]
+        try:
+            asked = read_arguments(decode_arguments(arguments), tool.inputs)
+        except InvalidParams as error:
+            return failed(name, error)
+        kept = self._questions.get(asked.task_id)
+        return await self._ask(name, asked, context_id or (kept.context_id if kept else ""))
+
+    async def answer(self, question: ToolOutcome | Handle | Mapping[str, Any], text: str) -> ToolOutcome:
+        """Answer a tool's question: by the outcome that asked it, its handle, or the handle read from JSON.
+
+        Raises:
+            Misuse: there is no question to answer, or its tool is not here.
+        """
+        handle = question.handle if isinstance(question, ToolOutcome) else question
+        if handle is None:
+            raise Misuse("this outcome asks no question; call the tool instead")
+        if isinstance(handle, Mapping):
+            try:
+                handle = msgspec.convert(dict(handle), Handle)
+            except msgspec.ValidationError as error:
+                raise Misuse(f"this is no handle of a question: {error}") from None
+        if handle.tool not in self._tools:
+            raise Misuse(f"the tool {handle.tool!r} that asked is not in this toolbox")
+        return await self._ask(handle.tool, Asked((Part(text=text),), handle.task_id), handle.context_id)
+
+    async def _ask(self, name: str, asked: Asked, context_id: str) -> ToolOutcome:
+        tool, peer = self._tools[name]
+        if peer is None:
+            raise Misuse(f"{name} was made of a card alone; make tools of a Client of the agent to call it")
+        outcome = await call_tool(tool, peer, asked, context_id)
+        self._questions.pop(asked.task_id, None)
+        if outcome.handle is not None:
+            self._questions[outcome.handle.task_id] = outcome.handle
+            if len(self._questions) > _QUESTIONS:
+                self._questions.popitem(last=False)
+        return outcome

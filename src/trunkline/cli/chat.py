@@ -1,0 +1,120 @@
+"""`trunkline chat`: turn by turn on a terminal; in a pipe a turn per line, shown as by other commands."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+
+from trunkline.cli.menu.client import Given
+from trunkline.cli.outcome import follow, show_result, warn
+from trunkline.cli.screen import document, plain, remark
+from trunkline.cli.session import Session, carry_out
+from trunkline.client.chat import Chat
+from trunkline.client.message import Sending
+from trunkline.client.result import Result
+from trunkline.client.stream import Stream
+from trunkline.errors import Misuse, Refused
+from trunkline.wire import v1
+from trunkline.wire.types import INTERRUPTED
+
+_PROMPT = "you> "
+_HELP = "/new begins a new conversation, /ids shows where this one stands, /quit ends"
+
+
+def chat(given: Given) -> None:
+    """Talk until the end of the input."""
+    carry_out(given, _chat, alone=True)
+
+
+async def _chat(session: Session) -> None:
+    lively = sys.stdin.isatty() and sys.stdout.isatty()
+    if sys.stdin.isatty() and not lively:
+        raise Misuse(
+            "standard output is no terminal, and nobody is asked from there: use send, or pipe turns in"
+        )
+    card = await session.card()
+    choices = session.choices
+    talk = session.client.chat(context_id=choices.text("context-id"), skill=choices.text("skill"))
+    talk.task_id = choices.text("task-id")
+    if lively:
+        print(f"{plain(card.name)}: {_HELP}")
+    async for said in _turns(lively=lively):
+        match said.strip():
+            case "":
+                continue
+            case "/quit":
+                break
+            case "/new":
+                talk = session.client.chat(skill=choices.text("skill"))
+                continue
+            case "/ids":
+                remark("Context", talk.context_id or "none yet")
+                remark("Task", talk.task_id or "none open")
+                continue
+            case _:
+                await _say(session, talk, said, lively=lively)
+    if lively and talk.context_id:
+        print(f"Next: {session.command('chat', '--context-id', talk.context_id)}")
+
+
+async def _say(session: Session, talk: Chat, said: str, *, lively: bool) -> None:
+    sending: Sending = {"metadata": session.choices.members("metadata")}
+    session.task_id = talk.task_id
+    if not lively:
+        stream = talk.stream(said, **sending)
+        result = await follow(session, stream)
+        show = session.choices.as_json
+        if show:
+            _write(result)
+            warn(result)
+        else:
+            show_result(session, result, wrapped=True)
+        return
+    try:
+        await _show_live(talk.stream(said, **sending))
+    except Refused as error:
+        # A turn that is refused does not end the conversation.
+        remark("Error", str(error))
+
+
+async def _show_live(stream: Stream) -> None:
+    shown = ""
+    async with stream:
+        async for update in stream:
+            shown += update.text
+            print(plain(update.text), end="", flush=True)
+            if update.state in INTERRUPTED:
+                break
+        result = stream.result
+    if result is None:
+        return
+    # What came in no chunk: a message, a question, a reason.
+    for more in (result.text, result.question):
+        if more and more not in shown:
+            print(("\n" if shown else "") + plain(more), end="")
+            shown += more
+    print(flush=True)
+    for file in result.files:
+        print(f"File: {plain(file.name)} {plain(file.media_type)} {plain(file.url)}")
+    warn(result)
+
+
+def _write(result: Result) -> None:
+    """One line per turn."""
+    if result.task is not None:
+        document(v1.answer_task(v1.task(result.task)), compact=True)
+    elif result.message is not None:
+        document(v1.answer_message(result.message), compact=True)
+
+
+async def _turns(*, lively: bool) -> AsyncIterator[str]:
+    """What is typed or piped, a line at a time, without holding up what comes from the agent."""
+    loop = asyncio.get_running_loop()
+    while True:
+        if lively:
+            print(_PROMPT, end="", flush=True)
+        line = await loop.run_in_executor(None, sys.stdin.readline)
+        if not line:
+            return
+        yield line.rstrip("\n")

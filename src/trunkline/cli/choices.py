@@ -1,0 +1,194 @@
+"""What applies: a flag, else the environment, else the nearest file, the global one, the default."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.cli.dotenv import files, read
+from trunkline.cli.options import OPTIONS, PREFIX, Option
+from trunkline.config import LONGEST_S, Secret, environment
+from trunkline.errors import Misuse
+
+FLAG, ENVIRONMENT, DEFAULT = "flag", "environment", "default"
+_PIECE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)")
+_UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
+
+
+class Chosen(Struct, frozen=True):
+    """A value and where it comes from: `rank` is higher where the source is weaker."""
+
+    value: Any
+    source: str
+    rank: int
+
+
+class Choices:
+    """Every option's value; an attribute per option would hide which were given, so they are asked for."""
+
+    def __init__(self, chosen: Mapping[str, Chosen], strangers: tuple[str, ...]) -> None:
+        self._chosen = chosen
+        # Variables with our prefix that set nothing.
+        self.strangers = strangers
+
+    def of(self, name: str) -> Chosen:
+        """The value of an option and its source."""
+        return self._chosen[name]
+
+    def text(self, name: str) -> str:
+        """The value of an option that is a text."""
+        return self._chosen[name].value
+
+    def flag(self, name: str) -> bool:
+        """Whether it is switched on."""
+        return self._chosen[name].value
+
+    def seconds(self, name: str) -> float:
+        """A duration."""
+        return self._chosen[name].value
+
+    def count(self, name: str) -> int | None:
+        """A number, or None where none was given."""
+        return self._chosen[name].value
+
+    def secret(self, name: str) -> Secret | None:
+        """A secret, or None where none was given."""
+        return self._chosen[name].value
+
+    def items(self, name: str) -> tuple[str, ...]:
+        """The values of an option that is repeatable."""
+        return self._chosen[name].value
+
+    def members(self, name: str) -> dict[str, Any] | None:
+        """A JSON object, or None where none was given."""
+        return self._chosen[name].value
+
+    @property
+    def as_json(self) -> bool:
+        """Whether programs read the output."""
+        return self.text("output") == "json"
+
+    @property
+    def streams(self) -> bool:
+        """Whether events are shown as they come."""
+        return self.flag("stream")
+
+
+def choose(flags: Mapping[str, Any]) -> Choices:
+    """Every option as it applies.
+
+    Raises:
+        Misuse: a value does not fit; the message says which and where it was set.
+    """
+    layers = _layers(str(flags.get("config", "")))
+    chosen = {name: _chosen(option, flags, layers) for name, option in OPTIONS.items()}
+    known = {option.variable for option in OPTIONS.values()}
+    strangers = {name for _, layer in layers for name in layer if name not in known}
+    return Choices(chosen, tuple(sorted(strangers)))
+
+
+def is_json_chosen() -> bool:
+    """Whether the environment or a file asks for JSON; for errors that come before everything else."""
+    try:
+        return _chosen(OPTIONS["output"], {}, _layers("")).value == "json"
+    except Misuse:
+        return False
+
+
+def duration(text: str) -> float:
+    """Seconds, from a text such as 90, 500ms, 2s or 1m30s.
+
+    Raises:
+        ValueError: it is no duration.
+    """
+    pieces = _PIECE.findall(text)
+    total = sum(float(number) * _UNITS[unit] for number, unit in pieces)
+    if not pieces or "".join(map("".join, pieces)) != text or not 0 < total <= LONGEST_S:
+        raise ValueError("a duration is like 500ms, 2s, 5m or 1h30m")
+    return total
+
+
+def _layers(config: str) -> list[tuple[str, dict[str, str]]]:
+    found = [(str(path), read(path)) for path in files(config)]
+    ours = [(where, {k: v for k, v in layer.items() if k.startswith(PREFIX)}) for where, layer in found]
+    return [(ENVIRONMENT, environment(PREFIX)), *ours]
+
+
+def _chosen(option: Option, flags: Mapping[str, Any], layers: list[tuple[str, dict[str, str]]]) -> Chosen:
+    if option.field in flags:
+        return Chosen(_read(option, flags[option.field], f"--{option.name}"), FLAG, 0)
+    for rank, (source, layer) in enumerate(layers, 1):
+        if option.variable and option.variable in layer:
+            where = option.variable if source == ENVIRONMENT else f"{option.variable} in {source}"
+            return Chosen(_read(option, layer[option.variable], where), source, rank)
+    value = _READERS[option.kind](option.default) if option.default else _NOTHING[option.kind]
+    return Chosen(value, DEFAULT, len(layers) + 1)
+
+
+def _read(option: Option, given: Any, where: str) -> Any:
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, list | tuple):
+        return tuple(cast("Sequence[str]", given))
+    try:
+        value = _READERS[option.kind](given)
+    except ValueError as error:
+        raise Misuse(f"{where}: {error}") from None
+    if option.choices and value not in option.choices:
+        raise Misuse(f"{where}: choose {' or '.join(option.choices)}, not {given!r}")
+    return value
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in _YES | _NO:
+        raise ValueError("say true or false")
+    return text.lower() in _YES
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError("give a whole number from 0 on")
+    return int(text)
+
+
+def _several(text: str) -> tuple[str, ...]:
+    if text.startswith("["):
+        try:
+            return msgspec.json.decode(text, type=tuple[str, ...])
+        except msgspec.MsgspecError:
+            raise ValueError("several are a JSON list of texts") from None
+    return (text,) if text else ()
+
+
+def _members(text: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise ValueError(f"give a JSON object: {error}") from None
+
+
+_READERS: dict[str, Callable[[str], Any]] = {
+    "text": str,
+    "choice": str,
+    "flag": _switch,
+    "list": _several,
+    "seconds": duration,
+    "count": _count,
+    "secret": Secret,
+    "object": _members,
+}
+_NOTHING: dict[str, Any] = {
+    "text": "",
+    "choice": "",
+    "flag": False,
+    "list": (),
+    "seconds": 0.0,
+    "count": None,
+    "secret": None,
+    "object": None,
+}

@@ -1,0 +1,129 @@
+"""`trunkline conformance`: the official test kit, from a checkout of it, against a live agent."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+import typer
+from msgspec import Struct
+
+from trunkline.cli.menu.client import Given
+from trunkline.cli.screen import document, field, progress, remark
+from trunkline.cli.session import Session, carry_out
+from trunkline.errors import Misuse, TimedOut
+from trunkline.wire.peer_card import PeerCard
+
+_TRANSPORTS = {"JSONRPC": "jsonrpc", "HTTP+JSON": "http_json"}
+_SUITE = Path("tests", "compatibility")
+_CLONE = "git clone --branch 1.0-dev https://github.com/a2aproject/a2a-tck tck"
+
+
+class Tally(Struct, frozen=True):
+    """What the kit found over one transport."""
+
+    transport: str
+    passed: int
+    failed: tuple[str, ...]
+    skipped: int
+
+
+def conformance(given: Given) -> None:
+    """Run the kit's tests of what an agent MUST do, over every transport that the card offers."""
+    carry_out(given, _conformance, alone=True)
+
+
+async def _conformance(session: Session) -> None:
+    kit = _kit(session.choices.text("kit"))
+    card = await session.card()
+    transports = _offered(card)
+    if not transports:
+        raise Misuse("the card offers no transport that the kit tests here: JSONRPC or HTTP+JSON")
+    base = session.reference.url.removesuffix("/").removesuffix("/a2a")
+    tallies: list[Tally] = []
+    try:
+        async with asyncio.timeout(session.choices.seconds("timeout")):
+            for name in transports:
+                progress(f"the kit tests {name}")
+                tallies.append(await _tested(kit, base, name))
+    except TimeoutError:
+        raise TimedOut("the kit did not end in time; --timeout gives it longer", reason="total") from None
+    _show(session, tallies)
+    if any(tally.failed for tally in tallies):
+        raise typer.Exit(1)
+
+
+def _kit(told: str) -> Path:
+    if not told:
+        raise Misuse(
+            f"--kit names a checkout of the official test kit: {_CLONE}; trunkline doctor needs none"
+        )
+    if not (Path(told) / _SUITE).is_dir():
+        raise Misuse(f"{told} is no checkout of the test kit for 1.0: it has no {_SUITE}; {_CLONE}")
+    return Path(told).resolve()
+
+
+def _offered(card: PeerCard) -> list[str]:
+    return [name for name in _TRANSPORTS if any(each.binding == name for each in card.interfaces)]
+
+
+async def _tested(kit: Path, base: str, transport: str) -> Tally:
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        command = [
+            _python(kit), "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}",
+            str(_SUITE), f"--sut-host={base}", f"--transport={_TRANSPORTS[transport]}", "-m", "must",
+        ]  # fmt: skip
+        process = await asyncio.create_subprocess_exec(
+            *command, cwd=kit, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
+        try:
+            said, _ = await process.communicate()
+        except BaseException:
+            process.kill()
+            await process.wait()
+            raise
+        return _read(report, transport, said)
+
+
+def _python(kit: Path) -> str:
+    own = kit / ".venv" / "bin" / "python"
+    return str(own) if own.exists() else sys.executable
+
+
+def _read(report: Path, transport: str, said: bytes) -> Tally:
+    try:
+        cases = list(ElementTree.parse(report).iter("testcase"))
+    except (FileNotFoundError, ElementTree.ParseError):
+        end = said.decode(errors="replace").strip()[-500:]
+        raise Misuse(f"the kit did not run; give it a .venv with what it depends on: {end}") from None
+    failed = tuple(_failed(cases))
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    return Tally(transport, len(cases) - len(failed) - skipped, failed, skipped)
+
+
+def _failed(cases: list[ElementTree.Element]) -> Iterator[str]:
+    for case in cases:
+        if case.find("failure") is not None or case.find("error") is not None:
+            yield case.get("name", "")
+
+
+def _show(session: Session, tallies: list[Tally]) -> None:
+    if session.choices.as_json:
+        document(msgspec.json.encode({"transports": tallies}), compact=False)
+    else:
+        for tally in tallies:
+            field("Transport", tally.transport)
+            field("Passed", str(tally.passed))
+            field("Failed", str(len(tally.failed)))
+            field("Skipped", str(tally.skipped))
+            for name in tally.failed:
+                field("Failure", name)
+    for tally in tallies:
+        if tally.failed:
+            remark("Warning", f"{len(tally.failed)} tests of the kit failed over {tally.transport}")

@@ -1,0 +1,107 @@
+"""`trunkline doctor`: examines an agent and says what is wrong with it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+from rich.console import Console
+
+from trunkline.cli.screen import document
+from trunkline.config import environment
+from trunkline.doctor.report import as_json, as_junit, exit_code, show, show_checks
+from trunkline.doctor.run import Report, chosen, examine
+from trunkline.doctor.subject import TEXT, Options
+from trunkline.errors import Misuse
+
+
+class Asked(Struct, frozen=True, kw_only=True):
+    """What the flags say."""
+
+    key: str = ""
+    key_env: str = ""
+    bearer: str = ""
+    bearer_env: str = ""
+    headers: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    skill: str = ""
+    text: str = ""
+    sends: bool = True
+    receiver: str = "127.0.0.1"
+    timeout_s: float = 15.0
+    as_json: bool = False
+    junit: str = ""
+
+
+def doctor(url: str, asked: Asked) -> int:
+    """Examine, print, and give the exit code.
+
+    Raises:
+        Misuse: the address or a flag is wrong.
+    """
+    report = asyncio.run(examine(url, options_of(asked)))
+    if asked.junit:
+        _write(asked.junit, report)
+    if asked.as_json:
+        document(as_json(report), compact=False)
+    else:
+        show(report, Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty()))
+    return exit_code(report)
+
+
+def list_checks(asked: Asked) -> None:
+    """Print the checks that the flags choose."""
+    show_checks(chosen(options_of(asked)), Console(file=sys.stdout, highlight=False, soft_wrap=True))
+
+
+def options_of(asked: Asked) -> Options:
+    """The flags as the doctor takes them.
+
+    Raises:
+        Misuse: a header has no colon, or the environment has no such name.
+    """
+    key = asked.key or _from_environment(asked.key_env)
+    bearer = asked.bearer or _from_environment(asked.bearer_env)
+    headers: list[tuple[str, str]] = []
+    if key:
+        headers.append(("X-API-Key", key))
+    if bearer:
+        headers.append(("Authorization", f"Bearer {bearer}"))
+    for one in asked.headers:
+        name, colon, value = one.partition(":")
+        if not colon or not name.strip():
+            raise Misuse("a header is written as 'Name: value'")
+        headers.append((name.strip(), value.strip()))
+    given = [value.strip() for _, _, value in (one.partition(":") for one in asked.headers)]
+    if asked.timeout_s <= 0:
+        raise Misuse("--timeout is a number of seconds above 0")
+    return Options(
+        headers=tuple(headers),
+        secrets=(key, bearer, *given),
+        only=asked.only,
+        skip=asked.skip,
+        skill=asked.skill,
+        text=asked.text or TEXT,
+        sends=asked.sends,
+        receiver=asked.receiver,
+        timeout_s=asked.timeout_s,
+    )
+
+
+def _from_environment(name: str) -> str:
+    if not name:
+        return ""
+    value = environment(name)
+    if not value:
+        raise Misuse(f"the environment has no {name}; set it, or name another")
+    return value
+
+
+def _write(path: str, report: Report) -> None:
+    try:
+        Path(path).write_bytes(as_junit(report))
+    except OSError as error:
+        raise Misuse(f"{path} cannot be written: {error.strerror}; name another file") from None

@@ -1,0 +1,136 @@
+"""How results and streams are shown, in either format, and what is said beside them."""
+
+from __future__ import annotations
+
+from trunkline.cli.render import show_event, show_ids, show_message, show_task
+from trunkline.cli.screen import clear, document, field, progress, remark
+from trunkline.cli.session import Session
+from trunkline.client.gather import Update
+from trunkline.client.result import Result
+from trunkline.client.stream import Stream
+from trunkline.wire import v1
+from trunkline.wire.answers import Notice
+from trunkline.wire.types import INTERRUPTED, RESTING, ArtifactUpdate, Message, StatusUpdate, Task, TaskState
+
+REPLY = "<reply>"
+
+
+def show_result(session: Session, result: Result, *, wrapped: bool) -> None:
+    """Show how it stands. `wrapped` is the answer to a send, which says whether it is a task or a message."""
+    clear()
+    choices = session.choices
+    if choices.as_json:
+        document(_written(result, wrapped=wrapped), compact=choices.streams)
+    elif result.task is not None:
+        history = choices.count("history") is not None
+        show_task(result.task, verbose=choices.flag("verbose"), history=history)
+        _show_next(session, result)
+    elif result.message is not None:
+        show_message(result.message, verbose=choices.flag("verbose"))
+        _show_next(session, result)
+    warn(result)
+
+
+def warn(result: Result) -> None:
+    """Say it on standard error where the goal was not reached: the exit code does not."""
+    state = result.state
+    if result.task is None or state not in RESTING or state is TaskState.COMPLETED:
+        return
+    said = result.question or result.text if state in INTERRUPTED else _status_text(result.task)
+    verb = "waits" if state in INTERRUPTED else "ended"
+    remark("Warning", f"the task {verb}: {state.value}{': ' if said else ''}{said}")
+
+
+async def show_stream(session: Session, stream: Stream) -> Result:
+    """Show every event as it comes, until the task rests; the last one says the ids and the state."""
+    choices = session.choices
+    last: Notice | None = None
+    async with stream:
+        async for update in stream:
+            last = update.notice
+            _note(session, update)
+            if choices.as_json:
+                for frame in frames(last):
+                    document(frame, compact=True)
+            else:
+                show_event(last, update.text, verbose=choices.flag("verbose"))
+            if update.state in INTERRUPTED:
+                break
+        result = stream.result if last is not None else await stream.finish()
+    assert result is not None
+    _close(session, result, last)
+    warn(result)
+    return result
+
+
+async def follow(session: Session, stream: Stream) -> Result:
+    """Read a stream to where the task rests; on a terminal, what happens passes by."""
+    async with stream:
+        async for update in stream:
+            _note(session, update)
+            progress(f"{session.task_id} {update.state.value if update.state else ''} {update.text}")
+            if update.state in INTERRUPTED:
+                break
+        result = stream.result
+    if result is None:
+        return await stream.finish()
+    return result
+
+
+def frames(notice: Notice) -> list[bytes]:
+    """The events of 1.0 that a notice stands for."""
+    answer = notice.answer
+    if isinstance(answer, Task):
+        return [v1.task_frame(v1.task(answer))]
+    if isinstance(answer, Message):
+        return [v1.message_frame(answer)]
+    if isinstance(answer, ArtifactUpdate):
+        return [v1.artifact_frame(answer)]
+    brought = [ArtifactUpdate(answer.task_id, answer.context_id, each) for each in notice.artifacts]
+    return [*map(v1.artifact_frame, brought), v1.status_frame(answer, final=notice.final)]
+
+
+def _note(session: Session, update: Update) -> None:
+    answer = update.notice.answer
+    found = answer.id if isinstance(answer, Task) else answer.task_id
+    if found and not session.task_id:
+        session.task_id = found
+        progress(f"{found} has begun")
+
+
+def _close(session: Session, result: Result, last: Notice | None) -> None:
+    """Where the last event does not say how it stands, say it once more."""
+    answer = None if last is None else last.answer
+    told = isinstance(answer, Message) or (
+        isinstance(answer, Task | StatusUpdate) and answer.status.state is result.state
+    )
+    if session.choices.as_json:
+        if not told:
+            document(_written(result, wrapped=True), compact=True)
+        return
+    if result.task is not None and not told:
+        show_ids(result.task_id, result.context_id, result.state.value)
+    _show_next(session, result)
+
+
+def _written(result: Result, *, wrapped: bool) -> bytes:
+    if result.task is not None:
+        task = v1.task(result.task)
+        return v1.answer_task(task) if wrapped else task
+    assert result.message is not None
+    return v1.answer_message(result.message) if wrapped else v1.message(result.message)
+
+
+def _show_next(session: Session, result: Result) -> None:
+    """The command to go on with."""
+    if result.state in INTERRUPTED:
+        field("Next", session.command("send", "--task-id", result.task_id, REPLY))
+    elif result.task is not None and not result.ended:
+        field("Next", session.command("task get", result.task_id, "--wait"))
+    elif result.context_id:
+        field("Next", session.command("send", "--context-id", result.context_id, REPLY))
+
+
+def _status_text(task: Task) -> str:
+    said = task.status.message
+    return "".join([part.text or "" for part in said.parts]) if said else ""

@@ -1,0 +1,140 @@
+"""Tasks, messages and events as labelled fields and blocks. No part is left out."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+import msgspec
+from msgspec import UNSET
+
+from trunkline.cli.screen import block, field
+from trunkline.wire.answers import Notice
+from trunkline.wire.types import Artifact, ArtifactUpdate, Message, Metadata, Part, StatusUpdate, Task
+
+
+def show_ids(task_id: str, context_id: str, state: str) -> None:
+    """The three fields that every word about a task has."""
+    field("Task", task_id)
+    field("Context", context_id)
+    field("State", state)
+
+
+def show_task(task: Task, *, verbose: bool, history: bool = False) -> None:
+    """A task: its ids and state, what was said with it, and its artifacts; its history where it is wanted."""
+    show_ids(task.id, task.context_id, task.status.state.value)
+    if task.status.timestamp and verbose:
+        field("Updated", task.status.timestamp)
+    if task.status.message is not None:
+        _show_parts(task.status.message.parts, "Status", verbose=verbose)
+    for artifact in task.artifacts:
+        _show_artifact(artifact, verbose=verbose)
+    for message in task.history if history or verbose else ():
+        show_message(message, verbose=verbose, ids=False)
+    if verbose:
+        _show_metadata(task.metadata)
+
+
+def show_message(message: Message, *, verbose: bool, ids: bool = True) -> None:
+    """A message; with `ids` those of its task and context, where it names them."""
+    if ids:
+        for label, value in (("Task", message.task_id), ("Context", message.context_id)):
+            if value:
+                field(label, value)
+    field("Message", message.message_id)
+    if message.role is not None:
+        field("Role", message.role.value)
+    _show_parts(message.parts, "Text", verbose=verbose)
+    if verbose:
+        _show_metadata(message.metadata)
+
+
+def show_sent(message_id: str, parts: list[Part]) -> None:
+    """What was said, part by part."""
+    field("Sent", message_id)
+    _show_parts(parts, "Text", verbose=True)
+
+
+def show_event(notice: Notice, fresh: str, *, verbose: bool) -> None:
+    """One event of a stream; `fresh` is what it adds to the text."""
+    answer = notice.answer
+    if isinstance(answer, Task):
+        show_task(answer, verbose=verbose)
+    elif isinstance(answer, Message):
+        show_message(answer, verbose=verbose)
+    elif isinstance(answer, StatusUpdate):
+        for artifact in notice.artifacts:
+            _show_artifact(artifact, verbose=verbose)
+        show_ids(answer.task_id, answer.context_id, answer.status.state.value)
+        if answer.status.message is not None:
+            _show_parts(answer.status.message.parts, "Status", verbose=verbose)
+    else:
+        _show_update(answer, fresh, verbose=verbose)
+
+
+def _show_update(update: ArtifactUpdate, fresh: str, *, verbose: bool) -> None:
+    _show_head(update.artifact, verbose=verbose)
+    if fresh:
+        block("Text", fresh)
+    _show_parts([part for part in update.artifact.parts if part.text is None], "Text", verbose=verbose)
+
+
+def _show_artifact(artifact: Artifact, *, verbose: bool) -> None:
+    _show_head(artifact, verbose=verbose)
+    _show_parts(artifact.parts, "Text", verbose=verbose)
+
+
+def _show_head(artifact: Artifact, *, verbose: bool) -> None:
+    field("Artifact", " ".join([artifact.artifact_id, *([f"({artifact.name})"] if artifact.name else ())]))
+    if verbose:
+        if artifact.description:
+            field("Description", artifact.description)
+        _show_metadata(artifact.metadata)
+
+
+def _show_parts(parts: tuple[Part, ...] | list[Part], label: str, *, verbose: bool) -> None:
+    """Texts that follow each other are one text, unless every part is wanted."""
+    run: list[str] = []
+    for part in parts:
+        if part.text is not None and not verbose:
+            run.append(part.text)
+            continue
+        if run:
+            block(label, "".join(run))
+            run = []
+        _show_part(part, label, verbose=verbose)
+    if run:
+        block(label, "".join(run))
+
+
+def _show_part(part: Part, label: str, *, verbose: bool) -> None:
+    if verbose and part.media_type:
+        field("Type", part.media_type)
+    if part.text is not None:
+        block(label, part.text)
+    elif part.data is not UNSET:
+        block("Data", msgspec.json.format(msgspec.json.encode(part.data)).decode())
+    else:
+        field("File", describe(part))
+    if verbose:
+        _show_metadata(part.metadata)
+
+
+def describe(part: Part) -> str:
+    """A file's name, media type, and size or address."""
+    where = part.url if part.url is not None else f"{len(content(part))} bytes"
+    return f"{part.filename or '(no name)'}, {part.media_type or '(no type)'}, {where}"
+
+
+def content(part: Part) -> bytes:
+    """The bytes of a file that was sent along; what is no base64 counts as it is."""
+    raw = (part.raw or "").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(raw + "=" * (-len(raw) % 4))
+    except binascii.Error:
+        return raw.encode()
+
+
+def _show_metadata(metadata: Metadata | None) -> None:
+    if metadata:
+        block("Metadata", msgspec.json.format(msgspec.json.encode(metadata)).decode())

@@ -1,0 +1,72 @@
+"""Standard output and standard error: labelled lines and blocks for people and pipes, JSON for programs.
+
+Nothing that an agent says reaches a terminal as a control sequence. Standard output has none at all, on a
+terminal too; only what is passing, on standard error, is coloured or wiped there.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+
+from trunkline.config import environment
+
+_INDENT = "  "
+_KEPT = "\n\t"
+_WIPE = "\r\x1b[K"
+_COLOURS = {"Warning": "33", "Error": "31"}
+
+
+def plain(text: str) -> str:
+    """A text whose control characters are spelled out."""
+    if text.isprintable():
+        return text
+    return "".join([one if one.isprintable() or one in _KEPT else ascii(one)[1:-1] for one in text])
+
+
+def line(text: str) -> str:
+    """A text on one line."""
+    return " ".join(plain(text).split())
+
+
+def field(label: str, value: str) -> None:
+    """Print one field."""
+    print(f"{label}: {line(value)}", flush=True)
+
+
+def block(label: str, text: str) -> None:
+    """Print content that is no field: set in, so that none of its lines is taken for one, and closed."""
+    lines = plain(text).split("\n")
+    print("\n".join([f"{label}:", *(f"{_INDENT}{each}" for each in lines), ""]), flush=True)
+
+
+def document(raw: bytes, *, compact: bool) -> None:
+    """Print one JSON object: on a line of its own where lines are counted, else set out."""
+    text = msgspec.json.format(raw, indent=-1 if compact else 2)
+    print(text.decode(), flush=True)
+
+
+def remark(label: str, text: str) -> None:
+    """Say something beside the result."""
+    clear()
+    colour = _COLOURS.get(label) if is_lively() else None
+    head = f"\x1b[{colour}m{label}:\x1b[0m" if colour else f"{label}:"
+    print(f"{head} {line(text)}", file=sys.stderr, flush=True)
+
+
+def progress(text: str) -> None:
+    """Show what is going on, until the next thing is shown; only on a terminal."""
+    if is_lively():
+        print(f"{_WIPE}{line(text)[:100]}", end="", file=sys.stderr, flush=True)
+
+
+def clear() -> None:
+    """Wipe what was passing."""
+    if is_lively():
+        print(_WIPE, end="", file=sys.stderr, flush=True)
+
+
+def is_lively() -> bool:
+    """Whether standard error is a terminal that may be coloured."""
+    return sys.stderr.isatty() and not environment("NO_COLOR") and environment("TERM").get("TERM") != "dumb"

@@ -1,0 +1,1 @@
+"""Calls any A2A agent, whatever dialect it speaks."""

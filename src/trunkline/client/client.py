@@ -1,0 +1,350 @@
+"""Calls one agent: `async with Client(url) as client: result = await client.send("hello")`."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TypeVar, Unpack
+
+from trunkline.client.chat import Chat
+from trunkline.client.contact import Contact
+from trunkline.client.credentials import Auth, Guarded, credentials
+from trunkline.client.fixed import Fixed
+from trunkline.client.gather import Gather
+from trunkline.client.message import Content, Sending, compose
+from trunkline.client.options import Options, check_seconds
+from trunkline.client.peer import Peer, Work, out_of_time
+from trunkline.client.result import Result
+from trunkline.client.stream import Stream
+from trunkline.client.transport import Frame, TransportFactory
+from trunkline.config import Secret
+from trunkline.errors import ExtendedCardNotConfigured, Misuse, PushNotSupported, Unreachable
+from trunkline.net.caller import Caller
+from trunkline.net.carrier import Carrier, Headers
+from trunkline.net.guard import Egress, target
+from trunkline.wire.peer_card import PeerCard
+from trunkline.wire.types import (
+    RESTING,
+    ListQuery,
+    PushConfig,
+    PushQuery,
+    PushRequest,
+    SendRequest,
+    Task,
+    TaskPage,
+    TaskQuery,
+    TaskState,
+)
+
+T = TypeVar("T")
+
+
+class Client:
+    """One agent, named by its URL: that of its card, of its interface, or the base of both.
+
+    The card is found and the interface chosen at the first call, once. Safe to use from many tasks at once.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        auth: Auth | None = None,
+        api_key: str | Secret = "",
+        api_key_env: str = "",
+        bearer: str | Secret = "",
+        bearer_env: str = "",
+        headers: Mapping[str, str] | None = None,
+        version: str = "",
+        bindings: Sequence[str] = (),
+        card: PeerCard | None = None,
+        card_url: str = "",
+        card_ttl_s: float = 600,
+        timeout_s: float = 300,
+        idle_s: float = 60,
+        connect_s: float = 5,
+        poll_s: float = 1,
+        retries: int = 3,
+        deduplicates: bool | None = None,
+        verify_tls: bool = True,
+        carrier: Carrier | None = None,
+        transports: Mapping[str, TransportFactory] | None = None,
+        egress: Egress | None = None,
+    ) -> None:
+        options = Options(
+            timeout_s=timeout_s,
+            idle_s=idle_s,
+            connect_s=connect_s,
+            poll_s=poll_s,
+            retries=retries,
+            deduplicates=deduplicates,
+            version=version,
+            bindings=tuple(bindings),
+            card_url=card_url,
+            card_ttl_s=card_ttl_s,
+        )
+        self.url = url
+        self._options = options
+        host = _host(url)
+        # A carrier that was given belongs to whoever gave it.
+        self._own: Caller | None = None
+        if carrier is None:
+            # The public may be called, and the host that the operator names, wherever that is.
+            allowed = egress or Egress(hosts=[host])
+            carrier = self._own = Caller(allowed, connect_s=connect_s, verify=verify_tls)
+        if headers:
+            carrier = Guarded(carrier, Fixed(headers), url)
+        known = credentials(
+            auth, api_key=api_key, api_key_env=api_key_env, bearer=bearer, bearer_env=bearer_env
+        )
+        self._contact = Contact(url, options, carrier, auth=known, transports=transports, card=card)
+        self._peer = Peer(url, options, self._contact)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Let go of every connection; tasks go on. A carrier that was given stays open."""
+        if self._own is not None:
+            await self._own.close()
+
+    @property
+    def explanation(self) -> tuple[str, ...]:
+        """How the interface was chosen, line by line; empty before the first call."""
+        return self._contact.explanation
+
+    async def interface(self) -> str:
+        """What was chosen, in words."""
+        return (await self._contact.open()).name
+
+    async def card(self, *, refresh: bool = False) -> PeerCard:
+        """What the agent says of itself; kept as long as it is good.
+
+        Raises:
+            Unreachable: there is no card, or nobody is there.
+            Unreadable: what is there is no card.
+        """
+        return await self._contact.card(refresh=refresh)
+
+    async def extended_card(self) -> PeerCard:
+        """The card for callers whom the agent knows.
+
+        Raises:
+            ExtendedCardNotConfigured: its card says that there is none.
+        """
+        card = await self._known()
+        if card is not None and not card.extended_card:
+            raise ExtendedCardNotConfigured(f"{card.name} has no extended card; its card says so")
+        return await self._ask(lambda transport, call: transport.extended_card(call))
+
+    async def send(self, content: Content, *, wait: bool = True, **said: Unpack[Sending]) -> Result:
+        """Say something; with `wait` the answer, however long the agent takes, else its receipt.
+
+        Raises:
+            Refused: the agent will not do it.
+            TimedOut: there was no answer in time; the text names the task.
+            Uncertain: the message was sent and its answer lost.
+            Unreachable: nobody is there.
+            Unreadable: what it answers is no A2A.
+        """
+        request = compose(content, said, wait=wait)
+        headers = _about(said)
+        seconds = self._seconds(said.get("timeout_s"))
+        known = Gather()
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                found = await self._sent(request, headers, limit, known)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise out_of_time(seconds, known.task_id, request.message.message_id) from None
+        return found
+
+    async def _sent(
+        self, request: SendRequest, headers: Headers, limit: asyncio.Timeout, known: Gather
+    ) -> Result:
+        if request.push is not None:
+            await self._check_push()
+        notice = await self._peer.call(
+            lambda transport, call: transport.send(request, call),
+            headers=headers,
+            deadline=limit.when(),
+            message_id=request.message.message_id,
+        )
+        answer = notice.answer
+        if type(answer) is Task and (answer.status.state in RESTING or not request.wait):
+            return Result(answer)
+        known.take(Frame(notice))
+        found = known.result()
+        if known.rests or not request.wait:
+            assert found is not None
+            return found
+        return await Stream(self._peer, known=known, headers=headers, deadline=limit.when()).finish()
+
+    def stream(self, content: Content, **said: Unpack[Sending]) -> Stream:
+        """Say something and read the answer as it is made; what may be said beside it is as for `send`."""
+        seconds = self._seconds(said.get("timeout_s"))
+        request = compose(content, said)
+        return Stream(self._peer, request=request, headers=_about(said), timeout_s=seconds)
+
+    def subscribe(self, task_id: str, *, after: str = "") -> Stream:
+        """Follow a task, through its questions: from a snapshot, or from what came `after` an event's id."""
+        return Stream(
+            self._peer,
+            known=Gather(_named(task_id), after),
+            timeout_s=self._options.timeout_s,
+            through_questions=True,
+        )
+
+    async def wait(self, task_id: str, *, timeout_s: float | None = None) -> Result:
+        """A task when it rests: it has ended, or asks something.
+
+        Raises:
+            TaskNotFound: the agent does not know it.
+            TimedOut: it took longer.
+        """
+        seconds = self._seconds(timeout_s)
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                found = await self._got(TaskQuery(_named(task_id)), limit)
+                if found.state in RESTING:
+                    return found
+                known = Gather(task_id)
+                return await Stream(self._peer, known=known, deadline=limit.when()).finish()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise out_of_time(seconds, task_id, "") from None
+
+    async def get(self, task_id: str, *, history_length: int | None = None) -> Result:
+        """A task as it stands.
+
+        Raises:
+            TaskNotFound: the agent does not know it.
+        """
+        query = TaskQuery(_named(task_id), history_length)
+        return Result(await self._ask(lambda transport, call: transport.get(query, call)))
+
+    async def _got(self, query: TaskQuery, limit: asyncio.Timeout) -> Result:
+        return Result(
+            await self._peer.call(lambda transport, call: transport.get(query, call), deadline=limit.when())
+        )
+
+    async def list(
+        self,
+        *,
+        context_id: str = "",
+        status: TaskState | None = None,
+        page_size: int = 50,
+        page_token: str = "",
+        history_length: int | None = None,
+        include_artifacts: bool = False,
+        updated_after_ms: int | None = None,
+    ) -> TaskPage:
+        """A page of tasks, the latest first; `page_token` is the `next_page_token` of the page before."""
+        query = ListQuery(
+            context_id, status, page_size, page_token, history_length, updated_after_ms, include_artifacts
+        )
+        return await self._ask(lambda transport, call: transport.list(query, call))
+
+    async def cancel(self, task_id: str) -> Result:
+        """Stop a task.
+
+        Raises:
+            TaskNotCancelable: it has already ended.
+        """
+        query = TaskQuery(_named(task_id))
+        return Result(await self._ask(lambda transport, call: transport.cancel(query, call)))
+
+    async def set_push(self, task_id: str, config: PushConfig) -> PushConfig:
+        """Have a webhook told of a task.
+
+        Raises:
+            PushNotSupported: the agent's card says that it sends no notifications.
+        """
+        await self._check_push()
+        request = PushRequest(_named(task_id), config)
+        return await self._ask(lambda transport, call: transport.set_push(request, call))
+
+    async def get_push(self, task_id: str, config_id: str = "") -> PushConfig:
+        """One push config of a task."""
+        await self._check_push()
+        query = PushQuery(_named(task_id), config_id)
+        return await self._ask(lambda transport, call: transport.get_push(query, call))
+
+    async def list_push(self, task_id: str) -> builtins.list[PushConfig]:
+        """All push configs of a task."""
+        await self._check_push()
+        query = PushQuery(_named(task_id))
+        return [*await self._ask(lambda transport, call: transport.list_push(query, call))]
+
+    async def delete_push(self, task_id: str, config_id: str) -> None:
+        """Forget a push config."""
+        await self._check_push()
+        query = PushQuery(_named(task_id), config_id)
+        await self._ask(lambda transport, call: transport.delete_push(query, call))
+
+    def chat(self, *, context_id: str = "", skill: str = "") -> Chat:
+        """A conversation that keeps its context and its task."""
+        return Chat(self, context_id=context_id, skill=skill)
+
+    async def _known(self) -> PeerCard | None:
+        """The card; None if the agent has none and is spoken to all the same."""
+        await self._contact.open()
+        return self._contact.known
+
+    async def _check_push(self) -> None:
+        card = await self._known()
+        if card is not None and not card.push:
+            raise PushNotSupported(f"{card.name} sends no push notifications; its card says so")
+
+    async def _ask(self, work: Work[T]) -> T:
+        """A request that may be made twice."""
+        seconds = self._options.timeout_s
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await self._peer.call(work, deadline=limit.when())
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise out_of_time(seconds, "", "") from None
+
+    def _seconds(self, timeout_s: float | None) -> float:
+        return self._options.timeout_s if timeout_s is None else check_seconds("timeout_s", timeout_s)
+
+
+def _host(url: str) -> str:
+    try:
+        return target(url).host
+    except Unreachable as error:
+        raise Misuse(f"url: {error}") from None
+
+
+def _named(task_id: str) -> str:
+    if not task_id:
+        raise Misuse("task_id is empty; give the task_id of a result")
+    return task_id
+
+
+def _about(said: Sending) -> Headers:
+    """The headers that go with a message."""
+    headers: list[tuple[str, str]] = []
+    if correlation_id := said.get("correlation_id"):
+        headers.append(("x-correlation-id", correlation_id))
+    if parent_id := said.get("parent_id"):
+        headers.append(("x-parent-id", parent_id))
+    if extensions := said.get("extensions"):
+        # Before 1.0 the header had a prefix.
+        named = ", ".join(extensions)
+        headers += [("a2a-extensions", named), ("x-a2a-extensions", named)]
+    return tuple(headers)

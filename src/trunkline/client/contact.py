@@ -1,0 +1,170 @@
+"""Finds an agent's card, chooses how to speak to it, and thinks again when the card turns out to be wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from trunkline.client.choice import STRANGE, no_way, probe, probes, weigh
+from trunkline.client.choice import named as in_words
+from trunkline.client.credentials import Auth, Guarded, choose
+from trunkline.client.delegate import Delegate
+from trunkline.client.discovery import Discovery
+from trunkline.client.options import Options
+from trunkline.client.rest import Rest
+from trunkline.client.rpc import JsonRpc
+from trunkline.client.transport import Call, Transport, TransportFactory
+from trunkline.errors import RouteNotFound, TrunklineError, Unreachable, Unreadable, VersionNotSupported
+from trunkline.net.carrier import Carrier
+from trunkline.wire.peer_card import Interface, PeerCard
+
+log = logging.getLogger("trunkline.client")
+TRANSPORTS: dict[str, TransportFactory] = {"JSONRPC": JsonRpc, "HTTP+JSON": Rest, "DELEGATE": Delegate}
+
+
+class Contact:
+    """The card and the chosen transport of one agent."""
+
+    def __init__(
+        self,
+        url: str,
+        options: Options,
+        carrier: Carrier,
+        *,
+        auth: Auth | None = None,
+        transports: Mapping[str, TransportFactory] | None = None,
+        card: PeerCard | None = None,
+    ) -> None:
+        # The card as it was when the interface was chosen, or as it came last; None if there is none.
+        self.known = card
+        self.transport: Transport | None = None
+        # Whether the chosen interface has ever answered as one.
+        self.proven = False
+        self._url = url
+        self._options = options
+        self._auth = auth
+        self._carrier = carrier if auth is None else Guarded(carrier, auth, url)
+        self._discovery = Discovery(url, self._carrier, card_url=options.card_url, ttl_s=options.card_ttl_s)
+        self._is_given = card is not None
+        self._transports = {name.upper(): make for name, make in {**TRANSPORTS, **(transports or {})}.items()}
+        self._choosing = asyncio.Lock()
+        self._told: list[str] = []
+        self._untried: list[Interface] = []
+        self._chosen: Interface | None = None
+
+    @property
+    def explanation(self) -> tuple[str, ...]:
+        """How the card was found and the interface chosen, line by line."""
+        return (*self._discovery.explanation, *self._told)
+
+    async def card(self, *, refresh: bool = False) -> PeerCard:
+        """The card: the one that was given, or the agent's own, fetched if it must be."""
+        if self.known is not None and self._is_given and not refresh:
+            return self.known
+        self.known = await self._discovery.card(refresh=refresh)
+        return self.known
+
+    async def open(self) -> Transport:
+        """The chosen transport; many who ask at once wait for one choice."""
+        if self.transport is None:
+            async with self._choosing:
+                if self.transport is None:
+                    self.transport = await self._choose()
+        return self.transport
+
+    async def understands(self) -> bool:
+        """Whether the chosen interface answers as one; asked once, by a question that does no work."""
+        if not self.proven and self.transport is not None:
+            self.proven = not await self._probe(self.transport)
+        return self.proven
+
+    async def reconsider(self, failed: Transport, error: TrunklineError) -> bool:
+        """Choose another interface, as this one does not seem to be one; false if the error is the answer.
+
+        Raises:
+            RouteNotFound: there is none; the text says what was tried.
+        """
+        pinned = self._options.version and isinstance(error, VersionNotSupported)
+        if self.proven or pinned or not isinstance(error, STRANGE):
+            return False
+        async with self._choosing:
+            if self.transport is not failed:
+                return True
+            is_dead = isinstance(error, Unreachable)
+            if not is_dead and await self.understands():
+                return False
+            attempts = [(self._chosen, str(error))] if self._chosen is not None else []
+            if await self._elsewhere(attempts, guess=not is_dead):
+                return True
+            if is_dead:
+                return False
+            raise no_way(self._url, attempts) from error
+
+    def wants(self) -> str:
+        """What to say to a caller whom the agent does not let in."""
+        return choose(self.known, self._auth)
+
+    async def _choose(self) -> Transport:
+        try:
+            card = await self.card()
+        except (RouteNotFound, Unreadable) as error:
+            # Without a card an agent can still be spoken to, if it is where it seems to be.
+            self._tell(f"no card: {error}")
+            card = None
+        if card is not None and isinstance(self._carrier, Guarded):
+            self._carrier.fit(card)
+        options = self._options
+        choice = weigh(
+            card, self._url, version=options.version, bindings=options.bindings, adapters=self._transports
+        )
+        self._tell(*choice.notes)
+        self._untried = [one.interface for one in choice.candidates]
+        reasons = {one.interface: one.why for one in choice.candidates}
+        if card is None:
+            attempts: list[tuple[Interface, str]] = []
+            if await self._elsewhere(attempts, guess=False) and self.transport is not None:
+                return self.transport
+            raise no_way(self._url, attempts)
+        first = self._untried.pop(0)
+        return self._take(first, reasons[first])
+
+    async def _elsewhere(self, attempts: list[tuple[Interface, str]], *, guess: bool) -> bool:
+        """Ask the other candidates, and the usual places, if they understand; take the first that does."""
+        more = (
+            probes(self._url, self._chosen, version=self._options.version)
+            if guess and self._chosen is not None
+            else ()
+        )
+        tried = {interface for interface, _ in attempts}
+        for interface in (*self._untried, *more):
+            if interface in tried:
+                continue
+            tried.add(interface)
+            got = await self._probe(self._made(interface))
+            if not got:
+                self._take(interface, "it understood")
+                self.proven = True
+                return True
+            attempts.append((interface, got))
+            self._tell(f"{in_words(interface)}: {got}")
+        return False
+
+    async def _probe(self, transport: Transport) -> str:
+        return await probe(transport, Call(idle_s=self._options.idle_s))
+
+    def _take(self, interface: Interface, why: str) -> Transport:
+        if self._chosen is not None:
+            log.warning("client.interface_changed from=%a to=%a", in_words(self._chosen), in_words(interface))
+        self._chosen = interface
+        self.transport = self._made(interface)
+        self._tell(f"{self.transport.name}: chosen, as {why}")
+        return self.transport
+
+    def _made(self, interface: Interface) -> Transport:
+        return self._transports[interface.binding.upper()](interface, self._carrier)
+
+    def _tell(self, *what: str) -> None:
+        self._told.extend(what)
+        # A client may live for months.
+        del self._told[:-50]

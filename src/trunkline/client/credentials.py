@@ -1,0 +1,262 @@
+"""Who calls: keys, tokens and logins, and the one place that decides to whom they are shown.
+
+`Guarded` is a carrier that shows them to the agent's own origin and to nobody else, whatever a card or a
+redirect says. Secrets are `Secret`: they never print.
+"""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64encode
+from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
+from urllib.parse import quote
+
+import msgspec
+
+from trunkline.client.flow import HttpxAuth
+from trunkline.config import Secret, environment
+from trunkline.errors import Misuse
+from trunkline.net.carrier import Carrier, Reply, Request
+from trunkline.net.guard import target
+from trunkline.wire.peer_card import PeerCard, PeerScheme
+
+log = logging.getLogger("trunkline.client")
+API_KEY = "X-API-Key"
+# URLs whose verdict is remembered; those of tasks differ from each other without end.
+_JUDGED = 1024
+
+
+class Auth(Protocol):
+    """Shows an agent who calls. It sees only requests that may show it."""
+
+    async def carry(self, request: Request, carrier: Carrier) -> Reply:
+        """The answer to the request with credentials; asked again if new ones may help."""
+        ...
+
+
+def _secret(text: str | Secret) -> Secret:
+    return text if isinstance(text, Secret) else Secret(text)
+
+
+class _Shown:
+    """Credentials that are the same for every request."""
+
+    def __init__(self, name: str, value: str) -> None:
+        self._name = name
+        self._value = Secret(value)
+
+    async def carry(self, request: Request, carrier: Carrier) -> Reply:
+        """See `Auth`."""
+        return await carrier.open(_with(request, self._name, self._value.reveal()))
+
+
+class Bearer(_Shown):
+    """A token in the `Authorization` header."""
+
+    def __init__(self, token: str | Secret) -> None:
+        super().__init__("authorization", f"Bearer {_secret(token).reveal()}")
+
+
+class Basic(_Shown):
+    """A name and a password in the `Authorization` header."""
+
+    def __init__(self, name: str, password: str | Secret) -> None:
+        if ":" in name:
+            raise Misuse("the name of a Basic login holds no colon")
+        login = f"{name}:{_secret(password).reveal()}".encode()
+        super().__init__("authorization", f"Basic {b64encode(login).decode()}")
+
+
+class ApiKey:
+    """A key in a header, in the query or in a cookie: where the card says, unless it is said here."""
+
+    def __init__(self, key: str | Secret, *, name: str = "", place: str = "header") -> None:
+        if place not in ("header", "query", "cookie"):
+            raise Misuse(f"an API key goes into the header, the query or a cookie, not into {place!r}")
+        self._key = _secret(key)
+        self.name = name
+        self.place = place
+
+    def fit(self, card: PeerCard) -> ApiKey:
+        """The same key where this card wants it; one whose place was said stays there."""
+        if self.name:
+            return self
+        wanted = [scheme for scheme in card.schemes.values() if scheme.kind == "apiKey" and scheme.name]
+        if not wanted or any(one.name.lower() == API_KEY.lower() for one in wanted):
+            return self
+        place = wanted[0].place
+        known = place if place in ("header", "query", "cookie") else "header"
+        return ApiKey(self._key, name=wanted[0].name, place=known)
+
+    async def carry(self, request: Request, carrier: Carrier) -> Reply:
+        """See `Auth`."""
+        name, key = self.name or API_KEY, self._key.reveal()
+        if self.place == "header":
+            return await carrier.open(_with(request, name, key))
+        pair = f"{quote(name, safe='')}={quote(key, safe='')}"
+        if self.place == "cookie":
+            return await carrier.open(_with(request, "cookie", pair))
+        url, mark, rest = request.url.partition("#")
+        url = f"{url}{'&' if '?' in url else '?'}{pair}{mark}{rest}"
+        return await carrier.open(msgspec.structs.replace(request, url=url))
+
+
+class Unset:
+    """Credentials whose variable is not set: requests go out without any."""
+
+    def __init__(self, variable: str) -> None:
+        self.variable = variable
+
+    async def carry(self, request: Request, carrier: Carrier) -> Reply:
+        """See `Auth`."""
+        return await carrier.open(request)
+
+
+def credentials(
+    auth: object = None,
+    *,
+    api_key: str | Secret = "",
+    api_key_env: str = "",
+    bearer: str | Secret = "",
+    bearer_env: str = "",
+) -> Auth | None:
+    """The one of these that is given; an object with an `auth_flow` like those of httpx will do as `auth`.
+
+    A variable that is not set is warned of and skipped.
+
+    Raises:
+        Misuse: more than one is given, or something that is none.
+    """
+    said = {"api_key": api_key, "api_key_env": api_key_env, "bearer": bearer, "bearer_env": bearer_env}
+    given = [name for name, value in said.items() if isinstance(value, Secret) or value]
+    if auth is not None:
+        given.insert(0, "auth")
+    if len(given) > 1:
+        raise Misuse(f"give one of {' and '.join(given)}, not {len(given)}")
+    if auth is not None:
+        return _auth(auth)
+    if api_key_env or bearer_env:
+        variable = api_key_env or bearer_env
+        found = environment(variable).get(variable, "")
+        if not found:
+            log.warning("client.credentials_unset variable=%a", variable)
+            return Unset(variable)
+        return ApiKey(found) if api_key_env else Bearer(found)
+    if given == ["api_key"]:
+        return ApiKey(api_key)
+    return Bearer(bearer) if given else None
+
+
+def _auth(given: object) -> Auth:
+    if callable(getattr(given, "carry", None)):
+        return given  # pyright: ignore[reportReturnType] - that is what the protocol asks for
+    if callable(getattr(given, "auth_flow", None)):
+        return HttpxAuth(given)
+    raise Misuse(
+        "auth is an ApiKey, Bearer, Basic, ClientCredentials, or has an auth_flow like those of httpx"
+    )
+
+
+class Guarded:
+    """A carrier that shows credentials to one origin, and to `hosts` that the operator allows by name.
+
+    To anybody else a request goes without, and from https never to http.
+    """
+
+    def __init__(self, carrier: Carrier, auth: Auth | None, url: str, *, hosts: Iterable[str] = ()) -> None:
+        self.auth = auth
+        self._carrier = carrier
+        self._at = target(url)
+        self._hosts = {host.lower().rstrip(".") for host in hosts}
+        self._judged: dict[str, bool] = {}
+
+    def fit(self, card: PeerCard) -> None:
+        """Show an API key where this card wants it."""
+        self.auth = fitted(self.auth, card)
+
+    async def open(self, request: Request) -> Reply:
+        """See `Carrier`."""
+        if self.auth is None or not self._may_see(request.url):
+            return await self._carrier.open(request)
+        return await self.auth.carry(request, self._carrier)
+
+    async def close(self) -> None:
+        """See `Carrier`."""
+        await self._carrier.close()
+
+    def _may_see(self, url: str) -> bool:
+        known = self._judged.get(url)
+        if known is None:
+            if len(self._judged) >= _JUDGED:
+                self._judged.clear()
+            known = self._judged[url] = self._judge(url)
+        return known
+
+    def _judge(self, url: str) -> bool:
+        at = target(url)
+        if at.lane == self._at.lane:
+            return True
+        if at.host.rstrip(".") in self._hosts and (at.scheme, self._at.scheme) != ("http", "https"):
+            return True
+        log.warning("client.credentials_withheld host=%a", at.host)
+        return False
+
+
+@runtime_checkable
+class Fitting(Protocol):
+    """Credentials that look at the card to know where they go."""
+
+    def fit(self, card: PeerCard) -> Auth:
+        """The same for this card."""
+        ...
+
+
+def fitted(auth: Auth | None, card: PeerCard) -> Auth | None:
+    """The credentials as this card wants them."""
+    return auth.fit(card) if isinstance(auth, Fitting) else auth
+
+
+def choose(card: PeerCard | None, given: Auth | None) -> str:
+    """What to say to a caller whom the agent does not let in: what it wants, and how to give it."""
+    wanted = _wanted(card) if card is not None else []
+    if isinstance(given, Unset):
+        missing = f"the variable {given.variable} is not set"
+        return f"{missing}; the agent wants {' or '.join(wanted)}" if wanted else missing
+    if not wanted:
+        what = "the card does not say what the agent wants" if card is not None else "there is no card to ask"
+        return f"{what}; it did not take what was given" if given else f"{what}; try api_key=… or bearer=…"
+    start = "it did not take what was given; it wants" if given else "the agent wants"
+    return f"{start} {' or '.join(wanted)}"
+
+
+def _wanted(card: PeerCard) -> list[str]:
+    """In words, what the card asks for; of several requirements one is enough."""
+    if not card.requirements:
+        return [_words(scheme) for scheme in card.schemes.values()]
+    return [
+        " and ".join(_words(card.schemes[name]) if name in card.schemes else name for name in names)
+        for names in card.requirements
+        if names
+    ]
+
+
+def _words(scheme: PeerScheme) -> str:
+    if scheme.kind == "apiKey":
+        place = {"query": "the query as ", "cookie": "the cookie "}.get(scheme.place, "")
+        return f"an API key in {place}{scheme.name or API_KEY} (give api_key=…)"
+    if scheme.kind == "http" and scheme.scheme.lower() == "basic":
+        return "a name and a password (give auth=Basic(name, password))"
+    if scheme.kind == "http" and scheme.scheme.lower() != "bearer":
+        return f"the HTTP scheme {scheme.scheme} (give an httpx-style auth=…)"
+    if scheme.kind == "oauth2" and scheme.token_url:
+        scopes = f" with the scopes {' '.join(scheme.scopes)}" if scheme.scopes else ""
+        return f"a token from {scheme.token_url}{scopes} (give auth=ClientCredentials(…))"
+    if scheme.kind == "mutualTLS":
+        return "a client certificate (give carrier=Caller(egress, tls=…))"
+    issuer = f" from {scheme.discovery_url}" if scheme.discovery_url else ""
+    return f"a bearer token{issuer} (give bearer=…)"
+
+
+def _with(request: Request, name: str, value: str) -> Request:
+    return Request(request.method, request.url, (*request.headers, (name, value)), request.body)

@@ -1,0 +1,249 @@
+"""Where an agent's card is, and the card itself: looked for once, kept for a while, then asked if it changed.
+
+Every step is told in words; `explanation` has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable
+from urllib.parse import urljoin, urlsplit
+
+from msgspec import Struct
+
+from trunkline.errors import (
+    Forbidden,
+    RouteNotFound,
+    TimedOut,
+    TooManyRequests,
+    TrunklineError,
+    Unauthenticated,
+    Unavailable,
+    Unreachable,
+    Unreadable,
+)
+from trunkline.net.carrier import Carrier, Headers, Request
+from trunkline.wire.peer_card import PeerCard, read_card
+
+log = logging.getLogger("trunkline.client")
+LIMIT = 1 << 20
+HOPS = 3
+TTL_S = 600.0
+# For looking in all the places, or asking again in one.
+TIMEOUT_S = 15.0
+# An old card is kept this long before the agent is asked again that could not be asked.
+PATIENCE_S = 30.0
+NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
+# Where agents are spoken to rather than found: the card is beside such a place, not beneath it.
+_ENDPOINTS = {"a2a", "rpc", "jsonrpc", "v1"}
+_REDIRECTS = {301, 302, 303, 307, 308}
+_MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,10})", re.IGNORECASE)
+
+
+class Answered(Struct, frozen=True):
+    """What one place had to say."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def places(url: str) -> tuple[str, ...]:
+    """Where the card of an agent may be that is called by this URL, the likeliest first.
+
+    A URL that ends in `.json` is the card's own.
+    """
+    parts = urlsplit(url)
+    origin = f"{parts.scheme}://{parts.netloc}"
+    path = parts.path.rstrip("/")
+    if path.endswith(".json"):
+        return (url,)
+    if not path:
+        return (origin + NEW, origin + OLD)
+    above, _, last = path.rpartition("/")
+    bases = (above, path) if last.lower() in _ENDPOINTS else (path, above)
+    # One card may stand for all agents at the root, so that is asked after the places nearer by.
+    bases = tuple(dict.fromkeys((*bases, "")))
+    near = [origin + base + NEW for base in bases]
+    near.insert(bases.index(path) + 1, f"{origin}{path}/agent-card.json")
+    return (*near, *[origin + base + OLD for base in bases])
+
+
+class Discovery:
+    """The card of one agent. Whoever asks while it is being fetched waits for the same answer.
+
+    The carrier shows credentials where they may be shown; see `credentials.Guarded`.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        carrier: Carrier,
+        *,
+        card_url: str = "",
+        ttl_s: float = TTL_S,
+        timeout_s: float = TIMEOUT_S,
+    ) -> None:
+        self.explanation: list[str] = []
+        # Where the card was found; empty before that.
+        self.found_at = ""
+        self._places = (card_url,) if card_url else places(url)
+        self._carrier = carrier
+        self._ttl_s = ttl_s
+        self._timeout_s = timeout_s
+        self._card: PeerCard | None = None
+        self._etag = ""
+        self._until = 0.0
+        self._asking: asyncio.Future[PeerCard] | None = None
+
+    async def card(self, *, refresh: bool = False) -> PeerCard:
+        """The card, fetched if need be; with `refresh` the agent is asked in any case.
+
+        Raises:
+            RouteNotFound: there is none in any place.
+            Unauthenticated: the agent shows it only to callers whom it knows.
+            Unreadable: what is there is no card.
+            Unreachable: nobody is there.
+        """
+        loop = asyncio.get_running_loop()
+        if self._card is not None and not refresh and loop.time() < self._until:
+            return self._card
+        while (asking := self._asking) is not None:
+            await asyncio.wait([asking])
+            if not asking.cancelled():
+                return asking.result()
+        asking = self._asking = loop.create_future()
+        try:
+            found = await self._renewed(refresh)
+        except TrunklineError as error:
+            asking.set_exception(error)
+            # It is told here; nobody else needs to have waited for it.
+            asking.exception()
+            raise
+        except BaseException:
+            asking.cancel()
+            raise
+        else:
+            asking.set_result(found)
+            return found
+        finally:
+            self._asking = None
+
+    async def _renewed(self, refresh: bool) -> PeerCard:
+        known = self._card
+        if known is None:
+            return await self._within(self._look())
+        try:
+            return await self._within(self._again(known))
+        except TrunklineError as error:
+            if refresh:
+                raise
+            self._until = asyncio.get_running_loop().time() + min(PATIENCE_S, self._ttl_s)
+            log.warning("client.card_stale url=%a why=%a", self.found_at, str(error))
+            self._tell(f"{self.found_at}: the card could not be fetched again ({error}); the old one is kept")
+            return known
+
+    async def _within(self, work: Awaitable[PeerCard]) -> PeerCard:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await work
+        except TimeoutError as error:
+            message = f"no card from {self._places[0]} within {self._timeout_s:g} seconds"
+            raise TimedOut(message, reason="total") from error
+
+    async def _again(self, known: PeerCard) -> PeerCard:
+        headers = (("if-none-match", self._etag),) if self._etag else ()
+        answer = await self._get(self.found_at, headers)
+        if answer.status == 304:
+            self._keep(answer)
+            self._tell(f"{self.found_at}: the card has not changed")
+            return known
+        if answer.status in (404, 405, 410):
+            self._tell(f"{self.found_at}: HTTP {answer.status}; the card is looked for again")
+            return await self._look()
+        if (card := self._read(self.found_at, answer)) is None:
+            raise Unreadable(self.explanation[-1])
+        return card
+
+    async def _look(self) -> PeerCard:
+        for place in self._places:
+            answer = await self._get(place, ())
+            if (card := self._read(place, answer)) is not None:
+                return card
+        raise RouteNotFound(
+            f"no agent card is there; asked: {'; '.join(self.explanation[-len(self._places) :])}"
+        )
+
+    def _read(self, place: str, answer: Answered) -> PeerCard | None:
+        """The card in an answer, if there is one; every answer is told of."""
+        status = answer.status
+        if status != 200:
+            self._tell(f"{place}: HTTP {status}")
+            self._stop(place, answer)
+            return None
+        try:
+            card = read_card(answer.body)
+        except Unreadable as error:
+            self._tell(f"{place}: {error}")
+            if len(self._places) == 1:
+                raise
+            return None
+        self._card = card
+        self.found_at = place
+        self._etag = answer.headers.get("etag", "")
+        self._keep(answer)
+        self._tell(f"{place}: the card of {card.name!r}")
+        return card
+
+    def _stop(self, place: str, answer: Answered) -> None:
+        """Raise where the other places would say the same."""
+        if answer.status == 401:
+            asked = answer.headers.get("www-authenticate", "")
+            how = f" ({asked})" if asked and asked.isprintable() else ""
+            raise Unauthenticated(
+                f"{place} shows the card only to callers it knows{how}; give api_key=… or bearer=…"
+            )
+        if answer.status == 403:
+            raise Forbidden(f"{place}: this caller may not see the card")
+        if answer.status == 429:
+            wait = answer.headers.get("retry-after", "")
+            raise TooManyRequests(
+                f"{place}: too many requests", retry_after_s=float(wait) if wait.isdecimal() else 1.0
+            )
+        if answer.status in (502, 503, 504):
+            raise Unavailable(f"{place}: HTTP {answer.status}; the agent is not there now")
+
+    def _keep(self, answer: Answered) -> None:
+        """Good for as long as the agent says, but not for longer than the operator does."""
+        said = answer.headers.get("cache-control", "")
+        lasts = self._ttl_s
+        if "no-cache" in said or "no-store" in said:
+            lasts = 0.0
+        elif found := _MAX_AGE.search(said):
+            lasts = min(lasts, float(found[1]))
+        self._until = asyncio.get_running_loop().time() + lasts
+
+    async def _get(self, url: str, headers: Headers) -> Answered:
+        for _ in range(HOPS + 1):
+            # Without A2A-Version: who knows the header answers with a card for every version.
+            request = Request("GET", url, (("accept", "application/json"), *headers))
+            reply = await self._carrier.open(request)
+            try:
+                location = reply.headers.get("location", "")
+                if reply.status not in _REDIRECTS or not location:
+                    return Answered(reply.status, reply.headers, await reply.read(LIMIT))
+            finally:
+                await reply.close()
+            following = urljoin(url, location)
+            if url.startswith("https:") and not following.startswith("https:"):
+                raise Unreachable(f"{url}: redirects from https to http", reason="refused")
+            self._tell(f"{url}: HTTP {reply.status}, on to {following}")
+            url = following
+        raise Unreachable(f"{url}: redirects more than {HOPS} times", reason="refused")
+
+    def _tell(self, what: str) -> None:
+        self.explanation.append(what)
+        # A client may live for months.
+        del self.explanation[:-50]

@@ -1,0 +1,101 @@
+"""What the transports over HTTP share: one request with one answer, and one whose answer is a stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterator
+
+from msgspec import Struct
+
+from trunkline.client.transport import Call, Frame
+from trunkline.errors import TaskNotFound, TooLarge, Unreadable
+from trunkline.net.carrier import Carrier, Reply, Request
+from trunkline.wire.answers import Notice
+from trunkline.wire.sse import Parser
+from trunkline.wire.types import PushConfig, PushQuery
+
+# What one answer, and one event of a stream, may hold.
+LIMIT = 16 * 1024 * 1024
+JSON = "application/json"
+EVENTS = "text/event-stream"
+# A refusal comes as JSON; some agents refuse callers who would not take it.
+EITHER = f"{EVENTS}, {JSON}"
+
+Read = Callable[[bytes], Notice]
+
+
+class Answer(Struct, frozen=True):
+    """An answer that has come whole."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        """Whether HTTP says that it went well."""
+        return 200 <= self.status < 300
+
+
+def first_of(configs: tuple[PushConfig, ...], query: PushQuery) -> PushConfig:
+    """The config that is meant by who names none.
+
+    Raises:
+        TaskNotFound: the task has none.
+    """
+    if configs:
+        return configs[0]
+    raise TaskNotFound(f"task {query.task_id} has no push config")
+
+
+async def answered(carrier: Carrier, request: Request, call: Call) -> Answer:
+    """The whole answer, whatever its status."""
+    reply = await carrier.open(request)
+    try:
+        return await _whole(reply, call)
+    finally:
+        await reply.close()
+
+
+async def _whole(reply: Reply, call: Call) -> Answer:
+    return Answer(reply.status, reply.headers, await reply.read(LIMIT, idle_s=call.idle_s))
+
+
+async def followed(
+    carrier: Carrier, request: Request, call: Call, read: Read, whole: Callable[[Answer], Notice]
+) -> AsyncGenerator[Frame]:
+    """The events of a stream, each read by `read`. An answer that is no stream is read by `whole`."""
+    reply = await carrier.open(request)
+    try:
+        if not (200 <= reply.status < 300 and _is_stream(reply)):
+            yield Frame(whole(await _whole(reply, call)))
+            return
+        parser = Parser(limit=LIMIT)
+        async for chunk in reply.chunks(idle_s=call.idle_s):
+            for frame in _frames(parser, chunk, read):
+                yield frame
+    finally:
+        await reply.close()
+
+
+def _is_stream(reply: Reply) -> bool:
+    return reply.headers.get("content-type", "").lower().startswith(EVENTS)
+
+
+def _frames(parser: Parser, chunk: bytes, read: Read) -> Iterator[Frame]:
+    """One by one: what came before an event that cannot be read has come."""
+    try:
+        pieces = parser.pieces(chunk)
+    except TooLarge as error:
+        raise Unreadable(f"{error.message}, which is more than is read") from None
+    for piece in pieces:
+        # Some say that a stream is over in the way of model providers.
+        if piece.data == b"[DONE]":
+            continue
+        try:
+            frame = Frame(read(piece.data), piece.own_id)
+        except Unreadable:
+            # Events with names of their own may mean anything; those without one are A2A's.
+            if piece.event in ("message", "error"):
+                raise
+            continue
+        yield frame

@@ -1,0 +1,302 @@
+"""Puts a task together from the frames of its stream, and tells what is new in each. Pure.
+
+Frames may come twice, in the wrong order, or again as a snapshot after a break; what is told to the reader
+is never told twice. Where the frames leave a doubt, `doubtful` says so: then the stored task is the truth.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from trunkline.client.result import Result, artifact_text, text_of
+from trunkline.client.transport import Frame
+from trunkline.wire.answers import Notice
+from trunkline.wire.types import (
+    RESTING,
+    TERMINAL,
+    Artifact,
+    ArtifactUpdate,
+    Message,
+    Metadata,
+    Part,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+
+Kind = Literal["task", "message", "status", "artifact"]
+
+
+class Update(Struct, frozen=True):
+    """What one frame brought. `text` holds only words that were not told before."""
+
+    kind: Kind
+    text: str
+    state: TaskState | None
+    notice: Notice
+    id: str = ""
+
+
+class _Growing:
+    """An artifact as far as it has come, and the words of it that were told."""
+
+    __slots__ = ("artifact", "in_pieces", "parts", "told")
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+        self.parts: list[Part] = list(artifact.parts)
+        self.told: list[str] = []
+        self.in_pieces = False
+
+    def whole(self) -> Artifact:
+        known = self.artifact
+        if self.in_pieces:
+            self.parts = _joined(self.parts)
+        return Artifact(
+            known.artifact_id,
+            known.name,
+            known.description,
+            tuple(self.parts),
+            known.metadata,
+            known.extensions,
+        )
+
+    def replace(self, artifact: Artifact) -> str | None:
+        """The words that are new in it; None if it contradicts what was told."""
+        self.artifact = artifact
+        self.parts = list(artifact.parts)
+        self.in_pieces = False
+        text = artifact_text(artifact)
+        told = "".join(self.told)
+        self.told = [text]
+        return text[len(told) :] if text.startswith(told) else None
+
+    def append(self, more: Artifact) -> str:
+        parts = more.parts
+        self.parts.extend(parts)
+        self.in_pieces = True
+        text = (parts[0].text or "") if len(parts) == 1 else artifact_text(more)
+        self.told.append(text)
+        known = self.artifact
+        if more.metadata or more.extensions or more.name != known.name:
+            self.artifact = Artifact(
+                known.artifact_id,
+                more.name or known.name,
+                more.description or known.description,
+                (),
+                {**(known.metadata or {}), **(more.metadata or {})} or None,
+                tuple(dict.fromkeys((*known.extensions, *more.extensions))),
+            )
+        return text
+
+
+class Gather:
+    """All that is known of one answer so far."""
+
+    __slots__ = (
+        "_artifacts",
+        "_history",
+        "_metadata",
+        "_place",
+        "_seen",
+        "context_id",
+        "doubtful",
+        "last_id",
+        "message",
+        "status",
+        "task_id",
+    )
+
+    def __init__(self, task_id: str = "", after: str = "") -> None:
+        self.task_id = task_id
+        self.context_id = ""
+        self.status: TaskStatus | None = None
+        self.message: Message | None = None
+        # What to resume after: the newest id that came.
+        self.last_id = after
+        self.doubtful = False
+        self._place = _number(after)
+        self._seen: set[str] = set()
+        self._artifacts: dict[str, _Growing] = {}
+        self._history: tuple[Message, ...] = ()
+        self._metadata: Metadata | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything has come."""
+        return self.status is not None or self.message is not None or bool(self._artifacts)
+
+    @property
+    def rests(self) -> bool:
+        """Whether the agent has done what it can: it has ended, or asks something."""
+        return self.message is not None or (self.status is not None and self.status.state in RESTING)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can change any more."""
+        return self.message is not None or (self.status is not None and self.status.state in TERMINAL)
+
+    def result(self) -> Result | None:
+        """The answer as far as it has come."""
+        if self.message is not None:
+            return Result(None, self.message)
+        status = self.status
+        if status is None:
+            if not self._artifacts:
+                return None
+            status = TaskStatus(TaskState.WORKING)
+        artifacts = tuple([one.whole() for one in self._artifacts.values()])
+        return Result(Task(self.task_id, self.context_id, status, artifacts, self._history, self._metadata))
+
+    def take(self, frame: Frame) -> tuple[Update, ...]:
+        """What a frame brings: nothing if it has come before."""
+        late = False
+        if frame.id:
+            if frame.id in self._seen:
+                return ()
+            late = self._count(frame.id)
+        notice = frame.notice
+        answer = notice.answer
+        if type(answer) is ArtifactUpdate:
+            return (self._artifact(answer, notice, frame.id),)
+        if type(answer) is StatusUpdate:
+            return self._status(answer, notice, frame.id, late=late)
+        if type(answer) is Task:
+            return self._task(answer, notice, frame.id, late=late)
+        assert type(answer) is Message
+        self.message = answer
+        self.task_id = self.task_id or answer.task_id
+        self.context_id = answer.context_id or self.context_id
+        return (Update("message", text_of(answer), None, notice, frame.id),)
+
+    def settle(self, task: Task) -> tuple[Update, ...]:
+        """The stored task, which is the truth, unless the agent stores less than it says."""
+        state = task.status.state
+        if self.rests and state not in RESTING:
+            return ()
+        self.doubtful = False
+        before = self._known()
+        self.status = task.status
+        found = self._task(task, Notice(task, task.artifacts), "", late=False)
+        is_news = self._known() != before or any([update.text for update in found])
+        return found if is_news else ()
+
+    def _known(self) -> tuple[TaskState | None, int]:
+        return (None if self.status is None else self.status.state, len(self._artifacts))
+
+    def _count(self, given: str) -> bool:
+        """Note an id; true if it is older than the newest."""
+        self._seen.add(given)
+        place = _number(given)
+        if place is None or self._place is None or place > self._place:
+            self._place = place
+            self.last_id = given
+            return False
+        self.doubtful = True
+        return True
+
+    def _artifact(self, update: ArtifactUpdate, notice: Notice, place: str) -> Update:
+        artifact = update.artifact
+        self.task_id = update.task_id
+        if not self.context_id:
+            self.context_id = update.context_id
+        if self.ended:
+            self.doubtful = True
+        growing = self._artifacts.get(artifact.artifact_id)
+        if growing is None:
+            growing = self._artifacts[artifact.artifact_id] = _Growing(artifact)
+            # The beginning of it was missed.
+            self.doubtful = self.doubtful or update.append
+            text = artifact_text(artifact)
+            growing.told.append(text)
+        elif update.append:
+            if not place:
+                self.doubtful = True
+            text = growing.append(artifact)
+        else:
+            new = growing.replace(artifact)
+            text = artifact_text(artifact) if new is None else new
+        return Update("artifact", text, None, notice, place)
+
+    def _status(self, update: StatusUpdate, notice: Notice, place: str, *, late: bool) -> tuple[Update, ...]:
+        self.task_id = update.task_id
+        self.context_id = update.context_id or self.context_id
+        told: list[Update] = []
+        for artifact in notice.artifacts:
+            one = ArtifactUpdate(update.task_id, update.context_id, artifact)
+            found = self._artifact(one, Notice(one, (artifact,)), "")
+            if found.text or artifact_text(artifact) == "":
+                told.append(found)
+        if not self._believed(update.status, late=late):
+            return tuple(told)
+        self.status = update.status
+        if update.metadata:
+            self._metadata = {**(self._metadata or {}), **update.metadata}
+        told.append(Update("status", text_of(update.status.message), update.status.state, notice, place))
+        return tuple(told)
+
+    def _task(self, task: Task, notice: Notice, place: str, *, late: bool) -> tuple[Update, ...]:
+        """A snapshot; what it lacks of what was told stays, and what it says otherwise is told whole."""
+        self.task_id = task.id
+        self.context_id = task.context_id or self.context_id
+        self._history = task.history or self._history
+        self._metadata = task.metadata or self._metadata
+        believed = self._believed(task.status, late=late)
+        if believed:
+            self.status = task.status
+        news: list[str] = []
+        others: list[Update] = []
+        for artifact in () if late else task.artifacts:
+            growing = self._artifacts.get(artifact.artifact_id)
+            if growing is None:
+                growing = self._artifacts[artifact.artifact_id] = _Growing(artifact)
+                growing.told.append(text := artifact_text(artifact))
+                news.append(text)
+                continue
+            new = growing.replace(artifact)
+            if new is None:
+                again = ArtifactUpdate(task.id, task.context_id, artifact)
+                text = artifact_text(artifact)
+                others.append(Update("artifact", text, None, Notice(again, (artifact,)), place))
+            elif new:
+                news.append(new)
+        if not late and len(self._artifacts) > len(task.artifacts):
+            self.doubtful = True
+        text = "\n".join(news) or ("" if self._artifacts else text_of(task.status.message))
+        return (Update("task", text, task.status.state, notice, place), *others)
+
+    def _believed(self, status: TaskStatus, *, late: bool) -> bool:
+        """Whether a status is newer than the one that is known: an end is final."""
+        known = self.status
+        if known is None:
+            return True
+        if late:
+            return False
+        if known.state in TERMINAL and status.state is not known.state:
+            self.doubtful = True
+            return False
+        return True
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def _joined(parts: list[Part]) -> list[Part]:
+    """Texts that came in pieces, as one."""
+    joined: list[Part] = []
+    run: list[str] = []
+    for part in parts:
+        if part.text is not None and part == Part(text=part.text):
+            run.append(part.text)
+            continue
+        if run:
+            joined.append(Part(text="".join(run)))
+            run = []
+        joined.append(part)
+    if run:
+        joined.append(Part(text="".join(run)))
+    return joined

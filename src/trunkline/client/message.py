@@ -1,0 +1,109 @@
+"""What callers say, as the requests that transports take. Pure but for the ids it draws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from trunkline.clock import now_ms, random_bits
+from trunkline.errors import Misuse
+from trunkline.wire.types import Message, Metadata, Part, PushConfig, Role, SendRequest
+
+Content = str | Part | Message | Sequence[str | Part] | Mapping[str, Any]
+_USER = Role.USER
+
+
+class Sending(TypedDict, total=False):
+    """What may be said beside a content."""
+
+    skill: str
+    task_id: str
+    context_id: str
+    message_id: str
+    metadata: Metadata | None
+    push: PushConfig | None
+    output_modes: Sequence[str]
+    history_length: int | None
+    extensions: Sequence[str]
+    correlation_id: str
+    parent_id: str
+    timeout_s: float | None
+
+
+def fresh_id() -> str:
+    """A UUIDv7: agents that know a message again go by ids that are unique by construction."""
+    now, tail = now_ms(), random_bits(74)
+    return (
+        f"{now >> 16:08x}-{now & 0xFFFF:04x}-7{tail >> 62:03x}"
+        f"-{(tail >> 48 & 0x3FFF) | 0x8000:04x}-{tail & 0xFFFFFFFFFFFF:012x}"
+    )
+
+
+def parts_of(content: Content) -> tuple[Part, ...]:
+    """The parts of a message; a mapping is one data part.
+
+    Raises:
+        Misuse: it is nothing that can be said.
+    """
+    if isinstance(content, str):
+        return (Part(text=content),)
+    if isinstance(content, Part):
+        return (content,)
+    if isinstance(content, Message):
+        return content.parts
+    if isinstance(content, Mapping):
+        return (Part(data=dict(content)),)
+    if isinstance(content, Sequence) and not isinstance(content, bytes | bytearray | memoryview):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return tuple([_part(one, place) for place, one in enumerate(content)])
+    raise Misuse(
+        f"content is {type(content).__name__}; say it as text, a Part, a Message, a list of these, a mapping"
+    )
+
+
+def _part(one: object, place: int) -> Part:
+    if isinstance(one, str):
+        return Part(text=one)
+    if isinstance(one, Part):
+        return one
+    raise Misuse(f"content[{place}] is {type(one).__name__}; an item is text or a Part")
+
+
+def compose(content: Content, said: Sending, *, wait: bool = True) -> SendRequest:
+    """The request that says this.
+
+    The skill is named in the message's metadata as agents in the field read it: `skillHint` and `skillId`.
+    A message that is given whole keeps what it has; what is said beside it wins.
+
+    Raises:
+        Misuse: the content is nothing that can be said, or nothing at all.
+    """
+    parts = parts_of(content)
+    if not parts:
+        raise Misuse("content is empty; a message has at least one part")
+    told = said.get
+    skill = told("skill")
+    named = {"skillHint": skill, "skillId": skill} if skill else None
+    if isinstance(content, Message):
+        message = Message(
+            told("message_id") or content.message_id or fresh_id(),
+            told("context_id") or content.context_id,
+            told("task_id") or content.task_id,
+            content.role or _USER,
+            parts,
+            content.metadata if named is None else {**(content.metadata or {}), **named},
+            tuple(told("extensions", ())) or content.extensions,
+            content.reference_task_ids,
+            content.extra,
+        )
+    else:
+        message = Message(
+            told("message_id") or fresh_id(),
+            told("context_id", ""),
+            told("task_id", ""),
+            _USER,
+            parts,
+            named,
+            tuple(told("extensions", ())),
+        )
+    modes, length = tuple(told("output_modes", ())), told("history_length")
+    return SendRequest(message, modes, length, wait, told("push"), told("metadata"))

@@ -1,0 +1,196 @@
+"""One agent out there: where it is, how it is spoken to, and how it has behaved of late.
+
+Finds the card and chooses the interface at the first call, once; knows what to do when a call fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from trunkline.client.contact import Contact
+from trunkline.client.options import Options
+from trunkline.client.retry import Budget, Fate, fate_of, is_peer_failure, pause_s
+from trunkline.client.transport import Call, Transport
+from trunkline.clock import random_bits
+from trunkline.errors import (
+    Refused,
+    TimedOut,
+    TrunklineError,
+    Unauthenticated,
+    Uncertain,
+    Unreachable,
+    Unreadable,
+)
+from trunkline.net.breaker import Breaker
+from trunkline.net.carrier import Headers
+from trunkline.telemetry.traces import traceparent
+from trunkline.wire.extensions import IDEMPOTENT_SEND
+
+log = logging.getLogger("trunkline.client")
+FAILURES = (Refused, Unreachable, Unreadable)
+_LANE = "peer"
+_CHANCES = 1 << 20
+
+T = TypeVar("T")
+Work = Callable[[Transport, Call], Awaitable[T]]
+
+
+class Attempts:
+    """What one call has tried so far."""
+
+    __slots__ = ("count", "renewed")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.renewed = False
+
+
+class Peer:
+    """Makes calls to one agent."""
+
+    def __init__(self, url: str, options: Options, contact: Contact) -> None:
+        self.url = url
+        self.options = options
+        self.contact = contact
+        self._breaker = Breaker(lanes=1)
+        self._troubled = False
+        self._budget = Budget()
+
+    @property
+    def streams(self) -> bool:
+        """Whether the card says that there are streams; without a card it is tried."""
+        card = self.contact.known
+        return card is None or card.streaming
+
+    @property
+    def deduplicates(self) -> bool:
+        """Whether the agent knows a message that comes twice."""
+        said, card = self.options.deduplicates, self.contact.known
+        if said is not None or card is None:
+            return said or False
+        return any(one.uri == IDEMPOTENT_SEND for one in card.extensions)
+
+    async def ready(self) -> Transport:
+        """The way to speak to it, found and chosen if that has not been done."""
+        return self.contact.transport or await self.contact.open()
+
+    async def enter(self, headers: Headers, message_id: str = "") -> tuple[Transport, Call]:
+        """What one request needs: the transport, the headers, the leave of the breaker."""
+        transport = self.contact.transport or await self.contact.open()
+        if self._troubled:
+            self._admit()
+        trace = traceparent("")
+        if trace:
+            headers = (*headers, ("traceparent", trace))
+        if message_id and self.deduplicates:
+            headers = (*headers, ("idempotency-key", message_id))
+        return transport, Call(headers, self.options.idle_s)
+
+    async def call(
+        self, work: Work[T], *, headers: Headers = (), deadline: float | None = None, message_id: str = ""
+    ) -> T:
+        """What the work brings, tried again where that is safe.
+
+        With `message_id` it is a message: what may have been taken is not sent again, unless the agent knows
+        a message that comes twice.
+        """
+        self._budget.earn()
+        attempts: Attempts | None = None
+        while True:
+            transport, call = await self.enter(headers, message_id)
+            try:
+                found = await work(transport, call)
+            except FAILURES as error:
+                attempts = attempts or Attempts()
+                await self.recover(error, attempts, deadline=deadline, message_id=message_id)
+                continue
+            if self._troubled or not self.contact.proven:
+                self.fine()
+            return found
+
+    async def recover(
+        self, error: TrunklineError, attempts: Attempts, *, deadline: float | None, message_id: str = ""
+    ) -> None:
+        """Make ready for another attempt.
+
+        Raises:
+            TrunklineError: there will be none; the error itself, or `Uncertain` for a message that is lost.
+        """
+        contact, fate = self.contact, fate_of(error)
+        if isinstance(error, Unauthenticated):
+            raise Unauthenticated(f"{error.message}; {contact.wants()}", **error.details) from error
+        # A message that may have been taken is not offered to anybody else.
+        is_free = fate is not Fate.UNKNOWN or not message_id
+        failed = contact.transport
+        if is_free and failed is not None and await contact.reconsider(failed, error):
+            return
+        self.failed(error)
+        if fate is Fate.ANSWERED:
+            raise error
+        if fate is Fate.UNKNOWN and message_id and not self.deduplicates:
+            raise _lost(error, message_id) from error
+        await self.pause(error, attempts, deadline)
+
+    async def pause(self, error: TrunklineError, attempts: Attempts, deadline: float | None) -> None:
+        """Wait before another attempt; raises the error where there may be none."""
+        attempts.count += 1
+        if attempts.count > self.options.retries or not self._budget.spend():
+            raise error
+        wait = pause_s(error, attempts.count, random_bits(20) / _CHANCES)
+        if deadline is not None and asyncio.get_running_loop().time() + wait >= deadline:
+            raise error
+        log.info(
+            "client.retry peer=%a attempt=%d wait_s=%.2f why=%a", self.url, attempts.count, wait, str(error)
+        )
+        await asyncio.sleep(wait)
+
+    def fine(self) -> None:
+        """It answered."""
+        self.contact.proven = True
+        if self._troubled:
+            self._troubled = False
+            self._breaker.succeeded(_LANE)
+
+    def failed(self, error: TrunklineError) -> None:
+        """A request failed; whether that speaks against the agent is judged here."""
+        if not is_peer_failure(error):
+            return
+        self._troubled = True
+        if self._breaker.failed(_LANE, asyncio.get_running_loop().time()):
+            log.warning("client.peer.down peer=%a why=%a", self.url, str(error))
+
+    def _admit(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if not self._breaker.allows(_LANE, now):
+            wait = self._breaker.due(_LANE) - now
+            message = (
+                f"{self.url} has failed again and again; it is left alone for another {wait:.0f} seconds"
+            )
+            raise Unreachable(message, reason="breaker")
+
+
+def _lost(error: TrunklineError, message_id: str) -> TrunklineError:
+    """What a message's sender hears whose answer was lost."""
+    if isinstance(error, Unreadable):
+        return error
+    reason = error.reason if isinstance(error, Unreachable) else "sent"
+    return Uncertain(
+        f"{error}; the agent may be doing the work, so message {message_id} is not sent again: look for it "
+        "with list, or give deduplicates=True if the agent knows a message that comes twice",
+        reason=reason,
+        message_id=message_id,
+    )
+
+
+def out_of_time(seconds: float, task_id: str, message_id: str) -> TimedOut:
+    """What is said when the whole call took too long."""
+    if task_id:
+        rest = f"; task {task_id} goes on: come back with wait or get, or stop it with cancel"
+    elif message_id:
+        rest = f"; the agent may still work on message {message_id}"
+    else:
+        rest = ""
+    return TimedOut(f"no answer within {seconds:g} seconds{rest}", reason="total")

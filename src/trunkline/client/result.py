@@ -1,0 +1,192 @@
+"""What an agent answered, whatever shape it came in."""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Iterator
+from typing import Any, cast
+
+from msgspec import UNSET, Struct
+
+from trunkline.wire.types import INTERRUPTED, TERMINAL, Artifact, Message, Metadata, Part, Task, TaskState
+
+_FAMILY = "/vnd.protolabs."
+_RESULT = "-result-v"
+_COST = "cost-v1"
+_CONFIDENCE = "confidence-v1"
+
+
+class File(Struct, frozen=True):
+    """A file of an answer: its bytes, or the address where they are."""
+
+    name: str
+    media_type: str
+    url: str
+    content: bytes | None
+
+
+class Result(Struct, frozen=True):
+    """An answer: a task as it stands, or a message without a task."""
+
+    task: Task | None = None
+    message: Message | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of the artifacts, else of the status message, else of the message.
+
+        The texts of one artifact are joined as they are; several artifacts stand on lines of their own.
+        """
+        if self.task is None:
+            return text_of(self.message)
+        found = [text for one in self.task.artifacts if (text := artifact_text(one))]
+        return "\n".join(found) if found else text_of(self.task.status.message)
+
+    @property
+    def data(self) -> Any:
+        """The first data of the answer that is no report of the run about itself; None if there is none."""
+        return next(iter(self.all_data), None)
+
+    @property
+    def all_data(self) -> tuple[Any, ...]:
+        """All data of the answer, without reports."""
+        return tuple([part.data for part in self._parts() if part.data is not UNSET and not is_report(part)])
+
+    @property
+    def files(self) -> tuple[File, ...]:
+        """The files of the answer, their bytes decoded."""
+        return tuple([_file(part) for part in self._parts() if part.raw is not None or part.url is not None])
+
+    @property
+    def state(self) -> TaskState:
+        """Where the task stands; a message without a task is a completed answer."""
+        return TaskState.COMPLETED if self.task is None else self.task.status.state
+
+    @property
+    def ok(self) -> bool:
+        """Whether the goal was reached."""
+        return self.state is TaskState.COMPLETED
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will come any more."""
+        return self.state in TERMINAL
+
+    @property
+    def question(self) -> str:
+        """What the agent asks while it waits for an answer or a login; else nothing."""
+        task = self.task
+        return "" if task is None or task.status.state not in INTERRUPTED else text_of(task.status.message)
+
+    @property
+    def task_id(self) -> str:
+        """The task; empty if the answer came without one."""
+        if self.task is not None:
+            return self.task.id
+        return "" if self.message is None else self.message.task_id
+
+    @property
+    def context_id(self) -> str:
+        """The conversation; empty if the agent names none."""
+        if self.task is not None:
+            return self.task.context_id
+        return "" if self.message is None else self.message.context_id
+
+    @property
+    def artifacts(self) -> tuple[Artifact, ...]:
+        """The results of the task."""
+        return () if self.task is None else self.task.artifacts
+
+    @property
+    def usage(self) -> Metadata | None:
+        """The tokens that the run reports, by the names of the cost extension; None if it reports none."""
+        used = (self._report(_COST) or {}).get("usage")
+        return cast("Metadata", used) if isinstance(used, dict) else None
+
+    @property
+    def cost_usd(self) -> float | None:
+        """What the run cost, if it says so."""
+        return _number((self._report(_COST) or {}).get("costUsd"))
+
+    @property
+    def confidence(self) -> float | None:
+        """How sure the agent is, 0 to 1, if it says so."""
+        return _number((self._report(_CONFIDENCE) or {}).get("confidence"))
+
+    @property
+    def confidence_explanation(self) -> str:
+        """Why it is that sure."""
+        found = self._report(_CONFIDENCE) or {}
+        why = found.get("explanation", found.get("confidenceExplanation"))
+        return why if isinstance(why, str) else ""
+
+    def _parts(self) -> Iterator[Part]:
+        """All parts of the answer: of the artifacts, else of what was said."""
+        said = self.message
+        if self.task is not None:
+            found = False
+            for artifact in self.task.artifacts:
+                found = found or bool(artifact.parts)
+                yield from artifact.parts
+            if found:
+                return
+            said = self.task.status.message
+        if said is not None:
+            yield from said.parts
+
+    def _report(self, name: str) -> Metadata | None:
+        """The body of a report: a data part that names its type, or metadata under the extension's URI."""
+        task = self.task
+        holders: list[Message | Artifact | Task] = [] if task is None else [*task.artifacts, task]
+        said = self.message if task is None else task.status.message
+        if said is not None:
+            holders.append(said)
+        for holder in holders:
+            for part in () if isinstance(holder, Task) else holder.parts:
+                if name in report_type(part) and isinstance(part.data, dict):
+                    return cast("Metadata", part.data)
+            for key, value in (holder.metadata or {}).items():
+                if key.endswith(name) and isinstance(value, dict):
+                    return cast("Metadata", value)
+        return None
+
+
+def text_of(message: Message | None) -> str:
+    """The text of a message, its parts joined as they are."""
+    if message is None:
+        return ""
+    return "".join([part.text for part in message.parts if part.text is not None])
+
+
+def artifact_text(artifact: Artifact) -> str:
+    """The text of an artifact, its parts joined as they are."""
+    return "".join([part.text for part in artifact.parts if part.text is not None])
+
+
+def report_type(part: Part) -> str:
+    """The media type by which a data part says that it reports on the run; empty if it is no report."""
+    if part.data is UNSET:
+        return ""
+    named = (part.metadata or {}).get("mimeType", part.media_type)
+    # A skill's own result has a type of the same family.
+    if not isinstance(named, str) or _FAMILY not in named or _RESULT in named:
+        return ""
+    return named
+
+
+def is_report(part: Part) -> bool:
+    """Whether it is what a run says of itself, such as its cost, and no part of its result."""
+    return report_type(part) != ""
+
+
+def _file(part: Part) -> File:
+    content = None
+    if part.raw is not None:
+        # Other languages leave out the padding; the reader has let nothing else pass.
+        raw = part.raw.replace("-", "+").replace("_", "/")
+        content = binascii.a2b_base64(raw + "=" * (-len(raw) % 4))
+    return File(part.filename, part.media_type, part.url or "", content)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,1 @@
+"""Probes any A2A agent and says what is wrong with it."""

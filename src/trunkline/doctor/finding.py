@@ -1,0 +1,187 @@
+"""What a check is, what it finds, and the list in which every check is written down."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar
+
+from msgspec import Struct
+
+from trunkline.doctor.exchange import Evidence, Exchange
+
+if TYPE_CHECKING:
+    from trunkline.doctor.subject import Subject
+    from trunkline.doctor.way import Way
+
+    OfAgent = Callable[[Subject], Awaitable["Verdict"]]
+    OfWay = Callable[[Way], Awaitable["Verdict"]]
+
+
+class Severity(Enum):
+    """How bad a failed check is."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Outcome(Enum):
+    """What came of a check."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    UNKNOWN = "unknown"
+
+
+class Verdict(Struct, frozen=True):
+    """The outcome of one run of a check, what was seen, and the exchanges that show it."""
+
+    outcome: Outcome
+    seen: str = ""
+    exchanges: tuple[Exchange, ...] = ()
+
+
+PASSED = Verdict(Outcome.PASSED)
+
+
+def failed(seen: str, *exchanges: Exchange) -> Verdict:
+    """The agent does it wrong."""
+    return Verdict(Outcome.FAILED, seen, exchanges)
+
+
+def skipped(why: str) -> Verdict:
+    """Nothing to judge here."""
+    return Verdict(Outcome.SKIPPED, why)
+
+
+def unknown(why: str, *exchanges: Exchange) -> Verdict:
+    """It could not be found out."""
+    return Verdict(Outcome.UNKNOWN, why, exchanges)
+
+
+def judge(good: object, seen: str, *exchanges: Exchange) -> Verdict:
+    """Passed if it is good, else failed with what was seen."""
+    return PASSED if good else failed(seen, *exchanges)
+
+
+class NotPossible(Exception):  # noqa: N818 - it is no error: what a check needs is not there
+    """A check cannot be done; the text says why. It becomes a skipped one."""
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """One thing that is looked at. Its name never changes its meaning."""
+
+    name: str
+    family: str
+    severity: Severity
+    # The specification's section and the id in the list of testable statements.
+    reference: str
+    means: str
+    fix: str
+    # For which bindings and versions it is done; of the agent as a whole if there are none.
+    bindings: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+    # Once for each version, in the first binding that speaks it.
+    first: bool = False
+    # Looks at what the others have seen.
+    late: bool = False
+    sends: bool = False
+    of_agent: OfAgent | None = None
+    of_way: OfWay | None = None
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """What one check found, at one interface or of the agent as a whole."""
+
+    check: str
+    family: str
+    severity: Severity
+    outcome: Outcome
+    reference: str
+    where: str = ""
+    seen: str = ""
+    means: str = ""
+    fix: str = ""
+    evidence: tuple[Evidence, ...] = ()
+
+
+ERROR, WARNING, INFO = Severity.ERROR, Severity.WARNING, Severity.INFO
+BOTH = ("1.0", "0.3")
+RPC = ("JSONRPC",)
+REST = ("HTTP+JSON",)
+ANY = ("JSONRPC", "HTTP+JSON")
+
+CHECKS: dict[str, Check] = {}
+_Run = TypeVar("_Run", bound=Callable[..., Awaitable[Verdict]])
+
+
+def of_agent(
+    name: str, severity: Severity, reference: str, *, means: str, fix: str, late: bool = False
+) -> Callable[[_Run], _Run]:
+    """Write down a check of the agent as a whole."""
+
+    def write(run: _Run) -> _Run:
+        _add(
+            Check(
+                name=name,
+                family=_family(run),
+                severity=severity,
+                reference=reference,
+                means=means,
+                fix=fix,
+                late=late,
+                of_agent=run,
+            )
+        )
+        return run
+
+    return write
+
+
+def of_way(
+    name: str,
+    severity: Severity,
+    reference: str,
+    *,
+    means: str,
+    fix: str,
+    bindings: tuple[str, ...] = ANY,
+    versions: tuple[str, ...] = BOTH,
+    first: bool = False,
+    late: bool = False,
+    sends: bool = False,
+) -> Callable[[_Run], _Run]:
+    """Write down a check of one interface; `sends` says that it makes tasks."""
+
+    def write(run: _Run) -> _Run:
+        _add(
+            Check(
+                name=name,
+                family=_family(run),
+                severity=severity,
+                reference=reference,
+                means=means,
+                fix=fix,
+                bindings=bindings,
+                versions=versions,
+                first=first,
+                late=late,
+                sends=sends,
+                of_way=run,
+            )
+        )
+        return run
+
+    return write
+
+
+def _family(run: Callable[..., object]) -> str:
+    return run.__module__.rpartition(".")[2]
+
+
+def _add(check: Check) -> None:
+    if check.name in CHECKS:
+        raise ValueError(f"two checks are called {check.name}")
+    CHECKS[check.name] = check

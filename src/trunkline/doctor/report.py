@@ -1,0 +1,161 @@
+"""A report as people and machines read it: a table, plain lines, JSON, JUnit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from trunkline.doctor.finding import Check, Finding, Outcome, Severity
+from trunkline.doctor.run import Report
+
+HEALTHY, SICK, USAGE, UNREACHABLE, LOCKED = 0, 1, 2, 3, 4
+_COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+_RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+
+def exit_code(report: Report) -> int:
+    """0 healthy, 1 errors were found, 3 nobody or no card there, 4 the credentials do not open it."""
+    if report.nothing:
+        return UNREACHABLE
+    if report.failed(Severity.ERROR):
+        return SICK
+    return LOCKED if report.locked else HEALTHY
+
+
+def as_json(report: Report) -> bytes:
+    """One JSON document."""
+    document: dict[str, Any] = msgspec.to_builtins(report)
+    document["tookSeconds"] = document.pop("took_s")
+    document["summary"] = {**_counted(report), "exitCode": exit_code(report)}
+    return msgspec.json.encode(document)
+
+
+def as_junit(report: Report) -> bytes:
+    """JUnit XML: a suite per family, a case per check and interface."""
+    suites = Element("testsuites", name="trunkline doctor", time=f"{report.took_s:.3f}")
+    families: dict[str, Element] = {}
+    for one in report.findings:
+        suite = families.get(one.family)
+        if suite is None:
+            suite = families[one.family] = SubElement(suites, "testsuite", name=one.family)
+        case = SubElement(suite, "testcase", classname=f"doctor.{one.family}", name=_title(one))
+        if one.outcome is Outcome.FAILED and one.severity is Severity.ERROR:
+            SubElement(case, "failure", message=_clean(one.seen), type=one.severity.value).text = _clean(
+                _body(one)
+            )
+        elif one.outcome is Outcome.FAILED:
+            SubElement(case, "system-out").text = _clean(f"{one.severity.value}: {one.seen}\n{_body(one)}")
+        elif one.outcome is not Outcome.PASSED:
+            SubElement(case, "skipped", message=_clean(one.seen))
+    for suite in families.values():
+        suite.set("tests", str(len(suite.findall("testcase"))))
+        suite.set("failures", str(len(suite.findall("testcase/failure"))))
+        suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
+    indent(suites)
+    return tostring(suites, encoding="utf-8", xml_declaration=True)
+
+
+def show(report: Report, console: Console) -> None:
+    """Print it: a table on a terminal, plain lines in a pipe."""
+    bad = sorted(report.failed(), key=lambda one: _RANK[one.severity])
+    unknown = [one for one in report.findings if one.outcome is Outcome.UNKNOWN]
+    if console.is_terminal:
+        _table(bad, console)
+    else:
+        for one in bad:
+            console.print(_plain(f"{one.severity.value} {_title(one)}: {one.seen}"))
+    for one in bad:
+        console.print()
+        _explain(one, console)
+    for one in unknown[:5]:
+        console.print(_plain(f"unknown {_title(one)}: {one.seen}"))
+    for line in _summary(report):
+        console.print(_plain(line))
+
+
+def show_checks(checks: list[Check], console: Console) -> None:
+    """Print the list of checks."""
+    for check in checks:
+        line = f"{check.name}  {check.severity.value}  {check.family}  {check.reference}"
+        console.print(_plain(line))
+
+
+def _table(bad: list[Finding], console: Console) -> None:
+    if not bad:
+        return
+    table = Table(show_edge=False, pad_edge=False)
+    for name in ("severity", "check", "where", "seen"):
+        table.add_column(name, overflow="fold")
+    for one in bad:
+        word = Text(one.severity.value, style=_COLOURS[one.severity])
+        table.add_row(word, _plain(one.check), _plain(one.where), _plain(one.seen[:200]))
+    console.print(table)
+
+
+def _explain(one: Finding, console: Console) -> None:
+    head = _plain(f"{_title(one)} ({one.severity.value}; {one.reference})")
+    head.stylize(f"bold {_COLOURS[one.severity]}")
+    console.print(head)
+    for label, text in (("seen", one.seen), ("means", one.means), ("fix", one.fix)):
+        console.print(_plain(f"  {label}: {text}"))
+    for each in one.evidence:
+        console.print(_plain(_indented("  > ", each.request)))
+        console.print(_plain(_indented("  < ", each.response)))
+
+
+def _summary(report: Report) -> Iterator[str]:
+    if report.nothing:
+        yield report.nothing
+        return
+    counted = _counted(report)
+    name = f"{report.agent or 'an agent without a name'} at {report.url}"
+    yield f"{name}: {', '.join(report.interfaces) or 'no interface to examine'}"
+    words = [f"{counted[key]} {key}" for key in ("passed", "failed", "skipped", "unknown")]
+    found = [f"{counted[key]} {key}" for key in ("errors", "warnings", "infos")]
+    yield f"{', '.join(words)} ({', '.join(found)})"
+    made = "made no tasks" if not report.tasks else f"made {report.tasks} tasks"
+    left = f", {report.left} of them could not be ended" if report.left else ""
+    yield f"{made}{left}; {report.requests} requests in {report.took_s:.1f} s"
+    if report.locked:
+        yield "nothing is served without credentials: give --key, --bearer or --header"
+
+
+def _counted(report: Report) -> dict[str, int]:
+    outcomes = Counter(one.outcome.value for one in report.findings)
+    severities = Counter(one.severity.value for one in report.failed())
+    return {
+        **{one.value: outcomes[one.value] for one in Outcome},
+        **{f"{one.value}s": severities[one.value] for one in Severity},
+        "checks": len({one.check for one in report.findings}),
+    }
+
+
+def _title(one: Finding) -> str:
+    return f"{one.check} [{one.where}]" if one.where else one.check
+
+
+def _body(one: Finding) -> str:
+    shown = [f"means: {one.means}", f"fix: {one.fix}", f"reference: {one.reference}"]
+    shown += [f"{each.request}\n{each.response}" for each in one.evidence]
+    return "\n".join(shown)
+
+
+def _indented(mark: str, text: str) -> str:
+    return "\n".join(f"{mark}{line}" for line in text.splitlines())
+
+
+def _plain(text: str) -> Text:
+    """Text that no agent can colour, move or style a terminal with."""
+    return Text("".join(one if one.isprintable() or one == "\n" else ascii(one)[1:-1] for one in text))
+
+
+def _clean(text: str) -> str:
+    """Text without what XML cannot hold."""
+    return "".join(one if one.isprintable() or one in "\n\t" else "\N{REPLACEMENT CHARACTER}" for one in text)

@@ -1,0 +1,221 @@
+"""The agent under examination: its address, its card, the ways to it, and the tasks made there."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Any
+from urllib.parse import SplitResult, urljoin, urlsplit
+
+from msgspec import Struct
+
+from trunkline.doctor.exchange import Exchange, Line
+from trunkline.doctor.look import Piece, items, members, state_of, text
+from trunkline.doctor.trials import Trials
+from trunkline.doctor.way import Interface, Way
+from trunkline.errors import Misuse
+from trunkline.net.carrier import Carrier, Headers, Request
+
+CARD, LEGACY = "/.well-known/agent-card.json", "/.well-known/agent.json"
+TEXT = "This is a probe of trunkline doctor. A short answer is enough."
+_PORTS = {"http": 80, "https": 443}
+# HTTP+JSON of 0.3 is a dialect of its own, which nobody but its SDKs speaks.
+_SPOKEN = frozenset((("JSONRPC", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "1.0")))
+_REDIRECTS = (301, 302, 303, 307, 308)
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What the operator chose."""
+
+    headers: Headers = ()
+    secrets: tuple[str, ...] = ()
+    text: str = TEXT
+    skill: str = ""
+    sends: bool = True
+    timeout_s: float = 15.0
+    # The address under which the agent reaches this machine, for its webhooks.
+    receiver: str = "127.0.0.1"
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+
+class Made(Struct):
+    """A task that the examination made, and how it was last seen."""
+
+    way: Way
+    state: str = ""
+
+
+class Subject:
+    """One agent."""
+
+    def __init__(self, url: str, carrier: Carrier, options: Options) -> None:
+        self.url = url.rstrip("/")
+        self.options = options
+        self.place = _parts(url)
+        self.credentials = options.headers
+        # A run has time for one slow thing after another; none may have all of it.
+        self.line = Line(carrier, secrets=options.secrets, timeout_s=max(options.timeout_s / 4, 0.05))
+        self.send_s = max(options.timeout_s / 2, 0.05)
+        self.ways: list[Way] = []
+        self.made: dict[str, Made] = {}
+        self.card: dict[str, Any] = {}
+        self.base = self.origin
+        # The card as it was found at each of the well-known paths.
+        self.found: dict[str, Exchange] = {}
+        self._trials: dict[str, Trials] = {}
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port of the address that the operator gave."""
+        return f"{self.place.scheme}://{self.place.netloc}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the agent is on this machine."""
+        return is_loopback(self.place.hostname or "")
+
+    def flag(self, *names: str) -> bool:
+        """Whether the card declares a capability, under any of its names."""
+        declared = members(self.card.get("capabilities"))
+        return any(declared.get(name) is True or self.card.get(name) is True for name in names)
+
+    def trials(self, way: Way) -> Trials:
+        """The tasks made one way, shared by all who look at them."""
+        return self._trials.setdefault(way.name, Trials(way))
+
+    def note(self, way: Way, piece: Piece | None, *, new: bool) -> None:
+        """Remember a task that was made, and its state."""
+        if piece is None or piece.kind not in ("task", "status-update"):
+            return
+        name = text(piece.value.get("id" if piece.kind == "task" else "taskId"))
+        if name and (new or name in self.made):
+            self.made.setdefault(name, Made(way)).state = state_of(piece.value)
+
+    async def discover(self) -> bool:
+        """Look for the card at every place where it may be; False if there is none."""
+        given = self.place.path.rstrip("/")
+        bases = [self.origin] if not given or given.endswith(".json") else [self.url, self.origin]
+        places = [(base, path) for base in bases for path in (CARD, LEGACY)]
+        if given.endswith(".json"):
+            places.insert(0, (self.origin, given))
+        for base, path in places:
+            if self.card and base != self.base:
+                break
+            seen = await self.look_up(base + path)
+            self.found[path] = seen
+            card = members(seen.json)
+            if seen.status == 200 and card and not self.card:
+                self.card, self.base = card, base
+        return bool(self.card)
+
+    async def look_up(self, url: str, *, known: bool = True, headers: Headers = ()) -> Exchange:
+        """GET a page of the operator's host, through redirects that stay there."""
+        for _ in range(3):
+            sent = (("Accept", "application/json"), *headers, *(self.credentials if known else ()))
+            seen = await self.line.fetch(Request("GET", url, sent), "card")
+            onward = urljoin(url, seen.headers.get("location", ""))
+            if seen.status not in _REDIRECTS or urlsplit(onward).hostname != self.place.hostname:
+                break
+            url = onward
+        return seen
+
+    async def settle(self) -> None:
+        """Choose the ways: each binding and version that the card lists and that the doctor speaks."""
+        for interface in interfaces_of(self.card, self.url):
+            if any((one.binding, one.version) == (interface.binding, interface.version) for one in self.ways):
+                continue
+            place = urlsplit(interface.url)
+            if same_origin(place, self.place):
+                self.ways.append(Way(self, interface))
+                continue
+            self.ways.append(await self._pinned(interface, place))
+
+    async def _pinned(self, interface: Interface, place: SplitResult) -> Way:
+        """The same path at the host that the operator named; if nobody answers there, as the card says."""
+        moved = Interface(
+            place._replace(scheme=self.place.scheme, netloc=self.place.netloc).geturl(),
+            interface.binding,
+            interface.version,
+            interface.declared,
+            interface.tenant,
+        )
+        here = Way(self, moved)
+        answer = await here.call("get", {"id": "trunkline-doctor"})
+        return here if answer.code else Way(self, interface, trusted=False)
+
+
+def interfaces_of(card: dict[str, Any], url: str) -> list[Interface]:
+    """All that a card of either layout says of where to call, as far as the doctor speaks it."""
+    listed = [
+        (text(one.get("url")), text(one.get("protocolBinding")), text(one.get("protocolVersion")), one)
+        for one in map(members, items(card.get("supportedInterfaces")))
+    ]
+    if text(card.get("url")):
+        version = text(card.get("protocolVersion")) or "0.3"
+        main = (text(card.get("url")), text(card.get("preferredTransport")) or "JSONRPC", version, {})
+        more = [
+            (text(one.get("url")), text(one.get("transport")), version, {})
+            for one in map(members, items(card.get("additionalInterfaces")))
+        ]
+        listed += [main, *more]
+    found: list[Interface] = []
+    for where, binding, declared, one in listed:
+        version = "1.0" if declared.split(".")[0] == "1" else "0.3" if declared.startswith("0.") else ""
+        if where and (binding, version) in _SPOKEN:
+            there = urljoin(f"{url}/", where)
+            found.append(Interface(there, binding, version, declared, text(one.get("tenant"))))
+    return found
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        found = urlsplit(url)
+        _ = found.port
+    except ValueError as error:
+        raise Misuse(f"{url!r} is no URL ({error}); give one like https://agent.example") from None
+    if found.scheme not in _PORTS or not found.hostname:
+        raise Misuse(f"{url!r} is no URL of an agent; give one like https://agent.example")
+    if found.username or found.password:
+        raise Misuse("the URL holds a login; leave it out and give --header, --key or --bearer")
+    return found
+
+
+def host_of(url: str) -> str:
+    """The host of an agent's address.
+
+    Raises:
+        Misuse: it is no such address.
+    """
+    return _parts(url).hostname or ""
+
+
+def port_of(place: SplitResult) -> int | None:
+    """The port, also where it is not spelled out; None if it is no number."""
+    try:
+        return place.port or _PORTS.get(place.scheme)
+    except ValueError:
+        return None
+
+
+def same_origin(one: SplitResult, other: SplitResult) -> bool:
+    """Whether two addresses lead to the same place; all names of this machine are one."""
+    hosts = {(place.hostname or "").lower() for place in (one, other)}
+    same = len(hosts) == 1 or all(is_loopback(host) for host in hosts)
+    return same and one.scheme == other.scheme and port_of(one) == port_of(other)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is the machine itself."""
+    try:
+        found = ip_address(host)
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost" or host.lower().endswith(".localhost")
+    return found.is_loopback or found.is_unspecified
+
+
+def is_private(host: str) -> bool:
+    """Whether a host is an address that no stranger can reach."""
+    try:
+        return not ip_address(host).is_global
+    except ValueError:
+        return is_loopback(host)

@@ -1,0 +1,1 @@
+"""Agents that answer by a script and misbehave on purpose."""

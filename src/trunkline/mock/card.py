@@ -1,0 +1,112 @@
+"""The card of a mock: what its persona says, in the shape its manner has, with the lies laid over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import msgspec
+
+from trunkline.mock.manner import Manner
+from trunkline.mock.scenario import Ability, Extra, Persona
+from trunkline.wire.card import ApiKeyScheme, BearerScheme, Card, Extension, Scheme, Skill, card_hybrid
+from trunkline.wire.extensions import IDEMPOTENT_SEND
+from trunkline.wire.types import Metadata
+
+_OF_03 = (
+    "protocolVersion",
+    "url",
+    "preferredTransport",
+    "additionalInterfaces",
+    "supportsAuthenticatedExtendedCard",
+    "security",
+)
+_OF_1 = ("supportedInterfaces", "securityRequirements")
+
+
+def card_document(persona: Persona, manner: Manner, base: str, *, deduplicates: bool) -> Metadata:
+    """The card as a document; `base` is where it was asked for."""
+    base = (persona.url or base).rstrip("/")
+    card = Card(
+        name=persona.name,
+        description=persona.description,
+        version=persona.version,
+        rpc_url=base + manner.path,
+        rest_url=base,
+        skills=tuple(_skill(ability) for ability in persona.skills),
+        default_input_modes=persona.input_modes,
+        default_output_modes=persona.output_modes,
+        streaming=persona.streaming,
+        push=persona.push,
+        extended_card=persona.extended_card,
+        extensions=_extensions(persona, deduplicates=deduplicates),
+        schemes=_schemes(persona),
+        requirements=tuple((name,) for name in _schemes(persona)),
+    )
+    document: Metadata = msgspec.json.decode(card_hybrid(card))
+    return patched(_shaped(document, persona, manner), persona.card)
+
+
+def patched(document: Metadata, patch: Metadata) -> Metadata:
+    """A document with these members laid over it, deep; null leaves one out."""
+    found = dict(document)
+    for name, value in patch.items():
+        if value is None:
+            found.pop(name, None)
+        elif isinstance(value, dict) and isinstance(found.get(name), dict):
+            found[name] = patched(found[name], cast("Metadata", value))
+        else:
+            found[name] = value
+    return found
+
+
+def _shaped(document: Metadata, persona: Persona, manner: Manner) -> Metadata:
+    document["supportedInterfaces"] = [
+        each
+        for each in document["supportedInterfaces"]
+        if each["protocolVersion"] in persona.versions and each["protocolBinding"] in persona.bindings
+    ]
+    known = [each for each in document["additionalInterfaces"] if each["transport"] in persona.bindings]
+    document["additionalInterfaces"] = known
+    if known:
+        document["url"], document["preferredTransport"] = known[0]["url"], known[0]["transport"]
+    if manner.card == "1.0" or "0.3" not in persona.versions:
+        return _without(document, _OF_03)
+    if manner.card == "0.3" or "1.0" not in persona.versions:
+        return _without(document, _OF_1)
+    return document
+
+
+def _without(document: Metadata, names: Iterable[str]) -> dict[str, Any]:
+    left_out = set(names)
+    return {name: value for name, value in document.items() if name not in left_out}
+
+
+def _skill(ability: Ability) -> Skill:
+    return Skill(
+        ability.id,
+        ability.name or ability.id,
+        ability.description or ability.name or ability.id,
+        ability.tags or ("mock",),
+        ability.examples,
+        ability.input_modes,
+        ability.output_modes,
+    )
+
+
+def _extensions(persona: Persona, *, deduplicates: bool) -> tuple[Extension, ...]:
+    given = [Extra(uri=each) if isinstance(each, str) else each for each in persona.extensions]
+    if deduplicates and all(each.uri != IDEMPOTENT_SEND for each in given):
+        given.append(Extra(uri=IDEMPOTENT_SEND, description="A message that comes twice is done once"))
+    return tuple(Extension(each.uri, each.description, each.required, each.params) for each in given)
+
+
+def _schemes(persona: Persona) -> dict[str, Scheme]:
+    if persona.auth is None:
+        return {}
+    schemes: dict[str, Scheme] = {}
+    if persona.auth.bearer:
+        schemes["bearer"] = BearerScheme()
+    if persona.auth.api_key:
+        schemes["apiKey"] = ApiKeyScheme(persona.auth.header)
+    return schemes

@@ -1,0 +1,72 @@
+"""The pytest plugin: `a2a_mock`, `a2a_agent` and `a2a_client`. No network, no model.
+
+It is loaded in every pytest run of whoever has Trunkline installed, so it loads nothing before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from trunkline.agent.agent import Agent
+    from trunkline.client.sync import SyncClient
+    from trunkline.mock.here import AgentHere, MockHere, Script, Target
+
+
+@pytest.fixture
+def a2a_mock() -> Iterator[Callable[..., MockHere]]:
+    """Makes mock agents in this process, from a scenario, rules, one reply or a YAML file.
+
+    What a scenario expects is verified when the test is over.
+    """
+    from trunkline.mock.here import MockHere
+
+    made: list[MockHere] = []
+
+    def make(script: Script) -> MockHere:
+        made.append(MockHere(script))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+    for each in made:
+        each.verify()
+
+
+@pytest.fixture
+def a2a_agent() -> Iterator[Callable[..., AgentHere]]:
+    """Serves an `Agent` in this process, with a store in memory; settings may follow it."""
+    from trunkline.mock.here import AgentHere
+
+    made: list[AgentHere] = []
+
+    def make(agent: Agent, **settings: object) -> AgentHere:
+        made.append(AgentHere(agent, **settings))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def a2a_client() -> Iterator[Callable[..., SyncClient]]:
+    """Makes clients for tests without an event loop: to a mock, an agent, a scenario or a URL.
+
+    In a test with a loop, `mock.client()` and `agent.client()` make the asynchronous one.
+    """
+    from trunkline.mock.here import connect
+
+    made: list[SyncClient] = []
+
+    def make(target: Target, **options: Any) -> SyncClient:
+        made.append(connect(target, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()

@@ -1,0 +1,139 @@
+"""Mocks over sockets: several under their names, on a server that can also drop a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, cast
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from trunkline.errors import Misuse
+from trunkline.mock.app import Mock
+from trunkline.mock.line import ABORT, CLOSE
+from trunkline.server.exchange import Receive, Scope, Send
+
+App = Callable[[Any, Any, Any], Awaitable[None]]
+_START_S = 10.0
+_END_S = 5
+
+
+class Doors(HttpToolsProtocol):
+    """Uvicorn's connection, which tells the application how to break it off."""
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        super().on_message_begin()
+        scope = cast("dict[str, Any]", self.scope)
+        scope["extensions"] = {ABORT: self.transport.abort, CLOSE: self.transport.close}
+
+
+class Mocks:
+    """Several mocks as one application, each under /NAME; one alone is at the root."""
+
+    def __init__(self, mocks: Sequence[Mock]) -> None:
+        self.mocks = tuple(mocks)
+        self._named = {mock.scenario.name: mock for mock in mocks} if len(mocks) > 1 else {}
+
+    def paths(self) -> list[tuple[str, Mock]]:
+        """Where each of them is."""
+        return [(f"/{name}", mock) for name, mock in self._named.items()] or [("", self.mocks[0])]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the lifespan."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        for mock in self.mocks:
+            await mock.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not self._named:
+            await self.mocks[0](scope, receive, send)
+            return
+        name = scope["path"].split("/")[1]
+        mock = self._named.get(name)
+        if mock is not None:
+            await mock({**scope, "root_path": f"/{name}"}, receive, send)
+            return
+        body = f"no such mock; there are {', '.join(self._named)}".encode()
+        headers = [(b"content-type", b"text/plain"), (b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 404, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def bound(host: str, port: int) -> socket.socket:
+    """A socket to listen on; port 0 is any that is free.
+
+    Raises:
+        Misuse: it cannot be had.
+    """
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        why = error.strerror or error
+        raise Misuse(f"cannot listen on {host}:{port}: {why}; choose another --host or --port") from None
+
+
+def server_of(app: App) -> uvicorn.Server:
+    """A server that is not yet running."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        http=Doors,
+        lifespan="on",
+        timeout_graceful_shutdown=1,
+    )
+    return uvicorn.Server(config)
+
+
+class Listening:
+    """An application on a port of this machine, served by a thread: `with Listening(mock) as url`."""
+
+    def __init__(self, app: App, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._socket = bound(host, port)
+        self._server = server_of(app)
+        self._up = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="trunkline-mock", daemon=True)
+        self.url = f"http://{host}:{self._socket.getsockname()[1]}"
+
+    def _run(self) -> None:
+        async def serve() -> None:
+            asyncio.get_running_loop().call_soon(self._up.set)
+            await self._server.serve([self._socket])
+
+        asyncio.run(serve())
+
+    def start(self) -> str:
+        """Begin to serve; gives the URL. The socket listens already: whoever calls is served soon."""
+        self._thread.start()
+        self._up.wait(_START_S)
+        return self.url
+
+    def close(self) -> None:
+        """End it."""
+        self._server.should_exit = True
+        if self._thread.is_alive():
+            self._thread.join(_END_S)
+        self._socket.close()
+
+    def __enter__(self) -> str:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

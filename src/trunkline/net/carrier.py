@@ -1,0 +1,71 @@
+"""The seam of whoever calls out: a carrier takes a request to where it goes and brings the reply's head.
+
+`net.caller` carries over sockets, `net.inside` into an ASGI application in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from msgspec import Struct
+
+Headers = tuple[tuple[str, str], ...]
+
+
+class Request(Struct, frozen=True):
+    """One HTTP request. A body of None is none at all; header names may be in any case."""
+
+    method: str
+    url: str
+    headers: Headers = ()
+    body: bytes | None = None
+
+
+class Reply(Protocol):
+    """The head of an answer; its body is still to come. Whoever has one closes it."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        ...
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Names in lower case; what came twice is joined by commas."""
+        ...
+
+    async def read(self, limit: int, *, idle_s: float | None = None) -> bytes:
+        """The whole body.
+
+        Raises:
+            TimedOut: nothing came for `idle_s`.
+            Unreachable: it is over the limit (`size`), or the connection broke off (`connect`, `protocol`).
+        """
+        ...
+
+    def chunks(self, *, idle_s: float | None = None) -> AsyncIterator[bytes]:
+        """The body as it comes; ends where the body ends. Raises as `read` does, but for the limit."""
+        ...
+
+    async def close(self) -> None:
+        """Done with it, read or not; may be called twice."""
+        ...
+
+
+class Carrier(Protocol):
+    """Takes requests out."""
+
+    async def open(self, request: Request) -> Reply:
+        """The head of the answer, whatever its status. Redirects are answers like others.
+
+        Raises:
+            TimedOut: no connection in time (`connect`).
+            Unreachable: there was no answer. Its `reason` is `sent` when the request may have been taken: the
+                connection broke off after the first byte of it was written; with any other it was not.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        ...

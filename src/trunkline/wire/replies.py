@@ -1,0 +1,215 @@
+"""Reads what an agent answers: JSON-RPC envelopes, and the bodies of REST, of every version and dialect.
+
+What a task, a message or an update is, `answers` knows. Raises `Refused` for what the agent refuses and
+`Unreadable` for what is no A2A at all; its text shows how the answer begins.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from trunkline.errors import Refused, Unreadable
+from trunkline.wire.answers import Notice, read_notice, read_shape
+from trunkline.wire.configs import read_set
+from trunkline.wire.faults import UNREADABLE, check_structure
+from trunkline.wire.refusals import printable, read_error
+from trunkline.wire.shapes import AnswerShape
+from trunkline.wire.types import PushConfig, Task, TaskPage
+
+
+class _Quick(Struct, frozen=True, gc=False):
+    """An answer as most are: decoded to the bottom in one go."""
+
+    result: AnswerShape
+    id: str | int | float | None = None
+    error: Any = None
+
+
+class _Reply(Struct, frozen=True):
+    id: Any = None
+    result: Raw = Raw()
+    error: Raw = Raw()
+    jsonrpc: Any = None
+
+
+class _Page(Struct, frozen=True):
+    tasks: list[Raw] | None = None
+    next_page_token: Any = msgspec.field(default=None, name="nextPageToken")
+    next_page_token_snake: Any = msgspec.field(default=None, name="next_page_token")
+    page_size: Any = msgspec.field(default=None, name="pageSize")
+    page_size_snake: Any = msgspec.field(default=None, name="page_size")
+    total_size: Any = msgspec.field(default=None, name="totalSize")
+    total_size_snake: Any = msgspec.field(default=None, name="total_size")
+
+
+_quick = msgspec.json.Decoder(_Quick)
+_reply = msgspec.json.Decoder(_Reply)
+_page = msgspec.json.Decoder(_Page)
+_list = msgspec.json.Decoder(list[Raw])
+_members = msgspec.json.Decoder(dict[str, Raw])
+_NULL = (b"", b"null")
+
+
+def rpc_notice(body: bytes, request_id: str) -> Notice:
+    """The task, message or update that a JSON-RPC answer or a frame of a stream holds.
+
+    Raises:
+        Refused: the answer is an error.
+        Unreadable: it is no JSON-RPC, or no A2A.
+    """
+    try:
+        check_structure(body)
+        quick = _quick.decode(body)
+        if quick.id == request_id and quick.error is None:
+            notice = read_shape(quick.result)
+            if notice is not None:
+                return notice
+    except (*UNREADABLE, Refused):
+        # Whatever is wrong, the other reader says it, or understands it after all.
+        pass
+    result = rpc_result(body, request_id)
+    if result in _NULL:
+        raise Unreadable(f"the agent's answer has neither result nor error: {printable(body)}")
+    return read_answer(result)
+
+
+def rpc_result(body: bytes, request_id: str) -> bytes:
+    """The result of a JSON-RPC answer, as it came; empty or `null` if there is none.
+
+    A missing id is forgiven, and so is one that means nothing to us. One of another request of ours is not.
+
+    Raises:
+        Refused: the answer is an error.
+        Unreadable: it is no JSON-RPC.
+    """
+    try:
+        reply = _reply.decode(body)
+    except UNREADABLE:
+        raise Unreadable(f"the agent did not answer with JSON-RPC but with: {printable(body)}") from None
+    if bytes(reply.error) not in _NULL:
+        raise read_error(msgspec.json.decode(reply.error))
+    ours = request_id.rpartition("-")[0]
+    if isinstance(reply.id, str) and reply.id != request_id and ours and reply.id.startswith(f"{ours}-"):
+        raise Unreadable(f"the agent answered request {reply.id} when {request_id} was asked")
+    # Some agents stream the bare event over JSON-RPC too. Others leave a result out that would be null.
+    return bytes(reply.result) or (body if reply.jsonrpc is None else b"")
+
+
+def rest_notice(body: bytes, *, proto: bool = False) -> Notice:
+    """The task, message or update in a body of REST or a frame of its streams.
+
+    Raises:
+        Refused: it is an error.
+        Unreadable: it is no A2A.
+    """
+    try:
+        return read_answer(body, proto=proto)
+    except Unreadable:
+        found = _decoded(body)
+        if "error" in found:
+            raise read_error(found) from None
+        if "jsonrpc" in found:
+            return read_answer(rpc_result(body, ""), proto=proto)
+        raise
+
+
+def _decoded(body: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except UNREADABLE:
+        return {}
+
+
+def read_answer(raw: bytes, *, proto: bool = False) -> Notice:
+    """A task, a message or an update, wrapped or bare.
+
+    Raises:
+        Unreadable: it is none of them.
+    """
+    try:
+        return read_notice(raw, proto=proto)
+    except Refused as refused:
+        what = f"{refused.message}; it begins: {printable(raw)}"
+    raise Unreadable(f"the agent's answer is no task, message or update: {what}")
+
+
+def task_of(notice: Notice) -> Task:
+    """The task that `get` and `cancel` answer with.
+
+    Raises:
+        Unreadable: it is something else.
+    """
+    if isinstance(notice.answer, Task):
+        return notice.answer
+    raise Unreadable(f"the agent answered with {type(notice.answer).__name__} where a Task is due")
+
+
+def read_page(raw: bytes, *, proto: bool = False) -> TaskPage:
+    """A page of tasks: in its envelope, or a bare list of them.
+
+    Raises:
+        Unreadable: it is neither.
+    """
+    try:
+        page = _Page(tasks=_list.decode(raw)) if raw.lstrip()[:1] == b"[" else _page.decode(raw)
+    except UNREADABLE:
+        raise Unreadable(f"the agent's list is no page of tasks: {printable(raw)}") from None
+    tasks = tuple([task_of(read_answer(bytes(one), proto=proto)) for one in page.tasks or ()])
+    token = page.next_page_token or page.next_page_token_snake
+    return TaskPage(
+        tasks,
+        token if isinstance(token, str) else "",
+        _count(page.page_size or page.page_size_snake, len(tasks)),
+        _count(page.total_size or page.total_size_snake, len(tasks)),
+    )
+
+
+def _count(given: object, otherwise: int) -> int:
+    # ProtoJSON of some writers has numbers as texts.
+    if isinstance(given, str) and given.isdigit() and len(given) < 16:
+        return int(given)
+    return given if isinstance(given, int) and given > 0 else otherwise
+
+
+def read_config(raw: bytes) -> PushConfig:
+    """A push config: flat, with its task around it, or with names of the proto.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    try:
+        # The task is known to who asks; a config that does not repeat it is no worse.
+        return read_set(raw, "-").config
+    except Refused as refused:
+        what = f"{refused.message}; it begins: {printable(raw)}"
+    raise Unreadable(f"the agent's answer is no push config: {what}")
+
+
+def read_configs(raw: bytes) -> tuple[PushConfig, ...]:
+    """All push configs of a task: a bare list, a page, one alone, or none.
+
+    Raises:
+        Unreadable: it is none of them.
+    """
+    if raw.strip() in _NULL:
+        return ()
+    try:
+        if raw.lstrip()[:1] == b"[":
+            items = _list.decode(raw)
+        else:
+            items = _of_page(_members.decode(raw), raw)
+    except UNREADABLE:
+        raise Unreadable(f"the agent's answer is no list of push configs: {printable(raw)}") from None
+    return tuple([read_config(bytes(item)) for item in items])
+
+
+def _of_page(members: dict[str, Raw], raw: bytes) -> list[Raw]:
+    for name in ("configs", "pushNotificationConfigs", "push_notification_configs"):
+        if name in members:
+            listed = bytes(members[name])
+            return [] if listed == b"null" else _list.decode(listed)
+    alone = {"url", "pushNotificationConfig", "push_notification_config"} & members.keys()
+    return [Raw(raw)] if alone else []

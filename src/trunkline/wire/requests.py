@@ -1,0 +1,218 @@
+"""Writes what a caller asks, exactly as each version has it: params of JSON-RPC, paths and bodies of REST."""
+
+from __future__ import annotations
+
+from urllib.parse import quote, urlencode
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from trunkline.errors import InvalidParams
+from trunkline.wire.configs import inline_shape, write_set
+from trunkline.wire.operations import Operation
+from trunkline.wire.times import timestamp
+from trunkline.wire.types import (
+    ListQuery,
+    Metadata,
+    PushQuery,
+    PushRequest,
+    Role,
+    SendRequest,
+    TaskQuery,
+    TaskState,
+    WireStruct,
+)
+from trunkline.wire.writer import WRITERS, Dialect
+
+_encode = msgspec.json.Encoder().encode
+_CONFIGS = "/pushNotificationConfigs"
+
+
+class _Configuration(WireStruct, frozen=True):
+    accepted_output_modes: tuple[str, ...] = ()
+    history_length: int | None = None
+    blocking: bool | None = None
+    return_immediately: bool | None = None
+    task_push_notification_config: Struct | None = None
+    push_notification_config: Struct | None = None
+    push_notification: Struct | None = None
+
+
+class _Send(WireStruct, frozen=True):
+    message: Raw
+    tenant: str = ""
+    configuration: _Configuration | None = None
+    metadata: Metadata | None = None
+
+
+class _Task(WireStruct, frozen=True):
+    id: str
+    history_length: int | None = None
+    tenant: str = ""
+
+
+class _List(WireStruct, frozen=True):
+    context_id: str = ""
+    status: str = ""
+    page_size: int | None = None
+    page_token: str = ""
+    history_length: int | None = None
+    status_timestamp_after: str = ""
+    include_artifacts: bool = False
+    tenant: str = ""
+
+
+class _PushQuery(WireStruct, frozen=True):
+    task_id: str
+    id: str = ""
+    tenant: str = ""
+
+
+class _PushQuery03(WireStruct, frozen=True):
+    id: str
+    push_notification_config_id: str = ""
+
+
+_NONE = _Configuration()
+
+
+def send_params(request: SendRequest, dialect: Dialect) -> bytes:
+    """A send or a stream: params of JSON-RPC, and the body of REST."""
+    message = request.message
+    if message.role is None:
+        message = replace(message, role=Role.USER)
+    wanted = _configuration(request, dialect)
+    return _encode(
+        _Send(
+            Raw(WRITERS[dialect].message(message)),
+            request.tenant if dialect is Dialect.V1 else "",
+            None if wanted == _NONE else wanted,
+            request.metadata,
+        )
+    )
+
+
+def _configuration(request: SendRequest, dialect: Dialect) -> _Configuration:
+    push = None if request.push is None else inline_shape(request.push, dialect)
+    modes, length, wait = request.accepted_output_modes, request.history_length, request.wait
+    if dialect is Dialect.V1:
+        hasty = None if wait is None else not wait
+        return _Configuration(modes, length, None, hasty, push)
+    if dialect is Dialect.V03:
+        return _Configuration(modes, length, wait, push_notification_config=push)
+    # In the proto of 0.3 an absent `blocking` is false; who does not say wants to wait, as everywhere else.
+    return _Configuration(modes, length, wait is not False, push_notification=push)
+
+
+def task_params(query: TaskQuery, dialect: Dialect) -> bytes:
+    """Params of `get`, `cancel` and `subscribe`."""
+    tenant = query.tenant if dialect is Dialect.V1 else ""
+    return _encode(_Task(query.id, query.history_length, tenant))
+
+
+def list_params(query: ListQuery, dialect: Dialect) -> bytes:
+    """Params of `list`."""
+    return _encode(_list(query, dialect))
+
+
+def push_params(query: PushQuery, dialect: Dialect) -> bytes:
+    """Params of getting, listing and deleting push configs."""
+    if dialect is Dialect.V1:
+        return _encode(_PushQuery(query.task_id, query.config_id, query.tenant))
+    return _encode(_PushQuery03(query.task_id, query.config_id))
+
+
+def set_push_params(request: PushRequest, dialect: Dialect) -> bytes:
+    """Params of setting a push config."""
+    return write_set(request, dialect)
+
+
+def card_params(tenant: str, dialect: Dialect) -> bytes:
+    """Params of asking for the extended card."""
+    return _encode({"tenant": tenant} if tenant and dialect is Dialect.V1 else {})
+
+
+def _list(query: ListQuery, dialect: Dialect) -> _List:
+    after = query.status_timestamp_after
+    return _List(
+        query.context_id,
+        "" if query.status is None else _state(query.status, dialect),
+        query.page_size,
+        query.page_token,
+        query.history_length,
+        "" if after is None else timestamp(after),
+        query.include_artifacts,
+        query.tenant if dialect is Dialect.V1 else "",
+    )
+
+
+def _state(state: TaskState, dialect: Dialect) -> str:
+    return state.name.lower().replace("_", "-") if dialect is Dialect.V03 else state.value
+
+
+class RestRequest(Struct, frozen=True):
+    """A verb, a path with its query behind the address of an interface, and a body if there is one."""
+
+    verb: str
+    path: str
+    body: bytes | None = None
+
+
+def rest_send(request: SendRequest, dialect: Dialect, *, stream: bool = False) -> RestRequest:
+    """Send, or send and follow."""
+    path = "/message:stream" if stream else "/message:send"
+    return RestRequest("POST", _prefix(dialect, request.tenant) + path, send_params(request, dialect))
+
+
+def rest_task(operation: Operation, query: TaskQuery, dialect: Dialect) -> RestRequest:
+    """Get, cancel or subscribe."""
+    path = f"{_prefix(dialect, query.tenant)}/tasks/{_segment(query.id)}"
+    if operation is Operation.CANCEL:
+        return RestRequest("POST", path + ":cancel", b"{}")
+    if operation is Operation.SUBSCRIBE:
+        # The table of paths says POST, the proto GET; both SDKs post, and servers in the field take that.
+        return RestRequest("POST", path + ":subscribe", b"{}")
+    length = query.history_length
+    return RestRequest("GET", path if length is None else f"{path}?historyLength={length}")
+
+
+def rest_list(query: ListQuery, dialect: Dialect) -> RestRequest:
+    """A page of tasks; the tenant is in the path."""
+    given: dict[str, str | int | bool] = msgspec.to_builtins(replace(_list(query, dialect), tenant=""))
+    asked = {name: "true" if value is True else value for name, value in given.items()}
+    return RestRequest("GET", f"{_prefix(dialect, query.tenant)}/tasks?{urlencode(asked)}")
+
+
+def rest_set_push(request: PushRequest, dialect: Dialect) -> RestRequest:
+    """Set a push config."""
+    path = f"{_prefix(dialect, request.tenant)}/tasks/{_segment(request.task_id)}{_CONFIGS}"
+    return RestRequest("POST", path, write_set(request, dialect))
+
+
+def rest_push(operation: Operation, query: PushQuery, dialect: Dialect) -> RestRequest:
+    """Get, list or delete push configs."""
+    path = f"{_prefix(dialect, query.tenant)}/tasks/{_segment(query.task_id)}{_CONFIGS}"
+    if operation is Operation.PUSH_LIST:
+        return RestRequest("GET", path)
+    verb = "DELETE" if operation is Operation.PUSH_DELETE else "GET"
+    return RestRequest(verb, f"{path}/{_segment(query.config_id)}")
+
+
+def rest_card(dialect: Dialect, tenant: str) -> RestRequest:
+    """The extended card."""
+    prefix = _prefix(dialect, tenant)
+    return RestRequest("GET", prefix + ("/extendedAgentCard" if dialect is Dialect.V1 else "/card"))
+
+
+def _prefix(dialect: Dialect, tenant: str) -> str:
+    if dialect is not Dialect.V1:
+        return "/v1"
+    return f"/{_segment(tenant)}" if tenant else ""
+
+
+def _segment(text: str) -> str:
+    # Nothing, or dots alone, would make it another path: who normalises it takes them away, escaped or not.
+    if text.strip(".") == "":
+        raise InvalidParams(f"{text!r} is no id that a path can hold", field="id")
+    return quote(text, safe="")

@@ -1,0 +1,237 @@
+"""Whatever a remote agent gets wrong: a right answer or an error that says why, in time, and never a second run."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, NamedTuple, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.loops import leap
+from trunkline.client.client import Client
+from trunkline.client.result import Result
+from trunkline.client.stream import Stream
+from trunkline.errors import TrunklineError
+from trunkline.mock.app import Mock
+from trunkline.mock.faults import Fault, Kind
+from trunkline.mock.manner import Manner
+from trunkline.mock.scenario import Reply, Rule, Scenario, When
+from trunkline.net.inside import BASE, Inside
+
+SCHEDULES = 10_000
+SHARDS = 8
+# What an answer may take beyond its deadline: the last look at a task that has ended.
+GRACE_S = 1.0
+
+REPLIES = {
+    "text": Reply(text="an answer"),
+    "chunks": Reply(stream=("one ", "two ", "three"), pause=0.01),
+    "burst": Reply(stream=("one ", "two ", "three")),
+    "data": Reply(data={"answer": 42}),
+    "message": Reply(message="just a word"),
+    "fail": Reply(fail="it broke"),
+    "reject": Reply(reject="not here"),
+    "late": Reply(text="at last", delay=0.5, receipt=True),
+    "ask": Reply(ask="Which?", then=Reply(text="thanks")),
+    "hold": Reply(hold=True),
+}
+# State, text, data and question of each as they are when nothing goes wrong.
+RIGHT = {
+    "text": ("COMPLETED", "an answer", None, ""),
+    "chunks": ("COMPLETED", "one two three", None, ""),
+    "burst": ("COMPLETED", "one two three", None, ""),
+    "data": ("COMPLETED", "", {"answer": 42}, ""),
+    "message": ("COMPLETED", "just a word", None, ""),
+    "fail": ("FAILED", "it broke", None, ""),
+    "reject": ("REJECTED", "not here", None, ""),
+    "late": ("COMPLETED", "at last", None, ""),
+    "ask": ("INPUT_REQUIRED", "Which?", None, "Which?"),
+    "thanks": ("COMPLETED", "thanks", None, ""),
+    "hold": ("CANCELED", "", None, ""),
+}
+RULES = tuple(Rule(when=When(text=word), reply=reply) for word, reply in REPLIES.items())
+# What a mock may say of its card that is not so. It never lies about knowing a message that comes twice.
+LIES: list[dict[str, Any]] = [
+    {"capabilities": {"streaming": False}},
+    {"name": None},
+    {"supportedInterfaces": None},
+    {"supportedInterfaces": [], "url": None},
+    {"url": "http://127.0.0.1:9/a2a"},
+    {"supportedInterfaces": [{"url": f"{BASE}/nowhere", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}]},
+    {"supportedInterfaces": [{"url": f"{BASE}/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "9.0"}]},
+    {"protocolVersion": "7", "supportedInterfaces": None},
+]  # fmt: skip
+ACTS = ("send", "stream", "leave", "chat", "get", "wait", "subscribe", "cancel", "list")
+WORDS = ("text", "chunks", "burst", "data", "message", "fail", "reject", "late", "ask")
+NOT_BEGUN = (429, 503)
+
+
+class Plan(NamedTuple):
+    """One schedule: what is asked of which agent by which client, and what goes wrong."""
+
+    acts: list[tuple[str, str]]
+    faults: list[Fault]
+    deduplicates: bool
+    manner: Manner
+    version: str
+    binding: str
+    timeout_s: float
+    idle_s: float
+    retries: int
+    seed: int
+
+
+FAULTS = st.builds(
+    Fault,
+    do=st.sampled_from(get_args(Kind)),
+    at=st.sampled_from((1, 0, 2, 3, 4, 6)),
+    seconds=st.sampled_from((None, 0.4, 7.0, 900.0)),
+    status=st.sampled_from((500, 401, 403, 404, 429, 502, 503, 504, 200, 204, 307)),
+    worked=st.booleans(),
+    size=st.just(1 << 16),
+    to=st.sampled_from(("/a2a", "text/plain", "http://elsewhere.example/a2a", "http://169.254.169.254/", "")),
+    card=st.sampled_from(LIES),
+    on=st.sampled_from(
+        ((), ("send",), ("stream",), ("subscribe",), ("get",), ("cancel",), ("card",), ("send", "stream"))
+    ),
+    requests=st.sampled_from(((1,), (), (2,), (1, 2), (1, 2, 3), (3,))),
+    chance=st.sampled_from((1.0, 0.5)),
+)
+PLANS = st.builds(
+    Plan,
+    acts=st.lists(
+        st.tuples(st.sampled_from(ACTS), st.sampled_from(WORDS)), min_size=1, max_size=4
+    ),
+    faults=st.lists(FAULTS, max_size=4),
+    deduplicates=st.booleans(),
+    manner=st.sampled_from((Manner(), Manner(whole=True), Manner(ids=False), Manner(opening=False))),
+    version=st.sampled_from(("", "1.0", "0.3")),
+    binding=st.sampled_from(("", "JSONRPC", "HTTP+JSON")),
+    timeout_s=st.sampled_from((60.0, 3.0, 300.0)),
+    idle_s=st.sampled_from((20.0, 1.0)),
+    retries=st.sampled_from((3, 0, 1)),
+    seed=st.integers(0, 9),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+@settings(max_examples=SCHEDULES // SHARDS, database=None)
+@given(plan=PLANS)
+def test_a_right_answer_or_a_reason_and_never_a_second_run(shard: int, plan: Plan) -> None:
+    leap(_play(plan))
+
+
+@pytest.mark.parametrize("act", ACTS)
+@pytest.mark.parametrize("word", WORDS)
+def test_without_a_fault_there_is_no_error(act: str, word: str) -> None:
+    leap(_play(Plan([(act, word)], [], False, Manner(), "", "", 60.0, 20.0, 0, 0)))
+
+
+async def _play(plan: Plan) -> None:
+    # An agent that has done the work and says that it has not begun is believed: nobody can tell.
+    honest = [
+        replace(fault, worked=False) if fault.status in NOT_BEGUN and not plan.deduplicates else fault
+        for fault in plan.faults
+    ]
+    mock = Mock(
+        Scenario(
+            rules=RULES,
+            faults=tuple(honest),
+            deduplicates=plan.deduplicates,
+            dialect=plan.manner,
+            seed=plan.seed,
+        )
+    )
+    carrier = Inside(mock)
+    client = Client(
+        BASE,
+        carrier=carrier,
+        version=plan.version,
+        bindings=(plan.binding,) if plan.binding else (),
+        timeout_s=plan.timeout_s,
+        idle_s=plan.idle_s,
+        retries=plan.retries,
+    )
+    loop = asyncio.get_running_loop()
+    async with client:
+        for act, word in plan.acts:
+            deadline = loop.time() + plan.timeout_s * 2 + GRACE_S
+            try:
+                await _act(client, act, word)
+            except TrunklineError as error:
+                assert str(error).strip(), f"{type(error).__name__} without a word"
+                assert type(error) is not TrunklineError
+                assert plan.faults, f"nothing went wrong, but: {error!r}"
+            assert loop.time() <= deadline, "it came too late"
+    assert not [visit for visit in carrier._visits if not visit._left.is_set()], "a connection was kept"
+    assert not [each for each, count in mock.runs.items() if count > 1], "a message ran twice"
+    await carrier.close()
+    await mock.close()
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    if left:
+        await asyncio.wait(left, timeout=1)
+    assert not [task for task in left if not task.done()], left
+
+
+async def _act(client: Client, act: str, word: str) -> None:
+    match act:
+        case "send":
+            _check(await client.send(word), word)
+        case "stream":
+            await _read(client.stream(word), word)
+        case "leave":
+            async with client.stream(word) as stream:
+                async for _ in stream:
+                    break
+        case "chat":
+            chat = client.chat()
+            _check(await chat.say("ask"), "ask")
+            _check(await chat.say("blue"), "thanks")
+        case "list":
+            assert all(task.id for task in (await client.list()).tasks)
+        case "cancel":
+            begun = await client.send("hold", wait=False)
+            _check(await client.cancel(begun.task_id), "hold")
+        case _:
+            begun = await client.send(word, wait=False)
+            if begun.task_id:
+                await _again(client, act, begun.task_id, word)
+
+
+async def _again(client: Client, act: str, task_id: str, word: str) -> None:
+    """A task that is known already, by one of the ways to come back to it."""
+    if act == "wait":
+        _check(await client.wait(task_id), word)
+    elif act == "get":
+        found = await client.get(task_id)
+        assert found.task_id == task_id
+        if found.ended:
+            _check(found, word)
+    elif word == "ask":
+        # A subscription goes on through questions: it is left, not read to its end.
+        async with client.subscribe(task_id) as stream:
+            async for update in stream:
+                if update.state is not None and update.state.name == RIGHT[word][0]:
+                    break
+    else:
+        await _read(client.subscribe(task_id), word)
+
+
+async def _read(stream: Stream, word: str) -> None:
+    """To its end; no word may be told twice on the way."""
+    told = ""
+    async for update in stream:
+        # What contradicts what was told before is told as a whole.
+        is_new = update.kind == "artifact" and getattr(update.notice.answer, "append", True) is False
+        told = update.text if is_new and told and update.text.startswith(told) else told + update.text
+    found = await stream.finish()
+    _check(found, word)
+    if word in ("chunks", "burst", "text", "late"):
+        assert told == found.text
+
+
+def _check(found: Result, word: str) -> None:
+    assert (found.state.name, found.text, found.data, found.question) == RIGHT[word]
