@@ -12,7 +12,7 @@ import pytest
 from trunkline import Agent, Effect, Misuse, SyncTurn, Turn
 from trunkline.agent.declaration import emitted_by
 from trunkline.app import card_of
-from trunkline.wire.card import card_v1
+from trunkline.wire.card import SKILL_PARAMETERS, card_v1
 from trunkline.wire.extensions import IDEMPOTENT_SEND
 
 URI = "https://proto-labs.ai/a2a/ext/"
@@ -240,3 +240,23 @@ def test_what_cannot_be_is_said_at_once(about: dict[str, Any], complaint: str) -
     with pytest.raises(Misuse, match=complaint):
         agent.skill(**about)(plain)
     assert agent.skills == {}
+
+
+def test_the_card_gives_the_schema_of_typed_parameters() -> None:
+    agent = Agent("desk")
+
+    @agent.skill
+    async def plan(city: str, days: int = 2) -> str:
+        return city * days
+
+    @agent.skill
+    async def shout(text: str) -> str:
+        return text.upper()
+
+    (extension,) = agent.extensions
+    assert (extension.uri, extension.required) == (SKILL_PARAMETERS, False)
+    assert extension.params is not None
+    assert list(extension.params["skills"]) == ["plan"]
+    schema = extension.params["skills"]["plan"]["schema"]
+    assert schema["properties"] == {"city": {"type": "string"}, "days": {"type": "integer", "default": 2}}
+    assert schema["required"] == ["city"]

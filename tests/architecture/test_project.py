@@ -78,4 +78,5 @@ def _locked(lock: str) -> set[str]:
 
 
 def _name(dependency: str) -> str:
-    return re.split(r"[\[<>=!;~ ]", dependency)[0].lower()
+    """The name as locks spell it."""
+    return re.split(r"[\[<>=!;~ ]", dependency)[0].lower().replace(".", "-").replace("_", "-")

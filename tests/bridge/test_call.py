@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,11 +14,12 @@ from trunkline.bridge.call import failed
 from trunkline.bridge.outcome import ToolOutcome
 from trunkline.bridge.tools import Toolbox, tools
 from trunkline.client.client import Client
-from trunkline.errors import Misuse, Unavailable, Unreadable
+from trunkline.client.result import Result
+from trunkline.errors import Misuse, Unavailable, Unreadable, UnsupportedOperation
 from trunkline.net.inside import Inside
 from trunkline.wire.card import Skill
 from trunkline.wire.peer_card import Interface, PeerCard
-from trunkline.wire.types import TaskState
+from trunkline.wire.types import Part, Task, TaskState, TaskStatus
 
 WAIT_S = 20
 
@@ -215,7 +216,50 @@ def test_a_card_alone_gives_tools_that_cannot_be_called() -> None:
 
 @pytest.mark.parametrize(
     ("error", "advice"),
-    [(Unavailable("going down"), "Call again later"), (Unreadable("no A2A"), "Go on without this tool")],
+    [
+        (Unavailable("going down"), "Call again later"),
+        (UnsupportedOperation("not here"), "does not take this request"),
+        (Unreadable("no A2A"), "Go on without this tool"),
+    ],
 )
 def test_other_errors_have_advice_too(error: Any, advice: str) -> None:
     assert advice in failed("x", error).words
+
+
+class Hasty:
+    """A client of somebody else's that does not wait, or is used wrongly."""
+
+    def __init__(self, state: TaskState | None) -> None:
+        self.state = state
+
+    async def card(self, *, refresh: bool = False) -> PeerCard:
+        return CARD
+
+    async def send(
+        self, content: Sequence[str | Part], *, skill: str = "", task_id: str = "", context_id: str = ""
+    ) -> Result:
+        if self.state is None:
+            raise Misuse("it is closed")
+        return Result(Task("t-1", "c-1", TaskStatus(self.state)))
+
+    async def wait(self, task_id: str) -> Result:
+        return Result(Task(task_id, "c-1", TaskStatus(TaskState.COMPLETED)))
+
+
+def test_an_unfinished_task_is_no_answer() -> None:
+    async def main() -> tuple[ToolOutcome, ToolOutcome]:
+        box = await tools(Hasty(TaskState.WORKING))
+        begun = await box.call("a2a__ghost__haunt", {"query": "boo"})
+        return begun, await box.call("a2a__ghost__haunt", {"task_id": begun.task_id})
+
+    begun, done = asyncio.run(main())
+    assert 'call a2a__ghost__haunt again with task_id="t-1"' in begun.words
+    assert done.state is TaskState.COMPLETED
+
+
+def test_a_mistake_of_the_program_is_raised() -> None:
+    async def main() -> None:
+        await (await tools(Hasty(None))).call("a2a__ghost__haunt", {"query": "boo"})
+
+    with pytest.raises(Misuse, match="closed"):
+        asyncio.run(main())

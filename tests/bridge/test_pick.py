@@ -52,7 +52,7 @@ def test_an_entry_that_fits_nothing_is_told(caplog: pytest.LogCaptureFixture) ->
     with caplog.at_level(logging.WARNING):
         assert picked(deny=["shwo"]) == ["buy", "sell", "show"]
     assert [record.getMessage() for record in caplog.records] == [
-        "tools.no_such_skill entry='shwo' known=buy,sell,show"
+        "tools.no_such_skill entry='shwo' known='buy,sell,show'"
     ]
 
 

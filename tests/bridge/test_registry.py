@@ -76,6 +76,11 @@ def test_no_agents_in_it(tmp_path: Path, text: str) -> None:
         ("agents:\n  - name: a\n    url: http://x\n    headersFromEnv: [X-Team]\n", 4, "Name=VARIABLE"),
         ("agents:\n  - name: a\n    url: http://x\n  - name: a\n    url: http://y\n", 4, "two agents 'a'"),
         ("peers: []\n", 1, "the list is called agents"),
+        (
+            "agents:\n  a:\n    url: http://x\n    skills:\n      - b\n      - {name: c, colour: red}\n",
+            6,
+            "skills[1].colour: unknown field; there are name, description",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
@@ -83,6 +88,13 @@ def test_a_mistake_is_told_with_its_line(tmp_path: Path, text: str, line: int, w
         load_agents(written(tmp_path, text))
     assert words in str(told.value)
     assert f"agents.yaml, line {line}" in str(told.value) or not line
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "agents.yaml").write_bytes(b"\xff\xfe\x00")
+    for path in (tmp_path, tmp_path / "agents.yaml"):
+        with pytest.raises(Misuse, match=str(path)):
+            load_agents(path)
 
 
 def test_a_secret_that_does_not_fit_stays_unsaid(tmp_path: Path) -> None:
@@ -150,11 +162,12 @@ def test_an_unset_variable_is_told_and_left_out(
 ) -> None:
     monkeypatch.delenv("TL_UNSET", raising=False)
     world = World()
-    path = written(tmp_path, "agents: [{name: near, url: http://localhost, apiKeyEnv: TL_UNSET}]")
+    more = "headersFromEnv: [X-Team=TL_UNSET]"
+    path = written(tmp_path, f"agents: [{{name: near, url: http://localhost, apiKeyEnv: TL_UNSET, {more}}}]")
     with caplog.at_level(logging.WARNING):
         assert world.call(path, "a2a__near__shout", {"query": "hi"}).text == "HI"
     assert "registry.variable_unset agent=near variable=TL_UNSET" in caplog.text
-    assert "x-api-key" not in world.seen[-1]
+    assert not {"x-api-key", "x-team"} & world.seen[-1].keys()
 
 
 @pytest.mark.parametrize("limit", ["timeout: 0.1", "timeout_ms: 100"])

@@ -34,7 +34,7 @@ def names(*modes: str, card: tuple[str, ...] = ()) -> tuple[set[str], list[str]]
         (("image/*",), {"query", "image_url", "image_data"}, []),
         (("text/plain", "application/pdf"), {"query", "file_url", "file_data", "file_name"}, ["query"]),
         (("video/mp4",), {"query", "file_url", "file_data", "file_name"}, []),
-        (("application/json",), {"query", "data"}, ["data"]),
+        (("application/json",), {"query", "data"}, []),
         (("text/plain", "application/ld+json"), {"query", "data"}, ["query"]),
         (("*/*",), {"query", "data", "file_url", "file_data", "file_name"}, ["query"]),
     ],

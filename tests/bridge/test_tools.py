@@ -13,10 +13,11 @@ from mcp.types import Tool as McpTool
 
 from tests.bridge.agents import client_of, planner
 from tests.harness import ServerProcess
-from trunkline import Agent
+from trunkline import Agent, Turn
 from trunkline.bridge.outcome import ToolOutcome
 from trunkline.bridge.tools import tools
 from trunkline.client.client import Client
+from trunkline.client.sync import SyncClient
 from trunkline.errors import Misuse, Unreachable
 from trunkline.net.inside import Inside
 from trunkline.wire.card import Skill
@@ -173,6 +174,62 @@ def test_only_dead_agents_are_an_error() -> None:
         run(main())
 
 
+def test_a_card_without_skills_is_one_tool() -> None:
+    async def main() -> list[tuple[str, str, str]]:
+        box = await tools(
+            [PeerCard(name="Old Sage", description="Knows all"), PeerCard(name="")], prefix="a2a"
+        )
+        return [(tool.name, tool.description, tool.skill) for tool in box]
+
+    assert run(main()) == [("a2a__old_sage", "Knows all", ""), ("a2a__agent", "a2a__agent", "")]
+
+
+def test_a_card_that_lists_a_skill_twice() -> None:
+    async def main() -> list[str]:
+        skills = (Skill("b", "", "first", ()), Skill("b", "", "second", ()))
+        return [tool.description for tool in await tools(PeerCard(name="a", skills=skills))]
+
+    assert run(main()) == ["first"]
+
+
+def test_a_skill_that_is_not_public_shows_no_parameters() -> None:
+    agent = Agent("vault", store="memory:", drain_limit=0.1)
+
+    @agent.skill
+    async def open_(box: str, code: int) -> str:
+        """Open a box."""
+        return box
+
+    @agent.skill(public=False)
+    async def empty(secret_name: str, code: int) -> str:
+        """Empty a box."""
+        return secret_name
+
+    async def main() -> PeerCard:
+        async with client_of(agent) as client, tools(client) as box:
+            assert [tool.skill for tool in box] == ["open_"]
+            return await client.card()
+
+    assert "secret_name" not in str(run(main()).document)
+
+
+def test_a_file_reaches_the_skill_with_its_name() -> None:
+    """PK 2, the way out: nothing is dropped or encoded again."""
+    agent = Agent("reader", store="memory:", drain_limit=0.1)
+
+    @agent.skill(input_modes=["text/plain", "application/pdf"])
+    async def read(turn: Turn) -> list[object]:
+        """Read a file."""
+        return [[part.text, part.raw, part.filename, part.media_type] for part in turn.request.parts]
+
+    async def main() -> Any:
+        async with tools(agent) as box:
+            arguments = {"query": "look", "file_data": "JVBERi0=", "file_name": "a b.pdf"}
+            return (await box.call("a2a__reader__read", arguments)).data
+
+    assert run(main()) == ([["look", None, "", ""], [None, "JVBERi0=", "a b.pdf", "application/pdf"]],)
+
+
 def test_nothing_gives_no_tools() -> None:
     async def main() -> int:
         return len(await tools([]))
@@ -184,6 +241,11 @@ def test_nothing_gives_no_tools() -> None:
 def test_what_has_no_skills_is_refused(odd: Any) -> None:
     with pytest.raises(Misuse, match="cards, clients, agents and addresses"):
         run(_open(odd))
+
+
+def test_a_client_that_blocks_is_refused() -> None:
+    with SyncClient("http://127.0.0.1:9") as client, pytest.raises(Misuse, match="SyncClient"):
+        run(_open(client))
 
 
 async def _open(source: Any) -> None:
@@ -198,9 +260,13 @@ def test_a_prefix_that_does_not_fit_is_told_at_once() -> None:
 def test_a_tool_that_is_not_there_is_told_to_the_model() -> None:
     async def main() -> list[ToolOutcome]:
         async with tools(planner(), allow=["shout"]) as box:
-            return [await box.call("a2a__planner__plan", {}), await box.call("a2a__planner__shout", '{"qu')]
+            await box.call("a2a__planner__plan", {})
+            await box.call("a2a__planner__shout", '{"qu')
+            await box.call("a2a__planner__shout", '{"query": "x"}')
+            return [*box.outcomes]
 
-    unknown, garbled = run(main())
+    unknown, garbled, worked = run(main())
+    assert (worked.text, worked.is_error) == ("X", False)
     assert unknown.is_error and "there are a2a__planner__shout" in unknown.text
     assert garbled.is_error and "not JSON" in garbled.text
 

@@ -155,7 +155,7 @@ def test_chunks_come_as_they_come_and_the_sender_waits(run: Any) -> None:
     async def main() -> None:
         sent = 0
         piece = b"x" * 65536
-        count = 200
+        count = 400
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             nonlocal sent
@@ -261,6 +261,25 @@ def test_where_it_does_not_go(url: str, addresses: list[str], allowed: list[str]
                 await caller.open(Request("GET", url))
             assert error.value.reason == reason
             assert "s3cret" not in str(error.value)
+
+    asyncio.run(main())
+
+
+def test_every_new_line_is_judged_and_what_was_judged_is_dialled() -> None:
+    answers = [["127.0.0.1"], ["10.0.0.1"]]
+
+    async def moving(host: str, port: int) -> list[str]:
+        return answers.pop(0)
+
+    async def main() -> None:
+        async with site() as there, calling(egress=Egress(loopback=True, resolver=moving)) as caller:
+            for _ in range(2):
+                assert await fetch(caller, Request("GET", there.url())) == b"ok"
+            assert len(answers) == 1
+            next(iter(caller._lanes.values())).drop()  # noqa: SLF001 - as if the server had closed it
+            with pytest.raises(Unreachable, match="not public"):
+                await fetch(caller, Request("GET", there.url()))
+            assert answers == []
 
     asyncio.run(main())
 
@@ -385,6 +404,8 @@ def test_lines_that_nobody_uses_are_closed(run: Any, monkeypatch: pytest.MonkeyP
             (found,) = caller._lanes.values()  # noqa: SLF001 - nothing outside shows it
             lines = list(found.lines)
             assert len(lines) == 3
+            await asyncio.sleep(0.03)
+            assert await fetch(caller, Request("GET", there.url())) == b"ok"
             await asyncio.gather(*[line.gone for line in lines])
             assert not found.lines and not found.idle
             assert caller._sweeping is None  # noqa: SLF001 - nothing outside shows it

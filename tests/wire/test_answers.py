@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.wire import samples
 from trunkline.errors import InvalidParams, ParseError, Refused
-from trunkline.wire import told, v03, v03proto, v1
+from trunkline.wire import answers, told, v03, v03proto, v1
 from trunkline.wire import types as t
 from trunkline.wire.answers import Answer, Notice, read_notice
 
@@ -394,3 +394,62 @@ def test_any_object_is_read_or_refused(value: Any) -> None:
         assert isinstance(read(value), t.Task | t.Message | t.StatusUpdate | t.ArtifactUpdate)
     except Refused as refused:
         assert isinstance(refused, InvalidParams | ParseError)
+
+
+# What a peer might add to, leave out of or misspell in an object.
+members = st.sampled_from(
+    "task message statusUpdate artifactUpdate taskId id contextId status artifact artifacts history append "
+    "lastChunk final kind metadata role parts content messageId extra task_id sessionId x-vendor msg".split()
+)
+oddities = st.dictionaries(
+    members,
+    samples.values
+    | st.sampled_from(["task", "message", "status-update", "artifact-update", "working", "TASK_STATE_FAILED"])
+    | st.just({"state": "working"})
+    | st.just({"artifactId": "a", "parts": [{"text": "x"}]})
+    | st.just({"messageId": "m", "role": "agent", "parts": [{"kind": "text", "text": "x"}]}),
+    max_size=4,
+)
+
+
+def outcome(read: Any, body: bytes, *, proto: bool) -> Any:
+    try:
+        return read(body, proto=proto)
+    except Refused as refused:
+        return type(refused), refused.message, refused.field
+
+
+@settings(max_examples=100)
+@given(
+    st.tuples(written, st.sampled_from([v1, v03, v03proto])).map(
+        lambda drawn: drawn[0][1](drawn[1], drawn[0][0])
+    ),
+    oddities,
+    st.sets(members, max_size=2),
+    st.booleans(),
+)
+def test_the_quick_reader_reads_what_the_lenient_one_does(
+    body: bytes, odd: dict[str, Any], without: set[str], proto: bool
+) -> None:
+    value = json.loads(body)
+    inner = next(iter(value.values())) if len(value) == 1 else value
+    changed = {name: member for name, member in {**inner, **odd}.items() if name not in without}
+    wrapped = {next(iter(value)): changed} if inner is not value else changed
+    for given_value in (value, changed, wrapped, {**value, **odd}, odd):
+        raw = json.dumps(given_value).encode()
+        lenient = outcome(answers._read_leniently, raw, proto=proto)
+        assert outcome(read_notice, raw, proto=proto) == lenient
+
+
+def test_most_answers_are_read_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(body: bytes, *, proto: bool) -> Notice:
+        raise AssertionError(body)
+
+    monkeypatch.setattr(answers, "_read_leniently", never)
+    update = t.ArtifactUpdate("t", "c", RESULT, append=True)
+    for writer in (v1, v03, v03proto):
+        assert read_answer(writer.artifact_frame(update), proto=writer is v03proto) == update
+        assert isinstance(
+            read_answer(writer.status_frame(t.StatusUpdate("t", "c", DONE), final=True)), t.StatusUpdate
+        )
+        assert isinstance(read_answer(writer.task_frame(writer.task(t.Task("t", "c", DONE)))), t.Task)

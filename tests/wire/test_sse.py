@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trunkline.errors import TooLarge
-from trunkline.wire.sse import COMMENT, Event, Parser, frame
+from trunkline.wire.sse import COMMENT, Event, Parser, Piece, frame
 
 nasty = st.text(st.sampled_from('\r\n\0\u2028\u2029\u0085\ufeff :dataidevnt1é"\\'), max_size=20)
 
@@ -81,3 +81,45 @@ def test_the_buffer_is_bounded() -> None:
         assert quiet.feed(COMMENT) == []
         assert quiet.feed(b"data: 0123456789\n\n") == [Event("0123456789")]
     assert quiet.feed(b"") == []
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 10_000])
+def test_every_line_end_in_every_cut(end: bytes, size: int) -> None:
+    lines = [b"retry: 5", b"", b": hi", b"id: 1", b"data: a", b"", b"data: b", b"data: c", b"", b"event: e"]
+    lines += [b"id: 2", b"data: d", b"", b"id: x\0", b"data: e", b"", b"", b": bye", b""]
+    stream = end.join(lines) * 3
+    parser = Parser()
+    events = [event for at in range(0, len(stream), size) for event in parser.feed(stream[at : at + size])]
+    once = [
+        Event("a", "1", retry=5),
+        Event("b\nc", "1", retry=5),
+        Event("d", "2", "e", 5),
+        Event("e", "2", retry=5),
+    ]
+    assert events[:4] == once
+    assert len(events) == 12
+
+
+def test_pieces_are_the_bytes_as_they_came() -> None:
+    parser = Parser()
+    assert parser.pieces(b"\n") == []
+    own = Piece(b"\xff{}", "1", own_id="1")
+    assert parser.pieces(b"id: 1\ndata: \xff{}\n\ndata: x\n\n") == [own, Piece(b"x", "1")]
+
+
+def test_comments_alone_never_fill_the_buffer() -> None:
+    parser = Parser(limit=30)
+    assert parser.feed(b"\n") == []
+    for _ in range(100):
+        assert parser.feed(b": still here\n") == []
+    assert parser.feed(b"data: x\n\n") == [Event("x")]
+    with pytest.raises(TooLarge):
+        parser.feed(b"data: " + b"x" * 40)
+
+
+def test_a_long_event_comes_in_many_chunks() -> None:
+    parser = Parser()
+    for chunk in (b"\ndata: ", *([b"x" * 1000] * 100), b"\n"):
+        assert parser.feed(chunk) == []
+    assert parser.feed(b"\n") == [Event("x" * 100_000)]

@@ -142,7 +142,7 @@ def extensions_of(
     effects: Mapping[str, Sequence[Effect]],
     schemas: Mapping[str, Mapping[str, object]] | None = None,
 ) -> tuple[Extension, ...]:
-    """What a card says of the extensions that skills emit, of their effects and their parameters, by skill."""
+    """What a card says of the extensions that skills emit, of what they change and of what they read."""
     declared = {skill: {"effects": [asdict(one) for one in own]} for skill, own in effects.items() if own}
     named = {*emits, DOMAIN} if declared else set(emits)
     found = tuple(

@@ -83,7 +83,7 @@ def read_verdict(result: Result, min_score: float | None = None) -> Verdict:
 
 
 def _unjudged(error: str) -> Verdict:
-    log.warning("judge.failed error=%s", error)
+    log.warning("judge.failed error=%r", error)
     return Verdict(0.0, False, error=error)
 
 

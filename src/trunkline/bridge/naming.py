@@ -1,4 +1,4 @@
-"""What a skill is called as a tool: `a2a__<agent>__<skill>`.
+"""What a skill is called as a tool: `a2a__<agent>__<skill>`; an agent without skills is `a2a__<agent>`.
 
 A name depends on the agents and their skills, never on the order in which they are given: it is the same
 today and after a restart. It fits what every model takes: 64 characters of `[a-z0-9_]`.
@@ -51,7 +51,7 @@ def names_of(owners: Sequence[Owner], prefix: str = "a2a") -> tuple[str, ...]:
     if not _PREFIX.fullmatch(prefix):
         raise Misuse(f"prefix is at most 24 of the characters a-z, A-Z, 0-9, _ and -, not {prefix!r}")
     front = f"{prefix}__" if prefix else ""
-    bare = [f"{front}{plain(one.agent)}__{plain(one.skill)}" for one in owners]
+    bare = [front + "__".join(map(plain, filter(None, (one.agent or "agent", one.skill)))) for one in owners]
     shared = Counter(bare)
     names = [
         _with_tail(name, owner.tail) if shared[name] > 1 or len(name) > LENGTH_LIMIT else name

@@ -36,7 +36,7 @@ class Pick(Struct, frozen=True, forbid_unknown_fields=True):
         """Say which entries fit nothing: a mistyped one lets too much through, or too little."""
         for entry in (*self.allow, *self.deny):
             if not any(_fits(entry, tool) for tool in tools):
-                log.warning("tools.no_such_skill entry=%r known=%s", entry, ",".join(t.skill for t in tools))
+                log.warning("tools.no_such_skill entry=%r known=%r", entry, ",".join(t.skill for t in tools))
 
 
 def pick(allow: Iterable[str], deny: Iterable[str], tags: Iterable[str]) -> Pick:

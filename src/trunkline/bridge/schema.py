@@ -138,8 +138,9 @@ def _by_modes(modes: tuple[str, ...]) -> Inputs:
         properties["file_url"] = _text("The address of a file.")
         properties["file_data"] = _text("A file in base64.")
         properties["file_name"] = _text("What the file is called.")
-    required = ["query"] if reads_text else ["data"] if tuple(properties) == ("data",) else []
+    required = ["query"] if reads_text else []
     if not reads_text:
+        # Never left out: many an agent that names other types on its card reads words all the same.
         properties["query"] = _text("Words that go with it, or the answer to a question.")
     properties["task_id"] = _text(_ANSWERED)
     return Inputs(

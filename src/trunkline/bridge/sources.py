@@ -15,6 +15,7 @@ from trunkline.agent.agent import Agent
 from trunkline.bridge.call import Peer
 from trunkline.bridge.pick import Pick
 from trunkline.client.client import Client
+from trunkline.client.sync import SyncClient
 from trunkline.errors import Misuse, TrunklineError
 from trunkline.net.inside import Inside
 from trunkline.wire.card import Skill
@@ -68,9 +69,15 @@ class Found(Struct, frozen=True):
 
     @property
     def skills(self) -> tuple[Skill, ...]:
-        """Those of the card, and those that only the operator knows of."""
-        known = {skill.id for skill in self.card.skills}
-        return (*self.card.skills, *(skill for skill in self.extra.skills if skill.id not in known))
+        """Those of the card, each once, and those that only the operator knows of.
+
+        A card may list none; then the agent as a whole is one, without an id.
+        """
+        known: dict[str, Skill] = {}
+        for skill in (*self.card.skills, *self.extra.skills):
+            known.setdefault(skill.id, skill)
+        whole = Skill("", self.card.name, self.card.description, ())
+        return tuple(known.values()) or (whole,)
 
 
 async def find(given: Source, stack: AsyncExitStack) -> tuple[list[Found], dict[str, str]]:
@@ -92,7 +99,7 @@ async def find(given: Source, stack: AsyncExitStack) -> tuple[list[Found], dict[
         if isinstance(card, TrunklineError):
             first = first or card
             missing[name or _address(one, None)] = str(card)
-            log.warning("tools.agent_missing agent=%s error=%s", name or _address(one, None), card)
+            log.warning("tools.agent_missing agent=%s error=%r", name or _address(one, None), str(card))
             if not extra.skills:
                 continue
             card = PeerCard(name=name)
@@ -119,6 +126,8 @@ async def _peer(one: One, stack: AsyncExitStack) -> Peer | None:
         return await _inside(one, stack)
     if isinstance(one, str):
         return await stack.enter_async_context(Client(one))
+    if isinstance(one, SyncClient):
+        raise Misuse("tools are called with await; make them of a Client, not of a SyncClient")
     if not callable(getattr(one, "card", None)) or not callable(getattr(one, "send", None)):
         raise Misuse(f"tools are made of cards, clients, agents and addresses, not of {type(one).__name__}")
     return one

@@ -65,12 +65,12 @@ class Tool(Struct, frozen=True, kw_only=True):
 
 def make_tool(name: str, agent: str, skill: Skill, card: PeerCard) -> Tool:
     """The tool of a skill."""
-    about = skill.description.strip() or skill.name or skill.id
+    about = skill.description.strip() or skill.name or skill.id or agent or name
     if len(about) > DESCRIPTION_LIMIT:
         about = about[: DESCRIPTION_LIMIT - 1] + "…"
     return Tool(
         name=name,
-        title=skill.name or skill.id,
+        title=skill.name or skill.id or agent,
         description=about,
         agent=agent,
         skill=skill.id,

@@ -6,7 +6,7 @@ words for the model; what the code did wrong is raised.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pydantic_ai import Tool as PydanticTool
 
 _QUESTIONS = 1024
+_KEPT = 1000
 
 
 def tools(
@@ -109,6 +110,8 @@ class Toolbox:
         self._stack = stack or AsyncExitStack()
         # Some agents go on by the conversation and not by the task, so it is kept with the question.
         self._questions: OrderedDict[str, Handle] = OrderedDict()
+        # What came of the latest calls, for whoever wants to know afterwards what a model did.
+        self.outcomes: deque[ToolOutcome] = deque(maxlen=_KEPT)
 
     def __iter__(self) -> Iterator[Tool]:
         return iter([tool for tool, _ in self._tools.values()])
@@ -184,16 +187,20 @@ class Toolbox:
         Raises:
             Misuse: the tool was made of a card alone, so that there is nobody to ask.
         """
-        if name not in self._tools:
-            known = ", ".join(self._tools) or "none"
-            return failed(name, InvalidParams(f"there is no tool {name!r}; there are {known}", field="name"))
-        tool, _ = self._tools[name]
         try:
-            asked = read_arguments(decode_arguments(arguments), tool.inputs)
+            asked = self._read(name, arguments)
         except InvalidParams as error:
-            return failed(name, error)
+            outcome = failed(name, error)
+            self.outcomes.append(outcome)
+            return outcome
         kept = self._questions.get(asked.task_id)
         return await self._ask(name, asked, context_id or (kept.context_id if kept else ""))
+
+    def _read(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> Asked:
+        if name not in self._tools:
+            known = ", ".join(self._tools) or "none"
+            raise InvalidParams(f"there is no tool {name!r}; there are {known}", field="name")
+        return read_arguments(decode_arguments(arguments), self[name].inputs)
 
     async def answer(self, question: ToolOutcome | Handle | Mapping[str, Any], text: str) -> ToolOutcome:
         """Answer a tool's question: by the outcome that asked it, its handle, or the handle read from JSON.
@@ -218,6 +225,7 @@ class Toolbox:
         if peer is None:
             raise Misuse(f"{name} was made of a card alone; make tools of a Client of the agent to call it")
         outcome = await call_tool(tool, peer, asked, context_id)
+        self.outcomes.append(outcome)
         self._questions.pop(asked.task_id, None)
         if outcome.handle is not None:
             self._questions[outcome.handle.task_id] = outcome.handle

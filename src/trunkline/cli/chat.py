@@ -33,7 +33,7 @@ async def _chat(session: Session) -> None:
         raise Misuse(
             "standard output is no terminal, and nobody is asked from there: use send, or pipe turns in"
         )
-    card = await session.card()
+    card = await session.spoken_card()
     choices = session.choices
     talk = session.client.chat(context_id=choices.text("context-id"), skill=choices.text("skill"))
     talk.task_id = choices.text("task-id")
@@ -97,7 +97,8 @@ async def _show_live(stream: Stream) -> None:
     print(flush=True)
     for file in result.files:
         print(f"File: {plain(file.name)} {plain(file.media_type)} {plain(file.url)}")
-    warn(result)
+    if result.ended and not result.ok:
+        remark("Warning", f"the task ended: {result.state.value}")
 
 
 def _write(result: Result) -> None:

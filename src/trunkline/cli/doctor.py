@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
 from rich.console import Console
 
 from trunkline.cli.screen import document
-from trunkline.config import environment
+from trunkline.config import Secret, environment
 from trunkline.doctor.report import as_json, as_junit, exit_code, show, show_checks
 from trunkline.doctor.run import Report, chosen, examine
 from trunkline.doctor.subject import TEXT, Options
@@ -20,11 +21,7 @@ from trunkline.errors import Misuse
 class Asked(Struct, frozen=True, kw_only=True):
     """What the flags say."""
 
-    key: str = ""
-    key_env: str = ""
-    bearer: str = ""
-    bearer_env: str = ""
-    headers: tuple[str, ...] = ()
+    credentials: tuple[tuple[str, Secret], ...] = ()
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     skill: str = ""
@@ -61,26 +58,12 @@ def options_of(asked: Asked) -> Options:
     """The flags as the doctor takes them.
 
     Raises:
-        Misuse: a header has no colon, or the environment has no such name.
+        Misuse: a number makes no sense.
     """
-    key = asked.key or _from_environment(asked.key_env)
-    bearer = asked.bearer or _from_environment(asked.bearer_env)
-    headers: list[tuple[str, str]] = []
-    if key:
-        headers.append(("X-API-Key", key))
-    if bearer:
-        headers.append(("Authorization", f"Bearer {bearer}"))
-    for one in asked.headers:
-        name, colon, value = one.partition(":")
-        if not colon or not name.strip():
-            raise Misuse("a header is written as 'Name: value'")
-        headers.append((name.strip(), value.strip()))
-    given = [value.strip() for _, _, value in (one.partition(":") for one in asked.headers)]
-    if asked.timeout_s <= 0:
+    if not asked.timeout_s > 0:
         raise Misuse("--timeout is a number of seconds above 0")
     return Options(
-        headers=tuple(headers),
-        secrets=(key, bearer, *given),
+        credentials=asked.credentials,
         only=asked.only,
         skip=asked.skip,
         skill=asked.skill,
@@ -91,10 +74,30 @@ def options_of(asked: Asked) -> Options:
     )
 
 
-def _from_environment(name: str) -> str:
-    if not name:
-        return ""
-    value = environment(name)
+def credentials(key: str, bearer: str, headers: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
+    """What is sent along. A key or a bearer token given as `env:NAME` is taken from the environment.
+
+    Raises:
+        Misuse: a header has no colon, or the environment has no such name.
+    """
+    found: list[tuple[str, Secret]] = []
+    if key:
+        found.append(("X-API-Key", Secret(_meant(key))))
+    if bearer:
+        found.append(("Authorization", Secret(f"Bearer {_meant(bearer)}")))
+    for one in headers:
+        name, colon, value = one.partition(":")
+        if not colon or not name.strip():
+            raise Misuse("a header is written as 'Name: value'")
+        found.append((name.strip(), Secret(value.strip())))
+    return tuple(found)
+
+
+def _meant(word: str) -> str:
+    name = word.removeprefix("env:")
+    if name == word:
+        return word
+    value = environment(name).get(name, "")
     if not value:
         raise Misuse(f"the environment has no {name}; set it, or name another")
     return value

@@ -32,7 +32,7 @@ def download(given: Given) -> None:
 async def _download(session: Session) -> None:
     choices = session.choices
     session.task_id = session.word("the task's id")
-    await session.card()
+    await session.spoken_card()
     result = await session.client.get(session.task_id)
     task = result.task
     if task is None:

@@ -42,7 +42,7 @@ def hint_for(failure: Failure, error: Exception, session: Session | None) -> str
 def _credentials(session: Session) -> str:
     card = session.known_card
     kinds = {} if card is None else {scheme.kind: scheme for scheme in _wanted(card)}
-    if kinds.keys() & _LOGIN:
+    if session.logged_in or kinds.keys() & _LOGIN:
         return session.command("auth login")
     if "http" in kinds:
         return "set A2ACLI_BEARER to a token"

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from trunkline.cli.menu import deliveries, keys, store, talk, task, tool, tools
+from trunkline.cli.menu import deliveries, keys, mock, store, talk, task, tool, tools
 from trunkline.cli.menu.client import ClientGroup
+from trunkline.cli.menu.doctor import doctor
 from trunkline.cli.menu.serve import demo, serve
 from trunkline.cli.options import COMPLETING
 from trunkline.config import environment
@@ -47,6 +48,8 @@ talk.add_to(app)
 task.add_to(app)
 app.command()(serve)
 app.command()(demo)
+app.command()(doctor)
+app.add_typer(mock.app, name="mock")
 app.add_typer(store.app, name="store")
 app.add_typer(keys.app, name="keys")
 app.add_typer(deliveries.app, name="deliveries")

@@ -15,8 +15,12 @@ from trunkline.wire.types import INTERRUPTED, RESTING, ArtifactUpdate, Message, 
 REPLY = "<reply>"
 
 
-def show_result(session: Session, result: Result, *, wrapped: bool) -> None:
-    """Show how it stands. `wrapped` is the answer to a send, which says whether it is a task or a message."""
+def show_result(session: Session, result: Result, *, wrapped: bool, wanted: TaskState | None = None) -> None:
+    """Show how it stands.
+
+    `wrapped` is the answer to a send, which says whether it is a task or a message; the end that was `wanted`
+    is not warned of.
+    """
     clear()
     choices = session.choices
     if choices.as_json:
@@ -28,7 +32,8 @@ def show_result(session: Session, result: Result, *, wrapped: bool) -> None:
     elif result.message is not None:
         show_message(result.message, verbose=choices.flag("verbose"))
         _show_next(session, result)
-    warn(result)
+    if result.state is not wanted:
+        warn(result)
 
 
 def warn(result: Result) -> None:

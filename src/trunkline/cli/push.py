@@ -76,7 +76,7 @@ async def _delete(session: Session) -> None:
 
 async def _able(session: Session) -> None:
     """Ask the card before the agent is asked."""
-    if not (await session.card()).push:
+    if not (await session.spoken_card()).push:
         raise PushNotSupported("the card says that this agent sends no push notifications")
 
 

@@ -10,6 +10,7 @@ from trunkline.cli.render import show_sent
 from trunkline.cli.session import Session, carry_out
 from trunkline.client.message import Sending, fresh_id
 from trunkline.errors import Misuse
+from trunkline.wire.types import RESTING
 
 
 def send(given: Given) -> None:
@@ -21,7 +22,7 @@ async def _send(session: Session) -> None:
     choices, client = session.choices, session.client
     parts = message_parts(session.words, session.given.parts)
     waits = _waits(choices)
-    card = await session.card()
+    card = await session.spoken_card()
     session.message_id = fresh_id()
     sending = _sending(choices, session.message_id)
     if choices.flag("verbose") and not choices.as_json:
@@ -34,7 +35,7 @@ async def _send(session: Session) -> None:
     else:
         result = await client.send(parts, wait=False, **sending)
         session.task_id = result.task_id
-        if waits and result.task is not None:
+        if waits and result.state not in RESTING:
             result = await client.wait(result.task_id)
         show_result(session, result, wrapped=True)
 

@@ -7,7 +7,7 @@ import logging
 import shlex
 import sys
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import typer
 
@@ -50,6 +50,8 @@ class Session:
         self.message_id = ""
         self.finding = True
         self.credentials = False
+        # Whether there is a token of an earlier login, good or not.
+        self.logged_in = False
         self.known_card: PeerCard | None = None
         if alone:
             self.told, self.words = named_alone(given.words, given.flags, choices), ()
@@ -78,6 +80,21 @@ class Session:
             self.known_card = await self._found()
             self.finding = False
         return self.known_card
+
+    async def spoken_card(self) -> PeerCard:
+        """The card of an agent that speaks the version that is wanted.
+
+        Raises:
+            VersionNotSupported: it does not; an older one is never spoken unless that is told.
+        """
+        card = await self.card()
+        wanted = _version(self.choices.text("a2a-version"))
+        offered = sorted({each.version for each in card.interfaces if each.version})
+        if offered and not any(_version(each) == wanted for each in offered):
+            raise e.VersionNotSupported(
+                f"the agent speaks {', '.join(offered)}, and not {wanted}; say so with --a2a-version"
+            )
+        return card
 
     async def _found(self) -> PeerCard:
         seconds = self.choices.seconds("timeout")
@@ -118,7 +135,7 @@ class Session:
         choices = self.choices
         reference = self.reference
         headers = _parameters(choices)
-        bearer, api_key = choices.secret("bearer"), choices.secret("api-key")
+        bearer, api_key = _credentials(choices)
         if bearer is None and api_key is None and self._keeps:
             bearer = await self._kept(reference)
         self.credentials = bearer is not None or api_key is not None
@@ -126,6 +143,8 @@ class Session:
             risk = "; the credential can be read by whoever answers" if self.credentials else ""
             remark("Warning", f"--insecure: TLS certificates are not checked{risk}")
         known = [one.reveal() for one in (bearer, api_key) if one is not None]
+        # As a key looks in a URL.
+        known += [quote(one, safe="") for one in known]
         self._tap = self._carrier(reference, Redaction(known, headers))
         self._client = Client(
             reference.url,
@@ -152,7 +171,8 @@ class Session:
     async def _kept(self, reference: Reference) -> Secret | None:
         """The token of an earlier `auth login`, made fresh where it is stale."""
         tokens = Tokens()
-        if not tokens.has(reference.url):
+        self.logged_in = tokens.has(reference.url)
+        if not self.logged_in:
             return None
         carrier = self._carrier(reference, Redaction([])) or caller_for(reference, self.choices)
         try:
@@ -165,9 +185,11 @@ class Session:
         return Wiretap(caller_for(reference, self.choices), redaction) if self.choices.flag("debug") else None
 
 
-def carry_out(
-    given: Given, work: Callable[[Session], Awaitable[None]], *, alone: bool = False, kept: bool = True
-) -> None:
+# What a command does; it may give an exit code of its own.
+Work = Callable[[Session], Awaitable[int | None]]
+
+
+def carry_out(given: Given, work: Work, *, alone: bool = False, kept: bool = True) -> None:
     """Run a command to its end, and leave with its exit code.
 
     `alone` takes no word but the agent; `kept` goes with the token of an earlier login.
@@ -180,7 +202,7 @@ def carry_out(
         choices = choose(given.flags)
         _set_up(choices)
         session = Session(given, choices, alone=alone, kept=kept)
-        asyncio.run(_run(session, work))
+        code = asyncio.run(_run(session, work))
         clear()
     except KeyboardInterrupt:
         _say_interrupted(session)
@@ -189,12 +211,14 @@ def carry_out(
         raise
     except Exception as error:  # noqa: BLE001 - told with its code; with --debug whole
         raise _failed(error, session, given) from None
+    if code:
+        raise typer.Exit(code)
 
 
-async def _run(session: Session, work: Callable[[Session], Awaitable[None]]) -> None:
+async def _run(session: Session, work: Work) -> int:
     try:
         await session.open()
-        await work(session)
+        return await work(session) or 0
     finally:
         if session.choices.flag("debug"):
             for each in session.explanation:
@@ -272,6 +296,14 @@ def _parameters(choices: Choices) -> dict[str, str]:
             raise e.Misuse("--svc-param is NAME:VALUE, for example x-trace-id:abc123")
         found[name.strip()] = value.strip()
     return found
+
+
+def _credentials(choices: Choices) -> tuple[Secret | None, Secret | None]:
+    """A bearer token or an API key: of two, the one that was said more directly."""
+    bearer, api_key = choices.of("bearer"), choices.of("api-key")
+    if bearer.value is None or api_key.value is None or bearer.rank == api_key.rank:
+        return bearer.value, api_key.value
+    return (bearer.value, None) if bearer.rank < api_key.rank else (None, api_key.value)
 
 
 def _bindings(told: tuple[str, ...]) -> tuple[str, ...]:

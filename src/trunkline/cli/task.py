@@ -38,7 +38,7 @@ def subscribe(given: Given) -> None:
 async def _get(session: Session) -> None:
     choices, client = session.choices, session.client
     session.task_id = session.word(_ID)
-    await session.card()
+    await session.spoken_card()
     result = await client.get(session.task_id, history_length=choices.count("history"))
     if choices.flag("wait") and result.state not in RESTING:
         result = await client.wait(session.task_id)
@@ -49,7 +49,7 @@ async def _get(session: Session) -> None:
 
 async def _cancel(session: Session) -> None:
     session.task_id = session.word(_ID)
-    await session.card()
+    await session.spoken_card()
     try:
         result = await session.client.cancel(session.task_id)
     except TaskNotCancelable:
@@ -57,7 +57,7 @@ async def _cancel(session: Session) -> None:
         # Who cancels twice has what was wanted.
         if result.state is not TaskState.CANCELED:
             raise
-    show_result(session, result, wrapped=False)
+    show_result(session, result, wrapped=False, wanted=TaskState.CANCELED)
 
 
 async def _list(session: Session) -> None:
@@ -65,7 +65,7 @@ async def _list(session: Session) -> None:
     if session.words:
         raise Misuse(f"{session.words[0]!r} is too much; name the agent by its whole URL or -a")
     status = _state(choices.text("status"))
-    await session.card()
+    await session.spoken_card()
     page = await session.client.list(
         context_id=choices.text("context-id"),
         status=status,
@@ -90,7 +90,7 @@ async def _list(session: Session) -> None:
 
 async def _subscribe(session: Session) -> None:
     session.task_id = session.word(_ID)
-    card = await session.card()
+    card = await session.spoken_card()
     if not card.streaming:
         result = await session.client.wait(session.task_id)
         show_result(session, result, wrapped=session.choices.streams)

@@ -105,6 +105,10 @@ def weigh(
         if interface.binding.upper() not in known:
             notes.append(f"{where}: not tried, as {interface.binding} is not spoken here")
             continue
+        if interface.binding.upper() not in BINDINGS:
+            # Versions and addresses of a vendor's own way are its adapter's business.
+            found.append(Candidate(interface, "it stands in the card"))
+            continue
         spoken = _spoken(interface, version)
         if not spoken:
             notes.append(f"{where}: not tried, as version {interface.version} is not spoken here")
@@ -235,7 +239,10 @@ def _preferred(found: list[Candidate], bindings: Sequence[str], notes: list[str]
 def _placed(interface: Interface, operator_url: str) -> tuple[Candidate, Candidate | None]:
     """The interface where it is tried first, and where it is tried after all others."""
     operator = urlsplit(operator_url)
-    named_url = urljoin(f"{_trimmed(operator_url)}/", interface.url)
+    try:
+        named_url = urljoin(f"{_trimmed(operator_url)}/", interface.url)
+    except ValueError:
+        named_url = ""
     at = _split(named_url)
     as_said = Candidate(msgspec.structs.replace(interface, url=named_url), "it stands in the card")
     if at is not None and _origin(at) == _origin(operator):

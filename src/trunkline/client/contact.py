@@ -86,7 +86,8 @@ class Contact:
             RouteNotFound: there is none; the text says what was tried.
         """
         pinned = self._options.version and isinstance(error, VersionNotSupported)
-        if self.proven or pinned or not isinstance(error, STRANGE):
+        # Garbage comes from places that the card names rightly, too: it is asked for again, not elsewhere.
+        if self.proven or pinned or isinstance(error, Unreadable) or not isinstance(error, STRANGE):
             return False
         async with self._choosing:
             if self.transport is not failed:
@@ -103,6 +104,8 @@ class Contact:
 
     def wants(self) -> str:
         """What to say to a caller whom the agent does not let in."""
+        if isinstance(self._carrier, Guarded):
+            return self._carrier.wants(self.known)
         return choose(self.known, self._auth)
 
     async def _choose(self) -> Transport:

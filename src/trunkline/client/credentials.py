@@ -169,11 +169,21 @@ class Guarded:
         self._carrier = carrier
         self._at = target(url)
         self._hosts = {host.lower().rstrip(".") for host in hosts}
+        self._withheld: set[str] = set()
         self._judged: dict[str, bool] = {}
 
     def fit(self, card: PeerCard) -> None:
         """Show an API key where this card wants it."""
         self.auth = fitted(self.auth, card)
+
+    def wants(self, card: PeerCard | None) -> str:
+        """What to say to a caller whom the agent does not let in; see `choose`."""
+        said = choose(card, self.auth)
+        if not self._withheld:
+            return said
+        others = ", ".join(sorted(self._withheld))
+        shown = f"only {self._at.host} was shown credentials, not {others}"
+        return f"{said}; {shown}: give that URL if it may see them"
 
     async def open(self, request: Request) -> Reply:
         """See `Carrier`."""
@@ -200,6 +210,7 @@ class Guarded:
         if at.host.rstrip(".") in self._hosts and (at.scheme, self._at.scheme) != ("http", "https"):
             return True
         log.warning("client.credentials_withheld host=%a", at.host)
+        self._withheld.add(at.host)
         return False
 
 

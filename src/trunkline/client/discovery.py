@@ -25,6 +25,7 @@ from trunkline.errors import (
     Unreadable,
 )
 from trunkline.net.carrier import Carrier, Headers, Request
+from trunkline.net.guard import target
 from trunkline.wire.peer_card import PeerCard, read_card
 
 log = logging.getLogger("trunkline.client")
@@ -54,7 +55,11 @@ def places(url: str) -> tuple[str, ...]:
     """Where the card of an agent may be that is called by this URL, the likeliest first.
 
     A URL that ends in `.json` is the card's own.
+
+    Raises:
+        Unreachable: it is no URL that could be called.
     """
+    target(url)
     parts = urlsplit(url)
     origin = f"{parts.scheme}://{parts.netloc}"
     path = parts.path.rstrip("/")
@@ -236,7 +241,7 @@ class Discovery:
                     return Answered(reply.status, reply.headers, await reply.read(LIMIT))
             finally:
                 await reply.close()
-            following = urljoin(url, location)
+            following = _joined(url, location)
             if url.startswith("https:") and not following.startswith("https:"):
                 raise Unreachable(f"{url}: redirects from https to http", reason="refused")
             self._tell(f"{url}: HTTP {reply.status}, on to {following}")
@@ -247,3 +252,10 @@ class Discovery:
         self.explanation.append(what)
         # A client may live for months.
         del self.explanation[:-50]
+
+
+def _joined(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError:
+        raise Unreachable(f"{url}: redirects to no URL", reason="url") from None

@@ -9,7 +9,14 @@ from __future__ import annotations
 from enum import Enum
 
 from trunkline.client.retry import Fate, fate_of
-from trunkline.errors import MethodNotFound, PeerError, RouteNotFound, TrunklineError, UnsupportedOperation
+from trunkline.errors import (
+    MethodNotFound,
+    PeerError,
+    RouteNotFound,
+    TaskNotFound,
+    TrunklineError,
+    UnsupportedOperation,
+)
 
 # How often one and the same poll may not know its task before the task counts as gone.
 LOST_TIMES = 3
@@ -82,6 +89,11 @@ def cannot_stream(error: TrunklineError) -> bool:
     if isinstance(error, PeerError):
         return error.code == _NO_SUCH_VERB
     return isinstance(error, UnsupportedOperation | MethodNotFound | RouteNotFound)
+
+
+def keeps_nothing(error: TrunklineError) -> bool:
+    """Whether the agent says that it keeps no tasks to look at, or not this one any longer."""
+    return isinstance(error, TaskNotFound | MethodNotFound | UnsupportedOperation)
 
 
 def poll_pause_s(poll_s: float, times: int) -> float:

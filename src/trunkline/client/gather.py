@@ -103,6 +103,7 @@ class Gather:
         "_place",
         "_seen",
         "context_id",
+        "damaged",
         "doubtful",
         "last_id",
         "message",
@@ -118,6 +119,8 @@ class Gather:
         # What to resume after: the newest id that came.
         self.last_id = after
         self.doubtful = False
+        # More than a doubt: frames came too late, or some never did.
+        self.damaged = False
         self._place = _number(after)
         self._seen: set[str] = set()
         self._artifacts: dict[str, _Growing] = {}
@@ -161,6 +164,7 @@ class Gather:
         notice = frame.notice
         answer = notice.answer
         if type(answer) is ArtifactUpdate:
+            self.damaged = self.damaged or late
             return (self._artifact(answer, notice, frame.id),)
         if type(answer) is StatusUpdate:
             return self._status(answer, notice, frame.id, late=late)
@@ -177,7 +181,7 @@ class Gather:
         state = task.status.state
         if self.rests and state not in RESTING:
             return ()
-        self.doubtful = False
+        self.doubtful = self.damaged = False
         before = self._known()
         self.status = task.status
         found = self._task(task, Notice(task, task.artifacts), "", late=False)
@@ -210,6 +214,7 @@ class Gather:
             growing = self._artifacts[artifact.artifact_id] = _Growing(artifact)
             # The beginning of it was missed.
             self.doubtful = self.doubtful or update.append
+            self.damaged = self.damaged or update.append
             text = artifact_text(artifact)
             growing.told.append(text)
         elif update.append:

@@ -73,13 +73,23 @@ class Peer:
             return said or False
         return any(one.uri == IDEMPOTENT_SEND for one in card.extensions)
 
-    async def ready(self) -> Transport:
-        """The way to speak to it, found and chosen if that has not been done."""
-        return self.contact.transport or await self.contact.open()
+    async def ready(self, deadline: float | None = None) -> Transport:
+        """The way to speak to it, found and chosen if that has not been done; no work is asked for yet."""
+        attempts = Attempts()
+        while True:
+            try:
+                return self.contact.transport or await self.contact.open()
+            except FAILURES as error:
+                self.failed(error)
+                if fate_of(error) is Fate.ANSWERED:
+                    raise
+                await self.pause(error, attempts, deadline)
 
-    async def enter(self, headers: Headers, message_id: str = "") -> tuple[Transport, Call]:
+    async def enter(
+        self, headers: Headers, message_id: str = "", deadline: float | None = None
+    ) -> tuple[Transport, Call]:
         """What one request needs: the transport, the headers, the leave of the breaker."""
-        transport = self.contact.transport or await self.contact.open()
+        transport = self.contact.transport or await self.ready(deadline)
         if self._troubled:
             self._admit()
         trace = traceparent("")
@@ -100,7 +110,7 @@ class Peer:
         self._budget.earn()
         attempts: Attempts | None = None
         while True:
-            transport, call = await self.enter(headers, message_id)
+            transport, call = await self.enter(headers, message_id, deadline)
             try:
                 found = await work(transport, call)
             except FAILURES as error:
@@ -194,3 +204,18 @@ def out_of_time(seconds: float, task_id: str, message_id: str) -> TimedOut:
     else:
         rest = ""
     return TimedOut(f"no answer within {seconds:g} seconds{rest}", reason="total")
+
+
+def with_task(error: TrunklineError, task_id: str) -> TrunklineError:
+    """The same error, with how to go on."""
+    if isinstance(error, TimedOut):
+        return TimedOut(f"{error}; {_go_on(task_id)}", reason=error.reason)
+    if isinstance(error, Unreachable):
+        return Unreachable(f"{error}; {_go_on(task_id)}", reason=error.reason)
+    if isinstance(error, Unreadable):
+        return Unreadable(f"{error}; {_go_on(task_id)}")
+    return error
+
+
+def _go_on(task_id: str) -> str:
+    return f"the task is {task_id}: go on with wait or get"

@@ -10,7 +10,14 @@ from msgspec.structs import replace
 
 from trunkline.client.exchange import EITHER, JSON, Answer, answered, first_of, followed
 from trunkline.client.transport import Call, Frame
-from trunkline.errors import PushNotSupported, Refused, RouteNotFound, UnsupportedOperation, VersionNotSupported
+from trunkline.errors import (
+    InvalidParams,
+    PushNotSupported,
+    Refused,
+    RouteNotFound,
+    UnsupportedOperation,
+    VersionNotSupported,
+)
 from trunkline.net.carrier import Carrier, Headers, Request
 from trunkline.wire import requests
 from trunkline.wire.answers import Notice
@@ -105,8 +112,17 @@ class Rest:
 
     async def set_push(self, request: PushRequest, call: Call) -> PushConfig:
         """Have a webhook told of a task."""
-        asked = requests.rest_set_push(self._at_home(request), self._dialect)
-        return read_config((await self._optional(Operation.PUSH_SET, asked, call)).body)
+        request = self._at_home(request)
+        asked = requests.rest_set_push(request, self._dialect)
+        try:
+            answer = await self._optional(Operation.PUSH_SET, asked, call)
+        except InvalidParams:
+            if not self._is_proto:
+                raise
+            # What is the body of this route, the SDKs of 0.3 do not agree on.
+            asked = requests.rest_set_push(request, self._dialect, bare=True)
+            answer = await self._optional(Operation.PUSH_SET, asked, call)
+        return read_config(answer.body)
 
     async def get_push(self, query: PushQuery, call: Call) -> PushConfig:
         """One push config; without an id the first, which only the list tells."""

@@ -180,11 +180,7 @@ def is_report(part: Part) -> bool:
 
 
 def _file(part: Part) -> File:
-    content = None
-    if part.raw is not None:
-        # Other languages leave out the padding; the reader has let nothing else pass.
-        raw = part.raw.replace("-", "+").replace("_", "/")
-        content = binascii.a2b_base64(raw + "=" * (-len(raw) % 4))
+    content = None if part.raw is None else binascii.a2b_base64(part.raw)
     return File(part.filename, part.media_type, part.url or "", content)
 
 

@@ -74,8 +74,8 @@ def asked_s(error: TrunklineError) -> float:
     """How long the agent asks to be left alone; 0 if it does not say."""
     if isinstance(error, TooManyRequests):
         return error.retry_after_s
-    said = getattr(error, "retry_after_s", None)
-    return float(said) if isinstance(said, int | float) else 0.0
+    said = error.details.get("retryAfter", "") if isinstance(error, Unavailable) else ""
+    return float(said) if said.isdecimal() else 0.0
 
 
 class Budget:

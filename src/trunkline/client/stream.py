@@ -13,12 +13,20 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from trunkline.client.follow import LOST_TIMES, Step, Trail, cannot_stream, is_refusal, poll_pause_s
+from trunkline.client.follow import (
+    LOST_TIMES,
+    Step,
+    Trail,
+    cannot_stream,
+    is_refusal,
+    keeps_nothing,
+    poll_pause_s,
+)
 from trunkline.client.gather import Gather, Update
-from trunkline.client.peer import FAILURES, Attempts, Peer, out_of_time
+from trunkline.client.peer import FAILURES, Attempts, Peer, out_of_time, with_task
 from trunkline.client.result import Result
 from trunkline.client.transport import Frame
-from trunkline.errors import Misuse, TaskNotFound, TimedOut, TrunklineError, Unreachable, Unreadable
+from trunkline.errors import Misuse, TaskNotFound, TimedOut, TrunklineError, Unreachable
 from trunkline.net.carrier import Headers
 from trunkline.wire.types import SendRequest, Task, TaskQuery
 
@@ -125,6 +133,12 @@ class Stream:
         """Tell somebody what came, when the stream is read to its end or closed."""
         self._listener = listener
 
+    def _start_clock(self) -> None:
+        if self._timeout_s is not None and self._deadline is not None:
+            loop = asyncio.get_running_loop()
+            # Only weakly: a stream that nobody reads any more must not live on for its timer.
+            self._timer = loop.call_at(self._deadline, _expire, weakref.ref(self))
+
     def _stop_clock(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -174,9 +188,8 @@ class Stream:
         if self._timeout_s is not None:
             loop = asyncio.get_running_loop()
             self._deadline = loop.time() + self._timeout_s
-            # Only weakly: a stream that nobody reads any more must not live on for its timer.
-            self._timer = loop.call_at(self._deadline, _expire, weakref.ref(self))
-        await self._peer.ready()
+            self._start_clock()
+        await self._peer.ready(self._deadline)
         streams = self._streams and self._peer.streams
         if self._request is not None:
             step = Step.STREAM if streams else Step.SEND
@@ -208,6 +221,7 @@ class Stream:
         if trail.step is Step.RESUME:
             self._source = transport.subscribe(query, call, after=self._gather.last_id)
         else:
+            self._blind = True
             self._source = transport.subscribe(query, call)
 
     def _take(self, frame: Frame) -> None:
@@ -215,7 +229,7 @@ class Stream:
         told = gather.take(frame)
         if self._blind:
             self._blind = False
-            self._recovered = self._recovered or type(frame.notice.answer) is not Task
+            gather.damaged = gather.damaged or type(frame.notice.answer) is not Task
         if not told:
             return
         trail = cast("Trail", self._trail)
@@ -235,7 +249,13 @@ class Stream:
                 async for frame in source:
                     self._take(frame)
         await self._drop()
-        await self._settle()
+        if self._gather.rests:
+            await self._settle()
+            return
+        # What came last says that it goes on.
+        self._closing = False
+        self._start_clock()
+        await self._lost_way(Unreachable("the stream ended before the task did", reason="protocol"))
 
     async def _stopped(self, error: TrunklineError | None) -> None:
         """The source has ended: well, or too soon."""
@@ -268,7 +288,7 @@ class Stream:
         """The task is known and will be found again."""
         options = self._peer.options
         if not options.retries and not is_refusal(error):
-            raise _with_task(error, self._gather.task_id)
+            raise with_task(error, self._gather.task_id)
         trail, gather = cast("Trail", self._trail), self._gather
         log.info("client.stream.broken task=%a step=%s why=%a", gather.task_id, trail.step.value, str(error))
         self._peer.failed(error)
@@ -305,7 +325,7 @@ class Stream:
                 raise
             return
         except FAILURES as error:
-            raise _with_task(error, gather.task_id) from error
+            raise with_task(error, gather.task_id) from error
         self._lost = 0
         before = gather.status
         told = gather.settle(task)
@@ -313,19 +333,28 @@ class Stream:
         self._ready.extend(told)
         if gather.rests:
             # It was read from where it is kept.
-            gather.doubtful = self._recovered = False
+            gather.doubtful = gather.damaged = self._recovered = False
             self._over = True
 
     async def _settle(self) -> None:
         """The end: what the frames left in doubt is read from where it is kept."""
         self._over = True
         gather = self._gather
-        if not gather.task_id or gather.message is not None or not (gather.doubtful or self._recovered):
+        found = gather.result()
+        # Who came late to it may have missed all that it made: not every agent's snapshot holds it.
+        bare = self._request is None and found is not None and not found.artifacts
+        if not gather.task_id or gather.message is not None:
+            return
+        if not (gather.doubtful or gather.damaged or self._recovered or bare):
             return
         try:
             async with asyncio.timeout_at(self._deadline):
                 self._ready.extend(gather.settle(await self._read()))
-        except (TimeoutError, *FAILURES) as error:
+        except TimeoutError:
+            raise self._late() from None
+        except FAILURES as error:
+            if gather.damaged or not keeps_nothing(error):
+                raise with_task(error, gather.task_id) from error
             # The stream has brought its end; an agent that forgets its tasks takes nothing from that.
             log.warning("client.stream.unchecked task=%a why=%a", gather.task_id, str(error))
 
@@ -363,18 +392,3 @@ def _expire(stream: Callable[[], Stream | None]) -> None:
     found = stream()
     if found is not None:
         found.expire()
-
-
-def _with_task(error: TrunklineError, task_id: str) -> TrunklineError:
-    """The same error, with how to go on."""
-    if isinstance(error, TimedOut):
-        return TimedOut(f"{error}; {_go_on(task_id)}", reason=error.reason)
-    if isinstance(error, Unreachable):
-        return Unreachable(f"{error}; {_go_on(task_id)}", reason=error.reason)
-    if isinstance(error, Unreadable):
-        return Unreadable(f"{error}; {_go_on(task_id)}")
-    return error
-
-
-def _go_on(task_id: str) -> str:
-    return f"the task is {task_id}: go on with wait or get"

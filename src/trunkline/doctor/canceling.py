@@ -44,7 +44,7 @@ async def ended_task(way: Way) -> Verdict:
     "cancel-race",
     ERROR,
     "§3.1.5, CAN-01, AG-15",
-    means="What a caller was told of the end is not what is kept: cancelled work shows up as done, or never ends.",
+    means="What a caller was told is not what is kept: cancelled work shows up as done, or never ends.",
     fix="Decide the end once: write a terminal state only if there is none, and answer what was written.",
     first=True,
     sends=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from trunkline.doctor.exchange import Exchange
 from trunkline.doctor.finding import ERROR, INFO, PASSED, WARNING, Verdict, failed, judge, of_agent, skipped
 from trunkline.doctor.look import members
 from trunkline.doctor.subject import CARD, LEGACY, Subject
@@ -49,7 +48,7 @@ async def legacy(subject: Subject) -> Verdict:
 )
 async def content_type(subject: Subject) -> Verdict:
     """The card says that it is JSON."""
-    seen = _card(subject)
+    seen = subject.card_seen
     good = seen.media_type == "application/json" or seen.media_type.endswith("+json")
     return judge(good, f"Content-Type is {seen.headers.get('content-type', 'missing')}", seen)
 
@@ -79,7 +78,7 @@ async def public(subject: Subject) -> Verdict:
 )
 async def cache_control(subject: Subject) -> Verdict:
     """The card says how long it may be kept."""
-    seen = _card(subject)
+    seen = subject.card_seen
     said = seen.headers.get("cache-control", "")
     return judge("max-age" in said or "no-" in said, f"Cache-Control is {said or 'missing'}", seen)
 
@@ -93,7 +92,7 @@ async def cache_control(subject: Subject) -> Verdict:
 )
 async def etag(subject: Subject) -> Verdict:
     """The card has an ETag, and a client that knows it hears 304."""
-    seen = _card(subject)
+    seen = subject.card_seen
     tag = seen.headers.get("etag", "")
     if not tag:
         return failed("there is no ETag", seen)
@@ -110,11 +109,6 @@ async def etag(subject: Subject) -> Verdict:
 )
 async def head(subject: Subject) -> Verdict:
     """HEAD is answered."""
-    url = _card(subject).request.url
+    url = subject.card_seen.request.url
     seen = await subject.line.fetch(Request("HEAD", url, subject.credentials), "card")
     return judge(200 <= seen.status < 300, seen.told(), seen)
-
-
-def _card(subject: Subject) -> Exchange:
-    """The exchange that brought the card."""
-    return next(one for one in subject.found.values() if one.status == 200 and members(one.json))

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.doctor.look import parsed
-from trunkline.errors import TooLarge, TrunklineError
+from trunkline.errors import TooLarge, TrunklineError, Unreachable
 from trunkline.net.carrier import Carrier, Headers, Reply, Request
 from trunkline.wire import sse
 
@@ -130,7 +130,14 @@ class Line:
             seen.took_s = loop.time() - began
 
     async def _read(self, seen: Exchange, read: Callable[[Reply], Any]) -> None:
-        reply = await self._carrier.open(seen.request)
+        try:
+            reply = await self._carrier.open(seen.request)
+        except Unreachable as error:
+            if error.reason != "sent":
+                raise
+            # An agent that has broken may close a connection after its answer without saying so; whoever
+            # comes next on it must not be taken for refused.
+            reply = await self._carrier.open(seen.request)
         try:
             seen.status, seen.headers = reply.status, reply.headers
             await read(reply)

@@ -75,6 +75,8 @@ class Check(Struct, frozen=True, kw_only=True):
 
     name: str
     family: str
+    # What holds when it passes.
+    about: str
     severity: Severity
     # The specification's section and the id in the list of testable statements.
     reference: str
@@ -127,6 +129,7 @@ def of_agent(
             Check(
                 name=name,
                 family=_family(run),
+                about=(run.__doc__ or "").strip(),
                 severity=severity,
                 reference=reference,
                 means=means,
@@ -160,6 +163,7 @@ def of_way(
             Check(
                 name=name,
                 family=_family(run),
+                about=(run.__doc__ or "").strip(),
                 severity=severity,
                 reference=reference,
                 means=means,

@@ -104,7 +104,8 @@ async def answers(way: Way) -> Verdict:
     """A read is answered in the interface's own binding, in time."""
     answer = await way.call("get", {"id": new_id()})
     if way.is_rpc:
-        good = bool(answer.code) or answer.result is not None
+        body = members(answer.exchange.json)
+        good = "jsonrpc" in body or (answer.exchange.status == 200 and bool({"error", "result"} & set(body)))
     else:
         good = 0 < answer.exchange.status < 500 and answer.exchange.json is not None
     if answer.is_shut:

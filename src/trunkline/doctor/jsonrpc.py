@@ -65,8 +65,7 @@ async def invalid_request(way: Way) -> Verdict:
 )
 async def unknown_method(way: Way) -> Verdict:
     """A method that does not exist is -32601."""
-    body = {"jsonrpc": "2.0", "id": 7, "method": "trunkline/doctor", "params": {}}
-    answer = await way.post(encoded(body))
+    answer = await way.post(b'{"jsonrpc":"2.0","id":7,"method":"trunkline/doctor","params":{}}')
     return judge(answer.code == NO_METHOD, answer.told(), answer.exchange)
 
 

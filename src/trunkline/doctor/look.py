@@ -79,6 +79,9 @@ def pieces(top: Piece) -> Iterator[Piece]:
     """An object and all objects of the protocol inside it; metadata and data are the agent's own."""
     yield top
     value, path = top.value, top.path
+    if top.kind == "message" and value.get("role") in ("ROLE_USER", "user"):
+        # What a caller has written is the caller's.
+        return
     if top.kind in ("task", "status-update") and isinstance(value.get("status"), dict):
         yield from pieces(Piece("status", value["status"], f"{path}.status"))
     if isinstance(value.get("message"), dict) and top.kind == "status":

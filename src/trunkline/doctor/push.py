@@ -14,11 +14,6 @@ _LOOPBACK = ("http://127.0.0.1:9/", "http://localhost:9/", "http://[::1]:9/", "h
 _MEMBERS = ("task", "message", "statusUpdate", "artifactUpdate")
 
 
-def _declared(way: Way) -> None:
-    if not way.subject.flag("pushNotifications"):
-        raise NotPossible("the card does not declare push notifications")
-
-
 @of_way(
     "push-undeclared-refused",
     ERROR,
@@ -46,7 +41,7 @@ async def undeclared(way: Way) -> Verdict:
 )
 async def unknown_task(way: Way) -> Verdict:
     """A config for a task that never was is refused."""
-    _declared(way)
+    way.subject.needs("pushNotifications")
     answer = await way.call("push-list", {"taskId": new_id()})
     return judge(answer.is_code(NOT_FOUND), answer.told(), answer.exchange)
 
@@ -62,7 +57,7 @@ async def unknown_task(way: Way) -> Verdict:
 )
 async def missing_url(way: Way) -> Verdict:
     """A config without a url is refused."""
-    _declared(way)
+    way.subject.needs("pushNotifications")
     task = await way.subject.trials(way).task()
     answer = await way.call("push-set", {"taskId": task["id"], "id": "doctor"})
     if not answer.refused:
@@ -82,13 +77,14 @@ async def missing_url(way: Way) -> Verdict:
 )
 async def config_kept(way: Way) -> Verdict:
     """A config can be made, read, listed and deleted."""
-    _declared(way)
+    way.subject.needs("pushNotifications")
     task = await way.subject.trials(way).task()
-    made = await _accepted(way, task["id"])
+    # A name of its own: an agent that keeps one unnamed config must not lose it to another check.
+    given = {"taskId": task["id"], "id": new_id()}
+    made = await _accepted(way, **given)
     name = _name(made)
-    if not name:
-        return failed("the config has no id", made.exchange)
-    given = {"taskId": task["id"], "id": name}
+    if name != given["id"]:
+        return failed(f"the config was named {given['id']!r} and is {name!r}", made.exchange)
     got = await way.call("push-get", given)
     listed = await way.call("push-list", {"taskId": task["id"]})
     gone = await way.call("push-delete", given)
@@ -114,9 +110,9 @@ async def config_kept(way: Way) -> Verdict:
 )
 async def two_configs(way: Way) -> Verdict:
     """Two configs without ids get two ids."""
-    _declared(way)
+    way.subject.needs("pushNotifications")
     task = await way.subject.trials(way).task()
-    one, other = await _accepted(way, task["id"]), await _accepted(way, task["id"])
+    one, other = await _accepted(way, taskId=task["id"]), await _accepted(way, taskId=task["id"])
     for answer in (one, other):
         await _forget(way, task["id"], answer)
     return judge(_name(one) != _name(other), f"both are {_name(one)!r}", one.exchange, other.exchange)
@@ -133,7 +129,7 @@ async def two_configs(way: Way) -> Verdict:
 )
 async def round_trip(way: Way) -> Verdict:
     """A notification of the end of a task arrives at this machine."""
-    _declared(way)
+    way.subject.needs("pushNotifications")
     pushed = await way.subject.trials(way).pushed()
     states = [state_of(unwrapped_body(one.body)) for one in pushed.heard]
     if not states:
@@ -153,7 +149,7 @@ async def round_trip(way: Way) -> Verdict:
 )
 async def token(way: Way) -> Verdict:
     """The token comes along."""
-    _declared(way)
+    way.subject.needs("pushNotifications")
     pushed = await way.subject.trials(way).pushed()
     if not pushed.heard:
         return skipped("nothing arrived; see push-round-trip")
@@ -178,7 +174,7 @@ async def token(way: Way) -> Verdict:
 )
 async def body(way: Way) -> Verdict:
     """The body is what the version says."""
-    _declared(way)
+    way.subject.needs("pushNotifications")
     pushed = await way.subject.trials(way).pushed()
     if not pushed.heard:
         return skipped("nothing arrived; see push-round-trip")
@@ -255,7 +251,7 @@ async def schemes(way: Way) -> Verdict:
 
 
 async def _refuses(way: Way, urls: tuple[str, ...]) -> Verdict:
-    _declared(way)
+    way.subject.needs("pushNotifications")
     task = await way.subject.trials(way).task()
     for url in urls:
         answer = await way.call("push-set", {"taskId": task["id"], "url": url})
@@ -265,16 +261,16 @@ async def _refuses(way: Way, urls: tuple[str, ...]) -> Verdict:
     return PASSED
 
 
-async def _accepted(way: Way, task_id: str) -> Answer:
+async def _accepted(way: Way, **given: str) -> Answer:
     """A config that the agent takes: for this machine, else for an address that is nobody's."""
     host = way.subject.options.receiver
-    answer: Answer | None = None
+    told = ""
     # Port 9 throws away what it is sent, where anybody listens there at all.
     for url in (f"http://{host}:9/trunkline-doctor", "https://example.com/trunkline-doctor"):
-        answer = await way.call("push-set", {"taskId": task_id, "url": url})
+        answer = await way.call("push-set", {**given, "url": url})
         if not answer.refused and answer.result is not None:
             return answer
-    told = answer.told() if answer is not None else ""
+        told = answer.told()
     raise NotPossible(f"no webhook was taken, neither at this machine nor at example.com: {told}")
 
 

@@ -83,8 +83,7 @@ def show(report: Report, console: Console) -> None:
 def show_checks(checks: list[Check], console: Console) -> None:
     """Print the list of checks."""
     for check in checks:
-        line = f"{check.name}  {check.severity.value}  {check.family}  {check.reference}"
-        console.print(_plain(line))
+        console.print(_plain(f"{check.name} ({check.severity.value}; {check.reference}): {check.about}"))
 
 
 def _table(bad: list[Finding], console: Console) -> None:

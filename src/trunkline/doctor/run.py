@@ -22,6 +22,7 @@ from trunkline.doctor import (
     sending,
     shapes,
     streaming,
+    subscribing,
     versions,
 )
 from trunkline.doctor.finding import (
@@ -57,6 +58,7 @@ FAMILIES = tuple(
         reading,
         canceling,
         streaming,
+        subscribing,
         push,
         security,
         shapes,
@@ -64,7 +66,7 @@ FAMILIES = tuple(
         hygiene,
     )
 )
-_ANSWERS = CHECKS["interface-answers"]
+_ANSWERS, _SPEAKS = CHECKS["interface-answers"], CHECKS["interface-speaks-version"]
 # The family that looks at the door itself, and can do so from outside.
 _DOOR = "security"
 # What is kept of the time for the checks that look at everything, and for tidying up.
@@ -192,9 +194,13 @@ def _ways(check: Check, subject: Subject) -> Iterator[Way | None]:
 
 
 async def _shut(subject: Subject) -> dict[str, Finding]:
-    """The ways on which nobody answers, or nobody without credentials; nothing else is asked there."""
-    found = await asyncio.gather(*(_run(_ANSWERS, subject, way) for way in subject.ways))
-    return {one.where: one for one in found if one.outcome is not Outcome.PASSED}
+    """The ways on which nothing is served: no answer, no version, no credentials. Little is asked there."""
+    shut: dict[str, Finding] = {}
+    for check in (_ANSWERS, _SPEAKS):
+        ways = [way for way in subject.ways if way.name not in shut]
+        found = await asyncio.gather(*(_run(check, subject, way) for way in ways))
+        shut |= {one.where: one for one in found if one.outcome is not Outcome.PASSED}
+    return shut
 
 
 def _is_locked(found: list[Finding], way: Way) -> bool:
@@ -213,10 +219,10 @@ async def _all(
         closed = None if way is None else shut.get(way.name)
         if closed is None or (check.family == _DOOR and closed.outcome is Outcome.UNKNOWN):
             open_.append((check, way))
-        elif check is _ANSWERS:
+        elif check.name == closed.check:
             findings.append(closed)
         else:
-            verdict = skipped("nothing is served there; see interface-answers")
+            verdict = skipped(f"nothing is served there; see {closed.check}")
             findings.append(_finding(check, way, verdict, subject))
     tasks = [asyncio.create_task(_run(check, subject, way)) for check, way in open_]
     try:
@@ -252,6 +258,9 @@ async def _run(check: Check, subject: Subject, way: Way | None) -> Finding:
 
 def _finding(check: Check, way: Way | None, verdict: Verdict, subject: Subject) -> Finding:
     bad = verdict.outcome is Outcome.FAILED
+    shown = verdict.exchanges
+    if not shown and check.of_agent is not None and subject.card:
+        shown = (subject.card_seen,)
     return Finding(
         check=check.name,
         family=check.family,
@@ -262,7 +271,7 @@ def _finding(check: Check, way: Way | None, verdict: Verdict, subject: Subject) 
         seen=subject.line.redacted(verdict.seen) if verdict.outcome is not Outcome.PASSED else "",
         means=check.means if bad else "",
         fix=check.fix if bad else "",
-        evidence=tuple(subject.line.evidence(one) for one in verdict.exchanges) if bad else (),
+        evidence=tuple(subject.line.evidence(one) for one in shown) if bad else (),
     )
 
 

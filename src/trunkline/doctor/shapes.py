@@ -27,9 +27,15 @@ _NEEDED = {
 
 
 def _all(way: Way) -> Iterator[tuple[Piece, Exchange]]:
-    for top, exchange in way.heard:
+    for top, exchange in _tops(way):
         for piece in pieces(top):
             yield piece, exchange
+
+
+def _tops(way: Way) -> Iterator[tuple[Piece, Exchange]]:
+    for top, exchange in way.heard:
+        if text(top.value.get("id")) not in way.subject.odd:
+            yield top, exchange
 
 
 def _quiet(way: Way) -> Verdict:
@@ -122,7 +128,7 @@ async def roles(way: Way) -> Verdict:
 )
 async def camel_case(way: Way) -> Verdict:
     """No member of the protocol has an underscore."""
-    for top, exchange in way.heard:
+    for top, exchange in _tops(way):
         odd = next(snake_members(top.value, top.path), "")
         if odd:
             return failed(f"{odd} is spelled with underscores", exchange)

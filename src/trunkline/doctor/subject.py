@@ -8,7 +8,9 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 from msgspec import Struct
 
+from trunkline.config import Secret
 from trunkline.doctor.exchange import Exchange, Line
+from trunkline.doctor.finding import NotPossible
 from trunkline.doctor.look import Piece, items, members, state_of, text
 from trunkline.doctor.trials import Trials
 from trunkline.doctor.way import Interface, Way
@@ -20,14 +22,16 @@ TEXT = "This is a probe of trunkline doctor. A short answer is enough."
 _PORTS = {"http": 80, "https": 443}
 # HTTP+JSON of 0.3 is a dialect of its own, which nobody but its SDKs speaks.
 _SPOKEN = frozenset((("JSONRPC", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "1.0")))
+_NAMES = ("url", "protocolBinding", "protocolVersion")
+_HOPS = 3
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class Options(Struct, frozen=True, kw_only=True):
     """What the operator chose."""
 
-    headers: Headers = ()
-    secrets: tuple[str, ...] = ()
+    # Headers that go to the agent's own host and nowhere else.
+    credentials: tuple[tuple[str, Secret], ...] = ()
     text: str = TEXT
     skill: str = ""
     sends: bool = True
@@ -52,12 +56,16 @@ class Subject:
         self.url = url.rstrip("/")
         self.options = options
         self.place = _parts(url)
-        self.credentials = options.headers
+        self.credentials: Headers = tuple((name, one.reveal()) for name, one in options.credentials)
         # A run has time for one slow thing after another; none may have all of it.
-        self.line = Line(carrier, secrets=options.secrets, timeout_s=max(options.timeout_s / 4, 0.05))
+        # A scheme before the credentials is no secret, and what stands behind it is one by itself.
+        secrets = [word for _, value in self.credentials for word in (value, value.rpartition(" ")[2])]
+        self.line = Line(carrier, secrets=secrets, timeout_s=max(options.timeout_s / 4, 0.05))
         self.send_s = max(options.timeout_s / 2, 0.05)
         self.ways: list[Way] = []
         self.made: dict[str, Made] = {}
+        # Tasks of requests that were wrong on purpose.
+        self.odd: set[str] = set()
         self.card: dict[str, Any] = {}
         self.base = self.origin
         # The card as it was found at each of the well-known paths.
@@ -74,10 +82,24 @@ class Subject:
         """Whether the agent is on this machine."""
         return is_loopback(self.place.hostname or "")
 
+    @property
+    def card_seen(self) -> Exchange:
+        """The exchange that brought the card; only if there is one."""
+        return next(one for one in self.found.values() if one.status == 200 and members(one.json))
+
     def flag(self, *names: str) -> bool:
         """Whether the card declares a capability, under any of its names."""
         declared = members(self.card.get("capabilities"))
         return any(declared.get(name) is True or self.card.get(name) is True for name in names)
+
+    def needs(self, name: str) -> None:
+        """Go on only if the card declares this.
+
+        Raises:
+            NotPossible: it does not.
+        """
+        if not self.flag(name):
+            raise NotPossible(f"the card does not declare {name}")
 
     def trials(self, way: Way) -> Trials:
         """The tasks made one way, shared by all who look at them."""
@@ -110,13 +132,14 @@ class Subject:
 
     async def look_up(self, url: str, *, known: bool = True, headers: Headers = ()) -> Exchange:
         """GET a page of the operator's host, through redirects that stay there."""
-        for _ in range(3):
-            sent = (("Accept", "application/json"), *headers, *(self.credentials if known else ()))
-            seen = await self.line.fetch(Request("GET", url, sent), "card")
+        sent = (("Accept", "application/json"), *headers, *(self.credentials if known else ()))
+        seen = await self.line.fetch(Request("GET", url, sent), "card")
+        for _ in range(_HOPS):
             onward = urljoin(url, seen.headers.get("location", ""))
-            if seen.status not in _REDIRECTS or urlsplit(onward).hostname != self.place.hostname:
+            if seen.status not in _REDIRECTS or not same_origin(urlsplit(onward), self.place):
                 break
             url = onward
+            seen = await self.line.fetch(Request("GET", url, sent), "card")
         return seen
 
     async def settle(self) -> None:
@@ -146,20 +169,18 @@ class Subject:
 
 def interfaces_of(card: dict[str, Any], url: str) -> list[Interface]:
     """All that a card of either layout says of where to call, as far as the doctor speaks it."""
-    listed = [
-        (text(one.get("url")), text(one.get("protocolBinding")), text(one.get("protocolVersion")), one)
-        for one in map(members, items(card.get("supportedInterfaces")))
-    ]
+    listed = list(map(members, items(card.get("supportedInterfaces"))))
     if text(card.get("url")):
+        older = [{"url": card["url"], "transport": card.get("preferredTransport") or "JSONRPC"}]
+        older += map(members, items(card.get("additionalInterfaces")))
         version = text(card.get("protocolVersion")) or "0.3"
-        main = (text(card.get("url")), text(card.get("preferredTransport")) or "JSONRPC", version, {})
-        more = [
-            (text(one.get("url")), text(one.get("transport")), version, {})
-            for one in map(members, items(card.get("additionalInterfaces")))
+        listed += [
+            {"url": one.get("url"), "protocolBinding": one.get("transport"), "protocolVersion": version}
+            for one in older
         ]
-        listed += [main, *more]
     found: list[Interface] = []
-    for where, binding, declared, one in listed:
+    for one in listed:
+        where, binding, declared = (text(one.get(name)) for name in _NAMES)
         version = "1.0" if declared.split(".")[0] == "1" else "0.3" if declared.startswith("0.") else ""
         if where and (binding, version) in _SPOKEN:
             there = urljoin(f"{url}/", where)

@@ -107,6 +107,11 @@ class Trials:
         sent = self.sending(message, **configuration)
         return await self._way.call("send", sent, timeout_s=self._way.subject.send_s)
 
+    async def send_odd(self, message: dict[str, Any]) -> Answer:
+        """Send a message that is wrong on purpose."""
+        sent = self.sending(message)
+        return await self._way.call("send", sent, timeout_s=self._way.subject.send_s, odd=True)
+
     async def sent(self) -> Answer:
         """The answer to a plain send that was not refused.
 
@@ -164,8 +169,7 @@ class Trials:
         Raises:
             NotPossible: streams are not declared, or none came.
         """
-        if not self._way.subject.flag("streaming"):
-            raise NotPossible("the card does not declare streaming")
+        self._way.subject.needs("streaming")
         tape = await self.streamed()
         if not tape.is_stream or tape.answer is not None or not tape.frames:
             raise NotPossible("no stream came; see stream-works")
@@ -193,7 +197,7 @@ class Trials:
         try:
             config = {"url": hook.url, "token": hook.token}
             answer = await self.send(self.message(), taskPushNotificationConfig=config)
-            if answer.refused:
+            if answer.refused or answer.result is None:
                 raise NotPossible(f"the agent takes no webhook at this machine: {answer.told()}")
             await hook.wait_for(_tells_end, subject.line.timeout_s)
         finally:

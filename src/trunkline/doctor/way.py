@@ -168,14 +168,25 @@ class Way:
         timeout_s: float | None = None,
         version: str | None = None,
         request_id: object = None,
+        odd: bool = False,
     ) -> Answer:
-        """Do an operation."""
+        """Do an operation. What comes of an odd request says nothing about the shape of answers."""
         request = self.request(operation, given, version=version, request_id=request_id)
         seen = await self.subject.line.fetch(request, operation, timeout_s)
+        heard = len(self.heard)
         answer = self.understood(seen)
         if operation in ("send", "get", "cancel"):
             self.subject.note(self, unwrapped(answer.result), new=operation == "send")
+        if odd:
+            self._disregard(answer, heard)
         return answer
+
+    def _disregard(self, answer: Answer, heard: int) -> None:
+        """Forget the shape of this answer, and of its task wherever that comes up again."""
+        del self.heard[heard:]
+        found = unwrapped(answer.result)
+        if found is not None:
+            self.subject.odd.add(text(found.value.get("id")))
 
     async def post(self, body: bytes, *headers: tuple[str, str], version: str | None = None) -> Answer:
         """Send these bytes to the JSON-RPC endpoint."""

@@ -182,6 +182,8 @@ class Mock:
                 faults,
             )
         )
+        if faults:
+            log.info("mock.fault asked=%s do=%s", asked.word, ",".join(fault.do for fault in faults))
         if await self._is_refused(line, faults, asked):
             return
         asked = _in_other_dialect(asked) if any(fault.do == "dialect" for fault in faults) else asked

@@ -54,7 +54,8 @@ class Line:
         self.headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
-        self.query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
+        self.query_string: str = scope.get("query_string", b"").decode("latin-1")
+        self.query = dict(parse_qsl(self.query_string, keep_blank_values=True))
         self.base = f"{scope.get('scheme', 'http')}://{self.headers.get('host', 'localhost')}{root}"
 
     async def body(self) -> bytes:

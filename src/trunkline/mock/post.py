@@ -20,7 +20,7 @@ class Post:
 
     def __init__(self) -> None:
         # A mock is started by whoever tests, and what is told by it stands on the same machine.
-        self._outbound = Outbound(Egress(loopback=True))
+        self._egress = Egress(loopback=True)
         self._last: dict[str, asyncio.Task[None]] = {}
 
     async def check(self, url: str) -> None:
@@ -29,7 +29,7 @@ class Post:
         Raises:
             Unreachable: it could not.
         """
-        await self._outbound.check(url)
+        await self._egress.check(url)
 
     def tell(self, work: Work) -> None:
         """Post the task as it stands."""
@@ -49,11 +49,15 @@ class Post:
             headers.append(("X-A2A-Notification-Token", config.token))
         if config.scheme and config.credentials:
             headers.append(("Authorization", f"{config.scheme} {config.credentials}"))
+        outbound = Outbound(self._egress)
         try:
-            answer = await self._outbound.post(config.url, body, headers)
+            answer = await outbound.post(config.url, body, headers)
             log.info("mock.pushed task=%s status=%d", task_id, answer.status)
         except Unreachable as error:
             log.warning("mock.push_failed task=%s why=%s", task_id, error)
+        finally:
+            # Not kept: nobody may be there to close it when the test is over.
+            await outbound.close()
 
     async def close(self) -> None:
         """Let go of what is on its way."""
@@ -61,4 +65,3 @@ class Post:
             task.cancel()
         if self._last:
             await asyncio.wait(self._last.values())
-        await self._outbound.close()

@@ -133,9 +133,9 @@ class When(Strict, frozen=True):
 class Rule(Strict, frozen=True):
     """A message and its reply. The first rule that fits is taken; one with `times` only so often."""
 
-    reply: Reply | str = Reply()
-    when: When = When()
     name: str = ""
+    when: When = When()
+    reply: Reply | str = Reply()
     times: int | None = None
     faults: tuple[Fault, ...] = ()
 

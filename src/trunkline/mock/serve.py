@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, cast
 
 import uvicorn
@@ -85,7 +85,17 @@ def bound(host: str, port: int) -> socket.socket:
         raise Misuse(f"cannot listen on {host}:{port}: {why}; choose another --host or --port") from None
 
 
-def server_of(app: App) -> uvicorn.Server:
+class Server(uvicorn.Server):
+    """Uvicorn, but a signal ends it and not the process: there is something to do afterwards."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal came; a second one does not wait."""
+        del sig, frame
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+
+def server_of(app: App) -> Server:
     """A server that is not yet running."""
     config = uvicorn.Config(
         app,
@@ -97,7 +107,7 @@ def server_of(app: App) -> uvicorn.Server:
         lifespan="on",
         timeout_graceful_shutdown=1,
     )
-    return uvicorn.Server(config)
+    return Server(config)
 
 
 class Listening:

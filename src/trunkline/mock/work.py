@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Callable
 
+import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -31,6 +32,8 @@ from trunkline.wire.types import (
 )
 
 Event = Task | StatusUpdate | ArtifactUpdate
+# What a reply may hold in their place.
+TASK, CONTEXT, MESSAGE = b"${task.id}", b"${context.id}", b"${message.id}"
 _CHUNKS = "stream"
 
 
@@ -79,6 +82,7 @@ class Work:
 
     async def play(self, reply: Reply, message: Message, manner: Manner, delay: float) -> None:
         """Begin a reply. One without delays is over when this returns, any other goes on by itself."""
+        reply = self._filled(reply, message)
         self.then, self.receipt = reply.then, reply.receipt
         if reply.message is not None or reply.error is not None:
             await asyncio.sleep(delay + reply.delay)
@@ -95,6 +99,15 @@ class Work:
             for step in steps:
                 self.take(step)
         self.begun.set()
+
+    def _filled(self, reply: Reply, message: Message) -> Reply:
+        """The reply with the ids of this task where it has places for them."""
+        raw = msgspec.json.encode(reply)
+        if b"${" not in raw:
+            return reply
+        for place, found in ((TASK, self.id), (CONTEXT, self.context_id), (MESSAGE, message.message_id)):
+            raw = raw.replace(place, msgspec.json.encode(found)[1:-1])
+        return msgspec.json.decode(raw, type=Reply)
 
     async def _through(self, steps: tuple[Step, ...], delay: float) -> None:
         await asyncio.sleep(delay)
@@ -142,7 +155,7 @@ class Work:
         known = {each.artifact_id: each for each in self.task.artifacts}
         before = known.get(artifact.artifact_id)
         if step.append and before is not None:
-            artifact = replace(before, parts=_joined(before.parts, artifact.parts))
+            artifact = replace(before, parts=joined(before.parts, artifact.parts))
         known[artifact.artifact_id] = artifact
         self.task = replace(self.task, artifacts=tuple(known.values()))
 
@@ -262,7 +275,7 @@ def _raw(file: File) -> str | None:
     return file.base64 if file.text is None else base64.b64encode(file.text.encode()).decode()
 
 
-def _joined(before: tuple[Part, ...], after: tuple[Part, ...]) -> tuple[Part, ...]:
+def joined(before: tuple[Part, ...], after: tuple[Part, ...]) -> tuple[Part, ...]:
     """Texts that follow each other are one text, as whoever reads the stream puts them together."""
     if before and after and before[-1].text is not None and after[0].text is not None:
         return (*before[:-1], replace(before[-1], text=before[-1].text + after[0].text), *after[1:])

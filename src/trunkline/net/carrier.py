@@ -61,8 +61,9 @@ class Carrier(Protocol):
 
         Raises:
             TimedOut: no connection in time (`connect`).
-            Unreachable: there was no answer. Its `reason` is `sent` when the request may have been taken: the
-                connection broke off after the first byte of it was written; with any other it was not.
+            Unreachable: there was no answer. Its `reason` is `sent` when the request may have been taken: its
+                first byte was written, and then the connection broke off or what came was no HTTP. With any
+                other reason it was not taken.
         """
         ...
 

@@ -97,7 +97,7 @@ class Line(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
-        self._poll: select.poll | None = None
+        self._poll = select.poll()
         self._waiter: asyncio.Future[Received] | None = None
         self._body: Body | None = None
         self._headers: dict[str, str] | None = None
@@ -132,7 +132,7 @@ class Line(asyncio.Protocol):
         return waiter
 
     def give_up(self, waiter: asyncio.Future[Received]) -> None:
-        """Nobody waits for this answer. If it has come all the same, the line may be somebody else's by now."""
+        """Nobody waits for this answer. If it has come all the same, the line may be somebody else's."""
         if self._waiter is waiter:
             self.abort()
 
@@ -140,7 +140,7 @@ class Line(asyncio.Protocol):
         """Whether it can still be used, as far as the kernel knows: the event loop may not have heard yet."""
         if self._transport is None or self._transport.is_closing():
             return False
-        return self._poll is None or not self._poll.poll(0)
+        return not self._poll.poll(0)
 
     def abort(self) -> None:
         """Close at once: whatever was still to be sent or read is of no use to anybody."""
@@ -159,10 +159,7 @@ class Line(asyncio.Protocol):
         # So that anything unsent counts as blocked; TLS counts from its limit on, the others beyond it.
         self._transport.set_write_buffer_limits(high=1 if transport.get_extra_info("sslcontext") else 0)
         self._owner.gain(self)
-        line = transport.get_extra_info("socket")
-        if line is not None:
-            self._poll = select.poll()
-            self._poll.register(line.fileno(), select.POLLIN)
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
         """Read on."""
@@ -192,7 +189,7 @@ class Line(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The line is gone; whoever waits hears why."""
-        self._transport = self._poll = None
+        self._transport = None
         if self.busy:
             host = self._owner.host
             if self._body is None:
@@ -296,8 +293,6 @@ class Line(asyncio.Protocol):
             self._waiter.set_exception(error)
 
     def _settle(self, keep: bool) -> None:
-        if not self.busy:
-            return
         self.busy = False
         self._waiter = self._body = None
         # An answer that came before all of the request was sent says that the rest is not wanted.

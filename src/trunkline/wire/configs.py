@@ -189,12 +189,15 @@ def write_configs(task_id: str, configs: list[PushConfig], dialect: Dialect) -> 
     return _encode(shaped if dialect is Dialect.V03 else _Page(shaped))
 
 
-def write_set(request: PushRequest, dialect: Dialect) -> bytes:
-    """What asks for a config: the params of JSON-RPC and the body of REST."""
+def write_set(request: PushRequest, dialect: Dialect, *, bare: bool = False) -> bytes:
+    """What asks for a config: the params of JSON-RPC and the body of REST.
+
+    To some servers of REST 0.3 that is the whole request of the proto, to others `bare`: the config in it.
+    """
     made = _shaped(request.task_id, request.config, dialect)
     if isinstance(made, _Config):
         made = replace(made, tenant=request.tenant)
-    elif isinstance(made, _EnvelopeProto):
+    elif isinstance(made, _EnvelopeProto) and not bare:
         made = _RequestProto(f"tasks/{request.task_id}", made, request.config.id)
     return _encode(made)
 

@@ -55,16 +55,19 @@ class Told(Struct, frozen=True):
 
 def printable(body: bytes) -> str:
     """The beginning of a body, fit for a line of a log or a terminal."""
-    text = body[: 4 * SHOWN].decode(errors="replace")
-    shown = "".join(letter if letter.isprintable() else " " for letter in text).strip()
+    shown = _clean(body[: 4 * SHOWN].decode(errors="replace")).strip()
     return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
+
+
+def _clean(text: str) -> str:
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def read_refusal(status: int, headers: dict[str, str], body: bytes, *, of_task: bool = False) -> e.Refused:
     """The refusal in an answer with an error status, JSON or not; `of_task`: a task was in its path."""
     told = tell(_decoded(body))
     if of_task and status == 404 and not told.reason and "task" in told.message.lower():
-        return e.TaskNotFound(told.message)
+        return e.TaskNotFound(_clean(told.message))
     if not told.message:
         said = printable(body)
         told = msgspec.structs.replace(told, message=f"HTTP {status}: {said}" if said else f"HTTP {status}")
@@ -105,7 +108,8 @@ def tell(value: object) -> Told:
 def refused(told: Told, status: int, headers: dict[str, str]) -> e.Refused:
     """The class that stands for it, with what it says."""
     found = _class(told, status)
-    message = told.message or f"no reason given (code {told.code or status})"
+    # It goes into logs and onto terminals, and its sender may be anybody.
+    message = _clean(told.message) or f"no reason given (code {told.code or status})"
     if found is e.TooManyRequests:
         return e.TooManyRequests(message, retry_after_s=_seconds(headers.get("retry-after", "")))
     if found is e.RouteNotFound:
@@ -113,6 +117,8 @@ def refused(told: Told, status: int, headers: dict[str, str]) -> e.Refused:
     if found is None or found is e.PeerError:
         return e.PeerError(message, code=told.code or status)
     details = {name: text for name, text in told.metadata.items() if name not in {"message", "field", "self"}}
+    if found is e.Unavailable and "retry-after" in headers:
+        details["retryAfter"] = f"{_seconds(headers['retry-after']):.0f}"
     return found(message, field=told.field, **details)
 
 
@@ -178,6 +184,6 @@ def _decoded(body: bytes) -> object:
 def _seconds(text: str) -> float:
     """Retry-After in seconds; a date counts as one second, as clocks of two machines differ."""
     try:
-        return min(max(float(text), 0.0), _LONGEST_WAIT_S)
+        return min(max(0.0, float(text)), _LONGEST_WAIT_S)
     except ValueError:
         return 1.0

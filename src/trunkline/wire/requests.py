@@ -184,10 +184,10 @@ def rest_list(query: ListQuery, dialect: Dialect) -> RestRequest:
     return RestRequest("GET", f"{_prefix(dialect, query.tenant)}/tasks?{urlencode(asked)}")
 
 
-def rest_set_push(request: PushRequest, dialect: Dialect) -> RestRequest:
-    """Set a push config."""
+def rest_set_push(request: PushRequest, dialect: Dialect, *, bare: bool = False) -> RestRequest:
+    """Set a push config; `bare` is the other of two bodies that servers of 0.3 read."""
     path = f"{_prefix(dialect, request.tenant)}/tasks/{_segment(request.task_id)}{_CONFIGS}"
-    return RestRequest("POST", path, write_set(request, dialect))
+    return RestRequest("POST", path, write_set(request, dialect, bare=bare))
 
 
 def rest_push(operation: Operation, query: PushQuery, dialect: Dialect) -> RestRequest:

@@ -87,7 +87,7 @@ class Parser:
             self._after_cr = False
         if not chunk:
             return []
-        if self._first_line or self._data or self._event:
+        if self._first_line or self._data or self._event or self._own_id:
             return self._by_lines(chunk)
         if b"\r" in chunk:
             plain = chunk.replace(b"\r\n", b"\n")

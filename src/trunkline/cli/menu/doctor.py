@@ -12,10 +12,10 @@ Several = list[str] | None
 def doctor(
     url: Annotated[str, typer.Argument(metavar="URL", help="The agent, its card or its endpoint.")] = "",
     *,
-    key: Annotated[str, typer.Option(help="Sent as X-API-Key.")] = "",
-    key_env: Annotated[str, typer.Option(metavar="NAME", help="Where in the environment the key is.")] = "",
-    bearer: Annotated[str, typer.Option(help="Sent as a bearer token.")] = "",
-    bearer_env: Annotated[str, typer.Option(metavar="NAME", help="Where in the environment it is.")] = "",
+    key: Annotated[str, typer.Option(help="Sent as X-API-Key; env:NAME takes it from the environment.")] = "",
+    bearer: Annotated[
+        str, typer.Option(help="Sent as a bearer token; env:NAME takes it from the environment.")
+    ] = "",
     header: Annotated[Several, typer.Option(help="'Name: value', sent along; repeatable.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     junit: Annotated[str, typer.Option(metavar="FILE", help="Write JUnit XML there too.")] = "",
@@ -31,15 +31,11 @@ def doctor(
     ] = "127.0.0.1",
 ) -> None:
     """Find out what is wrong with an agent; exit code 1 if anything is that breaks callers."""
-    from trunkline.cli.doctor import Asked, list_checks
+    from trunkline.cli.doctor import Asked, credentials, list_checks
     from trunkline.cli.doctor import doctor as examine
 
     asked = Asked(
-        key=key,
-        key_env=key_env,
-        bearer=bearer,
-        bearer_env=bearer_env,
-        headers=tuple(header or ()),
+        credentials=credentials(key, bearer, header or ()),
         only=tuple(only or ()),
         skip=tuple(skip or ()),
         skill=skill,

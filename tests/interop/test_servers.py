@@ -1,76 +1,122 @@
-"""Our client speaks to the official Python SDK's servers, unchanged: both versions, both bindings."""
+"""Our client speaks to servers on the official SDKs, unchanged: Python and JavaScript, both versions and bindings."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
+import subprocess
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from trunkline import errors
 from trunkline.client.client import Client
+from trunkline.net.carrier import Carrier
 from trunkline.net.inside import Inside
 from trunkline.wire.types import PushConfig, TaskState
 
-pytestmark = pytest.mark.sdk
-
+JS = Path(__file__).parent / "js"
 UNKNOWN = "01980000-0000-7000-8000-000000000000"
 HOOK = "https://hooks.example.com/a2a"
-WITHIN_S = 10
-WIRES = [(version, binding) for version in ("1.0", "0.3") for binding in ("JSONRPC", "HTTP+JSON")]
+WITHIN_S = 15
+BINDINGS = ("JSONRPC", "HTTP+JSON")
+SERVERS = {
+    "python": (pytest.mark.sdk, ("1.0", "0.3")),
+    "server_1": (pytest.mark.js, ("1.0", "0.3")),
+    "server_03": (pytest.mark.js, ("0.3",)),
+}
+WIRES = [
+    pytest.param((server, version, binding), marks=mark, id=f"{server}-{version}-{binding}")
+    for server, (mark, versions) in SERVERS.items()
+    for version in versions
+    for binding in BINDINGS
+]
 Scene = Callable[[Client], Awaitable[Any]]
 
 
-class Wire:
-    """One version and binding of a server in this process."""
+class Served:
+    """The servers that were asked for so far, and the loop in which they are spoken to."""
 
-    def __init__(self, runner: asyncio.Runner, inside: Inside, version: str, binding: str) -> None:
-        self._runner = runner
-        self._inside = inside
+    def __init__(self) -> None:
+        self.runner = asyncio.Runner()
+        self._carriers: dict[str, Carrier] = {}
+        self._bases: dict[str, str] = {}
+        self._processes: list[subprocess.Popen[str]] = []
+
+    def at(self, name: str) -> tuple[str, Carrier | None]:
+        """Where a server is, and how to get there."""
+        if name not in self._bases:
+            self._bases[name] = self._start(name)
+        return self._bases[name], self._carriers.get(name)
+
+    def _start(self, name: str) -> str:
+        if name == "python":
+            from tests.interop.sdk_server import BASE, application
+
+            self._carriers[name] = Inside(application("1.0", "0.3"))
+            return BASE
+        command = [shutil.which("node") or "node", f"{name}.mjs"]
+        process = subprocess.Popen(
+            command, cwd=JS, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        self._processes.append(process)
+        assert process.stdout is not None
+        base = process.stdout.readline().strip()
+        assert base.startswith("http"), f"{name} did not start"
+        return base
+
+    def close(self) -> None:
+        """End them all."""
+        for carrier in self._carriers.values():
+            self.runner.run(carrier.close())
+        self.runner.close()
+        for process in self._processes:
+            # The end of its input is its end.
+            process.communicate(timeout=WITHIN_S)
+
+
+class Wire:
+    """One version and binding of a server."""
+
+    def __init__(self, served: Served, server: str, version: str, binding: str) -> None:
+        self._served = served
+        self.server = server
         self.version = version
         self.binding = binding
 
     def run(self, scene: Scene) -> Any:
         """Play a scene, in time."""
+        base, carrier = self._served.at(self.server)
 
         async def play() -> Any:
-            client = Client(
-                "http://localhost",
-                version=self.version,
-                bindings=[self.binding],
-                carrier=self._inside,
-                poll_s=0.02,
-            )
+            client = Client(base, version=self.version, bindings=[self.binding], carrier=carrier, poll_s=0.02)
             async with client:
                 return await asyncio.wait_for(scene(client), WITHIN_S)
 
-        return self._runner.run(play())
+        return self._served.runner.run(play())
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[asyncio.Runner, Inside]]:
-    from tests.interop.sdk_server import application
-
-    with asyncio.Runner() as runner:
-        inside = Inside(application("1.0", "0.3"))
-        yield runner, inside
-        runner.run(inside.close())
+def served() -> Iterator[Served]:
+    made = Served()
+    yield made
+    made.close()
 
 
-@pytest.fixture(params=WIRES, ids=lambda wire: "-".join(wire))
-def wire(request: pytest.FixtureRequest, served: tuple[asyncio.Runner, Inside]) -> Wire:
-    return Wire(*served, *request.param)
+@pytest.fixture(params=WIRES)
+def wire(request: pytest.FixtureRequest, served: Served) -> Wire:
+    return Wire(served, *request.param)
 
 
 def test_the_card(wire: Wire) -> None:
     async def scene(client: Client) -> None:
         card = await client.card()
-        assert (card.name, card.streaming, card.push, card.extended_card) == ("Official", True, True, True)
-        assert await client.interface() == f"{wire.binding} {wire.version} at http://localhost" + (
-            "/rpc" if wire.binding == "JSONRPC" else ""
-        )
+        assert (card.streaming, card.push, card.extended_card) == (True, True, True)
+        assert card.name.startswith("Official")
         assert [skill.id for skill in card.skills] == ["obey"]
+        assert (await client.interface()).startswith(f"{wire.binding} {wire.version}")
 
     wire.run(scene)
 
@@ -150,8 +196,9 @@ def test_a_running_task_is_canceled_and_an_ended_one_is_not(wire: Wire) -> None:
     async def scene(client: Client) -> None:
         task = await client.send("wait", wait=False)
         assert (await client.cancel(task.task_id)).state is TaskState.CANCELED
+        ended = await client.send("echo done")
         with pytest.raises(errors.TaskNotCancelable):
-            await client.cancel(task.task_id)
+            await client.cancel(ended.task_id)
 
     wire.run(scene)
 
@@ -162,8 +209,8 @@ def test_push_configs(wire: Wire) -> None:
         made = await client.set_push(task.task_id, PushConfig(HOOK, id="mine", token="t"))
         assert (made.id, made.url) == ("mine", HOOK)
         assert (await client.get_push(task.task_id, "mine")).url == HOOK
-        if (wire.version, wire.binding) == ("0.3", "HTTP+JSON"):
-            # The SDK serves neither of these there.
+        if (wire.server, wire.version, wire.binding) == ("python", "0.3", "HTTP+JSON"):
+            # It serves neither of these there.
             with pytest.raises(errors.PushNotSupported):
                 await client.delete_push(task.task_id, "mine")
             return
@@ -174,10 +221,15 @@ def test_push_configs(wire: Wire) -> None:
     wire.run(scene)
 
 
-def test_tasks_are_listed_in_1_0(wire: Wire) -> None:
+def test_tasks_are_listed_where_they_can_be(wire: Wire) -> None:
+    # It takes the `/v1` of 0.3 for a tenant of 1.0, who has no tasks.
+    mistaken = (wire.server, wire.version, wire.binding) == ("server_1", "0.3", "HTTP+JSON")
+
     async def scene(client: Client) -> None:
         made = await client.send("echo listed")
-        if wire.version == "1.0":
+        if mistaken:
+            assert (await client.list()).tasks == ()
+        elif wire.version == "1.0":
             page = await client.list(context_id=made.context_id)
             assert [task.id for task in page.tasks] == [made.task_id]
         else:
@@ -189,6 +241,6 @@ def test_tasks_are_listed_in_1_0(wire: Wire) -> None:
 
 def test_the_extended_card(wire: Wire) -> None:
     async def scene(client: Client) -> None:
-        assert (await client.extended_card()).name == "Official"
+        assert (await client.extended_card()).name.startswith("Official")
 
     wire.run(scene)

@@ -1,0 +1,128 @@
+"""`trunkline chat`: on a terminal, which a test has too, and in a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.test_send import documents
+
+LIMIT_S = 20.0
+
+
+class Terminal:
+    """A command on a terminal of its own."""
+
+    def __init__(self, *words: str, home: Path) -> None:
+        self._master, slave = pty.openpty()
+        env = {"PATH": os.environ["PATH"], "HOME": str(home), "TERM": "xterm"}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "trunkline.cli", *words], stdin=slave, stdout=slave, stderr=slave, env=env
+        )
+        os.close(slave)
+        self.seen = ""
+
+    def until(self, words: str) -> str:
+        """Read until these words have come; what came since the last time."""
+        begun, deadline = len(self.seen), time.monotonic() + LIMIT_S
+        while words not in self.seen[begun:]:
+            if time.monotonic() > deadline or not select.select([self._master], [], [], 1.0)[0]:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"{words!r} did not come: {self.seen[begun:]!r}")
+                continue
+            self.seen += os.read(self._master, 65536).decode()
+        return self.seen[begun:]
+
+    def rest(self) -> str:
+        """All that comes until the command has ended."""
+        begun = len(self.seen)
+        with contextlib.suppress(OSError):
+            self.until("\x00")
+        return self.seen[begun:]
+
+    def say(self, text: str) -> None:
+        os.write(self._master, f"{text}\n".encode())
+
+    def close(self) -> int:
+        code = self.process.wait(LIMIT_S)
+        os.close(self._master)
+        return code
+
+
+def test_a_conversation_on_a_terminal(demo_url: str, tmp_path: Path) -> None:
+    terminal = Terminal("chat", demo_url, home=tmp_path)
+    terminal.until("you> ")
+    terminal.say("hello there")
+    assert "\nhello there" in terminal.until("you> ")
+    terminal.say("ask which colour")
+    assert "which colour" in terminal.until("you> ").partition("\n")[2]
+    terminal.say("/ids")
+    first = re.search(r"Context: (\S+)\s+Task: (\S+)", terminal.until("you> ").replace("\x1b[K", ""))
+    assert first is not None and first[2] != "none"
+    terminal.say("blue")
+    assert "\nblue" in terminal.until("you> ")
+    terminal.say("reject")
+    assert "TASK_STATE_REJECTED" in terminal.until("you> ")
+    terminal.say("/new")
+    terminal.until("you> ")
+    terminal.say("again")
+    terminal.until("you> ")
+    terminal.say("/quit")
+    (after,) = re.findall(r"--context-id (\S+)", terminal.rest())
+    assert terminal.close() == 0
+    assert after != first[1]
+
+
+def test_a_pipe_is_a_turn_per_line(trunkline: Run, demo_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n\nask which\nblue\n/new\nmore\n/quit\nnever\n"))
+    code, out, _ = trunkline("chat", demo_url, "-o", "json")
+    turns = [turn["task"] for turn in documents(out)]
+    assert code == 0
+    states = [turn["status"]["state"].removeprefix("TASK_STATE_") for turn in turns]
+    assert states == ["COMPLETED", "INPUT_REQUIRED", "COMPLETED", "COMPLETED"]
+    hello, asked, answered, more = turns
+    assert asked["id"] == answered["id"] != hello["id"]
+    assert hello["contextId"] == asked["contextId"] != more["contextId"]
+
+
+def test_a_pipe_has_no_prompt_and_no_control_sequence(
+    trunkline: Run, demo_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("hello\n"))
+    code, out, err = trunkline("chat", demo_url)
+    assert code == 0
+    assert out.startswith("Task: ") and "you>" not in out
+    assert "\x1b" not in out + err
+
+
+def test_nobody_is_asked_where_the_output_is_no_terminal(
+    trunkline: Run, demo_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    code, out, _ = trunkline("chat", demo_url, "-o", "json")
+    assert (code, json.loads(out)["error"]["code"]) == (2, "A2ACLI_ERR_USAGE")
+
+
+def test_progress_passes_by_on_standard_error_only(demo_url: str, tmp_path: Path) -> None:
+    """On a terminal too the result has no control sequence: what is wiped and coloured is beside it."""
+    master, slave = pty.openpty()
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "TERM": "xterm"}
+    command = [sys.executable, "-m", "trunkline.cli", "send", demo_url, "fail"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=slave, env=env, check=True, timeout=LIMIT_S)
+    os.close(slave)
+    beside = os.read(master, 65536).decode()
+    os.close(master)
+    assert b"\x1b" not in done.stdout and b"TASK_STATE_FAILED" in done.stdout
+    assert "\r\x1b[K" in beside and "\x1b[33mWarning:\x1b[0m" in beside

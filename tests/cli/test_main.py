@@ -1,0 +1,73 @@
+"""The command as a whole: help, version, which commands there are, what starting it costs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import Run
+from trunkline import __version__
+from trunkline.cli.options import CALLING, OPTIONS, SENDING
+
+COMMANDS = """
+card|card get|send|stream|chat|get|list|cancel|watch|push|push create|doctor|mock|serve|demo|keys|store|tools
+task get|task cancel|task list|task subscribe|task push-config|task push-config create|task download
+auth login|auth logout|config show|completion|conformance|help
+"""
+
+
+@pytest.mark.parametrize("words", [("--version",), ("-v",)])
+def test_version(trunkline: Run, words: tuple[str, ...]) -> None:
+    assert trunkline(*words) == (0, f"trunkline {__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", [each for each in re.split(r"[|\n]", COMMANDS) if each])
+def test_every_command_has_help(trunkline: Run, command: str) -> None:
+    code, out, _ = trunkline(*command.split(), "--help")
+    assert code == 0
+    assert f"Usage: trunkline {command}" in out
+
+
+@pytest.mark.parametrize("words", [("task", "get", "-h"), ("help", "task", "get"), ("task", "get", "--help")])
+def test_help_has_three_spellings(trunkline: Run, words: tuple[str, ...]) -> None:
+    code, out, _ = trunkline(*words)
+    assert code == 0
+    assert "Usage: trunkline task get" in out and "--wait" in out
+
+
+def test_help_of_nothing_is_that_of_the_tool(trunkline: Run) -> None:
+    assert "Usage: trunkline [OPTIONS] COMMAND" in trunkline("help")[1]
+    assert trunkline("help", "nothing")[0] == 2
+
+
+def test_help_shows_defaults_and_variables(trunkline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    for words, names in ((("send",), (*SENDING, "wait", "async", "stream")), (("card", "get"), CALLING)):
+        out = trunkline(*words, "--help")[1]
+        for name in names:
+            option = OPTIONS[name]
+            assert f"--{name}" in out
+            assert option.variable in out
+            assert not option.default or f"default: {option.default}" in out
+    assert "Others on this machine can read a flag" in out
+
+
+def test_no_help_calls_a_service_parameter_a_credential() -> None:
+    assert not re.search(r"auth|credential|token|key", OPTIONS["svc-param"].help)
+
+
+def test_starting_imports_nothing_of_what_commands_need() -> None:
+    """Every command is paid for by `trunkline serve` too."""
+    code = (
+        "import sys, trunkline; before = set(sys.modules);"
+        "import trunkline.cli.main as m, typer.main as t; t.get_command(m.app);"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+    )
+    ours = [name for name in done.stdout.split() if name.startswith(("trunkline.", "rich", "httpx2"))]
+    assert {name.split(".")[2] for name in ours if name != "trunkline.cli"} == {"main", "menu", "options"}

@@ -1,0 +1,282 @@
+"""`trunkline send` and `trunkline stream`, against our own agent and against scripted ones."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.peers import Scripted, task
+
+Make = Callable[..., Scripted]
+
+
+def fields(out: str) -> dict[str, str]:
+    """The labelled fields of an output; of several with the same label the last."""
+    lines = [line for line in out.splitlines() if line and not line.startswith(" ")]
+    return {label: value.strip() for label, _, value in (line.partition(":") for line in lines)}
+
+
+def blocks(out: str, label: str) -> list[str]:
+    """The contents of the blocks with this label."""
+    found: list[str] = []
+    lines = iter(out.splitlines())
+    for line in lines:
+        if line == f"{label}:":
+            found.append("\n".join(inner.removeprefix("  ") for inner in iter(lambda: next(lines), "")))
+    return found
+
+
+def documents(out: str) -> list[Any]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_a_send_waits_and_names_task_context_and_state(trunkline: Run, demo_url: str) -> None:
+    code, out, err = trunkline("send", demo_url, "hello there")
+    shown = fields(out)
+    assert (code, err) == (0, "")
+    assert shown["State"] == "TASK_STATE_COMPLETED"
+    assert blocks(out, "Text") == ["hello there"]
+    assert shown["Next"] == f"trunkline send -a {demo_url} --context-id {shown['Context']} '<reply>'"
+    assert shown["Task"]
+
+
+def test_both_spellings_mean_the_same(trunkline: Run, demo_url: str) -> None:
+    first = trunkline("send", "echo me", "-a", demo_url)[1]
+    second = trunkline("send", demo_url, "echo me")[1]
+    assert blocks(first, "Text") == blocks(second, "Text") == ["echo me"]
+
+
+def test_with_an_agent_named_a_url_is_a_text(trunkline: Run, demo_url: str) -> None:
+    code, out, _ = trunkline("send", "https://example.com/page", "-a", demo_url)
+    assert code == 0
+    assert blocks(out, "Text") == ["https://example.com/page"]
+
+
+def test_two_words_without_a_url_are_refused(trunkline: Run, demo_url: str) -> None:
+    code, _, err = trunkline("send", "localhost", "hello", "-a", demo_url)
+    assert code == 2
+    assert "quote it" in err
+
+
+def test_json_is_one_document_with_the_answer_of_a_send(trunkline: Run, demo_url: str) -> None:
+    code, out, err = trunkline("send", demo_url, "hello", "-o", "json")
+    answer = json.loads(out)
+    assert (code, err) == (0, "")
+    assert list(answer) == ["task"]
+    assert answer["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert answer["task"]["artifacts"][0]["parts"] == [{"text": "hello"}]
+
+
+def test_async_gives_the_ids_at_once_and_the_wait_comes_later(trunkline: Run, demo_url: str) -> None:
+    _, out, _ = trunkline("send", demo_url, "sleep 0.5", "--async", "-o", "json")
+    begun = json.loads(out)["task"]
+    assert begun["id"] and begun["contextId"]
+    assert begun["status"]["state"] in {"TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"}
+    code, out, _ = trunkline("task", "get", demo_url, begun["id"], "--wait")
+    assert code == 0
+    assert fields(out)["State"] == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.parametrize("alias", ["--return-immediately", "--no-wait"])
+def test_async_has_aliases(trunkline: Run, demo_url: str, alias: str) -> None:
+    out = trunkline("send", demo_url, "sleep 30", alias)[1]
+    shown = fields(out)
+    assert shown["State"] in {"TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"}
+    assert shown["Next"] == f"trunkline task get -a {demo_url} {shown['Task']} --wait"
+    trunkline("cancel", demo_url, shown["Task"])
+
+
+def test_a_stream_is_a_line_per_event_and_ends_with_the_end(trunkline: Run, demo_url: str) -> None:
+    code, out, _ = trunkline("send", demo_url, "chunks 3", "--stream", "-o", "json")
+    events = documents(out)
+    assert code == 0
+    assert "task" in events[0]
+    assert [
+        event["artifactUpdate"]["artifact"]["artifactId"] for event in events if "artifactUpdate" in event
+    ]
+    last = events[-1]["statusUpdate"]
+    assert last["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert last["taskId"] == events[0]["task"]["id"] and last["contextId"]
+
+
+def test_stream_is_send_with_a_flag(trunkline: Run, demo_url: str) -> None:
+    out = trunkline("stream", demo_url, "chunks 2")[1]
+    shown = fields(out)
+    assert shown["State"] == "TASK_STATE_COMPLETED"
+    assert shown["Task"] and shown["Context"] and shown["Next"]
+    assert "".join(blocks(out, "Text")).startswith("chunk-000000")
+
+
+def test_the_environment_never_streams(
+    trunkline: Run, demo_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A2ACLI_STREAM", "true")
+    _, out, err = trunkline("send", demo_url, "chunks 2", "-o", "json")
+    assert list(json.loads(out)) == ["task"]
+    assert "A2ACLI_STREAM sets nothing" in err
+
+
+def test_a_stream_of_an_agent_without_streams_is_one_line(trunkline: Run, scripted: Make) -> None:
+    peer = scripted()
+    peer.methods["SendMessage"] = lambda _: {"task": task("COMPLETED")}
+    code, out, _ = trunkline("stream", peer.url, "hi", "-o", "json")
+    assert code == 0
+    assert documents(out) == [{"task": task("COMPLETED")}]
+
+
+def test_a_message_without_a_task_is_a_clean_end(trunkline: Run, scripted: Make) -> None:
+    message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "straight"}]}
+    peer = scripted(capabilities={"streaming": True})
+    peer.methods["SendStreamingMessage"] = lambda _: [{"message": message}]
+    code, out, err = trunkline("send", peer.url, "hi", "--stream", "-o", "json")
+    assert (code, err) == (0, "")
+    assert documents(out) == [{"message": message}]
+    code, out, _ = trunkline("send", peer.url, "hi", "-o", "json")
+    assert json.loads(out) == {"message": message}
+    assert blocks(trunkline("send", peer.url, "hi")[1], "Text") == ["straight"]
+
+
+@pytest.mark.parametrize("state", ["FAILED", "REJECTED", "INPUT_REQUIRED", "AUTH_REQUIRED"])
+def test_the_exit_code_is_the_tools_and_the_outcome_the_agents(
+    trunkline: Run, scripted: Make, state: str
+) -> None:
+    said = {"message": {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "so it is"}]}}
+    peer = scripted()
+    peer.methods["SendMessage"] = lambda _: {
+        "task": {**task(state), "status": {"state": f"TASK_STATE_{state}", **said}}
+    }
+    code, out, err = trunkline("send", peer.url, "hi")
+    assert code == 0
+    assert fields(out)["State"] == f"TASK_STATE_{state}"
+    assert f"TASK_STATE_{state}: so it is" in err
+
+
+def test_a_question_says_how_to_answer_it_and_the_answer_goes_there(trunkline: Run, demo_url: str) -> None:
+    _, out, err = trunkline("send", demo_url, "ask which colour")
+    shown = fields(out)
+    assert shown["State"] == "TASK_STATE_INPUT_REQUIRED"
+    assert blocks(out, "Status") == ["which colour"]
+    assert shown["Next"] == f"trunkline send -a {demo_url} --task-id {shown['Task']} '<reply>'"
+    assert "which colour" in err
+    code, after, _ = trunkline("send", demo_url, "--task-id", shown["Task"], "blue")
+    assert code == 0
+    assert (fields(after)["Task"], fields(after)["State"]) == (shown["Task"], "TASK_STATE_COMPLETED")
+
+
+def test_a_context_is_gone_on_in_with_a_new_task(trunkline: Run, demo_url: str) -> None:
+    first = fields(trunkline("send", demo_url, "one")[1])
+    second = fields(trunkline("send", demo_url, "--context-id", first["Context"], "two")[1])
+    assert second["Context"] == first["Context"]
+    assert second["Task"] != first["Task"]
+
+
+@pytest.mark.parametrize(
+    ("stale", "name"), [("none", "TaskNotFoundError"), ("ended", "UnsupportedOperationError")]
+)
+def test_a_rejected_task_id_fails_and_begins_nothing(
+    trunkline: Run, demo_url: str, stale: str, name: str
+) -> None:
+    known = fields(trunkline("send", demo_url, "hello")[1])
+    before = json.loads(trunkline("list", demo_url, "-o", "json")[1])["totalSize"]
+    chosen = known["Task"] if stale == "ended" else "no-such-task"
+    code, out, _ = trunkline("send", demo_url, "--task-id", chosen, "more", "-o", "json")
+    error = json.loads(out)["error"]
+    assert (code, error["code"]) == (1, name)
+    assert "--debug" in error["hint"]
+    assert json.loads(trunkline("list", demo_url, "-o", "json")[1])["totalSize"] == before
+
+
+def test_a_context_that_is_not_the_tasks_is_the_agents_to_refuse(trunkline: Run, demo_url: str) -> None:
+    asked = fields(trunkline("send", demo_url, "ask what")[1])
+    other = ("--task-id", asked["Task"], "--context-id", "another")
+    code, out, _ = trunkline("send", demo_url, *other, "x", "-o", "json")
+    assert (code, json.loads(out)["error"]["code"]) == (1, "InvalidParamsError")
+
+
+def test_the_tool_invents_no_ids_of_the_agents(trunkline: Run, scripted: Make) -> None:
+    peer = scripted()
+    peer.methods["SendMessage"] = lambda _: {"task": task("COMPLETED")}
+    for _ in range(2):
+        trunkline("send", peer.url, "hi")
+    sent = [params["message"] for params in peer.params("SendMessage")]
+    # Nor is the task of the first call brought into the second.
+    assert all("taskId" not in message and "contextId" not in message for message in sent)
+    assert sent[0]["messageId"] != sent[1]["messageId"]
+
+
+def test_parts_keep_their_order_and_their_types(
+    trunkline: Run, scripted: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = scripted()
+    peer.methods["SendMessage"] = lambda _: {"task": task("COMPLETED")}
+    (tmp_path / "report.bin").write_bytes(b"\x00\x01")
+    (tmp_path / "notes.txt").write_text("plain")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"b": 2}')))
+    trunkline(
+        "send", peer.url, "first",
+        "--file", "report.bin", "--media-type", "application/pdf",
+        "--text", "second", "--data", "-", "--file", "notes.txt",
+        "--file", "https://example.com/big.zip", "--text", "third", "--media-type", "text/markdown",
+    )  # fmt: skip
+    parts = peer.params("SendMessage")[0]["message"]["parts"]
+    raw = base64.b64encode(b"\x00\x01").decode()
+    assert parts == [
+        {"text": "first"},
+        {"raw": raw, "filename": "report.bin", "mediaType": "application/pdf"},
+        {"text": "second"},
+        {"data": {"b": 2}, "mediaType": "application/json"},
+        {"raw": base64.b64encode(b"plain").decode(), "filename": "notes.txt", "mediaType": "text/plain"},
+        {"url": "https://example.com/big.zip", "filename": "big.zip", "mediaType": "application/zip"},
+        {"text": "third", "mediaType": "text/markdown"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("hi", "--media-type", "a/b"), "follows no --text"),
+        ((), "nothing to send"),
+        (("--file", "none.txt"), "No such file"),
+        (("--data", "bad.json"), "holds no JSON"),
+        (("hi", "--metadata", "[1]"), "--metadata: give a JSON object"),
+        (("hi", "--wait", "--async"), "choose one"),
+        (("hi", "--stream", "--async"), "choose one"),
+        (("hi", "--svc-param", "novalue"), "NAME:VALUE"),
+        (("hi", "-o", "yaml"), "choose text or json"),
+        (("hi", "--a2a-version", "7.1"), "7.1"),
+    ],
+)
+def test_usage_that_is_wrong(
+    trunkline: Run, demo_url: str, tmp_path: Path, words: tuple[str, ...], says: str
+) -> None:
+    (tmp_path / "bad.json").write_text("{")
+    code, out, err = trunkline("send", demo_url, *words)
+    assert (code, out) == (2, "")
+    assert says in err and "Code: A2ACLI_ERR_USAGE" in err
+
+
+def test_metadata_goes_in_the_payload_and_parameters_in_headers(trunkline: Run, scripted: Make) -> None:
+    peer = scripted()
+    peer.methods["SendMessage"] = lambda _: {"task": task("COMPLETED")}
+    more = ("--metadata", '{"tenant": ["acme"]}', "--svc-param", "x-trace-id: abc", "--svc-param", "X-B:c:d")
+    trunkline("send", peer.url, "hi", *more, "--skill", "s")
+    ((_, params, headers),) = [one for one in peer.asked if one[0] == "SendMessage"]
+    assert params["metadata"] == {"tenant": ["acme"]}
+    assert params["message"]["metadata"]["skillId"] == "s"
+    assert (headers["x-trace-id"], headers["x-b"]) == ("abc", "c:d")
+    assert "x-trace-id" not in params.get("metadata", {})
+
+
+def test_verbose_shows_what_was_sent_and_received(trunkline: Run, demo_url: str) -> None:
+    short = trunkline("send", demo_url, "hello")[1]
+    long = trunkline("send", demo_url, "hello", "--verbose")[1]
+    assert "Sent:" not in short and "Role:" not in short
+    assert "Sent:" in long and "Role: ROLE_USER" in long and "Updated:" in long

@@ -1,0 +1,220 @@
+"""How a command reaches an agent: credentials, transports, versions, TLS, interruption."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.cli.peers import Scripted, served, task
+from tests.cli.test_send import fields
+from tests.net.authority import Authority
+
+Make = Callable[..., Scripted]
+
+
+def ready(make: Make, **card: Any) -> Scripted:
+    peer = make(**card)
+    peer.methods["SendMessage"] = lambda _: {"task": task("COMPLETED")}
+    return peer
+
+
+def sent(peer: Scripted) -> dict[str, str]:
+    return next(headers for name, _, headers in peer.asked if name == "SendMessage")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "flag", "header", "value"),
+    [
+        ({"httpAuthSecurityScheme": {"scheme": "Bearer"}}, "--bearer", "authorization", "Bearer s3cret-text"),
+        (
+            {"apiKeySecurityScheme": {"location": "header", "name": "X-Own"}},
+            "--api-key",
+            "x-own",
+            "s3cret-text",
+        ),
+        (
+            {"apiKeySecurityScheme": {"location": "cookie", "name": "k"}},
+            "--api-key",
+            "cookie",
+            "k=s3cret-text",
+        ),
+    ],
+)
+def test_credentials_go_where_the_card_wants_them(
+    trunkline: Run, scripted: Make, monkeypatch: pytest.MonkeyPatch,
+    scheme: dict[str, Any], flag: str, header: str, value: str,
+) -> None:  # fmt: skip
+    peer = ready(scripted, securitySchemes={"own": scheme})
+    trunkline("send", peer.url, "hi", flag, "s3cret-text")
+    assert sent(peer)[header] == value
+    peer.asked.clear()
+    monkeypatch.setenv("A2ACLI_" + flag[2:].replace("-", "_").upper(), "s3cret-text")
+    trunkline("send", peer.url, "hi")
+    assert sent(peer)[header] == value
+
+
+def test_a_flag_beats_the_environment_also_with_another_kind_of_credential(
+    trunkline: Run, scripted: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = ready(scripted)
+    monkeypatch.setenv("A2ACLI_BEARER", "from-the-environment")
+    trunkline("send", peer.url, "hi", "--api-key", "from-the-flag")
+    assert sent(peer)["x-api-key"] == "from-the-flag"
+    assert "authorization" not in sent(peer)
+
+
+@pytest.mark.parametrize(
+    ("schemes", "hint"),
+    [
+        ({"k": {"apiKeySecurityScheme": {"location": "header", "name": "X-K"}}}, "A2ACLI_API_KEY"),
+        ({"b": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}, "A2ACLI_BEARER"),
+        (
+            {"o": {"oauth2SecurityScheme": {"flows": {"clientCredentials": {"tokenUrl": "https://x", "scopes": {}}}}}},
+            "auth login -a",
+        ),
+    ],
+)  # fmt: skip
+def test_a_refused_caller_is_told_what_to_give(
+    trunkline: Run, scripted: Make, schemes: dict[str, Any], hint: str
+) -> None:
+    peer = scripted(securitySchemes=schemes)
+    peer.routes["/a2a"] = lambda _headers, _body: (401, {"detail": "who?"})
+    code, out, _ = trunkline("send", peer.url, "hi", "-o", "json")
+    error = json.loads(out)["error"]
+    assert (code, error["code"]) == (4, "A2ACLI_ERR_CREDENTIALS_MISSING")
+    assert hint in error["hint"]
+    code, out, _ = trunkline("send", peer.url, "hi", "--bearer", "wrong-token", "-o", "json")
+    assert (code, json.loads(out)["error"]["code"]) == (4, "A2ACLI_ERR_AUTH_FAILED")
+    assert "wrong-token" not in out
+
+
+def test_the_first_interface_that_is_spoken_is_used_and_told_ones_come_first(
+    trunkline: Run, demo_url: str
+) -> None:
+    def chosen(*flags: str) -> str:
+        return fields(trunkline("card", demo_url, *flags)[1])["Interface"]
+
+    assert chosen() == f"JSONRPC 1.0 at {demo_url}/a2a"
+    assert chosen("--transport", "HTTP+JSON") == f"HTTP+JSON 1.0 at {demo_url}"
+    # What the card does not offer is passed over; what is said first wins.
+    assert chosen("--transport", "GRPC", "--transport", "rest", "--transport", "jsonrpc").startswith(
+        "HTTP+JSON"
+    )
+    assert chosen("--transport", "GRPC").startswith("JSONRPC")
+
+
+def test_the_cards_order_counts(trunkline: Run, scripted: Make) -> None:
+    peer = scripted()
+    both = [
+        {"url": f"{peer.url}/grpc", "protocolBinding": "GRPC", "protocolVersion": "1.0"},
+        {"url": peer.url, "protocolBinding": "HTTP+JSON", "protocolVersion": "1.0"},
+        {"url": f"{peer.url}/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"},
+    ]
+    peer.card["supportedInterfaces"] = both
+    assert fields(trunkline("card", peer.url)[1])["Interface"].startswith("HTTP+JSON")
+
+
+@pytest.mark.parametrize("transport", ["JSONRPC", "HTTP+JSON"])
+def test_both_transports_give_the_same(trunkline: Run, demo_url: str, transport: str) -> None:
+    code, out, _ = trunkline("send", demo_url, "hello", "--transport", transport, "-o", "json")
+    assert code == 0
+    assert json.loads(out)["task"]["artifacts"][0]["parts"] == [{"text": "hello"}]
+    for stream in ((), ("--stream",)):
+        code, out, _ = trunkline("get", demo_url, "none", "--transport", transport, "-o", "json", *stream)
+        assert (code, json.loads(out)["error"]["code"]) == (1, "TaskNotFoundError")
+
+
+@pytest.mark.parametrize("tenant", ["acme", ""])
+def test_a_tenant_of_the_interface_is_in_every_request(trunkline: Run, scripted: Make, tenant: str) -> None:
+    peer = scripted()
+    one = {"url": f"{peer.url}/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    peer.card["supportedInterfaces"] = [{**one, "tenant": tenant} if tenant else one]
+    peer.methods["SendMessage"] = lambda _: {"task": task("COMPLETED")}
+    peer.methods["GetTask"] = peer.methods["CancelTask"] = lambda _: task("CANCELED")
+    for words in (("send", peer.url, "hi"), ("get", peer.url, "t1"), ("cancel", peer.url, "t1")):
+        assert trunkline(*words)[0] == 0
+    asked = [params for name, params, _ in peer.asked if not name.startswith("/")]
+    assert len(asked) == 3
+    assert [params.get("tenant") for params in asked] == [tenant or None] * 3
+
+
+def test_the_version_is_said_with_every_request(trunkline: Run, scripted: Make) -> None:
+    peer = ready(scripted)
+    peer.methods["GetTask"] = lambda _: task("COMPLETED")
+    trunkline("send", peer.url, "hi")
+    trunkline("get", peer.url, "t1")
+    said = [headers.get("a2a-version") for name, _, headers in peer.asked if not name.startswith("/")]
+    assert said == ["1.0", "1.0"]
+
+
+def test_an_older_version_is_spoken_only_when_it_is_told(trunkline: Run, scripted: Make) -> None:
+    peer = scripted()
+    one = {"url": f"{peer.url}/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "0.3"}
+    peer.card["supportedInterfaces"] = [one]
+    old = {"kind": "task", "id": "t1", "contextId": "c1", "status": {"state": "completed"}}
+    peer.methods["message/send"] = lambda _: old
+    code, out, _ = trunkline("send", peer.url, "hi", "-o", "json")
+    error = json.loads(out)["error"]
+    assert (code, error["code"]) == (1, "VersionNotSupportedError")
+    assert "--a2a-version 0.3" in error["hint"]
+    assert not peer.params("message/send")
+    code, out, _ = trunkline("send", peer.url, "hi", "--a2a-version", "0.3", "-o", "json")
+    assert (code, json.loads(out)) == (0, {"task": task("COMPLETED")})
+
+
+def test_a_version_that_is_told_is_not_given_up(trunkline: Run, demo_url: str) -> None:
+    assert "0.3" in fields(trunkline("card", demo_url, "--a2a-version", "0.3")[1])["Interface"]
+
+
+def test_certificates_are_checked_unless_told_and_then_it_is_said(trunkline: Run, tmp_path: Path) -> None:
+    peer = Scripted()
+    with served(peer, tls=Authority(tmp_path).server("127.0.0.1", self_signed=True)) as url:
+        peer.url = url
+        peer.methods["SendMessage"] = lambda _: {"task": task("COMPLETED")}
+        code, out, _ = trunkline("send", url, "hi", "-o", "json")
+        error = json.loads(out)["error"]
+        assert (code, error["code"]) == (3, "A2ACLI_ERR_UNREACHABLE")
+        assert "--insecure" in error["hint"]
+        code, _, err = trunkline("send", url, "hi", "--insecure", "--bearer", "tok-en-1")
+        assert code == 0
+        assert "Warning: --insecure" in err and "credential" in err
+        assert "credential" not in trunkline("send", url, "hi", "--insecure")[2]
+
+
+def test_an_agent_without_a_card_is_spoken_to_as_told(trunkline: Run, scripted: Make) -> None:
+    peer = ready(scripted)
+    for path in ("/.well-known/agent-card.json", "/.well-known/agent.json"):
+        peer.routes[path] = lambda _headers, _body: (404, {})
+    code, _, err = trunkline("send", peer.url, "hi", "--transport", "JSONRPC")
+    assert code == 0
+    assert "there is no card" in err
+
+
+def test_an_interrupted_wait_says_the_task_and_how_to_go_on(demo_url: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "trunkline.cli", "send", demo_url, "sleep 60", "--debug"]
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+    ) as process:
+        assert process.stderr is not None
+        seen = ""
+        deadline = time.monotonic() + 20
+        while "TASK_STATE_WORKING" not in seen and time.monotonic() < deadline:
+            seen += process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    (said,) = [line for line in err.splitlines() if line.startswith("Next: ")]
+    assert said.startswith(f"Next: trunkline task get -a {demo_url} ")
+    known = said.split()[-2]
+    assert f"task {known} goes on" in err and known in seen

@@ -1,0 +1,350 @@
+"""Where cards are found, how long they are kept, and what is said when there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from tests.client.web import Asked, Page, Web
+from tests.net.targets import Call, names, site
+from trunkline.client.credentials import Bearer, Guarded
+from trunkline.client.discovery import LIMIT, Discovery, places
+from trunkline.errors import (
+    Forbidden,
+    RouteNotFound,
+    TimedOut,
+    TooManyRequests,
+    TrunklineError,
+    Unauthenticated,
+    Unavailable,
+    Unreachable,
+    Unreadable,
+)
+from trunkline.net.caller import Caller
+from trunkline.net.guard import Egress
+
+HOST = "https://agent.example"
+NEW, OLD = f"{HOST}/.well-known/agent-card.json", f"{HOST}/.well-known/agent.json"
+CARD = b'{"name":"scribe","url":"https://agent.example/a2a","protocolVersion":"0.3.0"}'
+FOUND = Page(200, CARD)
+
+
+def run(work: Any) -> Any:
+    async def main() -> Any:
+        async with asyncio.timeout(5):
+            return await work()
+
+    return asyncio.run(main())
+
+
+def found(pages: dict[str, Any], url: str = HOST, **options: Any) -> tuple[Web, Discovery]:
+    """What was asked when the card was looked for."""
+
+    async def work() -> tuple[Web, Discovery]:
+        web = Web(pages)
+        discovery = Discovery(url, web, **options)
+        assert (await discovery.card()).name == "scribe"
+        return web, discovery
+
+    return run(work)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://h", ["/.well-known/agent-card.json", "/.well-known/agent.json"]),
+        ("https://h/", ["/.well-known/agent-card.json", "/.well-known/agent.json"]),
+        ("https://h/cards/x.json", ["/cards/x.json"]),
+        (
+            "https://h/a2a",
+            [
+                "/.well-known/agent-card.json",
+                "/a2a/.well-known/agent-card.json",
+                "/a2a/agent-card.json",
+                "/.well-known/agent.json",
+                "/a2a/.well-known/agent.json",
+            ],
+        ),
+        (
+            "https://h/v1/agents/x/",
+            [
+                "/v1/agents/x/.well-known/agent-card.json",
+                "/v1/agents/x/agent-card.json",
+                "/v1/agents/.well-known/agent-card.json",
+                "/.well-known/agent-card.json",
+                "/v1/agents/x/.well-known/agent.json",
+                "/v1/agents/.well-known/agent.json",
+                "/.well-known/agent.json",
+            ],
+        ),
+    ],
+)
+def test_places_in_order(url: str, expected: list[str]) -> None:
+    assert list(places(url)) == [f"https://h{path}" for path in expected]
+
+
+def test_what_is_no_url() -> None:
+    for url in ("agent.example", "https://[x/", "ftp://agent.example/"):
+        with pytest.raises(Unreachable) as error:
+            places(url)
+        assert error.value.reason == "url"
+
+
+def test_both_well_known_paths_and_no_more_requests_than_needed() -> None:
+    web, discovery = found({NEW: FOUND, OLD: FOUND})
+    assert web.urls == [NEW]
+    assert web.asked[0].headers["accept"] == "application/json"
+    assert "a2a-version" not in web.asked[0].headers
+    assert discovery.found_at == NEW
+    assert discovery.explanation == [f"{NEW}: the card of 'scribe'"]
+    web, discovery = found({OLD: FOUND})
+    assert web.urls == [NEW, OLD]
+    assert discovery.explanation == [f"{NEW}: HTTP 404", f"{OLD}: the card of 'scribe'"]
+
+
+def test_a_card_at_an_odd_place() -> None:
+    assert (
+        found({f"{HOST}/v1/x/agent-card.json": FOUND}, f"{HOST}/v1/x")[0].urls[-1]
+        == f"{HOST}/v1/x/agent-card.json"
+    )
+    assert found({f"{HOST}/c.json": FOUND}, f"{HOST}/c.json")[0].urls == [f"{HOST}/c.json"]
+    other = "https://cards.example/one"
+    assert found({other: FOUND}, card_url=other)[0].urls == [other]
+
+
+def test_a_page_that_is_no_card_is_passed_over() -> None:
+    """Some sites answer every path with their front page."""
+    web, discovery = found({NEW: Page(200, b"<html>welcome"), OLD: FOUND})
+    assert web.urls == [NEW, OLD]
+    assert "no agent card" in discovery.explanation[0]
+
+
+def test_no_card_anywhere_lists_what_was_asked() -> None:
+    with pytest.raises(RouteNotFound) as error:
+        found({NEW: Page(500, b"oops")})
+    assert f"{NEW}: HTTP 500; {OLD}: HTTP 404" in str(error.value)
+    with pytest.raises(Unreadable, match="agent card"):
+        found({f"{HOST}/c.json": Page(200, b"[]")}, f"{HOST}/c.json")
+
+
+@pytest.mark.parametrize(
+    ("page", "error", "words"),
+    [
+        (Page(401, b"", {"www-authenticate": "Bearer"}), Unauthenticated, r"callers it knows \(Bearer\); give api_key"),
+        (Page(401, b"", {"www-authenticate": "x\x85"}), Unauthenticated, "callers it knows; give"),
+        (Page(403), Forbidden, "may not see the card"),
+        (Page(429, b"", {"retry-after": "7"}), TooManyRequests, "too many"),
+        (Page(429, b"", {"retry-after": "tomorrow"}), TooManyRequests, "too many"),
+        (Page(503), Unavailable, "HTTP 503"),
+        (Page(200, b"x" * (LIMIT + 1)), Unreachable, "over 1048576 bytes"),
+        (Page(302, b"", {"location": NEW}), Unreachable, "more than 3 times"),
+        (Page(302, b"", {"location": "https://[x/"}), Unreachable, "redirects to no URL"),
+        (Page(302, b"", {"location": "http://agent.example/card"}), Unreachable, "from https to http"),
+    ],
+)  # fmt: skip
+def test_where_it_stops_at_once(page: Page, error: type[TrunklineError], words: str) -> None:
+    async def work() -> None:
+        web = Web({NEW: page, OLD: FOUND})
+        with pytest.raises(error, match=words) as caught:
+            await Discovery(HOST, web).card()
+        assert OLD not in web.urls
+        if isinstance(caught.value, TooManyRequests):
+            assert caught.value.retry_after_s in (7.0, 1.0)
+
+    run(work)
+
+
+def test_redirects_are_followed_without_credentials_to_others() -> None:
+    async def work() -> None:
+        web = Web(
+            {
+                NEW: Page(301, b"", {"location": "/card"}),
+                f"{HOST}/card": Page(308, b"", {"location": "https://cards.example/c"}),
+                "https://cards.example/c": FOUND,
+            }
+        )
+        discovery = Discovery(HOST, Guarded(web, Bearer("s3cret"), HOST))
+        await discovery.card()
+        assert web.urls == [NEW, f"{HOST}/card", "https://cards.example/c"]
+        assert ["authorization" in one.headers for one in web.asked] == [True, True, False]
+        assert discovery.explanation[0] == f"{NEW}: HTTP 301, on to {HOST}/card"
+
+    run(work)
+
+
+@pytest.mark.parametrize("location", ["http://127.0.0.1:9/card", "http://169.254.169.254/latest/meta-data"])
+def test_a_redirect_into_the_network_is_refused(location: str) -> None:
+    """Row 63, over sockets: the operator's own host may be on this machine, what it redirects to may not."""
+
+    async def work() -> None:
+        async def redirect(call: Call) -> bytes:
+            return f"HTTP/1.1 302 Found\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n".encode()
+
+        async def card(call: Call) -> bytes:
+            return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(CARD) + CARD
+
+        async with site(redirect) as there, site(card) as good:
+            caller = Caller(Egress(hosts=["agent.example"], resolver=names()))
+            with pytest.raises(Unreachable, match="not public") as error:
+                await Discovery(there.url(host="agent.example"), caller).card()
+            assert error.value.reason == "refused"
+            assert (await Discovery(good.url(host="agent.example"), caller).card()).name == "scribe"
+            await caller.close()
+
+    run(work)
+
+
+def test_many_who_ask_at_once_share_one_answer() -> None:
+    async def work() -> None:
+        go = asyncio.Event()
+
+        async def slow(asked: Asked) -> Page:
+            await go.wait()
+            return FOUND
+
+        web = Web({NEW: slow})
+        discovery = Discovery(HOST, web)
+        asking = [asyncio.create_task(discovery.card()) for _ in range(10)]
+        await asyncio.sleep(0)
+        # The one that fetches gives up: another one does it.
+        asking[0].cancel()
+        await asyncio.sleep(0.01)
+        go.set()
+        cards = await asyncio.gather(*asking, return_exceptions=True)
+        assert isinstance(cards[0], asyncio.CancelledError)
+        assert {id(card) for card in cards[1:]} == {id(cards[1])}
+        assert len(web.asked) == 2
+        await discovery.card()
+        assert len(web.asked) == 2
+        await web.close()
+
+    run(work)
+
+
+def test_many_who_ask_at_once_share_one_failure() -> None:
+    async def work() -> None:
+        web = Web({NEW: Page(503)})
+        discovery = Discovery(HOST, web)
+        ends = await asyncio.gather(*[discovery.card() for _ in range(10)], return_exceptions=True)
+        assert all(isinstance(end, Unavailable) for end in ends)
+        assert len(web.asked) == 1
+        with pytest.raises(Unavailable):
+            await discovery.card()
+        assert len(web.asked) == 2
+
+    run(work)
+
+
+@pytest.mark.parametrize(
+    ("said", "lasts"),
+    [
+        ("", 600),
+        ("public, max-age=60", 60),
+        ('max-age="60"', 60),
+        ("max-age=86400", 600),
+        ("s-maxage=5", 600),
+        ("max-age=soon", 600),
+        ("no-cache", 0),
+        ("no-store, max-age=60", 0),
+    ],
+)
+def test_how_long_a_card_is_good(said: str, lasts: float) -> None:
+    async def work() -> float:
+        discovery = Discovery(HOST, Web({NEW: Page(200, CARD, {"cache-control": said})}))
+        await discovery.card()
+        return discovery._until - asyncio.get_running_loop().time()  # noqa: SLF001 - an hour is long to wait
+
+    assert abs(run(work) - lasts) < 5
+
+
+def test_an_old_card_is_asked_for_by_its_tag() -> None:
+    async def work() -> None:
+        def tagged(asked: Asked) -> Page:
+            same = asked.headers.get("if-none-match") == '"1"'
+            return Page(304) if same else Page(200, CARD, {"etag": '"1"'})
+
+        web = Web({OLD: tagged})
+        discovery = Discovery(HOST, web, ttl_s=0)
+        first = await discovery.card()
+        # Only where it was found.
+        assert await discovery.card() is first
+        assert web.urls == [NEW, OLD, OLD]
+        assert discovery.explanation[-1] == f"{OLD}: the card has not changed"
+        web.pages[OLD] = Page(200, CARD.replace(b"scribe", b"other"))
+        assert (await discovery.card(refresh=True)).name == "other"
+        await discovery.card()
+        assert "if-none-match" not in web.asked[-1].headers
+
+    run(work)
+
+
+def test_a_fresh_card_is_not_asked_for_unless_it_must_be() -> None:
+    async def work() -> None:
+        web = Web({NEW: FOUND})
+        discovery = Discovery(HOST, web)
+        for _ in range(3):
+            await discovery.card()
+        assert len(web.asked) == 1
+        await discovery.card(refresh=True)
+        assert len(web.asked) == 2
+
+    run(work)
+
+
+@pytest.mark.parametrize("page", [Page(503), Page(200, b"<html>"), Page(500), Page(404)])
+def test_an_old_card_is_kept_when_a_new_one_cannot_be_had(
+    page: Page, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        web = Web({NEW: FOUND})
+        discovery = Discovery(HOST, web, ttl_s=0.001)
+        card = await discovery.card()
+        await asyncio.sleep(0.002)
+        web.pages[NEW] = page
+        with caplog.at_level(logging.WARNING):
+            assert await discovery.card() is card
+        assert "client.card_stale" in caplog.text
+        assert "the old one is kept" in discovery.explanation[-1]
+        with pytest.raises(TrunklineError):
+            await discovery.card(refresh=True)
+
+    run(work)
+
+
+def test_a_card_that_moved_is_found_again() -> None:
+    async def work() -> None:
+        web = Web({NEW: FOUND})
+        discovery = Discovery(HOST, web, ttl_s=0)
+        await discovery.card()
+        web.pages = {OLD: FOUND}
+        await discovery.card()
+        assert discovery.found_at == OLD
+
+    run(work)
+
+
+def test_a_card_that_takes_too_long() -> None:
+    async def never(asked: Asked) -> Page:
+        await asyncio.Event().wait()
+        return FOUND
+
+    async def work() -> None:
+        web = Web({NEW: never})
+        with pytest.raises(TimedOut, match=r"no card from .* within 0.02 seconds") as error:
+            await Discovery(HOST, web, timeout_s=0.02).card()
+        assert error.value.reason == "total"
+
+    run(work)
+
+
+def test_the_explanation_is_bounded() -> None:
+    async def work() -> int:
+        discovery = Discovery(HOST, Web({NEW: FOUND}), ttl_s=0)
+        for _ in range(80):
+            await discovery.card()
+        return len(discovery.explanation)
+
+    assert run(work) == 50

@@ -1,0 +1,161 @@
+"""OAuth2 client credentials: one token for many, replaced before its end and after a 401."""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from typing import Any
+from urllib.parse import parse_qs
+
+import msgspec
+import pytest
+
+from tests.client.web import Asked, Page, Web
+from trunkline.client.credentials import Guarded
+from trunkline.client.oauth import ClientCredentials
+from trunkline.errors import Misuse, Unauthenticated, Unreadable
+from trunkline.net.carrier import Request
+
+ISSUER = "https://id.example/token"
+HOME = "https://agent.example/a2a"
+SECRET = "s3cret:/ü"
+
+
+class Issuer:
+    """Gives tokens t1, t2 …, and knows which are good."""
+
+    def __init__(self, **more: Any) -> None:
+        self.given = 0
+        self.refused: set[str] = set()
+        self.more = more
+
+    async def token(self, asked: Asked) -> Page:
+        await asyncio.sleep(0)
+        self.given += 1
+        answer = {"access_token": f"t{self.given}", "token_type": "bearer", "expires_in": 3600} | self.more
+        return Page(200, msgspec.json.encode(answer))
+
+    def agent(self, asked: Asked) -> Page:
+        token = asked.headers.get("authorization", "")
+        return Page(401 if not token or token in self.refused else 200, token.encode())
+
+
+def made(**options: Any) -> ClientCredentials:
+    return ClientCredentials(ISSUER, "me", SECRET, **options)
+
+
+async def call(carrier: Any) -> tuple[int, str]:
+    reply = await carrier.open(Request("POST", HOME, (), b"x"))
+    try:
+        return reply.status, (await reply.read(1000)).decode()
+    finally:
+        await reply.close()
+
+
+def test_one_token_for_many() -> None:
+    async def main() -> None:
+        issuer = Issuer()
+        web = Web({ISSUER: issuer.token, HOME: issuer.agent})
+        carrier = Guarded(web, made(scopes=("read", "write"), audience="agents"), HOME)
+        assert await asyncio.gather(*[call(carrier) for _ in range(20)]) == [(200, "Bearer t1")] * 20
+        assert issuer.given == 1
+        asked = web.asked[0]
+        assert (asked.method, asked.url) == ("POST", ISSUER)
+        assert asked.headers["content-type"] == "application/x-www-form-urlencoded"
+        login = b64decode(asked.headers["authorization"].removeprefix("Basic ")).decode()
+        assert login == "me:s3cret%3A%2F%C3%BC"
+        assert parse_qs(asked.body.decode()) == {
+            "grant_type": ["client_credentials"],
+            "scope": ["read write"],
+            "audience": ["agents"],
+        }
+
+    asyncio.run(main())
+
+
+def test_the_login_in_the_body() -> None:
+    async def main() -> None:
+        issuer = Issuer()
+        web = Web({ISSUER: issuer.token, HOME: issuer.agent})
+        await call(Guarded(web, made(login="body"), HOME))
+        assert "authorization" not in web.asked[0].headers
+        form = parse_qs(web.asked[0].body.decode())
+        assert (form["client_id"], form["client_secret"]) == (["me"], [SECRET])
+
+    asyncio.run(main())
+
+
+def test_a_token_is_replaced_once_after_a_401() -> None:
+    async def main() -> None:
+        issuer = Issuer()
+        carrier = Guarded(Web({ISSUER: issuer.token, HOME: issuer.agent}), made(), HOME)
+        await call(carrier)
+        issuer.refused.add("Bearer t1")
+        found = await asyncio.gather(*[call(carrier) for _ in range(10)])
+        assert found == [(200, "Bearer t2")] * 10
+        assert issuer.given == 2
+        issuer.refused |= {f"Bearer t{number}" for number in range(10)}
+        assert (await call(carrier))[0] == 401
+        assert issuer.given == 3
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("said", "lasts"),
+    [(3600, 3570), ("120", 90), (20, 10), (None, 270), ("soon", 270), (-5, 270), (float("1e300"), 270)],
+)
+def test_a_token_is_replaced_before_its_end(said: Any, lasts: float) -> None:
+    async def main() -> None:
+        issuer = Issuer(expires_in=said)
+        auth = made()
+        carrier = Guarded(Web({ISSUER: issuer.token, HOME: issuer.agent}), auth, HOME)
+        begun = asyncio.get_running_loop().time()
+        await call(carrier)
+        assert abs(auth._until - begun - lasts) < 5  # noqa: SLF001 - an hour is long to wait
+        auth._until = begun  # noqa: SLF001 - as above
+        assert await call(carrier) == (200, "Bearer t2")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("page", "error", "words"),
+    [
+        (Page(400, b'{"error":"invalid_client","error_description":"no such client"}'), Unauthenticated,
+         r"id.example gives no token \(HTTP 400\): invalid_client: no such client"),
+        (Page(500, b"<html>"), Unauthenticated, r"gives no token \(HTTP 500\)$"),
+        (Page(200, b'{"error":"x\\u0007"}'), Unauthenticated, r"gives no token \(HTTP 200\)$"),
+        (Page(200, b"{}"), Unreadable, "without a bearer token"),
+        (Page(200, b"[]"), Unreadable, "without a bearer token"),
+        (Page(200, b'{"access_token":"t","token_type":"mac"}'), Unreadable, "without a bearer token"),
+    ],
+)  # fmt: skip
+def test_no_token(page: Page, error: type[Exception], words: str) -> None:
+    async def main() -> None:
+        web = Web({ISSUER: page, HOME: Page()})
+        with pytest.raises(error, match=words) as caught:
+            await call(Guarded(web, made(), HOME))
+        assert SECRET not in str(caught.value)
+        assert web.urls == [ISSUER]
+
+    asyncio.run(main())
+
+
+def test_a_fetch_that_is_given_up_is_done_by_the_next() -> None:
+    async def main() -> None:
+        issuer = Issuer()
+        carrier = Guarded(Web({ISSUER: issuer.token, HOME: issuer.agent}), made(), HOME)
+        first, second = asyncio.create_task(call(carrier)), asyncio.create_task(call(carrier))
+        await asyncio.sleep(0)
+        first.cancel()
+        async with asyncio.timeout(5):
+            assert (await second)[0] == 200
+
+    asyncio.run(main())
+
+
+def test_a_secret_is_not_sent_in_the_clear() -> None:
+    with pytest.raises(Misuse, match="https://"):
+        ClientCredentials("http://id.example/token", "me", SECRET)
+    ClientCredentials("http://localhost:9/token", "me", SECRET)

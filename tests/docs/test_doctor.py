@@ -1,0 +1,62 @@
+"""The doctor's page: every command runs, and the list of checks is the list of checks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run, demo_url, trunkline
+from tests.docs.pages import ROOT, blocks
+from trunkline.doctor.finding import CHECKS
+from trunkline.doctor.run import FAMILIES, examine
+from trunkline.doctor.subject import Options
+from trunkline.net.inside import Inside
+
+__all__ = ["demo_url", "trunkline"]
+
+PAGE = "docs/doctor.md"
+COMMANDS = [line for block in blocks(PAGE, "sh") for line in block.splitlines()]
+ROW = re.compile(r"^\| `([a-z0-9.-]+)` \| (\w+) \| (.+) \| (.+) \|$", re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_its_commands_run(command: str, trunkline: Run, demo_url: str) -> None:
+    words = shlex.split(command.replace("http://127.0.0.1:8000", demo_url))[1:]
+    code, out, err = trunkline(*[word for word in words if word not in (">", "doctor.json")])
+    assert (code, err) == (0, "")
+    if "--json" in words:
+        assert json.loads(out)["summary"]["failed"] == 0
+        assert Path("doctor.xml").stat().st_size
+
+
+def test_every_check_is_listed_as_it_is() -> None:
+    text = (ROOT / PAGE).read_text(encoding="utf-8")
+    listed = {
+        name: (severity, about.lower(), reference) for name, severity, about, reference in ROW.findall(text)
+    }
+    assert listed == {
+        check.name: (check.severity.value, check.about.rstrip(".").lower(), check.reference)
+        for check in CHECKS.values()
+    }
+    assert re.findall(r"^### `(\w+)`$", text, re.MULTILINE) == list(FAMILIES)
+
+
+def test_its_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    space: dict[str, Any] = {}
+    exec(compile(blocks(PAGE, "python")[0], PAGE, "exec"), space)
+
+    async def gone(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def inside(url: str, options: Options) -> object:
+        return await examine(url, options, Inside(gone))
+
+    space["examine"] = inside
+    assert asyncio.run(space["healthy"]("http://localhost")) is False

@@ -1,0 +1,184 @@
+"""Agents that break one thing: wrappers around a sound one, which change what goes in or comes out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from trunkline.wire import sse
+
+App = Callable[[Any, Any, Any], Awaitable[None]]
+Json = dict[str, Any]
+
+
+@dataclass
+class Call:
+    """One request as the wrapper sees it; `method` is JSON-RPC's, or verb and path."""
+
+    verb: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+    document: Json = field(default_factory=dict)
+
+    @property
+    def is_card(self) -> bool:
+        return "/.well-known/agent" in self.path
+
+    @property
+    def is_rpc(self) -> bool:
+        return self.path.rstrip("/") == "/a2a" and self.verb == "POST"
+
+    @property
+    def method(self) -> str:
+        return str(self.document.get("method", "")) if self.is_rpc else f"{self.verb} {self.path}"
+
+    @property
+    def params(self) -> Json:
+        found = self.document.get("params") if self.is_rpc else self.document
+        return found if isinstance(found, dict) else {}
+
+    def is_a(self, *words: str) -> bool:
+        """Whether its method holds one of these words."""
+        return any(word in self.method for word in words)
+
+
+@dataclass
+class Told:
+    """What goes out: a status, headers and a body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def document(self) -> Any:
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            return None
+
+    @document.setter
+    def document(self, value: Any) -> None:
+        self.body = json.dumps(value).encode()
+
+
+def refusal(call: Call, code: int, message: str = "no") -> Told:
+    document = {"jsonrpc": "2.0", "id": call.document.get("id"), "error": {"code": code, "message": message}}
+    return Told(200, {"content-type": "application/json"}, json.dumps(document).encode())
+
+
+class Sickness:
+    """What is wrong; each hook may change what it is given. The default is sound."""
+
+    def ask(self, call: Call) -> None:
+        """Change a request before it goes in."""
+
+    async def instead(self, call: Call) -> Told | None:
+        """Answer without asking the agent."""
+        return None
+
+    def tell(self, call: Call, told: Told) -> None:
+        """Change an answer before it goes out."""
+
+    def frame(self, call: Call, frame: Json) -> list[Json]:
+        """Change one event of a stream."""
+        return [frame]
+
+    async def end(self, call: Call) -> None:
+        """Do something before a stream closes."""
+
+
+class Sick:
+    """An application with a sickness."""
+
+    def __init__(self, app: App, sickness: Sickness) -> None:
+        self._app = app
+        self._sickness = sickness
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        call = Call(scope["method"], scope["path"], headers, body)
+        try:
+            found = json.loads(body)
+        except (ValueError, RecursionError):
+            found = None
+        call.document = found if isinstance(found, dict) else {}
+        before = json.dumps(call.document)
+        self._sickness.ask(call)
+        if json.dumps(call.document) != before:
+            call.body = json.dumps(call.document).encode()
+        told = await self._sickness.instead(call)
+        if told is not None:
+            await _send(send, told)
+            return
+        await self._forward(scope, receive, send, call)
+
+    async def _forward(self, scope: Any, receive: Any, send: Any, call: Call) -> None:
+        outer = _Outer(send, call, self._sickness)
+        given = [{"type": "http.request", "body": call.body, "more_body": False}]
+
+        async def replay() -> Any:
+            return given.pop() if given else await receive()
+
+        headers = [(name.encode(), value.encode()) for name, value in call.headers.items()]
+        length = str(len(call.body)).encode()
+        headers = [(name, length if name == b"content-length" else value) for name, value in headers]
+        await self._app({**scope, "headers": headers}, replay, outer.send)
+
+
+class _Outer:
+    """Takes the agent's answer, changes it, and sends it on."""
+
+    def __init__(self, send: Any, call: Call, sickness: Sickness) -> None:
+        self._send, self._call, self._sickness = send, call, sickness
+        self._told = Told(0, {}, b"")
+        self._parser: sse.Parser | None = None
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            headers = {name.decode(): value.decode() for name, value in message["headers"]}
+            self._told = Told(message["status"], headers, b"")
+            if headers.get("content-type", "").startswith("text/event-stream"):
+                self._parser = sse.Parser()
+                await self._send(message)
+            return
+        if self._parser is not None:
+            await self._stream(self._parser, message)
+            return
+        self._told.body += message.get("body", b"")
+        if not message.get("more_body", False):
+            self._sickness.tell(self._call, self._told)
+            await _send(self._send, self._told)
+
+    async def _stream(self, parser: sse.Parser, message: Any) -> None:
+        pieces: list[bytes] = []
+        for event in parser.feed(message.get("body", b"")):
+            for frame in self._sickness.frame(self._call, json.loads(event.data)):
+                mark = f"id: {event.id}\n" if event.id else ""
+                pieces.append(f"{mark}data: {json.dumps(frame)}\n\n".encode())
+        more = message.get("more_body", False)
+        if pieces:
+            await self._send({"type": "http.response.body", "body": b"".join(pieces), "more_body": True})
+        if not more:
+            await self._sickness.end(self._call)
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _send(send: Any, told: Told) -> None:
+    headers = {**told.headers, "content-length": str(len(told.body))}
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": told.status, "headers": raw})
+    await send({"type": "http.response.body", "body": told.body, "more_body": False})
+
+
+async def never() -> None:
+    """Hang until whoever waits has gone."""
+    await asyncio.Event().wait()

@@ -1,0 +1,223 @@
+"""Sound agents are found sound, in every version; an examination ends in time and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.doctor.conftest import Examine, Sound
+from tests.doctor.defects import KEY, Lame, card
+from tests.doctor.sick import Call, Sick, Told, never
+from trunkline.doctor import report as reports
+from trunkline.doctor.finding import CHECKS, Outcome
+from trunkline.doctor.run import FAMILIES, Report, chosen
+from trunkline.doctor.subject import Options
+from trunkline.errors import Misuse
+
+SOUND = [
+    ({}, {}),
+    ({"dev": True}, {"text": "count 12 30"}),
+    ({"push": False}, {"text": "ask"}),
+    ({}, {"text": "fail on purpose"}),
+    ({}, {"text": "message hello"}),
+    ({}, {"text": "hello", "skill": "echo"}),
+]
+
+
+@pytest.mark.parametrize(("settings", "options"), SOUND, ids=str)
+def test_the_demo_agent_is_healthy(
+    settings: dict[str, Any], options: dict[str, Any], sound: Sound, examine: Examine
+) -> None:
+    found = examine(sound(**settings), **options)
+    assert _failed(found) == []
+    assert not [one for one in found.findings if one.outcome is Outcome.UNKNOWN]
+    assert len(found.interfaces) == 3
+    assert (found.nothing, found.locked, found.left) == ("", False, 0)
+    assert reports.exit_code(found) == 0
+
+
+def test_a_locked_agent_is_healthy_to_whoever_has_the_key(sound: Sound, examine: Examine) -> None:
+    found = examine(sound(keys=(KEY,)), keyed=True)
+    assert _failed(found) == []
+    names = ("auth-enforced", "auth-wrong-refused", "auth-challenge", "card-public", "extended-card")
+    assert {one.outcome for one in found.findings if one.check in names} == {Outcome.PASSED}
+
+
+def test_without_the_key_only_the_door_is_looked_at(sound: Sound, examine: Examine) -> None:
+    found = examine(sound(keys=(KEY,)))
+    assert _failed(found) == []
+    assert (found.locked, reports.exit_code(found), found.tasks) == (True, 4, 0)
+    assert _outcomes(found, "auth-enforced") == {Outcome.PASSED}
+    assert _outcomes(found, "unknown-task") == {Outcome.SKIPPED}
+
+
+def test_the_key_is_shown_nowhere(sound: Sound, examine: Examine) -> None:
+    def echo(call: Call, told: Told) -> None:
+        if call.is_rpc and b'"error"' in told.body:
+            given = call.headers.get("x-api-key", "")
+            told.body = json.dumps({"error": {"code": -32603, "message": f"who is {given}?"}}).encode()
+
+    found = examine(Sick(sound(keys=(KEY,)), Lame(tells=echo)), keyed=True)
+    assert found.failed()
+    shown = reports.as_json(found) + reports.as_junit(found)
+    assert b"who is ***?" in shown
+    assert KEY.encode() not in shown
+
+
+def test_a_round_trip_of_a_webhook(sound: Sound, examine: Examine) -> None:
+    found = examine(sound(dev=True), only=("push",))
+    for name in ("push-round-trip", "push-token", "push-body", "push-config-kept", "push-two-configs"):
+        assert _outcomes(found, name) == {Outcome.PASSED}, name
+
+
+def test_a_running_task_is_followed_again(sound: Sound, examine: Examine) -> None:
+    found = examine(sound(), text="count 12 30", only=("subscribing",))
+    assert _outcomes(found, "subscribe-live") == {Outcome.PASSED}
+
+
+def test_an_agent_that_asks(sound: Sound, examine: Examine) -> None:
+    found = examine(sound(), text="ask", only=("sending",))
+    assert _outcomes(found, "question-continues-task") == {Outcome.PASSED}
+
+
+@pytest.mark.parametrize("version", ["0.3.0", "0.2.6"])
+def test_an_older_agent_is_judged_by_its_own_version(version: str, sound: Sound, examine: Examine) -> None:
+    def older(document: dict[str, Any]) -> None:
+        del document["supportedInterfaces"]
+        document["protocolVersion"] = version
+        document["additionalInterfaces"] = []
+
+    found = examine(Sick(sound(), card(older)))
+    assert [one.partition(" at ")[0] for one in found.interfaces] == ["JSONRPC 0.3"]
+    assert _failed(found) == []
+
+
+def test_nothing_is_sent_when_nothing_may_be(sound: Sound, examine: Examine) -> None:
+    sent: list[str] = []
+
+    def watch(call: Call) -> None:
+        if call.params.get("message") is not None:
+            sent.append(call.method)
+
+    found = examine(Sick(sound(), Lame(asks=watch)), sends=False)
+    assert (sent, found.tasks, _failed(found)) == ([], 0, [])
+
+
+def test_every_task_is_labelled_and_ended(sound: Sound, examine: Examine) -> None:
+    labels: list[object] = []
+
+    def watch(call: Call) -> None:
+        if call.params.get("message") is not None:
+            labels.append(call.params.get("metadata"))
+
+    found = examine(Sick(sound(), Lame(asks=watch)), text="sleep 30", timeout_s=2)
+    assert labels
+    assert all(one == {"trunklineDoctor": "probe"} for one in labels)
+    assert found.tasks > 3
+    assert found.left == 0
+
+
+def test_an_examination_ends_in_time(sound: Sound, examine: Examine) -> None:
+    """Everything hangs but the reads that let the doctor in."""
+    asked = 0
+
+    async def hang(call: Call) -> Told | None:
+        nonlocal asked
+        asked += 1
+        if not call.is_card and asked > 12:
+            await never()
+        return None
+
+    found = examine(Sick(sound(), Lame(answers=hang)), timeout_s=1.5)
+    assert found.took_s < 1.5 + 3
+    assert _failed(found)
+    assert {
+        one.seen for one in found.findings if one.outcome is Outcome.UNKNOWN and "no time left" in one.seen
+    }
+
+
+def test_no_card_is_nothing_to_examine(examine: Examine) -> None:
+    async def nobody(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    found = examine(nobody)
+    assert _failed(found) == ["card-found", "card-legacy-path"]
+    assert "no card at http://localhost" in found.nothing
+    assert reports.exit_code(found) == 3
+
+
+def test_the_card_is_found_from_its_own_address_and_from_the_endpoint(sound: Sound, examine: Examine) -> None:
+    for path in ("/.well-known/agent-card.json", "/a2a", "/"):
+        assert (
+            examine(sound(), f"http://localhost{path}", only=("interface-answers",)).agent == "Trunkline demo"
+        )
+
+
+def test_credentials_stay_at_the_host_that_was_named(sound: Sound, examine: Examine) -> None:
+    strangers: list[str] = []
+
+    def watch(call: Call) -> None:
+        if "other.example" in call.headers.get("host", ""):
+            strangers.append(call.headers.get("x-api-key", ""))
+            call.headers["host"] = "localhost"
+
+    def lead_away(document: dict[str, Any]) -> None:
+        for one in document["supportedInterfaces"]:
+            one["url"] = "http://other.example/a2a" if one["protocolBinding"] == "JSONRPC" else one["url"]
+
+    sickness = card(lead_away)
+    sickness.asks = watch
+    moved = instead_of_here(sickness)
+    examine(Sick(sound(keys=(KEY,)), moved), keyed=True, only=("interfaces",))
+    assert strangers
+    assert set(strangers) == {""}
+
+
+def instead_of_here(sickness: Lame) -> Lame:
+    """The endpoint is not at the host that was named, so that the card's word is tried."""
+
+    async def gone(call: Call) -> Told | None:
+        return Told(404, {}, b"") if call.is_rpc and "localhost" == call.headers.get("host") else None
+
+    sickness.answers = gone
+    return sickness
+
+
+def test_only_and_skip_choose() -> None:
+    assert [one.name for one in chosen(Options(only=("card-etag",)))] == ["card-etag"]
+    family = chosen(Options(only=("push",), skip=("push-body",)))
+    assert {one.family for one in family} == {"push"}
+    assert "push-body" not in {one.name for one in family}
+
+
+def test_a_check_that_does_not_exist_is_refused(examine: Examine, sound: Sound) -> None:
+    with pytest.raises(Misuse, match="no check or family 'pusch'"):
+        examine(sound(), only=("pusch",))
+
+
+@pytest.mark.parametrize("url", ["agent.example", "ftp://agent.example", "http://", "http://u:p@a.example"])
+def test_an_address_that_is_none_is_refused(url: str, examine: Examine, sound: Sound) -> None:
+    with pytest.raises(Misuse, match="URL"):
+        examine(sound(), url)
+
+
+def test_checks_are_well_described() -> None:
+    assert len(CHECKS) >= 100
+    for check in CHECKS.values():
+        assert re.fullmatch(r"[a-z0-9]+([-.][a-z0-9]+)+", check.name)
+        assert check.family in FAMILIES
+        assert check.means.endswith(".")
+        assert check.fix.endswith((".", "…"))
+        assert check.reference
+
+
+def _failed(found: Report) -> list[str]:
+    return sorted({one.check for one in found.failed()})
+
+
+def _outcomes(found: Report, name: str) -> set[Outcome]:
+    return {one.outcome for one in found.findings if one.check == name}
