@@ -6,7 +6,7 @@ import asyncio
 import builtins
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TypeVar, Unpack
+from typing import TypeVar, Unpack, cast
 
 from trunkline.client.chat import Chat
 from trunkline.client.contact import Contact
@@ -85,21 +85,17 @@ class Client:
             card_url=card_url,
             card_ttl_s=card_ttl_s,
         )
-        self.url = url
+        self.url = _checked(url)
         self._options = options
-        host = _host(url)
         # A carrier that was given belongs to whoever gave it.
-        self._own: Caller | None = None
-        if carrier is None:
-            # The public may be called, and the host that the operator names, wherever that is.
-            allowed = egress or Egress(hosts=[host])
-            carrier = self._own = Caller(allowed, connect_s=connect_s, verify=verify_tls)
+        self._own = None if carrier is not None else _caller(url, egress, connect_s, verify=verify_tls)
+        way = cast("Carrier", carrier or self._own)
         if headers:
-            carrier = Guarded(carrier, Fixed(headers), url)
+            way = Guarded(way, Fixed(headers), url)
         known = credentials(
             auth, api_key=api_key, api_key_env=api_key_env, bearer=bearer, bearer_env=bearer_env
         )
-        self._contact = Contact(url, options, carrier, auth=known, transports=transports, card=card)
+        self._contact = Contact(url, options, way, auth=known, transports=transports, card=card)
         self._peer = Peer(url, options, self._contact)
 
     async def __aenter__(self) -> Client:
@@ -323,11 +319,17 @@ class Client:
         return self._options.timeout_s if timeout_s is None else check_seconds("timeout_s", timeout_s)
 
 
-def _host(url: str) -> str:
+def _checked(url: str) -> str:
     try:
-        return target(url).host
+        target(url)
     except Unreachable as error:
         raise Misuse(f"url: {error}") from None
+    return url
+
+
+def _caller(url: str, egress: Egress | None, connect_s: float, *, verify: bool) -> Caller:
+    """To the public, and to the host that the operator names, wherever that is."""
+    return Caller(egress or Egress(hosts=[target(url).host]), connect_s=connect_s, verify=verify)
 
 
 def _named(task_id: str) -> str:

@@ -143,7 +143,7 @@ async def unknown_task(way: Way) -> Verdict:
 @of_way(
     "interface-no-redirect",
     WARNING,
-    "§16",
+    "RFC 9110 §15.4",
     means="Many clients do not follow redirects of a POST, or lose its body on the way.",
     fix="Answer at the address that the card names, with and without a trailing slash.",
     bindings=RPC,
@@ -158,7 +158,7 @@ async def no_redirect(way: Way) -> Verdict:
 @of_way(
     "interface-trailing-slash",
     INFO,
-    "§16",
+    "RFC 3986 §6.2.3",
     means="Some clients join addresses with a slash at the end, and are not answered.",
     fix="Route the endpoint with and without a trailing slash.",
     bindings=RPC,
