@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,30 @@ def test_curl_lines(scribe: ServerProcess, command: str) -> None:
     done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
     answer = json.loads(done.stdout)
     assert answer.get("name") == "scribe" or text_of(answer["task"]) == "4 words"
+
+
+def _calls() -> list[str]:
+    ours = [line for line in COMMANDS.splitlines() if line.startswith("trunkline ")]
+    return [line for line in ours if "127.0.0.1" in line]
+
+
+@pytest.mark.parametrize("command", _calls())
+def test_command_lines(scribe: ServerProcess, tmp_path: Path, command: str) -> None:
+    words = shlex.split(command.replace("http://127.0.0.1:8000", scribe.base))[1:]
+    ours = [sys.executable, "-m", "trunkline.cli", *words]
+    done = subprocess.run(ours, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True)
+    shown = {"card": "Name: scribe", "send": "4 words", "doctor": " 0 failed"}[words[0]]
+    assert shown in done.stdout
+
+
+def test_the_client(scribe: ServerProcess, capsys: pytest.CaptureFixture[str]) -> None:
+    code = blocks("README.md", "python")[1].replace("http://127.0.0.1:8000", scribe.base)
+    exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines() == [
+        "4 words",
+        "That is short. Which text do you mean?",
+        "2 words",
+    ]
 
 
 def test_its_question_is_answered_on_the_same_task(scribe: ServerProcess) -> None:

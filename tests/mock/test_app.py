@@ -177,6 +177,8 @@ def test_a_receipt_completes_later_and_can_be_followed() -> None:
         resumed = await talk.rpc("SubscribeToTask", {"id": task["id"]}, last_event_id=str(last - 1))
         assert [event.id for event in resumed.events] == [str(last)]
         assert (await talk.rpc("SubscribeToTask", {"id": task["id"]})).error["code"] == -32004
+        old = await talk.rpc("tasks/resubscribe", {"id": task["id"]})
+        assert [frame["kind"] for frame in old.frames] == ["task", "status-update"]
         wrong = await talk.rpc("SubscribeToTask", {"id": task["id"]}, last_event_id="99")
         assert wrong.error["code"] == -32602
 
@@ -228,6 +230,7 @@ def test_lists_are_filtered_and_paged() -> None:
         rest = (await talk.rpc("ListTasks", {"pageSize": 2, "pageToken": page["nextPageToken"]})).result
         assert (len(rest["tasks"]), rest["nextPageToken"]) == (1, "")
         assert (await talk.rpc("ListTasks", {"contextId": "one"})).result["totalSize"] == 1
+        assert (await talk.rpc("ListTasks", {"pageToken": "x"})).error["code"] == -32602
         failed = (await talk.rpc("ListTasks", {"status": "TASK_STATE_FAILED"})).result
         assert failed["totalSize"] == 1
 

@@ -61,6 +61,7 @@ def test_cut_breaks_the_stream_off(at: int) -> None:
         (f.stall(2, 0.01), [1, 2, 3, 4, 5, 6]),
         (f.slow(0.001), [1, 2, 3, 4, 5, 6]),
         (f.huge(100_000, 2), [1, 2, 3, 4, 5, 6]),
+        (f.huge(100_000, 9), [1, 2, 3, 4, 5, 6]),
         (f.empty(), []),
     ],
 )
@@ -179,6 +180,21 @@ def test_packed_bodies() -> None:
         assert b'"result"' in zlib.decompress(sent.body, wbits=31)
         streamed = await talk.stream()
         assert zlib.decompress(streamed.body, wbits=31).count(b"data: ") == COUNT
+
+
+def test_packed_slow_and_huge_at_once() -> None:
+    @faulty(f.gzip(), f.slow(0), f.huge(100_000, 2))
+    async def _(talk: Talk) -> None:
+        streamed = await talk.stream()
+        unpacked = zlib.decompress(streamed.body, wbits=31)
+        assert (unpacked.count(b"data: "), len(unpacked) > 100_000) == (COUNT, True)
+
+
+def test_a_status_without_a_body() -> None:
+    @faulty(f.status(204))
+    async def _(talk: Talk) -> None:
+        answer = await talk.send()
+        assert (answer.status, answer.body) == (204, b"")
 
 
 def test_a_huge_body_is_still_the_answer() -> None:

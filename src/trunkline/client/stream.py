@@ -252,10 +252,10 @@ class Stream:
         if self._gather.rests:
             await self._settle()
             return
-        # What came last says that it goes on.
+        # What came last says that it goes on, or came too late: ask.
         self._closing = False
         self._start_clock()
-        await self._lost_way(Unreachable("the stream ended before the task did", reason="protocol"))
+        cast("Trail", self._trail).step = Step.POLL
 
     async def _stopped(self, error: TrunklineError | None) -> None:
         """The source has ended: well, or too soon."""

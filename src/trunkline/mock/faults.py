@@ -62,8 +62,8 @@ class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("chance is between 0 and 1")
         if any(number < 1 for number in self.requests):
             raise ValueError("requests are counted from 1")
-        if not 100 <= self.status <= 599:
-            raise ValueError("status is an HTTP status, 100 to 599")
+        if not 200 <= self.status <= 599:
+            raise ValueError("status is that of an HTTP answer, 200 to 599")
 
     def concerns(self, asked: str, path: str) -> bool:
         """Whether it could strike this kind of request at all."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing
 from typing import Any, cast
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 import msgspec
 from msgspec import Struct
@@ -54,6 +54,9 @@ class Line:
         self.headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
+        raw: bytes = scope.get("raw_path") or b""
+        # As it came, for who passes it on.
+        self.raw_path = raw.decode("latin-1") or quote(self.path)
         self.query_string: str = scope.get("query_string", b"").decode("latin-1")
         self.query = dict(parse_qsl(self.query_string, keep_blank_values=True))
         self.base = f"{scope.get('scheme', 'http')}://{self.headers.get('host', 'localhost')}{root}"
@@ -129,8 +132,8 @@ class Line:
             await self.write(body[: len(body) // 2])
             await self.drop()
             return
-        if huge:
-            await self.pad(huge.size, b" ")
+        for block in padding(huge.size if huge else 0, b" "):
+            await self.write(block)
         if (slow := faults.get("slow")) is not None:
             await self.dribble(body, slow)
             body = b""
@@ -151,12 +154,6 @@ class Line:
         for place in range(0, len(body), step):
             await asyncio.sleep(fault.seconds or 0)
             await self.write(body[place : place + step])
-
-    async def pad(self, size: int, filling: bytes) -> None:
-        """So many bytes that mean nothing."""
-        while size > 0:
-            await self.write(filling * min(size, _BLOCK))
-            size -= _BLOCK
 
     async def wait(self, seconds: float | None) -> bool:
         """Wait so long, or for ever; false if the caller left meanwhile."""
@@ -255,24 +252,27 @@ class _Stream:
         if ("garbage", number) in self._at:
             frame = b"data: <<< this is no JSON >>>\n\n"
         if (huge := self._at.get(("huge", number))) is not None:
-            await self._line.write(b": ")
-            await self._line.pad(huge.size, b"x")
-            await self._line.write(b"\n\n")
+            await self._write(b": ")
+            for block in padding(huge.size, b"x"):
+                await self._write(block)
+            await self._write(b"\n\n")
         if ("truncate", number) in self._at:
             await self._write(frame[: len(frame) // 2])
             return True
         if (slow := self._all.get("slow")) is not None:
-            await self._line.dribble(frame, slow)
+            await self._line.dribble(self._packed(frame), slow)
         else:
             await self._write(frame)
         return False
 
     async def _write(self, data: bytes, *, more: bool = True) -> None:
-        if self._packer is not None:
-            data = self._packer.compress(data) + self._packer.flush(
-                zlib.Z_SYNC_FLUSH if more else zlib.Z_FINISH
-            )
-        await self._line.write(data, more=more)
+        await self._line.write(self._packed(data, more=more), more=more)
+
+    def _packed(self, data: bytes, *, more: bool = True) -> bytes:
+        if self._packer is None:
+            return data
+        mode = zlib.Z_SYNC_FLUSH if more else zlib.Z_FINISH
+        return self._packer.compress(data) + self._packer.flush(mode)
 
 
 def refusal(fault: Fault) -> Whole:
@@ -282,9 +282,18 @@ def refusal(fault: Fault) -> Whole:
         return Whole(b"", fault.status, headers=(*headers, ("location", fault.to)))
     if fault.seconds is not None:
         headers = (*headers, ("retry-after", f"{fault.seconds:g}"))
+    if fault.status in (204, 304):
+        return Whole(b"", fault.status, headers=headers)
     if fault.do == "html":
         return Whole(_PAGE % (fault.status, fault.status), fault.status, "text/html", headers)
     return Whole(b'{"error":"the mock was told to say %d"}' % fault.status, fault.status, headers=headers)
+
+
+def padding(size: int, filling: bytes) -> Iterator[bytes]:
+    """So many bytes that mean nothing, in blocks."""
+    while size > 0:
+        yield filling * min(size, _BLOCK)
+        size -= _BLOCK
 
 
 def other_id(body: bytes) -> bytes:

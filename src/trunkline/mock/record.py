@@ -34,7 +34,10 @@ _FOLLOWED = {Operation.GET, Operation.SUBSCRIBE}
 
 
 class Recorder:
-    """An ASGI application that is the agent at `url`, as far as callers can tell."""
+    """An ASGI application that is the agent at `url`, as far as callers can tell.
+
+    The end of its lifespan closes the carrier.
+    """
 
     def __init__(self, url: str, carrier: Carrier, *, timing: bool = False) -> None:
         parts = urlsplit(url)
@@ -55,6 +58,7 @@ class Recorder:
         if scope["type"] == "lifespan":
             while (await receive())["type"] != "lifespan.shutdown":
                 await send({"type": "lifespan.startup.complete"})
+            await self._carrier.close()
             await send({"type": "lifespan.shutdown.complete"})
         elif scope["type"] == "http":
             await self._pass(Line(scope, receive, send))
@@ -64,7 +68,7 @@ class Recorder:
         query = f"?{line.query_string}" if line.query_string else ""
         request = Request(
             line.method,
-            f"{self._origin}{line.path}{query}",
+            f"{self._origin}{line.raw_path}{query}",
             tuple((name, value) for name, value in line.headers.items() if name not in _OURS),
             body or None,
         )

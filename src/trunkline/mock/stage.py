@@ -145,7 +145,9 @@ class Stage:
             and (query.status_timestamp_after is None or work.updated_ms >= query.status_timestamp_after)
         ]
         found.sort(key=lambda work: (work.updated_ms, work.id), reverse=True)
-        first = int(query.page_token) if query.page_token.isdigit() else 0
+        if query.page_token and not query.page_token.isdigit():
+            raise errors.InvalidParams("pageToken is not from this list", field="pageToken")
+        first = int(query.page_token or 0)
         last = first + query.page_size
         tasks = [trimmed(work.task, query.history_length) for work in found[first:last]]
         if not query.include_artifacts:

@@ -170,7 +170,8 @@ def test_CLI_08_a_receiver_checks_credentials_and_knows_what_came_before() -> No
     body = json.dumps({"statusUpdate": {"taskId": "t", "contextId": "c", "status": TASK["status"]}}).encode()
     with pytest.raises(Unauthenticated):
         receiver.receive({"x-a2a-notification-token": "wrong"}, body)
-    told = [receiver.receive({"x-a2a-notification-token": "secret"}, body) for _ in range(2)]
+    headers = {"x-a2a-notification-token": "secret", "webhook-id": "w"}
+    told = [receiver.receive(headers, body) for _ in range(2)]
     assert [(one.task_id, one.repeated) for one in told] == [("t", False), ("t", True)]
 
 
