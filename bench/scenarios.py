@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import loads, replicas, webhooks
+from bench import clients, loads, replicas, webhooks
 from bench.append import append
 from bench.scenario import Hold, Scenario, served
 
@@ -173,5 +173,21 @@ SCENARIOS = (
         served(loads.send_cpu),
         ("trunkline-all", "trunkline-spine"),
         (Hold("trunkline-all", 1.25, "trunkline-spine", at_least=False),),
+    ),
+    Scenario(
+        "client",
+        "send by a client, 8 at once",
+        "calls per CPU second",
+        clients.calls,
+        ("trunkline-client", "a2a-sdk-client"),
+        (Hold("trunkline-client", 5, "a2a-sdk-client"),),
+    ),
+    Scenario(
+        "client-stream",
+        "8 streams of 200 chunks by a client",
+        "events per CPU second",
+        clients.events,
+        ("trunkline-client", "a2a-sdk-client"),
+        (Hold("trunkline-client", 10, "a2a-sdk-client"),),
     ),
 )

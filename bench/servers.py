@@ -112,6 +112,8 @@ CONTENDERS = {
         Contender("trunkline-courier", "Trunkline's courier, SQLite", ()),
         Contender("trunkline-hang", "Trunkline's courier, one target hangs", ()),
         Contender("httpx2", "bare httpx2", ()),
+        Contender("trunkline-client", "Trunkline's client", ()),
+        Contender("a2a-sdk-client", "a2a-sdk 1.3.0's client", (), SDK, "a2a-sdk"),
         Contender(
             "trunkline-all",
             "Trunkline, SQLite, all switched on",

@@ -59,7 +59,7 @@ def _why_no_js() -> str:
     ).stdout
     if int(version.strip().lstrip("v").split(".")[0]) < 20:
         return f"Node 20 or newer is needed, found {version.strip()}"
-    if not (JS / "node_modules" / "a2a-js-1").is_dir():
+    if not all((JS / "node_modules" / name).is_dir() for name in ("a2a-js-1", "express")):
         return "the JavaScript SDKs are not installed: run `make js`"
     return ""
 

@@ -111,3 +111,15 @@ def test_durations(text: str, seconds: float) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="a duration is like"):
         duration(text)
+
+
+def test_a_file_whose_secret_others_can_read_is_known(folder: Path) -> None:
+    file = folder / "work/.env"
+    file.write_text("A2ACLI_API_KEY=hush\n")
+    file.chmod(0o644)
+    assert choose({}).exposed == (str(file),)
+    file.chmod(0o600)
+    assert choose({}).exposed == ()
+    file.write_text("A2ACLI_TIMEOUT=1s\n")
+    file.chmod(0o644)
+    assert choose({}).exposed == ()

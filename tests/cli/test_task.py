@@ -151,7 +151,9 @@ def test_a_subscription_goes_on_where_it_was_cut(trunkline: Run, scripted: Make)
     streams = iter([[{"task": task("WORKING")}], [{"task": task("WORKING")}, {"statusUpdate": done}]])
     peer = scripted(capabilities={"streaming": True})
     peer.methods["SubscribeToTask"] = lambda _: next(streams)
-    peer.methods["GetTask"] = lambda _: task("COMPLETED")
+    peer.methods["GetTask"] = lambda _: task(
+        "WORKING" if len(peer.params("SubscribeToTask")) < 2 else "COMPLETED"
+    )
     code, out, _ = trunkline("task", "subscribe", peer.url, "t1", "--stream", "-o", "json")
     assert code == 0
     (last,) = documents(out)[-1].values()
@@ -186,3 +188,11 @@ def test_an_error_that_ends_a_stream_is_its_last_line(trunkline: Run, scripted: 
     code, out, _ = trunkline("send", peer.url, "hi", "--stream", "-o", "json")
     (error,) = documents(out)
     assert (code, error["error"]["code"]) == (1, "ContentTypeNotSupportedError")
+
+
+def test_a_state_that_is_none_is_said(trunkline: Run, scripted: Make) -> None:
+    peer = scripted()
+    peer.methods["GetTask"] = lambda _: task("UNSPECIFIED")
+    code, out, _ = trunkline("get", peer.url, "t1", "--wait", "-o", "json")
+    assert code == 1
+    assert "UNSPECIFIED" in json.loads(out)["error"]["message"]

@@ -54,8 +54,14 @@ def test_preferred_bindings_come_first() -> None:
         Interface("https://agent.example/rest", "HTTP+JSON", "1.0"),
     )
     assert [one[0] for one in chosen(card, bindings=["http+json"])] == ["HTTP+JSON", "JSONRPC"]
-    notes = weigh(card, HOME, bindings=["DELEGATE"]).notes
-    assert notes == ("DELEGATE is preferred, but the card does not offer it",)
+    notes = weigh(card, HOME, bindings=["PIGEON"], adapters=["PIGEON"]).notes
+    assert notes == ("PIGEON is preferred, but the card does not offer it",)
+
+
+def test_the_task_api_is_where_the_operator_says_as_no_card_tells_of_it() -> None:
+    card = offering(Interface("https://agent.example/a2a", "JSONRPC", "1.0"))
+    first, *_ = candidates(card, "https://agent.example/delegate", bindings=["DELEGATE"])
+    assert first.interface == Interface("https://agent.example/delegate", "DELEGATE", tenant=card.name)
 
 
 @pytest.mark.parametrize(

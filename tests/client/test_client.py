@@ -35,6 +35,7 @@ from trunkline.errors import (
     InvalidParams,
     Misuse,
     PushNotSupported,
+    RouteNotFound,
     TaskNotCancelable,
     TaskNotFound,
     TimedOut,
@@ -507,3 +508,83 @@ def test_a_card_that_cannot_be_fetched_now_is_fetched_again() -> None:
     stand = Shy([task(COMPLETED, "ok")])
     ask(stand, talk)
     assert (stand.cards, stand.methods) == (3, [SEND])
+
+
+def test_cli_01_every_request_says_its_version() -> None:
+    stand = Stand(
+        lambda asked: (
+            Frames(hello())
+            if "Stream" in asked.method or "Subscribe" in asked.method
+            else task(COMPLETED)["task"]
+        )
+    )
+
+    async def talk(client: Client) -> None:
+        await client.send("hi")
+        await client.stream("hi").finish()
+        await client.subscribe("t1").finish()
+        await client.get("t1")
+        await client.cancel("t1")
+
+    ask(stand, talk)
+    assert {asked.headers["a2a-version"] for asked in stand.asked} == {"1.0"}
+
+
+# What Arbiter's own calls to other agents lack.
+
+
+def test_arb_1_who_leaves_a_stream_can_come_back_for_the_rest_of_it() -> None:
+    async def talk(client: Client) -> None:
+        async with client.stream("count 20 5") as stream:
+            async for update in stream:
+                if update.kind == "artifact":
+                    break
+            assert stream.result is not None
+            task_id, words = stream.result.task_id, stream.result.text
+        rest = client.subscribe(task_id, after=update.id)
+        words += "".join([more.text async for more in rest])
+        assert words.split() == [str(number) for number in range(1, 21)]
+        assert (await rest.finish()).state is TaskState.COMPLETED
+
+    call(talk)
+
+
+def test_arb_8_an_agent_on_this_machine_can_be_called_when_the_operator_names_it() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async def main() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        async with asyncio.timeout(10), server, Client(f"http://127.0.0.1:{port}", retries=0) as client:
+            with pytest.raises(RouteNotFound):
+                await client.card()
+            other = Client("http://agent.example", egress=Egress(resolver=_home), retries=0)
+            with pytest.raises(Unreachable, match="not public"):
+                await other.card()
+            await other.close()
+
+    async def _home(host: str, port: int, /) -> list[str]:
+        return ["127.0.0.1"]
+
+    asyncio.run(main())
+
+
+def test_arb_13_a_dead_peer_delays_nobody_else() -> None:
+    async def never(_: Asked) -> Any:
+        await asyncio.sleep(1e6)
+
+    async def main() -> float:
+        loop = asyncio.get_running_loop()
+        async with Stand(never).client() as dead, Stand([task(COMPLETED)]).client() as alive:
+            waiting = asyncio.create_task(dead.send("hi"))
+            began = loop.time()
+            await alive.send("hi")
+            took = loop.time() - began
+            waiting.cancel()
+            return took
+
+    assert leap(main()) == 0

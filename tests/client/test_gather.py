@@ -58,6 +58,18 @@ def test_pieces_become_one_text() -> None:
     assert [len(artifact.parts) for artifact in found.artifacts] == [1]
 
 
+def test_what_is_no_text_stays_between_the_pieces() -> None:
+    gather = Gather()
+    data = chunk("")
+    data["artifactUpdate"]["artifact"] |= {"parts": [{"data": 1}], "metadata": {"a": 1}, "name": "named"}
+    read(gather, (1, chunk("a", append=False)), (2, chunk("b")), (3, data), (4, chunk("c")), (5, chunk("d")))
+    found = gather.result()
+    assert found is not None
+    (artifact,) = found.artifacts
+    assert [part.text for part in artifact.parts] == ["ab", None, "cd"]
+    assert (artifact.name, artifact.metadata) == ("named", {"a": 1})
+
+
 def test_what_comes_twice_by_id_is_dropped() -> None:
     gather = Gather()
     frames = hello()

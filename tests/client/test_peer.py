@@ -121,6 +121,20 @@ def test_refusals_and_failed_tasks_say_nothing_against_a_peer() -> None:
     assert len(stand.asked) == 40
 
 
+def test_a_refusal_shows_that_a_peer_is_back() -> None:
+    answers: list[Any] = [Http(503)]
+    stand = Stand(lambda _: answers[-1])
+
+    async def main() -> None:
+        async with stand.client(retries=0) as client:
+            assert (await _tried(client, 11))[-1] is Unreachable
+            answers.append(Error(-32001))
+            await asyncio.sleep(11)
+            assert await _tried(client, 3) == [TaskNotFound] * 3
+
+    leap(main())
+
+
 def test_a_success_between_failures_begins_the_count_anew() -> None:
     turns = iter([*[Http(503)] * 9, FOUND, *[Http(503)] * 9, FOUND])
     stand = Stand(lambda _: next(turns))

@@ -127,6 +127,32 @@ def test_a_server_that_is_away_for_a_while_is_waited_for() -> None:
     assert stand.methods == [STREAM, SUBSCRIBE, SUBSCRIBE, SUBSCRIBE, GET]
 
 
+@pytest.mark.parametrize("trouble", [Http(503), Lost(), Http(502)])
+def test_a_server_that_is_away_for_longer_is_asked_for_the_task_in_the_end(trouble: Any) -> None:
+    away = iter([trouble] * 10)
+
+    def script(asked: Asked) -> Any:
+        return Frames(hello()[:3], cut=True) if asked.method == STREAM else next(away, WHOLE)
+
+    stand = Stand(script)
+    assert read(stand)[0].text == "hello world"
+    assert stand.methods.count(STREAM) == 1
+
+
+def test_a_server_that_never_comes_back_is_given_up_and_the_task_named() -> None:
+    stand = Stand(lambda asked: Frames(hello()[:3], cut=True) if asked.method == STREAM else Lost())
+    with pytest.raises(Unreachable, match="t1"):
+        read(stand, timeout_s=1000)
+    assert len(stand.asked) < 30
+
+
+def test_an_error_frame_does_not_speak_against_resuming() -> None:
+    broken = Frames([*hello()[:3], Error(-32603, "the reader was too slow")])
+    stand = Stand([broken, Frames(hello()[3:]), WHOLE])
+    assert read(stand)[0].text == "hello world"
+    assert stand.asked[1].headers["last-event-id"] == "3"
+
+
 def test_frames_that_come_twice_are_told_once() -> None:
     frames = hello()
     stand = Stand([Frames([frame for frame in frames for _ in "ab"])])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness import ServerProcess
-from trunkline.demo.lines import CURL, JAVASCRIPT, PYTHON
+from trunkline.demo.lines import CLIENT, COMMANDS, CURL, JAVASCRIPT, SDK
 
 JS = Path(__file__).parents[1] / "interop" / "js"
 
@@ -20,6 +21,20 @@ def _run(command: list[str], **more: str | Path) -> str:
     return done.stdout
 
 
+def test_our_own_command_line(demo_server: ServerProcess, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m trunkline.cli"
+    lines = COMMANDS.format(base=demo_server.base, trunkline=command)
+    sent, streamed, listed = (_run(["bash", "-c", line], cwd=tmp_path) for line in lines.splitlines())
+    assert "echo hello" in sent and "TASK_STATE_COMPLETED" in sent
+    assert re.findall(r"^  (\d+) $", streamed, re.MULTILINE) == [str(number) for number in range(1, 11)]
+    assert re.findall(r"[0-9a-f-]{36}", sent)[0] in listed
+
+
+def test_our_own_client(demo_server: ServerProcess) -> None:
+    said = _run([sys.executable, "-c", CLIENT.format(base=demo_server.base)])
+    assert said.split() == ["echo", "hello", "1", "2", "3", "4", "5"]
+
+
 def test_curl(demo_server: ServerProcess) -> None:
     said = _run(["bash", "-e", "-c", CURL.format(base=demo_server.base)])
     assert "echo hello" in said
@@ -28,8 +43,8 @@ def test_curl(demo_server: ServerProcess) -> None:
 
 
 @pytest.mark.sdk
-def test_python(demo_server: ServerProcess) -> None:
-    said = _run([sys.executable, "-c", PYTHON.format(base=demo_server.base)])
+def test_the_official_client(demo_server: ServerProcess) -> None:
+    said = _run([sys.executable, "-c", SDK.format(base=demo_server.base)])
     assert said.split() == ["1", "2", "3", "4", "5"]
 
 

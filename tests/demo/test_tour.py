@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from trunkline.client.result import Result
 from trunkline.demo.ledger import Ledger
-from trunkline.demo.remote import StepFailed
+from trunkline.demo.remote import Demo, StepFailed, free_port
 from trunkline.demo.tour import Tour
+from trunkline.wire.types import Task, TaskState, TaskStatus
 
 
 def test_once_ends_with_0_and_shows_every_step(tmp_path: Path) -> None:
@@ -26,8 +28,11 @@ def test_once_ends_with_0_and_shows_every_step(tmp_path: Path) -> None:
         cwd=tmp_path, capture_output=True, text=True, timeout=90,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    words = " ".join(done.stdout.split())
     for step in ("Send", "Stream", "question", "Cancel", "kill -9", "survived", "resumes", "webhook", "List"):
-        assert step in done.stdout
+        assert step in words
+    assert "the same stream is read on: its client reconnects with Last-Event-ID" in words
+    assert re.search(r"[1-9]\d\d checks passed in .* nothing was found", words)
     assert "Everything held." in done.stdout
 
 
@@ -41,7 +46,7 @@ def _children(pid: int) -> list[int]:
 def test_the_server_may_be_killed_at_any_moment(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     # In these steps, and the first of them by a signal that lets it end in order.
-    moments = chance.sample(range(1, 9), 4)
+    moments = chance.sample(range(1, 11), 4)
     tour = subprocess.Popen(
         [sys.executable, "-m", "trunkline.cli", "demo", "--once", "--port", "0"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -50,7 +55,7 @@ def test_the_server_may_be_killed_at_any_moment(tmp_path: Path, seed: int) -> No
     said = ""
     for line in tour.stdout:
         said += line
-        step = re.match(r"(\d)\. ", line)
+        step = re.match(r"(\d+)\. ", line)
         if step and int(step[1]) in moments:
             time.sleep(chance.uniform(0, 0.4))
             for child in _children(tour.pid)[:1]:
@@ -90,7 +95,7 @@ def test_it_may_be_killed_after_the_tour_too(tmp_path: Path) -> None:
 
 def test_a_task_that_is_not_as_it_was_told_is_noticed() -> None:
     ledger = Ledger()
-    ledger.note({"id": "x", "status": {"state": "TASK_STATE_COMPLETED"}})
+    ledger.note(Result(Task("x", "", TaskStatus(TaskState.COMPLETED))))
     with pytest.raises(StepFailed, match="task x was completed '' and is failed ''"):
         ledger.compare(_Forgetful())  # type: ignore[arg-type]
 
@@ -98,15 +103,25 @@ def test_a_task_that_is_not_as_it_was_told_is_noticed() -> None:
 class _Forgetful:
     """A server that lost the task."""
 
-    def send(self, text: str, **message: str) -> dict[str, object]:
-        del text, message
-        return {"id": "x", "status": {"state": "TASK_STATE_FAILED"}}
+    def send(self, text: str) -> Result:
+        return self.get(text)
 
-    def call(self, method: str, params: dict[str, object]) -> dict[str, object]:
-        del method, params
-        return self.send("")
+    def get(self, task_id: str) -> Result:
+        del task_id
+        return Result(Task("x", "", TaskStatus(TaskState.FAILED)))
 
 
-def test_a_step_that_does_not_hold_ends_the_tour() -> None:
+def test_a_step_that_does_not_hold_ends_the_tour(tmp_path: Path) -> None:
+    demo = Demo(tmp_path, free_port(0))
+    demo.client = _Forgetful()  # type: ignore[assignment]
     with pytest.raises(StepFailed, match="expected completed"):
-        Tour(_Forgetful(), Console(quiet=True)).run()  # type: ignore[arg-type]
+        Tour(demo, Console(quiet=True)).run()
+
+
+def test_who_is_not_there_fails_the_step_soon(tmp_path: Path) -> None:
+    demo = Demo(tmp_path, free_port(0))
+    began = time.monotonic()
+    with pytest.raises(StepFailed, match=r"127\.0\.0\.1"):
+        Tour(demo, Console(quiet=True)).run()
+    assert time.monotonic() - began < 5
+    demo.stop()

@@ -22,6 +22,7 @@ class Call:
     path: str
     headers: dict[str, str]
     body: bytes
+    query: str = ""
     document: Json = field(default_factory=dict)
 
     @property
@@ -105,7 +106,7 @@ class Sick:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        call = Call(scope["method"], scope["path"], headers, body)
+        call = Call(scope["method"], scope["path"], headers, body, scope["query_string"].decode())
         try:
             found = json.loads(body)
         except (ValueError, RecursionError):

@@ -10,7 +10,7 @@ import pytest
 
 from tests.doctor.conftest import Examine, Sound
 from tests.doctor.defects import KEY, Lame, card
-from tests.doctor.sick import Call, Sick, Told, never
+from tests.doctor.sick import Call, Sick, Told, never, refusal
 from trunkline.doctor import report as reports
 from trunkline.doctor.finding import CHECKS, Outcome
 from trunkline.doctor.run import FAMILIES, Report, chosen
@@ -68,7 +68,7 @@ def test_the_key_is_shown_nowhere(sound: Sound, examine: Examine) -> None:
 
 
 def test_a_round_trip_of_a_webhook(sound: Sound, examine: Examine) -> None:
-    found = examine(sound(dev=True), only=("push",))
+    found = examine(sound(dev=True), only=("push", "delivery"))
     for name in ("push-round-trip", "push-token", "push-body", "push-config-kept", "push-two-configs"):
         assert _outcomes(found, name) == {Outcome.PASSED}, name
 
@@ -131,12 +131,42 @@ def test_an_examination_ends_in_time(sound: Sound, examine: Examine) -> None:
             await never()
         return None
 
-    found = examine(Sick(sound(), Lame(answers=hang)), timeout_s=1.5)
-    assert found.took_s < 1.5 + 3
+    found = examine(Sick(sound(), Lame(answers=hang)), timeout_s=2)
+    assert found.took_s < 2.5
     assert _failed(found)
     assert {
         one.seen for one in found.findings if one.outcome is Outcome.UNKNOWN and "no time left" in one.seen
     }
+
+
+def test_a_card_that_never_comes_ends_in_time_too(examine: Examine) -> None:
+    async def deaf(scope: Any, receive: Any, send: Any) -> None:
+        await never()
+
+    found = examine(deaf, "http://localhost/a2a", timeout_s=1)
+    assert found.took_s < 1.5
+    assert reports.exit_code(found) == 3
+    assert "no answer within" in found.nothing
+
+
+def test_an_extension_that_is_required_is_spoken(sound: Sound, examine: Examine) -> None:
+    """An agent that asks for one is not taken for one that refuses everybody."""
+    needed = "https://must.example/v1"
+
+    def requiring(document: dict[str, Any]) -> None:
+        document["capabilities"]["extensions"].append({"uri": needed, "required": True})
+
+    async def asks(call: Call) -> Told | None:
+        spoken = call.headers.get("a2a-extensions", "") + call.headers.get("x-a2a-extensions", "")
+        if call.is_card or needed in spoken:
+            return None
+        return refusal(call, -32008) if call.is_rpc else None
+
+    sickness = card(requiring)
+    sickness.answers = asks
+    found = examine(Sick(sound(), sickness), only=("sending", "extensions", "streaming"))
+    # Over HTTP+JSON it does not ask.
+    assert {(one.check, one.where) for one in found.failed()} == {("extension-required", "HTTP+JSON 1.0")}
 
 
 def test_no_card_is_nothing_to_examine(examine: Examine) -> None:

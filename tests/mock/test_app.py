@@ -1,4 +1,4 @@
-"""Every reply shape, by both versions and bindings, and what the mock remembers of it."""
+"""Row 64: every reply shape, by both versions and bindings, and what the mock remembers of it."""
 
 from __future__ import annotations
 
@@ -254,6 +254,8 @@ def test_nothing_fits() -> None:
     ],
 )
 def test_callers_must_show_what_the_card_says(auth: Entry, header: dict[str, str], challenge: str) -> None:
+    assert "t0k" not in repr(auth) and "k3y" not in repr(auth)
+
     async def what(talk: Talk) -> None:
         refused = await talk.send()
         assert (refused.status, refused.headers["www-authenticate"]) == (401, challenge)
@@ -297,6 +299,7 @@ def test_what_was_received_is_kept_until_a_reset() -> None:
         assert [each.asked for each in talk.mock.received] == ["card", "send"]
         kept = talk.mock.received[1]
         assert (kept.text, kept.rule, kept.headers["x-correlation-id"]) == ("one", "rule 1", "c1")
+        assert "c1" not in repr(kept)
         assert [message.parts[0].text for message in talk.mock.messages] == ["one"]
         talk.mock.reset()
         assert (talk.mock.received, talk.mock.runs.total()) == ([], 0)

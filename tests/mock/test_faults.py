@@ -1,4 +1,4 @@
-"""Each fault does to an answer what its name says, when its aim says, and only then."""
+"""Row 64: each fault does to an answer what its name says, when its aim says, and only then."""
 
 from __future__ import annotations
 

@@ -187,6 +187,34 @@ def test_an_agent_that_is_not_there_and_one_that_is_none() -> None:
         Recorder("agents.example", Inside(Mock(replying("x"))))
 
 
+def test_a_stream_that_breaks_off_is_passed_on_broken() -> None:
+    async def talk(client: Client) -> Any:
+        return shown(await client.stream("hello").finish())
+
+    async def main() -> None:
+        app = Mock(replying(Reply(stream=("a", "b", "c"), pause=0.01), f.cut(3, requests=[1])))
+        real, scenario = await recorded(app, talk)
+        assert real[0] == "abc"
+        assert app.runs.total() == 1
+        # What the stream did not tell any more was heard from the one that went on with it.
+        assert await replayed(scenario, talk) == real
+
+    asyncio.run(main())
+
+
+def test_a_card_that_leads_elsewhere_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def talk(client: Client) -> str:
+        return (await client.send("hello")).text
+
+    async def main() -> None:
+        app = Mock(replying("Hi", agent=Persona(url="http://third.example", versions=("0.3",))))
+        real, _ = await recorded(app, talk)
+        assert real == "Hi"
+
+    asyncio.run(main())
+    assert "mock.elsewhere url=http://third.example/a2a" in caplog.text
+
+
 def test_an_odd_dialect_is_understood() -> None:
     async def talk(client: Client) -> Any:
         return shown(await client.send("hello"))

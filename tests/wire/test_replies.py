@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -91,6 +92,9 @@ def test_an_error_is_raised_even_beside_a_result() -> None:
     assert rpc_notice(reply(error=None, result=BARE), OURS).answer == TASK
     with pytest.raises(e.PeerError):
         rpc_notice(reply(error="out of order"), OURS)
+    for nested in (b"[" * 5000 + b"]" * 5000, b'"\xff"', b"[" + b"{}," * 200_000 + b"{}]"):
+        with pytest.raises((e.PeerError, e.Unreadable)):
+            rpc_notice(b'{"jsonrpc":"2.0","error":%b}' % nested, OURS)
     assert rpc_result(reply(result=[1]), OURS) == b"[1]"
     assert rpc_result(reply(result=None), OURS) == b"null"
     assert rpc_result(reply(), OURS) == b""
@@ -175,3 +179,19 @@ def test_no_push_configs() -> None:
             read_configs(body)
     with pytest.raises(e.Unreadable, match="url is missing"):
         read_config(b"{}")
+
+
+@given(
+    st.binary(max_size=40)
+    | samples.values.map(lambda value: json.dumps(value).encode())
+    | st.dictionaries(st.sampled_from(["result", "error", "id", "jsonrpc", "task"]), samples.values).map(
+        lambda value: json.dumps(value).encode()
+    )
+)
+def test_nothing_that_is_answered_breaks_a_reader(body: bytes) -> None:
+    readers = [partial(rpc_notice, request_id=OURS), rest_notice, read_page, read_config, read_configs]
+    for read in readers:
+        try:
+            read(body)
+        except (e.Refused, e.Unreadable) as error:
+            assert str(error).isprintable()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -14,6 +15,7 @@ from trunkline.cli.options import OPTIONS, PREFIX, Option
 from trunkline.config import LONGEST_S, Secret, environment
 from trunkline.errors import Misuse
 
+_OTHERS = 0o077
 FLAG, ENVIRONMENT, DEFAULT = "flag", "environment", "default"
 _PIECE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)")
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -31,10 +33,14 @@ class Chosen(Struct, frozen=True):
 class Choices:
     """Every option's value; an attribute per option would hide which were given, so they are asked for."""
 
-    def __init__(self, chosen: Mapping[str, Chosen], strangers: tuple[str, ...]) -> None:
+    def __init__(
+        self, chosen: Mapping[str, Chosen], strangers: tuple[str, ...], exposed: tuple[str, ...]
+    ) -> None:
         self._chosen = chosen
         # Variables with our prefix that set nothing.
         self.strangers = strangers
+        # Files that hold a secret which others on this machine can read.
+        self.exposed = exposed
 
     def of(self, name: str) -> Chosen:
         """The value of an option and its source."""
@@ -89,7 +95,10 @@ def choose(flags: Mapping[str, Any]) -> Choices:
     chosen = {name: _chosen(option, flags, layers) for name, option in OPTIONS.items()}
     known = {option.variable for option in OPTIONS.values()}
     strangers = {name for _, layer in layers for name in layer if name not in known}
-    return Choices(chosen, tuple(sorted(strangers)))
+    secret = {option.variable for option in OPTIONS.values() if option.kind == "secret"}
+    holding = [where for where, layer in layers[1:] if secret & {name for name in layer if layer[name]}]
+    exposed = [where for where in holding if Path(where).stat().st_mode & _OTHERS]
+    return Choices(chosen, tuple(sorted(strangers)), tuple(exposed))
 
 
 def is_json_chosen() -> bool:

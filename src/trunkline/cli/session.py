@@ -278,6 +278,8 @@ def _set_up(choices: Choices) -> None:
     logging.getLogger().handlers[0].addFilter(_Once())
     for name in ("httpcore2", "httpx2", "asyncio"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    for path in choices.exposed:
+        remark("Warning", f"{path} holds a secret, and others on this machine can read it: chmod 600 it")
     for name in choices.strangers:
         remark("Warning", f"{name} sets nothing: trunkline config show lists the names")
 

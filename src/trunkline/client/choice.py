@@ -119,7 +119,11 @@ def weigh(
             if other is not None:
                 later.append(other)
     if not found:
-        found = _guesses(card, operator_url, version, bindings)
+        found = _guesses(card, operator_url, version)
+    if "DELEGATE" in [binding.upper() for binding in bindings]:
+        # No card tells of it, as it is not A2A's. The name of the agent is whom submissions are for.
+        agent = Interface(_base(operator_url), "DELEGATE", tenant=card.name if card is not None else "")
+        found.append(Candidate(agent, "it is asked for"))
     ordered = _preferred([*found, *later], bindings, notes)
     for one in ordered:
         if one.pinned_from:
@@ -205,26 +209,27 @@ def _spoken(interface: Interface, version: str) -> list[Interface]:
     return [msgspec.structs.replace(interface, version=one) for one in VERSIONS]
 
 
-def _guesses(
-    card: PeerCard | None, operator_url: str, version: str, bindings: Sequence[str]
-) -> list[Candidate]:
+def _guesses(card: PeerCard | None, operator_url: str, version: str) -> list[Candidate]:
     why = (
         "there is no card, so this is a guess" if card is None else "the card names none that is spoken here"
     )
-    base = _trimmed(operator_url)
-    if base.endswith(".json"):
-        base = base.partition("/.well-known/")[0].removesuffix("/agent-card.json")
+    base = _base(operator_url)
     # A URL with a path is most likely where the agent is spoken to.
     has_path = bool(urlsplit(base).path.strip("/"))
     urls = (base, f"{base}/a2a") if has_path else (f"{base}/a2a", f"{base}/")
-    found = [
+    return [
         Candidate(Interface(url, "JSONRPC", one), why)
         for url in urls
         for one in ((version,) if version else VERSIONS)
     ]
-    if "DELEGATE" in [binding.upper() for binding in bindings]:
-        found.append(Candidate(Interface(base, "DELEGATE"), why))
-    return found
+
+
+def _base(operator_url: str) -> str:
+    """Where the agent seems to be, whether its own address or that of its card was given."""
+    base = _trimmed(operator_url)
+    if base.endswith(".json"):
+        return base.partition("/.well-known/")[0].removesuffix("/agent-card.json")
+    return base
 
 
 def _preferred(found: list[Candidate], bindings: Sequence[str], notes: list[str]) -> list[Candidate]:

@@ -68,7 +68,8 @@ class Trail:
         return not moved
 
     def _next(self, moved: bool, refused: bool, last_id: str) -> Step:
-        if refused:
+        # An error after something came is the end of that stream, not of all streams.
+        if refused and not moved and self.step in (Step.RESUME, Step.SUBSCRIBE):
             self._resumes = False
             self._streams = self._streams and self.step is not Step.SUBSCRIBE
         if not self._streams or self.step is Step.POLL:

@@ -43,10 +43,12 @@ class Update(Struct, frozen=True):
 class _Growing:
     """An artifact as far as it has come, and the words of it that were told."""
 
-    __slots__ = ("artifact", "in_pieces", "parts", "told")
+    __slots__ = ("artifact", "headless", "in_pieces", "parts", "told")
 
-    def __init__(self, artifact: Artifact) -> None:
+    def __init__(self, artifact: Artifact, *, headless: bool = False) -> None:
         self.artifact = artifact
+        # Its beginning came before all that is known here.
+        self.headless = headless
         self.parts: list[Part] = list(artifact.parts)
         self.told: list[str] = []
         self.in_pieces = False
@@ -72,6 +74,9 @@ class _Growing:
         text = artifact_text(artifact)
         told = "".join(self.told)
         self.told = [text]
+        headless, self.headless = self.headless, False
+        if headless and text.endswith(told):
+            return ""
         return text[len(told) :] if text.startswith(told) else None
 
     def append(self, more: Artifact) -> str:
@@ -131,6 +136,11 @@ class Gather:
     def begun(self) -> bool:
         """Whether anything has come."""
         return self.status is not None or self.message is not None or bool(self._artifacts)
+
+    @property
+    def bare(self) -> bool:
+        """Whether the task has made nothing, as far as is known."""
+        return not self._artifacts
 
     @property
     def rests(self) -> bool:
@@ -211,7 +221,7 @@ class Gather:
             self.doubtful = True
         growing = self._artifacts.get(artifact.artifact_id)
         if growing is None:
-            growing = self._artifacts[artifact.artifact_id] = _Growing(artifact)
+            growing = self._artifacts[artifact.artifact_id] = _Growing(artifact, headless=update.append)
             # The beginning of it was missed.
             self.doubtful = self.doubtful or update.append
             self.damaged = self.damaged or update.append

@@ -57,6 +57,7 @@ class Peer:
         self.contact = contact
         self._breaker = Breaker(lanes=1)
         self._troubled = False
+        self._trouble = ""
         self._budget = Budget()
 
     @property
@@ -146,9 +147,13 @@ class Peer:
 
     async def pause(self, error: TrunklineError, attempts: Attempts, deadline: float | None) -> None:
         """Wait before another attempt; raises the error where there may be none."""
-        attempts.count += 1
-        if attempts.count > self.options.retries or not self._budget.spend():
+        if attempts.count >= self.options.retries or not self._budget.spend():
             raise error
+        await self.rest(error, attempts, deadline)
+
+    async def rest(self, error: TrunklineError, attempts: Attempts, deadline: float | None) -> None:
+        """Wait as before an attempt; raises the error if that would take too long."""
+        attempts.count += 1
         wait = pause_s(error, attempts.count, random_bits(20) / _CHANCES)
         if deadline is not None and asyncio.get_running_loop().time() + wait >= deadline:
             raise error
@@ -160,6 +165,9 @@ class Peer:
     def fine(self) -> None:
         """It answered."""
         self.contact.proven = True
+        self._forgive()
+
+    def _forgive(self) -> None:
         if self._troubled:
             self._troubled = False
             self._breaker.succeeded(_LANE)
@@ -167,19 +175,27 @@ class Peer:
     def failed(self, error: TrunklineError) -> None:
         """A request failed; whether that speaks against the agent is judged here."""
         if not is_peer_failure(error):
+            # Who refuses is there.
+            if isinstance(error, Refused):
+                self._forgive()
             return
         self._troubled = True
+        self._trouble = str(error)
         if self._breaker.failed(_LANE, asyncio.get_running_loop().time()):
             log.warning("client.peer.down peer=%a why=%a", self.url, str(error))
+
+    @property
+    def closed_s(self) -> float:
+        """How long the agent is left alone, as it has failed again and again; 0 if it is not."""
+        return max(0.0, self._breaker.due(_LANE) - asyncio.get_running_loop().time())
 
     def _admit(self) -> None:
         now = asyncio.get_running_loop().time()
         if not self._breaker.allows(_LANE, now):
-            wait = self._breaker.due(_LANE) - now
-            message = (
-                f"{self.url} has failed again and again; it is left alone for another {wait:.0f} seconds"
+            why = f"{self.url} has failed again and again, of late with: {self._trouble}"
+            raise Unreachable(
+                f"{why}; it is left alone for another {self.closed_s:.0f} seconds", reason="breaker"
             )
-            raise Unreachable(message, reason="breaker")
 
 
 def _lost(error: TrunklineError, message_id: str) -> TrunklineError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -176,16 +177,13 @@ class Rest:
         return answer
 
     def _follow(self, asked: RestRequest, call: Call, *, of_task: bool) -> AsyncGenerator[Frame]:
-        def read(data: bytes) -> Notice:
-            return rest_notice(data, proto=self._is_proto)
-
         def whole(answer: Answer) -> Notice:
             if not answer.ok:
                 raise read_refusal(answer.status, answer.headers, answer.body, of_task=of_task)
             return self._notice(answer)
 
         request = self._request(asked, self._stream_headers, call)
-        return followed(self._carrier, request, call, read, whole)
+        return followed(self._carrier, request, call, partial(rest_notice, proto=self._is_proto), whole)
 
     def _request(self, asked: RestRequest, kept: Headers, call: Call) -> Request:
         body = () if asked.body is None else _BODY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -161,16 +162,13 @@ class JsonRpc:
     def _follow(self, method: str, params: bytes, call: Call) -> AsyncGenerator[Frame]:
         request_id, body = self._envelope(method, params)
 
-        def read(data: bytes) -> Notice:
-            return rpc_notice(data, request_id)
-
         def whole(answer: Answer) -> Notice:
             if not answer.ok:
                 raise read_refusal(answer.status, answer.headers, answer.body)
             return rpc_notice(answer.body, request_id)
 
         request = Request("POST", self._url, (*self._stream_headers, *call.headers), body)
-        return followed(self._carrier, request, call, read, whole)
+        return followed(self._carrier, request, call, partial(rpc_notice, request_id=request_id), whole)
 
     def _envelope(self, method: str, params: bytes) -> tuple[str, bytes]:
         self._count += 1

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
-from trunkline.demo.remote import Demo, StepFailed, state_of, text_of
-
-_OPEN = ("submitted", "working", "input-required")
+from trunkline.client.result import Result
+from trunkline.client.sync import SyncClient
+from trunkline.demo.remote import StepFailed
+from trunkline.log.decide import plain
 
 
 class Ledger:
     """The newest answer for each task."""
 
     def __init__(self) -> None:
-        self._told: dict[str, tuple[str, str]] = {}
+        self._told: dict[str, Result] = {}
 
-    def note(self, task: dict[str, Any]) -> None:
+    def note(self, result: Result) -> None:
         """Keep what was answered."""
-        self._told[task["id"]] = (state_of(task), text_of(task))
+        self._told[result.task_id] = result
 
-    def compare(self, demo: Demo) -> str:
+    def compare(self, client: SyncClient) -> str:
         """Ask for every task again; gives what became of them, in words.
 
         Raises:
@@ -28,11 +28,15 @@ class Ledger:
         """
         now: Counter[str] = Counter()
         for task_id, told in self._told.items():
-            task = demo.call("GetTask", {"id": task_id})
-            found = state_of(task), text_of(task)
+            found = client.get(task_id)
             # What had ended stays as it was. A question may have been answered, and what ran may have ended.
-            if found != told and told[0] not in _OPEN:
-                raise StepFailed(f"task {task_id} was {told[0]} {told[1]!r} and is {found[0]} {found[1]!r}")
-            now[found[0]] += 1
+            if told.ended and in_words(found) != in_words(told):
+                raise StepFailed(f"task {task_id} was {in_words(told)} and is {in_words(found)}")
+            now[plain(found.state)] += 1
         states = ", ".join(f"{count} {state}" for state, count in now.items())
         return f"nothing acknowledged was lost: {states or 'there was nothing yet'}"
+
+
+def in_words(result: Result) -> str:
+    """The state and the text of an answer."""
+    return f"{plain(result.state)} {result.text!r}"

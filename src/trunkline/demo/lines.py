@@ -1,6 +1,27 @@
-"""The lines a newcomer can paste: the same call by curl, Python and JavaScript."""
+"""The lines a newcomer can paste: the same call by our own command line and client, curl and other SDKs."""
 
 from __future__ import annotations
+
+COMMANDS = """\
+{trunkline} send {base} "echo hello"
+{trunkline} stream {base} "count 10 200"
+{trunkline} list {base}
+"""
+
+CLIENT = """\
+# with the Python that trunkline is installed in
+import asyncio
+from trunkline import Client
+
+async def main():
+    async with Client("{base}") as client:
+        result = await client.send("echo hello")
+        print(result.text)
+        async for update in client.stream("count 5 100"):
+            print(update.text, end="", flush=True)
+
+asyncio.run(main())
+"""
 
 CURL = """\
 curl -s {base}/a2a -H 'A2A-Version: 1.0' -H 'Content-Type: application/json' -d '{{
@@ -13,7 +34,7 @@ curl -N {base}/message:stream -H 'A2A-Version: 1.0' -H 'Content-Type: applicatio
 curl -s {base}/tasks -H 'A2A-Version: 1.0'
 """
 
-PYTHON = """\
+SDK = """\
 # pip install a2a-sdk
 import asyncio
 from a2a.client import create_client
@@ -41,3 +62,5 @@ for await (const update of client.sendMessageStream({{ message }})) {{
   console.log(JSON.stringify(update.payload));
 }}
 """
+
+LINES = (("bash", COMMANDS), ("python", CLIENT), ("bash", CURL), ("python", SDK), ("javascript", JAVASCRIPT))

@@ -1,28 +1,28 @@
-"""The tour's own few lines of client: JSON-RPC 1.0 over the standard library, and the server process."""
+"""The tour's server process, and the client that speaks to it."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import http.client
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from trunkline.clock import random_bits
-from trunkline.wire import sse
+from trunkline.client.sync import SyncClient
+from trunkline.errors import Refused, TrunklineError, Unavailable
+from trunkline.net.caller import Caller
+from trunkline.net.carrier import Request
+from trunkline.net.guard import Egress
 
 READY_S = 20.0
 # One that was told to end may take so long; one that was killed is known to be dead much sooner.
 ENDING_S = 15.0
-MOVING = ("submitted", "working")
-_HEADERS = {"Content-Type": "application/json", "A2A-Version": "1.0"}
+_HOST = "127.0.0.1"
+_KEYS_LIMIT = 1 << 16
 
 
 class StepFailed(Exception):
@@ -38,9 +38,9 @@ def free_port(wanted: int) -> int:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", wanted))
+            probe.bind((_HOST, wanted))
         except OSError:
-            probe.bind(("127.0.0.1", 0))
+            probe.bind((_HOST, 0))
         return int(probe.getsockname()[1])
 
 
@@ -49,8 +49,9 @@ class Demo:
 
     def __init__(self, directory: Path, port: int) -> None:
         self.port = port
-        self.base = f"http://127.0.0.1:{port}"
+        self.base = f"http://{_HOST}:{port}"
         self.file = directory / "tasks.db"
+        self.client = self._connect()
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -71,7 +72,7 @@ class Demo:
                     raise self._gone()
                 raise StepFailed((self._directory / "server.log").read_text())
             with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                if probe.connect_ex((_HOST, self.port)) == 0:
                     return time.monotonic() - began
             time.sleep(0.01)
         raise StepFailed("the demo server did not start")
@@ -89,6 +90,7 @@ class Demo:
 
     def stop(self) -> None:
         """End it in order."""
+        self.client.close()
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait(ENDING_S)
@@ -103,84 +105,6 @@ class Demo:
             self._process.wait()
             raise self._gone()
 
-    def check(self) -> None:
-        """After something went wrong: wait a while for the server's end.
-
-        Raises:
-            Gone: it has ended.
-        """
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(ENDING_S)
-                raise self._gone()
-
-    def _gone(self) -> Gone:
-        code = 0 if self._process is None else self._process.returncode
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        return Gone(f"process {self.pid} {how}, and not by this tour")
-
-    @contextlib.contextmanager
-    def _ask(
-        self, method: str, params: dict[str, Any], **headers: str
-    ) -> Generator[http.client.HTTPResponse]:
-        """An answer to one request.
-
-        Raises:
-            Gone: the server ended meanwhile.
-        """
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
-            connection.request("POST", "/a2a", _body(method, params), {**_HEADERS, **headers})
-            response = connection.getresponse()
-            if response.status == http.client.SERVICE_UNAVAILABLE:
-                self.check()
-            yield response
-        except (OSError, http.client.HTTPException) as error:
-            self.check()
-            raise StepFailed(f"{method}: {error!r}") from error
-        finally:
-            connection.close()
-
-    def call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """One JSON-RPC call; gives its result."""
-        with self._ask(method, params) as response:
-            answer = msgspec.json.decode(response.read())
-        if "result" not in answer:
-            raise StepFailed(f"{method}: {answer.get('error')}")
-        return answer["result"]
-
-    def send(self, text: str, **message: str) -> dict[str, Any]:
-        """Send a text and wait; gives the task."""
-        return self.call("SendMessage", {"message": said(text, **message)})["task"]
-
-    def settled(self, task_id: str) -> dict[str, Any]:
-        """A task once it has ended or asks something."""
-        deadline = time.monotonic() + READY_S
-        while state_of(task := self.call("GetTask", {"id": task_id})) in MOVING:
-            if time.monotonic() > deadline:
-                raise StepFailed(f"task {task_id} does not come to an end")
-            time.sleep(0.02)
-        return task
-
-    def receipt(self, text: str, push: dict[str, str] | None = None, **message: Any) -> dict[str, Any]:
-        """Send a text without waiting, perhaps with a webhook; gives the task as it begins."""
-        wanted: dict[str, Any] = {"returnImmediately": True}
-        if push is not None:
-            wanted["taskPushNotificationConfig"] = push
-        return self.call("SendMessage", {"message": said(text, **message), "configuration": wanted})["task"]
-
-    def signing_keys(self) -> bytes:
-        """The public keys that its webhooks are signed with."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        try:
-            connection.request("GET", "/.well-known/jwks.json")
-            return connection.getresponse().read()
-        except (OSError, http.client.HTTPException) as error:
-            self.check()
-            raise StepFailed(f"jwks.json: {error!r}") from error
-        finally:
-            connection.close()
-
     def alive(self) -> None:
         """Go on if it runs.
 
@@ -190,48 +114,57 @@ class Demo:
         if self._process is not None and self._process.poll() is not None:
             raise self._gone()
 
-    def stream(self, text: str, **message: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Send a text and give each frame with its id as it comes."""
-        return self._frames("SendStreamingMessage", {"message": said(text, **message)})
+    def ending(self) -> None:
+        """After something went wrong: wait a while for the server's end.
 
-    def resume(self, task_id: str, last: str) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Each frame after the one with this id."""
-        return self._frames("SubscribeToTask", {"id": task_id}, **{"Last-Event-ID": last})
+        Raises:
+            Gone: it has ended.
+        """
+        if self._process is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(ENDING_S)
+                # The next server is not to blame for what this one left unanswered.
+                self.client.close()
+                self.client = self._connect()
+                raise self._gone()
 
-    def _frames(
-        self, method: str, params: dict[str, Any], **headers: str
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
-        with self._ask(method, params, **headers) as response:
-            parser = sse.Parser()
-            frame: dict[str, Any] = {}
-            while piece := response.read1(65536):
-                for event in parser.feed(piece):
-                    frame = msgspec.json.decode(event.data)["result"]
-                    yield event.id, frame
-            if "statusUpdate" not in frame or state_of(frame["statusUpdate"]) in MOVING:
-                # It ended in order, but not at an end of the task: the server is going down.
-                self.check()
+    @contextlib.contextmanager
+    def checked(self) -> Generator[None]:
+        """Whatever the client complains about within is the server's end, or a step that failed.
+
+        Raises:
+            Gone: the server ended meanwhile.
+            StepFailed: it did not.
+        """
+        try:
+            yield
+        except TrunklineError as error:
+            if isinstance(error, Refused) and not isinstance(error, Unavailable):
+                self.alive()
+            else:
+                self.ending()
+            raise StepFailed(str(error)) from error
+
+    def signing_keys(self) -> bytes:
+        """The public keys that its webhooks are signed with."""
+        return asyncio.run(_read(f"{self.base}/.well-known/jwks.json"))
+
+    def _connect(self) -> SyncClient:
+        # Little patience: a restart of the tour's own needs none, and somebody else's kill is noticed soon.
+        return SyncClient(
+            self.base, timeout_s=READY_S, idle_s=READY_S / 2, connect_s=2, poll_s=0.2, retries=1
+        )
+
+    def _gone(self) -> Gone:
+        code = 0 if self._process is None else self._process.returncode
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        return Gone(f"process {self.pid} {how}, and not by this tour")
 
 
-def said(text: str, **message: Any) -> dict[str, Any]:
-    """A user's message."""
-    return {
-        "messageId": f"tour-{random_bits(64):016x}",
-        "role": "ROLE_USER",
-        "parts": [{"text": text}],
-        **message,
-    }
-
-
-def state_of(task: dict[str, Any]) -> str:
-    """The state as people say it."""
-    return task["status"]["state"].removeprefix("TASK_STATE_").lower().replace("_", "-")
-
-
-def text_of(task: dict[str, Any]) -> str:
-    """The text of a task's artifacts."""
-    return "".join(part.get("text", "") for one in task.get("artifacts", ()) for part in one["parts"])
-
-
-def _body(method: str, params: dict[str, Any]) -> bytes:
-    return msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+async def _read(url: str) -> bytes:
+    caller = Caller(Egress(hosts=[_HOST]))
+    try:
+        reply = await caller.open(Request("GET", url))
+        return await reply.read(_KEYS_LIMIT)
+    finally:
+        await caller.close()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import queue
+import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.panel import Panel
@@ -14,19 +16,31 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.syntax import Syntax
 from rich.table import Table
 
+from trunkline.client.result import Result, text_of
 from trunkline.clock import random_bits
 from trunkline.demo.hook import Hook
-from trunkline.demo.ledger import Ledger
-from trunkline.demo.lines import CURL, JAVASCRIPT, PYTHON
-from trunkline.demo.remote import READY_S, Demo, Gone, StepFailed, free_port, state_of, text_of
+from trunkline.demo.ledger import Ledger, in_words
+from trunkline.demo.lines import LINES
+from trunkline.demo.remote import READY_S, Demo, Gone, StepFailed, free_port
+from trunkline.doctor.finding import Outcome
+from trunkline.doctor.run import examine
 from trunkline.log.decide import plain
 from trunkline.push import Notification, Receiver
+from trunkline.wire.types import PushConfig, TaskState
 
 # How often in a row somebody may kill the server before the tour gives up.
 PATIENCE = 8
 STEPS = 8
+# Tasks that the steps before the list make, at least.
+MADE = 7
 TICK_S = 0.1
-_COLOURS = {"completed": "green", "canceled": "yellow", "failed": "red", "input-required": "magenta"}
+_COMPLETED, _ASKS = TaskState.COMPLETED, TaskState.INPUT_REQUIRED
+_COLOURS = {
+    _COMPLETED: "green",
+    TaskState.CANCELED: "yellow",
+    TaskState.FAILED: "red",
+    _ASKS: "magenta",
+}
 
 
 class Tour:
@@ -58,6 +72,7 @@ class Tour:
             ("kill -9 in the middle of a skill that resumes", self._resume),
             ("A signed webhook, in order, though the server dies in between", self._webhook),
             ("List the tasks", self._list),
+            ("Ask the doctor", self._examine),
         ]
         for number, (title, step) in enumerate(steps, 1):
             self._console.print(f"\n[bold cyan]{number}. {title}[/]")
@@ -75,7 +90,8 @@ class Tour:
     def _survive(self, step: Callable[[], None]) -> None:
         for _ in range(PATIENCE):
             try:
-                step()
+                with self._demo.checked():
+                    step()
                 return
             except Gone as gone:
                 self.revive(gone)
@@ -87,7 +103,8 @@ class Tour:
             self._console.print(f"   [yellow]{gone}[/]")
             try:
                 seconds = self.start()
-                told = self._ledger.compare(self._demo)
+                with self._demo.checked():
+                    told = self._ledger.compare(self._demo.client)
             except Gone as again:
                 gone = again
                 continue
@@ -95,61 +112,62 @@ class Tour:
             return
         raise StepFailed("somebody kills the server each time it is asked what it knows")
 
-    def _show(self, task: dict[str, Any], more: str = "") -> None:
-        self._ledger.note(task)
-        state = state_of(task)
-        self._console.print(f"   task {task['id']}  [{_COLOURS.get(state, 'white')}]{state}[/]  {more}")
+    def _show(self, result: Result, more: str = "") -> None:
+        self._ledger.note(result)
+        self._console.print(f"   task {result.task_id}  {_coloured(result.state)}  {more}")
 
     def _send(self) -> None:
-        task = self._demo.send("echo Hello, agents.")
-        _expect(task, "completed", "echo Hello, agents.")
-        self._finished = task["id"]
-        self._show(task, text_of(task))
+        result = self._demo.client.send("echo Hello, agents.")
+        _expect(result, _COMPLETED, "echo Hello, agents.")
+        self._finished = result.task_id
+        self._show(result, result.text)
 
     def _stream(self) -> None:
-        count, last = 20, ""
+        count, last, written = 20, "", ""
         columns = (
             TextColumn("   {task.description}"),
             BarColumn(),
             TextColumn("{task.completed}/{task.total}"),
         )
-        written = ""
-        with Progress(*columns, console=self._console) as progress:
+        with (
+            Progress(*columns, console=self._console) as progress,
+            self._demo.client.stream(f"count {count} 60") as stream,
+        ):
             bar = progress.add_task("frames arrive", total=count)
-            for frame_id, frame in self._demo.stream(f"count {count} 60"):
-                written += _written(frame)
+            for update in stream:
+                written += update.text
                 progress.update(bar, completed=len(written.split()))
-                last = frame_id or last
+                last = update.id or last
         if written.split() != [str(number) for number in range(1, count + 1)]:
             raise StepFailed(f"the stream said {written!r}")
         self._console.print(f"   {written.strip()}  (last event id {last})")
 
     def _question(self) -> None:
-        task = self._demo.send("ask Which colour shall it be?")
-        _expect(task, "input-required")
-        self._show(task, task["status"]["message"]["parts"][0]["text"])
-        answered = self._demo.send("Teal, please.", taskId=task["id"])
-        _expect(answered, "completed", "Teal, please.")
-        if answered["id"] != task["id"]:
+        asked = self._demo.client.send("ask Which colour shall it be?")
+        _expect(asked, _ASKS)
+        self._show(asked, asked.question)
+        answered = self._demo.client.send("Teal, please.", task_id=asked.task_id)
+        _expect(answered, _COMPLETED, "Teal, please.")
+        if answered.task_id != asked.task_id:
             raise StepFailed("the answer started another task")
-        self._show(answered, text_of(answered))
+        self._show(answered, answered.text)
 
     def _cancel(self) -> None:
-        task = self._demo.receipt("sleep 600")
-        self._show(task)
-        canceled = self._demo.call("CancelTask", {"id": task["id"]})
-        _expect(canceled, "canceled")
+        receipt = self._demo.client.send("sleep 600", wait=False)
+        self._show(receipt)
+        canceled = self._demo.client.cancel(receipt.task_id)
+        _expect(canceled, TaskState.CANCELED)
         self._show(canceled)
 
     def _kill(self) -> None:
-        asked = self._demo.send("ask Will you remember me?")
-        _expect(asked, "input-required")
+        asked = self._demo.client.send("ask Will you remember me?")
+        _expect(asked, _ASKS)
         self._ledger.note(asked)
-        self._asking = asked["id"]
+        self._asking = asked.task_id
         self._die()
-        task = self._demo.call("GetTask", {"id": self._finished})
-        _expect(task, "completed", "echo Hello, agents.")
-        self._show(task, "is still there: acknowledged means fsynced")
+        finished = self._demo.client.get(self._finished)
+        _expect(finished, _COMPLETED, "echo Hello, agents.")
+        self._show(finished, "is still there: acknowledged means fsynced")
 
     def _die(self) -> None:
         self._console.print(f"   killing process {self._demo.pid}")
@@ -158,90 +176,100 @@ class Tour:
         self._console.print(f"   back after {seconds:.2f} s as process {self._demo.pid}")
 
     def _answer(self) -> None:
-        task = self._demo.settled(self._asking)
-        if state_of(task) == "failed":
+        result = self._demo.client.wait(self._asking)
+        if result.state is TaskState.FAILED:
             # Killed from outside just when it worked on the answer; its skill does not resume.
-            self._show(task, task["status"]["message"]["parts"][0]["text"])
-            task = self._demo.send("ask Shall I ask again?")
-            self._asking = task["id"]
-        if state_of(task) != "completed":
-            _expect(task, "input-required")
-            task = self._demo.send("Yes.", taskId=self._asking)
-        _expect(task, "completed", "Yes.")
-        self._show(task, "asked before the crash, answered after it")
+            self._show(result, result.text)
+            result = self._demo.client.send("ask Shall I ask again?")
+            self._asking = result.task_id
+        if result.state is not _COMPLETED:
+            _expect(result, _ASKS)
+            result = self._demo.client.send("Yes.", task_id=self._asking)
+        _expect(result, _COMPLETED, "Yes.")
+        self._show(result, "asked before the crash, answered after it")
 
     def _resume(self) -> None:
-        task_id, last, text = "", "", ""
-        for frame_id, frame in self._demo.stream(f"{STEPS} 80", metadata={"skill": "steps"}):
-            task_id = task_id or frame["task"]["id"]
-            last, text = frame_id, text + _written(frame)
-            if len(text.split()) >= STEPS // 2:
-                break
-        self._console.print(f"   steps taken and recorded: {text}(last event id {last})")
-        self._die()
-        self._console.print(f"   the stream goes on after event {last}")
-        before = len(text.split())
-        for frame_id, frame in self._demo.resume(task_id, last):
-            if int(frame_id) <= int(last):
-                raise StepFailed(f"event {frame_id} came after event {last}")
-            last, text = frame_id, text + _written(frame)
-        taken = [word.partition("@")[::2] for word in text.split()]
-        if [number for number, _ in taken] != [str(number) for number in range(1, STEPS + 1)]:
+        text, before, last = "", "", 0
+        with self._demo.client.stream(f"{STEPS} 80", skill="steps") as stream:
+            for update in stream:
+                place = int(update.id or 0)
+                # A snapshot in the middle would mean that the events before it were missed.
+                if place <= last or (last and update.kind == "task"):
+                    raise StepFailed(f"event {place}, a {update.kind}, came after event {last}")
+                last, text = place, text + update.text
+                if not before and len(text.split()) >= STEPS // 2:
+                    before = text
+                    self._console.print(f"   steps taken and recorded: {text}(last event id {last})")
+                    self._die()
+                    self._console.print(
+                        f"   the same stream is read on: its client reconnects with Last-Event-ID {last}"
+                    )
+            result = stream.finish()
+        if [word.partition("@")[0] for word in text.split()] != [str(1 + place) for place in range(STEPS)]:
             raise StepFailed(f"the steps were {text!r}")
-        task = self._demo.call("GetTask", {"id": task_id})
-        _expect(task, "completed", text)
-        self._console.print(f"   the rest: {' '.join(text.split()[before:])}")
-        self._show(task, "no event was lost, no recorded step was taken again")
+        _expect(result, _COMPLETED, text)
+        _expect(self._demo.client.get(result.task_id), _COMPLETED, text)
+        self._console.print(f"   the rest: {text.removeprefix(before).strip()}")
+        self._show(result, "no event was lost, none came twice, no recorded step was taken again")
 
     def _webhook(self) -> None:
         token = f"{random_bits(128):032x}"
         hook = Hook(Receiver(tokens=[token], keys=self._demo.signing_keys()))
         try:
-            push = {"url": hook.url, "token": token}
-            task = self._demo.receipt(f"{STEPS} 60", push, metadata={"skill": "steps"})
-            self._await(hook, "working")
+            push = PushConfig(hook.url, token=token)
+            receipt = self._demo.client.send(f"{STEPS} 60", skill="steps", push=push, wait=False)
+            self._await(hook, TaskState.WORKING)
             self._die()
-            last = self._await(hook, "completed")
+            last = self._await(hook, _COMPLETED)
         finally:
             hook.close()
-        if last.task_id != task["id"] or len(last.text.split()) != STEPS:
+        if last.task_id != receipt.task_id or len(last.text.split()) != STEPS:
             raise StepFailed(f"the webhook was told {last.text!r} of task {last.task_id}")
         self._console.print(f"   the result came along: {last.text}")
 
-    def _await(self, hook: Hook, state: str) -> Notification:
+    def _await(self, hook: Hook, state: TaskState) -> Notification:
         for _ in range(round(READY_S / TICK_S)):
             try:
                 told = hook.told.get(timeout=TICK_S)
             except queue.Empty:
                 self._demo.alive()
                 continue
-            if told.state is None or plain(told.state) != state:
+            if told.state is not state:
                 raise StepFailed(f"the webhook was told {told.state}, not {state}")
-            self._console.print(f"   told by a POST, token and signature good: [green]{state}[/]")
+            self._console.print(f"   told by a POST, token and signature good: {_coloured(state)}")
             return told
-        raise StepFailed(f"the webhook was not told {state}")
+        raise StepFailed(f"the webhook was not told {plain(state)}")
 
     def _list(self) -> None:
-        page = self._demo.call("ListTasks", {"pageSize": 10})
+        page = self._demo.client.list(page_size=10)
         table = Table("task", "state", "said", box=None, padding=(0, 2, 0, 1))
-        for task in page["tasks"]:
-            state = state_of(task)
-            text = task["history"][0]["parts"][0]["text"]
-            table.add_row(task["id"], f"[{_COLOURS.get(state, 'white')}]{state}[/]", text)
-        if page["totalSize"] < 5:
-            raise StepFailed(f"only {page['totalSize']} tasks are left")
+        for task in page.tasks:
+            table.add_row(task.id, _coloured(task.status.state), text_of(task.history[0]))
+        if page.total_size < MADE:
+            raise StepFailed(f"only {page.total_size} tasks are left")
         self._console.print(table)
 
+    def _examine(self) -> None:
+        report = asyncio.run(examine(self._demo.base))
+        passed = sum(one.outcome is Outcome.PASSED for one in report.findings)
+        odd = [one for one in report.findings if one.outcome in (Outcome.FAILED, Outcome.UNKNOWN)]
+        if odd or not passed:
+            self._demo.ending()
+            found = "; ".join(f"{one.check}: {one.seen}" for one in odd)
+            raise StepFailed(f"the doctor found {found or report.nothing}")
+        self._console.print(
+            f"   [green]{passed} checks passed[/] in {report.took_s:.1f} s over {len(report.interfaces)} "
+            "interfaces, nothing was found: trunkline doctor examines any agent so"
+        )
 
-def _expect(task: dict[str, Any], state: str, text: str = "") -> None:
-    if state_of(task) != state or (text and text_of(task) != text):
-        raise StepFailed(f"expected {state} {text!r}, got {state_of(task)} {text_of(task)!r}")
+
+def _expect(result: Result, state: TaskState, text: str = "") -> None:
+    if result.state is not state or (text and result.text != text):
+        raise StepFailed(f"expected {plain(state)} {text!r}, got {in_words(result)}")
 
 
-def _written(frame: dict[str, Any]) -> str:
-    if "artifactUpdate" not in frame:
-        return ""
-    return frame["artifactUpdate"]["artifact"]["parts"][0]["text"]
+def _coloured(state: TaskState) -> str:
+    return f"[{_COLOURS.get(state, 'white')}]{plain(state)}[/]"
 
 
 def run(*, once: bool, port: int) -> int:
@@ -274,10 +302,12 @@ def run(*, once: bool, port: int) -> int:
 
 def _invite(console: Console, demo: Demo, tour: Tour) -> None:
     console.print(f"\nIt keeps serving at {demo.base}. Try, in another terminal:")
-    for language, lines in (("bash", CURL), ("python", PYTHON), ("javascript", JAVASCRIPT)):
-        console.print(
-            Syntax(lines.format(base=demo.base), language, background_color="default", word_wrap=True)
-        )
+    # Where the environment is not active, as after `make demo`, the command is named as it was called.
+    called = sys.argv[0] if Path(sys.argv[0]).name == "trunkline" else "trunkline"
+    program = "trunkline" if shutil.which("trunkline") else called
+    for language, lines in LINES:
+        text = lines.format(base=demo.base, trunkline=program)
+        console.print(Syntax(text, language, background_color="default", word_wrap=True))
     console.print(f"Kill it if you like (process {demo.pid}); Ctrl-C ends it.")
     while True:
         try:

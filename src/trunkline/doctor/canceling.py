@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.doctor.finding import ERROR, Verdict, failed, judge, of_way
+from trunkline.doctor.finding import ERROR, Verdict, failed, judge, of_way, unknown
 from trunkline.doctor.look import TERMINAL, state_of
 from trunkline.doctor.trials import new_id, task_in
 from trunkline.doctor.way import NOT_CANCELABLE, NOT_FOUND, Way
@@ -59,4 +59,6 @@ async def race(way: Way) -> Verdict:
         return failed(f"the cancel said {told}, the task is {end or 'not to be read'}", *shown)
     if found.canceled.refused and not found.canceled.is_code(NOT_CANCELABLE):
         return failed(f"the cancel gives {found.canceled.told()}", *shown)
+    if found.canceled.refused and end and end not in TERMINAL:
+        return unknown(f"the agent does not cancel this task, which is still {end}", *shown)
     return judge(end in TERMINAL, f"the task is {end or 'not to be read'} after its cancel", *shown)

@@ -6,6 +6,7 @@ A line never raises for what an agent does: silence, a cut connection and nonsen
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from trunkline.wire import sse
 AT_ONCE = 8
 _LIMIT = 8 * 1024 * 1024
 _SHOWN = 400
+_LEAST_S = 0.05
 _QUIET = frozenset(("authorization", "x-api-key", "cookie", "proxy-authorization"))
 
 
@@ -61,6 +63,8 @@ class Exchange(Struct, kw_only=True):
         text = self.body[:160].decode(errors="replace").strip()
         if self.events:
             text = f"{len(self.events)} events"
+        if 300 <= self.status < 400:
+            return f"HTTP {self.status}, a redirect to {self.headers.get('location', 'nowhere')}"
         end = f"; {self.trouble}" if self.trouble else ""
         return f"HTTP {self.status} {self.media_type or 'without a content type'}: {text or 'empty'}{end}"
 
@@ -71,6 +75,8 @@ class Line:
     def __init__(self, carrier: Carrier, *, secrets: Sequence[str] = (), timeout_s: float = 4.0) -> None:
         self.journal: list[Exchange] = []
         self.timeout_s = timeout_s
+        # When everything must have been said, by the loop's clock.
+        self.until = math.inf
         self._carrier = carrier
         self._secrets = sorted((one for one in secrets if one), key=len, reverse=True)
         self._room = asyncio.Semaphore(AT_ONCE)
@@ -117,6 +123,7 @@ class Line:
             self.journal.append(seen)
             loop = asyncio.get_running_loop()
             began = loop.time()
+            limit_s = round(max(min(limit_s, self.until - began), _LEAST_S), 2)
             try:
                 async with asyncio.timeout(limit_s):
                     await self._read(seen, read)

@@ -141,21 +141,6 @@ async def unknown_task(way: Way) -> Verdict:
 
 
 @of_way(
-    "interface-no-redirect",
-    WARNING,
-    "RFC 9110 §15.4",
-    means="Many clients do not follow redirects of a POST, or lose its body on the way.",
-    fix="Answer at the address that the card names, with and without a trailing slash.",
-    bindings=RPC,
-)
-async def no_redirect(way: Way) -> Verdict:
-    """The endpoint answers by itself."""
-    answer = await way.call("get", {"id": new_id()})
-    status = answer.exchange.status
-    return judge(not 300 <= status < 400, f"HTTP {status} to {answer.exchange.headers.get('location')}")
-
-
-@of_way(
     "interface-trailing-slash",
     INFO,
     "RFC 3986 §6.2.3",

@@ -103,7 +103,7 @@ def texts(artifacts: object) -> dict[str, str]:
 
 
 _SNAKE = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+")
-_OWN = frozenset(("metadata", "data", "params", "scopes", "schemes", "header"))
+_OWN = frozenset(("metadata", "data", "params", "scopes", "schemes", "security", "header"))
 
 
 def snake_members(value: object, path: str = "") -> Iterator[str]:

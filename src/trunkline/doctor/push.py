@@ -1,17 +1,13 @@
-"""Checks of push notifications: configs, the round trip to this machine, and where webhooks may lead."""
+"""Checks of push configs: how they are kept, and what is refused."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from trunkline.doctor.finding import ERROR, PASSED, NotPossible, Verdict, failed, judge, of_way, skipped
-from trunkline.doctor.look import TERMINAL, at, items, members, parsed, state_of, text, unwrapped
+from trunkline.doctor.finding import ERROR, NotPossible, Verdict, failed, judge, of_way, skipped
+from trunkline.doctor.look import at, items, text
 from trunkline.doctor.trials import new_id
 from trunkline.doctor.way import BAD_PARAMS, INVALID, NO_METHOD, NO_PUSH, NOT_FOUND, UNSUPPORTED, Answer, Way
-
-_PRIVATE = ("http://10.0.0.1/", "http://192.168.0.1/", "http://[::ffff:10.0.0.1]/", "http://100.64.0.1/")
-_LOOPBACK = ("http://127.0.0.1:9/", "http://localhost:9/", "http://[::1]:9/", "http://2130706433:9/")
-_MEMBERS = ("task", "message", "statusUpdate", "artifactUpdate")
 
 
 @of_way(
@@ -61,7 +57,7 @@ async def missing_url(way: Way) -> Verdict:
     task = await way.subject.trials(way).task()
     answer = await way.call("push-set", {"taskId": task["id"], "id": "doctor"})
     if not answer.refused:
-        await _forget(way, task["id"], answer)
+        await forget(way, task["id"], answer)
     good = answer.is_code(BAD_PARAMS) or answer.is_code(INVALID)
     return judge(good, answer.told(), answer.exchange)
 
@@ -114,159 +110,18 @@ async def two_configs(way: Way) -> Verdict:
     task = await way.subject.trials(way).task()
     one, other = await _accepted(way, taskId=task["id"]), await _accepted(way, taskId=task["id"])
     for answer in (one, other):
-        await _forget(way, task["id"], answer)
+        await forget(way, task["id"], answer)
     return judge(_name(one) != _name(other), f"both are {_name(one)!r}", one.exchange, other.exchange)
-
-
-@of_way(
-    "push-round-trip",
-    ERROR,
-    "§4.3.3, PDL-03, AG-37",
-    means="Push is declared and nothing arrives; callers fall back to polling, or wait for ever.",
-    fix="Look into the agent's log for the delivery: address, token, refused host, swallowed error.",
-    first=True,
-    sends=True,
-)
-async def round_trip(way: Way) -> Verdict:
-    """A notification of the end of a task arrives at this machine."""
-    way.subject.needs("pushNotifications")
-    pushed = await way.subject.trials(way).pushed()
-    states = [state_of(unwrapped_body(one.body)) for one in pushed.heard]
-    if not states:
-        return failed(f"nothing arrived at {pushed.url}", pushed.answer.exchange)
-    good = any(state in TERMINAL for state in states)
-    return judge(good, f"no notification of an end: {states}", pushed.answer.exchange)
-
-
-@of_way(
-    "push-token",
-    ERROR,
-    "§4.3.3, PDL-02, AG-31",
-    means="Receivers cannot know that it is their agent who calls, and refuse.",
-    fix="Send the config's token as X-A2A-Notification-Token or as a bearer token.",
-    first=True,
-    sends=True,
-)
-async def token(way: Way) -> Verdict:
-    """The token comes along."""
-    way.subject.needs("pushNotifications")
-    pushed = await way.subject.trials(way).pushed()
-    if not pushed.heard:
-        return skipped("nothing arrived; see push-round-trip")
-    for one in pushed.heard:
-        sent = (
-            one.headers.get("x-a2a-notification-token"),
-            one.headers.get("authorization", "").partition(" ")[2],
-        )
-        if pushed.token not in sent:
-            return failed("a notification came without the token", pushed.answer.exchange)
-    return PASSED
-
-
-@of_way(
-    "push-body",
-    ERROR,
-    "§4.3.3, PDL-01, AG-41",
-    means="Receivers cannot read what they are told.",
-    fix="Post one of task, message, statusUpdate and artifactUpdate in 1.0; an object with kind in 0.3.",
-    first=True,
-    sends=True,
-)
-async def body(way: Way) -> Verdict:
-    """The body is what the version says."""
-    way.subject.needs("pushNotifications")
-    pushed = await way.subject.trials(way).pushed()
-    if not pushed.heard:
-        return skipped("nothing arrived; see push-round-trip")
-    for one in pushed.heard:
-        found = members(parsed(one.body))
-        if way.version == "1.0":
-            good = len([name for name in _MEMBERS if name in found]) == 1
-        else:
-            good = bool(text(found.get("kind")))
-        if not good:
-            return failed(f"the body has {', '.join(found) or 'no members'}", pushed.answer.exchange)
-    return PASSED
-
-
-@of_way(
-    "push-refuses-metadata-service",
-    ERROR,
-    "§13.2, PDL-06, AG-33",
-    means="Any caller can make the agent call the cloud's metadata service, where credentials lie.",
-    fix="Resolve the host of a webhook and refuse addresses that are not public, at saving and at sending.",
-    first=True,
-    sends=True,
-)
-async def metadata_service(way: Way) -> Verdict:
-    """A webhook at 169.254.169.254 is refused."""
-    return await _refuses(way, ("http://169.254.169.254/latest/meta-data/",))
-
-
-@of_way(
-    "push-refuses-private-addresses",
-    ERROR,
-    "§13.2, PDL-06, AG-33",
-    means="Any caller can make the agent call machines inside its network.",
-    fix="Refuse private, shared and mapped addresses; let the operator allow what is needed.",
-    first=True,
-    sends=True,
-)
-async def private(way: Way) -> Verdict:
-    """Webhooks into private networks are refused, however the address is written."""
-    return await _refuses(way, _PRIVATE)
-
-
-@of_way(
-    "push-refuses-loopback",
-    ERROR,
-    "§13.2, PDL-06, AG-33",
-    means="Any caller can make the agent call services on its own machine.",
-    fix="Refuse loopback addresses, however they are written; let the operator allow what is needed.",
-    first=True,
-    sends=True,
-)
-async def loopback(way: Way) -> Verdict:
-    """Webhooks to the agent's own machine are refused."""
-    verdict = await _refuses(way, _LOOPBACK)
-    if verdict is not PASSED and way.subject.is_local:
-        return skipped("the agent takes webhooks on its own machine, which is also this one")
-    return verdict
-
-
-@of_way(
-    "push-refuses-other-schemes",
-    ERROR,
-    "§13.2, AG-33",
-    means="Any caller can make the agent read files or speak other protocols.",
-    fix="Take only http and https URLs, without a login in them.",
-    first=True,
-    sends=True,
-)
-async def schemes(way: Way) -> Verdict:
-    """Only http and https are taken, without a login."""
-    return await _refuses(
-        way, ("file:///etc/passwd", "gopher://example.com/", "https://user:pw@example.com/")
-    )
-
-
-async def _refuses(way: Way, urls: tuple[str, ...]) -> Verdict:
-    way.subject.needs("pushNotifications")
-    task = await way.subject.trials(way).task()
-    for url in urls:
-        answer = await way.call("push-set", {"taskId": task["id"], "url": url})
-        if not answer.refused and answer.result is not None:
-            await _forget(way, task["id"], answer)
-            return failed(f"{url} was accepted", answer.exchange)
-    return PASSED
 
 
 async def _accepted(way: Way, **given: str) -> Answer:
     """A config that the agent takes: for this machine, else for an address that is nobody's."""
-    host = way.subject.options.receiver
     told = ""
-    # Port 9 throws away what it is sent, where anybody listens there at all.
-    for url in (f"http://{host}:9/trunkline-doctor", "https://example.com/trunkline-doctor"):
+    urls = ["https://example.com/trunkline-doctor"]
+    if way.subject.is_reached:
+        # Port 9 throws away what it is sent, where anybody listens there at all.
+        urls.insert(0, f"http://{way.subject.options.receiver}:9/trunkline-doctor")
+    for url in urls:
         answer = await way.call("push-set", {**given, "url": url})
         if not answer.refused and answer.result is not None:
             return answer
@@ -274,7 +129,8 @@ async def _accepted(way: Way, **given: str) -> Answer:
     raise NotPossible(f"no webhook was taken, neither at this machine nor at example.com: {told}")
 
 
-async def _forget(way: Way, task_id: str, made: Answer) -> None:
+async def forget(way: Way, task_id: str, made: Answer) -> None:
+    """Take back a config."""
     name = _name(made)
     if name:
         await way.call("push-delete", {"taskId": task_id, "id": name})
@@ -288,9 +144,3 @@ def _name(answer: Answer) -> str:
 def _names(answer: Answer) -> list[str]:
     listed: list[Any] = items(answer.result) or items(at(answer.result, "configs"))
     return [text(at(one, "id")) or text(at(one, "pushNotificationConfig", "id")) for one in listed]
-
-
-def unwrapped_body(raw: bytes) -> dict[str, Any]:
-    """The task or update in a notification."""
-    found = unwrapped(parsed(raw))
-    return {} if found is None else found.value

@@ -10,11 +10,15 @@ from msgspec import Struct
 from trunkline.doctor import (
     canceling,
     card,
+    delivery,
     discovery,
+    egress,
+    extensions,
     hygiene,
     interfaces,
     jsonrpc,
     limits,
+    messages,
     push,
     reading,
     rest,
@@ -55,12 +59,16 @@ FAMILIES = tuple(
         jsonrpc,
         rest,
         sending,
+        messages,
         reading,
         canceling,
         streaming,
         subscribing,
         push,
+        delivery,
+        egress,
         security,
+        extensions,
         shapes,
         limits,
         hygiene,
@@ -69,8 +77,9 @@ FAMILIES = tuple(
 _ANSWERS, _SPEAKS = CHECKS["interface-answers"], CHECKS["interface-speaks-version"]
 # The family that looks at the door itself, and can do so from outside.
 _DOOR = "security"
-# What is kept of the time for the checks that look at everything, and for tidying up.
-_LATE = 0.1
+# What is kept of the time for tidying up, and for the checks that look at everything.
+_TIDY = 0.1
+_LATE = 0.05
 _TIDY_S = 2.0
 
 
@@ -112,7 +121,9 @@ async def examine(url: str, options: Options | None = None, carrier: Carrier | N
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
-        found = await _look(subject, began + options.timeout_s)
+        subject.line.until = began + options.timeout_s * (1 - _TIDY)
+        found = await _look(subject, subject.line.until)
+        subject.line.until = began + options.timeout_s
         left = await _tidy(subject)
     finally:
         if own:

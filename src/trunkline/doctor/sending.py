@@ -16,7 +16,7 @@ from trunkline.doctor.finding import (
 )
 from trunkline.doctor.look import INTERRUPTED, TERMINAL, items, members, state_of, text
 from trunkline.doctor.trials import new_id, piece_in, task_in
-from trunkline.doctor.way import BAD_PARAMS, INVALID, NOT_FOUND, UNSUPPORTED, Way
+from trunkline.doctor.way import NOT_FOUND, UNSUPPORTED, Way
 from trunkline.wire.extensions import IDEMPOTENT_SEND
 
 
@@ -174,84 +174,10 @@ async def again(way: Way) -> Verdict:
     first, second = await trials.send(message), await trials.send(message)
     if second.refused:
         return failed(f"the second time: {second.told()}", first.exchange, second.exchange)
-    declared = [
-        text(members(one).get("uri"))
-        for one in items(members(way.subject.card.get("capabilities")).get("extensions"))
-    ]
     same = task_in(first).get("id") == task_in(second).get("id")
-    if IDEMPOTENT_SEND not in declared and not same:
+    if IDEMPOTENT_SEND not in way.subject.extensions() and not same:
         return skipped("two tasks; the card does not promise one")
     return judge(same, "the card promises one task, and there are two", first.exchange, second.exchange)
-
-
-@of_way(
-    "send-bad-message",
-    ERROR,
-    "§5.7, SND-21",
-    means="Messages that are none start work; nobody learns of the mistake.",
-    fix="Refuse a message without messageId, role or parts with invalid params (-32602), naming the member.",
-    sends=True,
-)
-async def bad_message(way: Way) -> Verdict:
-    """A message without messageId, role or parts is refused."""
-    trials = way.subject.trials(way)
-    await trials.sent()
-    for name in ("messageId", "role", "parts"):
-        message = {key: value for key, value in trials.message().items() if key != name}
-        answer = await trials.send_odd(message)
-        if not (answer.is_code(BAD_PARAMS) or answer.is_code(INVALID)):
-            return failed(f"without {name}: {answer.told()}", answer.exchange)
-    return PASSED
-
-
-@of_way(
-    "send-empty-parts",
-    ERROR,
-    "§5.7, SND-21, AG-10",
-    means="Empty messages start work.",
-    fix="Refuse a message whose parts are empty with invalid params (-32602).",
-    first=True,
-    sends=True,
-)
-async def empty_parts(way: Way) -> Verdict:
-    """A message without any part is refused."""
-    trials = way.subject.trials(way)
-    await trials.sent()
-    answer = await trials.send_odd(trials.message(parts=[]))
-    good = answer.is_code(BAD_PARAMS) or answer.is_code(INVALID)
-    return judge(good, answer.told(), answer.exchange)
-
-
-@of_way(
-    "send-part-without-content",
-    ERROR,
-    "§4.1.6, SND-22",
-    means="A caller's mistake, such as a wrong member name, is taken for an empty text.",
-    fix="Refuse a part with none of text, raw, url and data with invalid params (-32602).",
-    versions=("1.0",),
-    first=True,
-    sends=True,
-)
-async def part_without_content(way: Way) -> Verdict:
-    """A part that holds nothing is refused."""
-    trials = way.subject.trials(way)
-    await trials.sent()
-    answer = await trials.send_odd(trials.message(parts=[{"mediaType": "text/plain"}]))
-    good = answer.is_code(BAD_PARAMS) or answer.is_code(INVALID)
-    return judge(good, answer.told(), answer.exchange)
-
-
-@of_way(
-    "unknown-members-ignored",
-    WARNING,
-    "§5.7, SND-24",
-    means="Newer clients, which send more, are turned away.",
-    fix="Ignore members that are not known.",
-)
-async def unknown_members(way: Way) -> Verdict:
-    """A member that nobody knows does not matter."""
-    answer = await way.call("get", {"id": new_id(), "trunklineDoctor": "1"})
-    return judge(answer.is_code(NOT_FOUND), answer.told(), answer.exchange)
 
 
 @of_way(

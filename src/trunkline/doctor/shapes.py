@@ -164,7 +164,10 @@ async def timestamps(way: Way) -> Verdict:
 async def required(way: Way) -> Verdict:
     """Required members are there."""
     for piece, exchange in _all(way):
-        needed = (*_NEEDED.get(piece.kind, ()), *(("contextId",) if piece.kind == "task" else ()))
+        needed = _NEEDED.get(piece.kind, ())
+        # In 1.0 that is for `send-context-made` to say.
+        if piece.kind == "task" and way.version != "1.0":
+            needed = (*needed, "contextId")
         for name in needed:
             if piece.value.get(name) in (None, ""):
                 return failed(f"{piece.path} lacks {name}", exchange)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from ipaddress import ip_address
 from typing import Any
 from urllib.parse import SplitResult, urljoin, urlsplit
@@ -83,6 +84,11 @@ class Subject:
         return is_loopback(self.place.hostname or "")
 
     @property
+    def is_reached(self) -> bool:
+        """Whether the agent can reach this machine under the name that the operator gave for it."""
+        return self.is_local or not is_loopback(self.options.receiver)
+
+    @property
     def card_seen(self) -> Exchange:
         """The exchange that brought the card; only if there is one."""
         return next(one for one in self.found.values() if one.status == 200 and members(one.json))
@@ -91,6 +97,11 @@ class Subject:
         """Whether the card declares a capability, under any of its names."""
         declared = members(self.card.get("capabilities"))
         return any(declared.get(name) is True or self.card.get(name) is True for name in names)
+
+    def extensions(self, *, required: bool = False) -> list[str]:
+        """The URIs of the extensions that the card declares; only those it requires, if told."""
+        declared = map(members, items(members(self.card.get("capabilities")).get("extensions")))
+        return [text(one.get("uri")) for one in declared if not required or one.get("required") is True]
 
     def needs(self, name: str) -> None:
         """Go on only if the card declares this.
@@ -117,18 +128,15 @@ class Subject:
         """Look for the card at every place where it may be; False if there is none."""
         given = self.place.path.rstrip("/")
         bases = [self.origin] if not given or given.endswith(".json") else [self.url, self.origin]
-        places = [(base, path) for base in bases for path in (CARD, LEGACY)]
-        if given.endswith(".json"):
-            places.insert(0, (self.origin, given))
-        for base, path in places:
-            if self.card and base != self.base:
-                break
-            seen = await self.look_up(base + path)
-            self.found[path] = seen
-            card = members(seen.json)
-            if seen.status == 200 and card and not self.card:
-                self.card, self.base = card, base
-        return bool(self.card)
+        paths = [given, CARD, LEGACY] if given.endswith(".json") else [CARD, LEGACY]
+        for base in bases:
+            seen = await asyncio.gather(*(self.look_up(base + path) for path in paths))
+            self.found = dict(zip(paths, seen, strict=True))
+            cards = [members(one.json) for one in seen if one.status == 200 and members(one.json)]
+            if cards:
+                self.card, self.base = cards[0], base
+                return True
+        return False
 
     async def look_up(self, url: str, *, known: bool = True, headers: Headers = ()) -> Exchange:
         """GET a page of the operator's host, through redirects that stay there."""

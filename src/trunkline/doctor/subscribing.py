@@ -114,6 +114,6 @@ async def resume(way: Way) -> Verdict:
     )
     if again.answer is not None:
         return skipped(f"the task has ended: {again.answer.told()}")
-    back = [frame.id for frame in again.frames]
-    good = back and ids[0] not in back and set(back) <= set(ids)
-    return judge(good, f"after {ids[0]} came {back[:5]}", again.exchange)
+    following = next(one for one in ids if one != ids[0])
+    back = next((frame.id for frame in again.frames if frame.id), "nothing")
+    return judge(back == following, f"after {ids[0]} came {back}, not {following}", again.exchange)

@@ -192,6 +192,8 @@ class Trials:
     async def _pushed(self) -> Pushed:
         """A task whose end is told to this machine."""
         subject = self._way.subject
+        if not subject.is_reached:
+            raise NotPossible("the agent is elsewhere; say by --local-receiver how it reaches this machine")
         hook = Hook(subject.options.receiver)
         await hook.open()
         try:

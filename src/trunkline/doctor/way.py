@@ -18,9 +18,10 @@ from trunkline.wire.codes import CODES
 if TYPE_CHECKING:
     from trunkline.doctor.subject import Subject
 
-NOT_FOUND, NOT_CANCELABLE, NO_PUSH, UNSUPPORTED, NO_VERSION = -32001, -32002, -32003, -32004, -32009
+NOT_FOUND, NOT_CANCELABLE, NO_PUSH, UNSUPPORTED = -32001, -32002, -32003, -32004
+NO_EXTENSION, NO_VERSION = -32008, -32009
 PARSE, INVALID, NO_METHOD, BAD_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
-_REASONS = {code.reason: code.rpc for code in CODES.values()}
+_REASONS = {"EXTENSION_SUPPORT_REQUIRED": NO_EXTENSION} | {code.reason: code.rpc for code in CODES.values()}
 _JSON = "application/json"
 _STREAMS = ("stream", "subscribe")
 
@@ -111,6 +112,8 @@ class Way:
         self.url = interface.url.rstrip("/") if interface.binding == "HTTP+JSON" else interface.url
         self.is_rpc = interface.binding == "JSONRPC"
         self.name = f"{interface.binding} {interface.version}"
+        # The header by which callers say which extensions they speak.
+        self.extending = "A2A-Extensions" if interface.version == "1.0" else "X-A2A-Extensions"
         # Credentials go to the host that the operator named and to no other.
         self._trusted = trusted
         # Every object of the protocol that came this way, for those who look at shapes.
@@ -125,6 +128,9 @@ class Way:
             found.append(("Accept", "application/json, application/a2a+json"))
         if asked:
             found.append(("A2A-Version", asked))
+        required = self.subject.extensions(required=True)
+        if required and not any(name == self.extending for name, _ in more):
+            found.append((self.extending, ", ".join(required)))
         return (*found, *(self.subject.credentials if self._trusted else ()))
 
     def request(

@@ -53,6 +53,10 @@ class Received(Struct, frozen=True):
     rule: str = ""
     faults: tuple[Fault, ...] = ()
 
+    def __repr__(self) -> str:
+        # Headers stay unsaid: one of them may be a credential.
+        return f"Received({self.asked!r}, {self.path!r}, text={self.text!r}, rule={self.rule!r})"
+
     @property
     def text(self) -> str:
         """The texts of the message."""

@@ -90,8 +90,12 @@ class Recorder:
     async def _pass_card(self, line: Line, reply: Reply) -> None:
         raw = await reply.read(BODY_BYTES)
         try:
-            self.tape.hear_card(read_card(raw))
+            card = read_card(raw)
+            self.tape.hear_card(card)
             log.info("mock.recorded card=%s", line.path)
+            for interface in card.interfaces:
+                if not f"{interface.url}/".startswith(f"{self._origin}/"):
+                    log.warning("mock.elsewhere url=%s: who calls it there is not heard", interface.url)
         except Unreadable as error:
             log.warning("mock.no_card path=%s why=%s", line.path, error)
         # Callers go where the card says, and must come by here.

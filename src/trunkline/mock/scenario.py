@@ -168,6 +168,9 @@ class Entry(Strict, frozen=True):
     api_key: str = ""
     header: str = "X-API-Key"
 
+    def __repr__(self) -> str:
+        return f"Entry(header={self.header!r}, ***)"
+
 
 class Persona(Strict, frozen=True):
     """The agent that the mock plays, as its card tells."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from trunkline.errors import InvalidParams
 
-# Who declares it answers the same message twice with the same task.
-IDEMPOTENT_SEND = "https://trunkline.dev/a2a/ext/idempotent-send/v1"
-
 # Who declares it answers the same message twice with the same task: a lost send may be repeated.
 IDEMPOTENT_SEND = "https://trunkline.dev/a2a/ext/idempotent-send/v1"
 COUNT_LIMIT = 32

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from trunkline import errors as e
 from trunkline.wire.codes import CODES
-from trunkline.wire.faults import UNREADABLE
+from trunkline.wire.faults import UNREADABLE, check_structure
 
 SHOWN = 200
 _LONGEST_WAIT_S = 3600.0
@@ -65,7 +65,7 @@ def _clean(text: str) -> str:
 
 def read_refusal(status: int, headers: dict[str, str], body: bytes, *, of_task: bool = False) -> e.Refused:
     """The refusal in an answer with an error status, JSON or not; `of_task`: a task was in its path."""
-    told = tell(_decoded(body))
+    told = tell(decoded(body))
     if of_task and status == 404 and not told.reason and "task" in told.message.lower():
         return e.TaskNotFound(_clean(told.message))
     if not told.message:
@@ -174,10 +174,12 @@ def _text(given: dict[str, Any], *names: str) -> str:
     return ""
 
 
-def _decoded(body: bytes) -> object:
+def decoded(body: bytes) -> object:
+    """What is in a body that anybody may have sent; None if it is no JSON, or nests or holds too much."""
     try:
+        check_structure(body)
         return msgspec.json.decode(body)
-    except UNREADABLE:
+    except (*UNREADABLE, e.ParseError):
         return None
 
 

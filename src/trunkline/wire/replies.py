@@ -6,16 +6,16 @@ What a task, a message or an update is, `answers` knows. Raises `Refused` for wh
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw, Struct
 
-from trunkline.errors import Refused, Unreadable
+from trunkline.errors import ParseError, Refused, Unreadable
 from trunkline.wire.answers import Notice, read_notice, read_shape
 from trunkline.wire.configs import read_set
 from trunkline.wire.faults import UNREADABLE, check_structure
-from trunkline.wire.refusals import printable, read_error
+from trunkline.wire.refusals import decoded, printable, read_error
 from trunkline.wire.shapes import AnswerShape
 from trunkline.wire.types import PushConfig, Task, TaskPage
 
@@ -29,10 +29,10 @@ class _Quick(Struct, frozen=True, gc=False):
 
 
 class _Reply(Struct, frozen=True):
-    id: Any = None
+    id: Raw = Raw()
     result: Raw = Raw()
     error: Raw = Raw()
-    jsonrpc: Any = None
+    jsonrpc: Raw = Raw()
 
 
 class _Page(Struct, frozen=True):
@@ -90,12 +90,13 @@ def rpc_result(body: bytes, request_id: str) -> bytes:
     except UNREADABLE:
         raise Unreadable(f"the agent did not answer with JSON-RPC but with: {printable(body)}") from None
     if bytes(reply.error) not in _NULL:
-        raise read_error(msgspec.json.decode(reply.error))
+        raise read_error(decoded(bytes(reply.error)))
+    answered = bytes(reply.id).decode(errors="replace").strip('"')
     ours = request_id.rpartition("-")[0]
-    if isinstance(reply.id, str) and reply.id != request_id and ours and reply.id.startswith(f"{ours}-"):
-        raise Unreadable(f"the agent answered request {reply.id} when {request_id} was asked")
+    if ours and answered != request_id and answered.startswith(f"{ours}-"):
+        raise Unreadable(f"the agent answered request {answered[:64]} when {request_id} was asked")
     # Some agents stream the bare event over JSON-RPC too. Others leave a result out that would be null.
-    return bytes(reply.result) or (body if reply.jsonrpc is None else b"")
+    return bytes(reply.result) or (b"" if bytes(reply.jsonrpc) else body)
 
 
 def rest_notice(body: bytes, *, proto: bool = False) -> Notice:
@@ -108,19 +109,12 @@ def rest_notice(body: bytes, *, proto: bool = False) -> Notice:
     try:
         return read_answer(body, proto=proto)
     except Unreadable:
-        found = _decoded(body)
-        if "error" in found:
-            raise read_error(found) from None
-        if "jsonrpc" in found:
+        found = decoded(body)
+        if isinstance(found, dict) and "error" in found:
+            raise read_error(cast("object", found)) from None
+        if isinstance(found, dict) and "jsonrpc" in found:
             return read_answer(rpc_result(body, ""), proto=proto)
         raise
-
-
-def _decoded(body: bytes) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(body, type=dict[str, Any])
-    except UNREADABLE:
-        return {}
 
 
 def read_answer(raw: bytes, *, proto: bool = False) -> Notice:
@@ -154,8 +148,9 @@ def read_page(raw: bytes, *, proto: bool = False) -> TaskPage:
         Unreadable: it is neither.
     """
     try:
+        check_structure(raw)
         page = _Page(tasks=_list.decode(raw)) if raw.lstrip()[:1] == b"[" else _page.decode(raw)
-    except UNREADABLE:
+    except (*UNREADABLE, ParseError):
         raise Unreadable(f"the agent's list is no page of tasks: {printable(raw)}") from None
     tasks = tuple([task_of(read_answer(bytes(one), proto=proto)) for one in page.tasks or ()])
     token = page.next_page_token or page.next_page_token_snake

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 from msgspec import UNSET
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 
 from tests.conformance.transport.world import KEY, Way, new_id, states, text_of, words
 from trunkline import errors
+from trunkline.client.client import Client
 from trunkline.client.transport import Call
 from trunkline.wire.types import (
     ListQuery,
@@ -295,6 +297,18 @@ def test_the_name_says_what_is_spoken(way: Way) -> None:
     assert way.transport.name.startswith({"rpc": "JSONRPC", "rest": "HTTP+JSON"}[binding])
     assert version in way.transport.name
     assert KEY not in way.transport.name
+
+
+def test_a_client_waits_for_the_task_api_by_asking_again(delegate: Way) -> None:
+    async def scene() -> None:
+        options: dict[str, Any] = {"carrier": delegate.world.carrier, "api_key": KEY, "poll_s": 0.01}
+        async with Client("http://localhost/delegate", bindings=["DELEGATE"], **options) as client:
+            # The name of the agent, which its card tells, means its default skill.
+            assert (await client.send("sleep 0.05")).text == "slept 0.05 s"
+            assert (await client.stream("hello", skill="echo").finish()).text == "hello"
+            assert await client.interface() == "DELEGATE at http://localhost/delegate"
+
+    delegate.run(scene)
 
 
 def test_what_the_task_api_lacks_it_says(delegate: Way) -> None:

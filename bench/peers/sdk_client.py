@@ -1,0 +1,51 @@
+"""The client of the a2a-sdk at work: `sdk_client.py URL send|stream WARM SECONDS PARALLEL CHUNKS`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import httpx
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.helpers.proto_helpers import new_text_part
+from a2a.types import a2a_pb2 as pb
+from calling import measure
+
+
+def _request(text: str) -> pb.SendMessageRequest:
+    # A fresh id each: a message that comes twice would be answered with the task of the first.
+    message = pb.Message(
+        message_id=f"sdk-{next(_numbers)}", role=pb.Role.ROLE_USER, parts=[new_text_part(text)]
+    )
+    return pb.SendMessageRequest(message=message)
+
+
+_numbers = iter(range(1 << 60))
+
+
+async def main(url: str, mode: str, *amounts: str) -> None:
+    """Find the card once, then call."""
+    warm, seconds, parallel, chunks = map(float, amounts)
+    async with httpx.AsyncClient(timeout=60) as http:
+        card = await A2ACardResolver(http, url).get_agent_card()
+        client = ClientFactory(ClientConfig(streaming=mode == "stream", httpx_client=http)).create(card)
+
+        async def send() -> int:
+            async for event in client.send_message(_request("echo hello")):
+                if event.task.status.state == pb.TaskState.TASK_STATE_COMPLETED:
+                    return 1
+            return -1
+
+        async def stream() -> int:
+            count, state = 0, None
+            async for event in client.send_message(_request(f"chunks {chunks:.0f}")):
+                count += 1
+                if event.HasField("status_update"):
+                    state = event.status_update.status.state
+            return count if state == pb.TaskState.TASK_STATE_COMPLETED and count > chunks else -1
+
+        await measure(send if mode == "send" else stream, warm=warm, seconds=seconds, parallel=int(parallel))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,204 @@
+"""Defects that are looked at by one check alone: so every check is seen to fail."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from typing import Any
+from urllib.parse import urlsplit
+
+from tests.doctor.defects import KEY, PUBLIC, Defect, Lame, card, instead, message, objects, rpc
+from tests.doctor.sick import Call, Json, Sickness, Told, refusal
+
+JSON = {"content-type": "application/json"}
+BROKEN = Told(500, {"content-type": "text/plain"}, b"Internal Server Error")
+
+
+def _when(fits: Any, told: Any) -> Lame:
+    """Answer what fits with this: a status, a code, a whole answer, or what a function makes of the call."""
+
+    def answer(call: Call) -> Told | None:
+        if not fits(call):
+            return None
+        if isinstance(told, int) and told < 0:
+            return refusal(call, told)
+        if isinstance(told, int):
+            return Told(told, dict(JSON), b"{}")
+        return told(call) if callable(told) else told
+
+    return instead(answer)
+
+
+def _result(value: Any) -> Any:
+    return lambda call: Told(
+        200,
+        dict(JSON),
+        json.dumps({"jsonrpc": "2.0", "id": call.document.get("id"), "result": value}).encode(),
+    )
+
+
+def _asks(change: Any) -> Lame:
+    return Lame(asks=change)
+
+
+def _params(method: str, **given: Any) -> Lame:
+    """Parameters of a method that are replaced; None takes one away."""
+
+    def ask(call: Call) -> None:
+        if call.is_a(method):
+            for name, value in given.items():
+                call.params.pop(name, None) if value is None else call.params.update({name: value})
+
+    return Lame(asks=ask)
+
+
+def _unlocated(document: Json) -> None:
+    for name in ("supportedInterfaces", "url", "additionalInterfaces"):
+        document.pop(name, None)
+
+
+def _odd_metadata(call: Call, document: Json) -> None:
+    for one in document.get("error", {}).get("data", []):
+        if "metadata" in one:
+            one["metadata"] = {"errors": [1]}
+
+
+def _filled(call: Call, found: Json) -> None:
+    for name, value in (("messageId", "m"), ("role", "ROLE_USER"), ("parts", [{"text": "x"}])):
+        found.setdefault(name, value)
+
+
+def _parts(call: Call, found: Json) -> None:
+    if not any("text" in part for part in found.get("parts", [])):
+        found["parts"] = [{"text": "x"}]
+
+
+def _one_id(value: Json) -> None:
+    if "status" in value and "id" in value:
+        value["id"] = "the-only-one"
+
+
+def _one_message_more(value: Json) -> None:
+    if "history" in value:
+        value["history"] = value["history"] * 2
+
+
+def _canceled(value: Json) -> None:
+    if "state" in value:
+        value["state"] = "TASK_STATE_CANCELED"
+
+
+def _speechless(value: Json) -> None:
+    if "state" in value:
+        value.pop("message", None)
+
+
+_NUMBERS = itertools.count()
+
+
+def _numbered(call: Call, document: Json) -> None:
+    if isinstance(document.get("result"), dict):
+        document["result"]["metadata"] = {"read": next(_NUMBERS)}
+
+
+def _empty_artifacts(value: Json) -> None:
+    if "artifactId" in value:
+        value["parts"] = []
+
+
+def _forgets_the_event(call: Call) -> None:
+    call.headers.pop("last-event-id", None)
+
+
+def _takes_any_hook(call: Call) -> None:
+    call.params.get("configuration", {}).pop("taskPushNotificationConfig", None)
+
+
+def _requiring(document: Json) -> None:
+    document["capabilities"]["extensions"].append({"uri": "https://must.example/v1", "required": True})
+
+
+class _Babbler(Sickness):
+    """Tells the webhook something that is no notification."""
+
+    async def instead(self, call: Call) -> Told | None:
+        config = call.params.get("configuration", {}).get("taskPushNotificationConfig")
+        if config is None:
+            return None
+        del call.params["configuration"]["taskPushNotificationConfig"]
+        call.body = json.dumps(call.document).encode()
+        place = urlsplit(config["url"])
+        reader, writer = await asyncio.open_connection(place.hostname, place.port)
+        token = config["token"]
+        head = (
+            f"POST {place.path} HTTP/1.1\r\nX-A2A-Notification-Token: {token}\r\nContent-Length: 12\r\n\r\n"
+        )
+        writer.write(head.encode() + b'{"hello": 1}')
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return None
+
+
+def _is_v1(call: Call) -> bool:
+    return call.headers.get("a2a-version") == "1.0"
+
+
+_SICK: list[tuple[str, Sickness, dict[str, Any]]] = [
+    ("card-public", _when(lambda c: c.is_card and "x-api-key" not in c.headers, 401), {"settings": {"keys": (KEY,)}}),
+    ("card-head", _when(lambda c: c.verb == "HEAD", BROKEN), {}),
+    ("interface-listed", card(_unlocated), {}),
+    ("interface-trailing-slash", _when(lambda c: c.path == "/a2a/", 404), {}),
+    ("unknown-task", _when(lambda c: c.is_a("GetTask"), -32000), {}),
+    ("version-query-parameter", _when(lambda c: "A2A-Version" in c.query, -32009), {}),
+    ("version-absent-is-0.3", _when(lambda c: c.is_a("tasks/get") and not _is_v1(c), -32603), {}),
+    ("version-mixed-method", _when(lambda c: c.is_a("tasks/get") and _is_v1(c), -32603), {}),
+    ("rpc-invalid-request", _when(lambda c: "hello" in c.document, -32602), {}),
+    ("rpc-batch", _when(lambda c: c.body.startswith(b"["), BROKEN), {}),
+    ("error-metadata-texts", rpc(_odd_metadata), {"only": ("error-metadata-texts", "unknown-task")}),
+    ("rpc-get-refused", _when(lambda c: c.verb == "GET" and c.path == "/a2a", BROKEN), {}),
+    ("rest-wrong-verb", _when(lambda c: c.verb == "DELETE", 200), {}),
+    ("rest-bad-json", _when(lambda c: c.body == b'{"message": ', 500), {}),
+    ("rest-media-type", _when(lambda c: "a2a+json" in c.headers.get("content-type", ""), 415), {}),
+    ("rest-subscribe-verbs", _when(lambda c: c.verb == "GET" and ":subscribe" in c.path, 405), {}),
+    ("bindings-share-tasks", _when(lambda c: c.method.startswith("GET /tasks/"), 404), {}),
+    ("send-return-immediately", _when(lambda c: c.is_a("GetTask"), -32001), {}),
+    ("send-tasks-distinct", objects(_one_id), {}),
+    ("send-bad-message", message(_filled), {}),
+    ("send-empty-parts", message(_parts), {}),
+    ("send-part-without-content", message(_parts), {}),
+    ("unknown-members-ignored", _when(lambda c: "trunklineDoctor" in c.params, -32602), {}),
+    ("send-result-in-artifacts", objects(lambda one: one.pop("artifacts", None)), {}),
+    ("send-failure-explained", objects(_speechless), {"text": "fail"}),
+    ("question-continues-task", message(lambda call, one: one.pop("taskId", None)), {"text": "ask"}),
+    ("get-repeatable", rpc(_numbered, "GetTask"), {}),
+    ("history-limit", objects(_one_message_more), {}),
+    ("list-context-filter", _params("ListTasks", contextId=None), {}),
+    ("list-artifacts-hidden", _params("ListTasks", includeArtifacts=True), {}),
+    ("list-bad-page-token", _params("ListTasks", pageToken=None), {}),
+    ("stream-survives-drop", rpc(lambda call, one: _canceled(one.get("result", {}).get("status", {})), "GetTask"), {}),
+    ("stream-resume", _asks(_forgets_the_event), {}),
+    ("push-unknown-task", _when(lambda c: c.is_a("ListTaskPush"), _result({"configs": []})), {}),
+    ("push-body", _Babbler(), {"settings": {"dev": True}}),
+    ("push-refuses-loopback", Sickness(), {**PUBLIC, "settings": {**PUBLIC["settings"], "dev": True}}),
+    ("extended-card", _when(lambda c: c.is_a("GetExtendedAgentCard"), _result({"name": "x"})), {}),
+    ("push-refuses-with-message", _asks(_takes_any_hook), {}),
+    ("extension-required", card(_requiring), {}),
+    ("extension-unknown-ignored", _when(lambda c: "nobody-knows" in c.headers.get("a2a-extensions", ""), -32602), {}),
+    ("wire-artifacts", objects(_empty_artifacts), {"only": ("wire-artifacts", "sending")}),
+    ("body-limit", _when(lambda c: len(c.body) > 1_000_000, BROKEN), {}),
+    ("deep-nesting", _when(lambda c: b"[[[[" in c.body, BROKEN), {}),
+    ("no-internal-errors", _when(lambda c: c.is_a("CancelTask"), -32603), {"only": ("no-internal-errors", "canceling")}),
+]  # fmt: skip
+
+
+def _defect(name: str, sickness: Sickness, more: dict[str, Any]) -> Defect:
+    options = {key: more[key] for key in ("text", "only") if key in more}
+    options.setdefault("only", (name,))
+    return Defect(
+        name, (name,), sickness, more.get("settings", {}), options, more.get("url", "http://localhost")
+    )
+
+
+FURTHER = [_defect(*one) for one in _SICK]
