@@ -9,6 +9,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -55,6 +56,9 @@ class Terminal:
     def say(self, text: str) -> None:
         os.write(self._master, f"{text}\n".encode())
 
+    def interrupt(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+
     def close(self) -> int:
         code = self.process.wait(LIMIT_S)
         os.close(self._master)
@@ -83,6 +87,24 @@ def test_a_conversation_on_a_terminal(demo_url: str, tmp_path: Path) -> None:
     (after,) = re.findall(r"--context-id (\S+)", terminal.rest())
     assert terminal.close() == 0
     assert after != first[1]
+
+
+def test_an_interrupted_prompt_ends_at_once(demo_url: str, tmp_path: Path) -> None:
+    terminal = Terminal("chat", demo_url, home=tmp_path)
+    terminal.until("you> ")
+    terminal.interrupt()
+    assert "nothing is under way" in terminal.rest()
+    assert terminal.close() == 130
+
+
+def test_an_interrupted_turn_says_its_task(demo_url: str, tmp_path: Path) -> None:
+    terminal = Terminal("chat", demo_url, home=tmp_path)
+    terminal.until("you> ")
+    terminal.say("sleep 60")
+    terminal.until("has begun")
+    terminal.interrupt()
+    assert re.search(r"task \S+ goes on", terminal.rest())
+    assert terminal.close() == 130
 
 
 def test_a_pipe_is_a_turn_per_line(trunkline: Run, demo_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

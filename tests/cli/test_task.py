@@ -147,14 +147,16 @@ def test_subscribe_gives_the_task_first_and_then_its_events(trunkline: Run, demo
 
 
 def test_a_subscription_goes_on_where_it_was_cut(trunkline: Run, scripted: Make) -> None:
-    done = {"taskId": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_COMPLETED"}}
-    streams = iter([[{"task": task("WORKING")}], [{"task": task("WORKING")}, {"statusUpdate": done}]])
+    ids = {"taskId": "t1", "contextId": "c1"}
+    piece = {"artifactUpdate": {**ids, "artifact": {"artifactId": "a", "parts": [{"text": "one"}]}}}
+    done = {"statusUpdate": {**ids, "status": {"state": "TASK_STATE_COMPLETED"}}}
+    whole = task("WORKING", artifacts=[piece["artifactUpdate"]["artifact"]])
+    streams = iter([[{"task": task("WORKING")}, piece], [{"task": whole}, done]])
     peer = scripted(capabilities={"streaming": True})
     peer.methods["SubscribeToTask"] = lambda _: next(streams)
-    peer.methods["GetTask"] = lambda _: task(
-        "WORKING" if len(peer.params("SubscribeToTask")) < 2 else "COMPLETED"
-    )
-    code, out, _ = trunkline("task", "subscribe", peer.url, "t1", "--stream", "-o", "json")
+    peer.methods["GetTask"] = lambda _: {**whole, "status": {"state": "TASK_STATE_COMPLETED"}}
+    words = ("--stream", "-o", "json", "--timeout", "5s")
+    code, out, _ = trunkline("task", "subscribe", peer.url, "t1", *words)
     assert code == 0
     (last,) = documents(out)[-1].values()
     assert last["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -196,3 +198,14 @@ def test_a_state_that_is_none_is_said(trunkline: Run, scripted: Make) -> None:
     code, out, _ = trunkline("get", peer.url, "t1", "--wait", "-o", "json")
     assert code == 1
     assert "UNSPECIFIED" in json.loads(out)["error"]["message"]
+
+
+@pytest.mark.parametrize("stream", [(), ("--stream",)])
+def test_following_stops_at_a_question(trunkline: Run, demo_url: str, stream: tuple[str, ...]) -> None:
+    """The agent holds such a stream open; whoever is asked must not wait for himself."""
+    known = begin(trunkline, demo_url, "ask which")
+    code, out, err = trunkline("task", "subscribe", demo_url, known, "--timeout", "5s", *stream)
+    assert code == 0
+    assert fields(out)["State"] == "TASK_STATE_INPUT_REQUIRED"
+    assert f"--task-id {known}" in fields(out)["Next"]
+    assert "waits" in err

@@ -13,7 +13,7 @@ from tests.loops import leap
 from trunkline import Agent, Turn
 from trunkline.client.chat import Chat
 from trunkline.client.client import Client
-from trunkline.errors import Misuse, UnsupportedOperation
+from trunkline.errors import InternalError, Misuse, UnsupportedOperation
 
 ASKS = "TASK_STATE_INPUT_REQUIRED"
 
@@ -58,9 +58,11 @@ def test_a_login_is_answered_on_its_task_too() -> None:
 
 
 def test_done_closes_and_omits_the_ids() -> None:
-    stand = Stand([task(COMPLETED, "bye")])
+    stand = Stand([Error(-32603), task(COMPLETED, "bye")])
 
     async def talk(chat: Chat) -> None:
+        with pytest.raises(InternalError):
+            await chat.say("that is all", done=True)
         last = await chat.say("that is all", done=True)
         assert (last.text, last.task_id, last.context_id) == ("bye", "", "")
         with pytest.raises(Misuse, match="closed by done=True"):
@@ -68,7 +70,7 @@ def test_done_closes_and_omits_the_ids() -> None:
         with pytest.raises(Misuse):
             chat.stream("one more")
 
-    assert len(chat(stand, talk)) == 1
+    assert len(chat(stand, talk)) == 2
 
 
 def test_a_direct_message_keeps_the_context() -> None:

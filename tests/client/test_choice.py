@@ -299,7 +299,10 @@ def test_the_last_word_lists_every_attempt() -> None:
     text = str(no_way("https://agent.example", attempts))
     assert text == (
         "no way was found to speak to https://agent.example; tried JSONRPC 1.0 at https://agent.example/a2a: "
-        "HTTP 404; JSONRPC 1.0 in the words of 0.3 at https://agent.example/a2a: method not found"
+        "HTTP 404; JSONRPC 1.0 in the words of 0.3 at https://agent.example/a2a: method not found. "
+        "Is it the URL of an A2A agent?"
     )
-    assert "tried nothing" in str(no_way("https://agent.example", []))
+    assert "; no card: HTTP 404; tried nothing" in str(
+        no_way("https://agent.example", [], ["no card: HTTP 404"])
+    )
     assert named(Candidate(attempts[0][0], "").interface) == f"JSONRPC 1.0 at {HOME}"

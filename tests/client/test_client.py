@@ -134,6 +134,8 @@ def test_what_the_card_does_not_offer_is_not_called() -> None:
             await client.set_push("t1", PushConfig("https://example.com/hook"))
         with pytest.raises(PushNotSupported):
             await client.send("hi", push=PushConfig("https://example.com/hook"))
+        with pytest.raises(PushNotSupported):
+            await client.stream("hi", push=PushConfig("https://example.com/hook")).finish()
         with pytest.raises(ExtendedCardNotConfigured):
             await client.extended_card()
 

@@ -70,7 +70,8 @@ def test_text_and_what_belongs_to_it() -> None:
     ],
 )
 def test_the_cascade_of_the_first_seed(answer: Any, text: str) -> None:
-    assert run(Stand([Frames([answer])]), skill="pr_review").text == text
+    stand = Stand([Frames([answer])])
+    assert run(stand, skill="pr_review").text == text
 
 
 @pytest.mark.parametrize("state", ["FAILED", "REJECTED", "CANCELED"])

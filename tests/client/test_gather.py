@@ -183,6 +183,22 @@ def test_settling_believes_what_is_stored() -> None:
     assert [update.text for update in updates] == ["", "hello world"]
 
 
+def test_artifacts_stand_as_they_are_stored_whenever_they_came() -> None:
+    gather = Gather()
+    read(
+        gather,
+        task(WORKING),
+        chunk("one", append=False, artifact_id="a0"),
+        chunk("three", append=False, artifact_id="a2"),
+        status(COMPLETED),
+    )
+    gather.settle(task_of(stored(COMPLETED, "one", "two", "three")))
+    assert text(gather) == "one\ntwo\nthree"
+    read(gather, chunk("more", append=False, artifact_id="a9"))
+    gather.settle(task_of(stored(COMPLETED, "one", "two", "three")))
+    assert text(gather) == "one\ntwo\nthree\nmore"
+
+
 def test_settling_says_nothing_where_nothing_is_new() -> None:
     gather = Gather()
     read(gather, *hello())

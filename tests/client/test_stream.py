@@ -187,9 +187,29 @@ def test_what_comes_after_the_end_still_counts() -> None:
 
 
 def test_a_stream_that_is_not_closed_after_its_end_is_left() -> None:
-    stand = Stand([Frames(hello(), stall=True)])
+    stand = Stand([Frames(hello(), stall=True), WHOLE])
     assert read(stand)[0].text == "hello world"
     assert stand.open_streams == 0
+
+
+def test_a_stream_that_skips_an_id_is_checked() -> None:
+    one, two, three, four, _, end = hello()
+    stand = Stand([Frames([one, two, three, four, end]), WHOLE])
+    result, updates = read(stand)
+    assert (result.text, words(updates), stand.methods) == ("hello world", "hello world", [STREAM, GET])
+
+
+def test_an_end_without_a_word_is_checked() -> None:
+    stand = Stand([Frames([("x", task("TASK_STATE_SUBMITTED")), ("y", status(COMPLETED))]), WHOLE])
+    assert read(stand)[0].text == "hello world"
+    assert stand.methods == [STREAM, GET]
+
+
+def test_a_stream_that_breaks_after_its_end_is_checked() -> None:
+    one, two, *_, end = hello()
+    stand = Stand([Frames([one, two, end], cut=True), WHOLE])
+    result, updates = read(stand)
+    assert (result.text, words(updates), stand.methods) == ("hello world", "hello world", [STREAM, GET])
 
 
 def test_a_garbage_frame_is_a_break() -> None:
@@ -382,6 +402,18 @@ def test_the_total_deadline_holds_while_frames_keep_coming() -> None:
                 body = event((place, status()), request_id)
                 await send({"type": "http.response.body", "body": body, "more_body": True})
                 await asyncio.sleep(1)
+
+    leap(main())
+
+
+def test_an_end_that_is_known_is_not_too_late() -> None:
+    async def main() -> None:
+        async with Stand([Frames(hello())]).client(timeout_s=10) as client:
+            stream = client.stream("hi")
+            async for update in stream:
+                if update.state is TaskState.COMPLETED:
+                    await asyncio.sleep(20)
+            assert (await stream.finish()).text == "hello world"
 
     leap(main())
 

@@ -418,7 +418,7 @@ DEFECTS = [
     # Push.
     Defect("push without a flag", ("push-undeclared-refused",), card(lambda one: _undeclared(one, "pushNotifications"))),
     Defect("every webhook is taken", ("push-refuses-metadata-service", "push-refuses-private-addresses", "push-refuses-other-schemes", "push-config-kept", "push-missing-url", "push-two-configs"), instead(_takes_every_hook)),
-    Defect("a webhook that is forgotten", ("push-round-trip",), Lame(asks=_no_hook), settings={"dev": True}, options=QUICK),
+    Defect("a webhook that is forgotten", ("push-round-trip", "push-refuses-with-message"), Lame(asks=_no_hook), settings={"dev": True}, options=QUICK),
     Defect("a token that is forgotten", ("push-token",), Lame(asks=_no_token), settings={"dev": True}),
     # Who is let in.
     Defect("an open door", ("auth-enforced", "auth-wrong-refused"), card(_open_door)),

@@ -180,7 +180,7 @@ _SICK: list[tuple[str, Sickness, dict[str, Any]]] = [
     ("stream-survives-drop", rpc(lambda call, one: _canceled(one.get("result", {}).get("status", {})), "GetTask"), {}),
     ("stream-resume", _asks(_forgets_the_event), {}),
     ("push-unknown-task", _when(lambda c: c.is_a("ListTaskPush"), _result({"configs": []})), {}),
-    ("push-body", _Babbler(), {"settings": {"dev": True}}),
+    ("push-body", _Babbler(), {"settings": {"dev": True}, "timeout_s": 2}),
     ("push-refuses-loopback", Sickness(), {**PUBLIC, "settings": {**PUBLIC["settings"], "dev": True}}),
     ("extended-card", _when(lambda c: c.is_a("GetExtendedAgentCard"), _result({"name": "x"})), {}),
     ("push-refuses-with-message", _asks(_takes_any_hook), {}),
@@ -194,7 +194,7 @@ _SICK: list[tuple[str, Sickness, dict[str, Any]]] = [
 
 
 def _defect(name: str, sickness: Sickness, more: dict[str, Any]) -> Defect:
-    options = {key: more[key] for key in ("text", "only") if key in more}
+    options = {key: more[key] for key in ("text", "only", "timeout_s") if key in more}
     options.setdefault("only", (name,))
     return Defect(
         name, (name,), sickness, more.get("settings", {}), options, more.get("url", "http://localhost")

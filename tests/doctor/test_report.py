@@ -7,6 +7,7 @@ import json
 from xml.etree import ElementTree
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console
 
 from trunkline.doctor import report as reports
@@ -94,6 +95,15 @@ def test_people_read_it_and_no_agent_writes_to_their_terminal(terminal: bool) ->
     assert "\\x1b[31m" in text
     assert "\x1b[31m" not in text
     assert ("severity" in text) is terminal
+
+
+def test_a_check_that_fails_in_two_places_is_explained_once() -> None:
+    out = io.StringIO()
+    reports.show(_report(BAD, replace(BAD, where="HTTP+JSON 1.0")), Console(file=out, width=200))
+    text = out.getvalue()
+    assert text.count("Mend it.") == 1
+    assert "one-check [JSONRPC 1.0, HTTP+JSON 1.0]" in text
+    assert text.count("error one-check") == 2
 
 
 def test_errors_come_first() -> None:

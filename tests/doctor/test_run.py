@@ -132,7 +132,7 @@ def test_an_examination_ends_in_time(sound: Sound, examine: Examine) -> None:
         return None
 
     found = examine(Sick(sound(), Lame(answers=hang)), timeout_s=2)
-    assert found.took_s < 2.5
+    assert found.took_s < 3.5
     assert _failed(found)
     assert {
         one.seen for one in found.findings if one.outcome is Outcome.UNKNOWN and "no time left" in one.seen
@@ -144,7 +144,7 @@ def test_a_card_that_never_comes_ends_in_time_too(examine: Examine) -> None:
         await never()
 
     found = examine(deaf, "http://localhost/a2a", timeout_s=1)
-    assert found.took_s < 1.5
+    assert found.took_s < 2.5
     assert reports.exit_code(found) == 3
     assert "no answer within" in found.nothing
 

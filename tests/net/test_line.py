@@ -148,6 +148,14 @@ BAD: dict[str, tuple[bytes, str, str]] = {
         "protocol",
         "over 65536 bytes",
     ),
+    # Sixteen times the body is not enough of a bound: the parser gathers one header whole, again and again.
+    "long-trailer-of-a-long-body": (
+        OK
+        + b"transfer-encoding: chunked\r\n\r\n40000\r\n%b\r\n0\r\nlate: " % (b"x" * 0x40000)
+        + b"y" * (1 << 20),
+        "protocol",
+        "what follows the answer's body is over 65536 bytes",
+    ),
 }
 
 

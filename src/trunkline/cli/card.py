@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from trunkline.cli.errand import carry_out
 from trunkline.cli.menu.client import Given
 from trunkline.cli.schema import faults
 from trunkline.cli.screen import document, field
-from trunkline.cli.session import Session, carry_out
+from trunkline.cli.session import Session
 from trunkline.errors import ExtendedCardNotConfigured, TrunklineError, Unreadable
 from trunkline.wire.peer_card import PeerCard, PeerScheme
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 
+from trunkline.cli.errand import carry_out
 from trunkline.cli.menu.client import Given
-from trunkline.cli.outcome import follow, show_result, warn
+from trunkline.cli.outcome import follow, note, show_result, warn
 from trunkline.cli.screen import document, plain, remark
-from trunkline.cli.session import Session, carry_out
+from trunkline.cli.session import Session
 from trunkline.client.chat import Chat
 from trunkline.client.message import Sending
 from trunkline.client.result import Result
@@ -19,6 +21,8 @@ from trunkline.wire import v1
 from trunkline.wire.types import INTERRUPTED
 
 _PROMPT = "you> "
+# More than a terminal takes as one line.
+_LONGEST = 1 << 16
 _HELP = "/new begins a new conversation, /ids shows where this one stands, /quit ends"
 
 
@@ -64,24 +68,25 @@ async def _say(session: Session, talk: Chat, said: str, *, lively: bool) -> None
     if not lively:
         stream = talk.stream(said, **sending)
         result = await follow(session, stream)
-        show = session.choices.as_json
-        if show:
+        if session.choices.as_json:
             _write(result)
             warn(result)
         else:
             show_result(session, result, wrapped=True)
         return
     try:
-        await _show_live(talk.stream(said, **sending))
+        await _show_live(session, talk.stream(said, **sending))
     except Refused as error:
         # A turn that is refused does not end the conversation.
         remark("Error", str(error))
+    session.task_id = talk.task_id
 
 
-async def _show_live(stream: Stream) -> None:
+async def _show_live(session: Session, stream: Stream) -> None:
     shown = ""
     async with stream:
         async for update in stream:
+            note(session, update)
             shown += update.text
             print(plain(update.text), end="", flush=True)
             if update.state in INTERRUPTED:
@@ -110,12 +115,23 @@ def _write(result: Result) -> None:
 
 
 async def _turns(*, lively: bool) -> AsyncIterator[str]:
-    """What is typed or piped, a line at a time, without holding up what comes from the agent."""
-    loop = asyncio.get_running_loop()
+    """What is typed or piped, a line at a time."""
     while True:
         if lively:
             print(_PROMPT, end="", flush=True)
-        line = await loop.run_in_executor(None, sys.stdin.readline)
+        line = await _typed() if lively else sys.stdin.readline()
         if not line:
             return
         yield line.rstrip("\n")
+
+
+async def _typed() -> str:
+    """One line from the terminal. No thread reads it: that would have to be waited for after Ctrl-C."""
+    loop, terminal = asyncio.get_running_loop(), sys.stdin.fileno()
+    ready = loop.create_future()
+    loop.add_reader(terminal, ready.set_result, None)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(terminal)
+    return os.read(terminal, _LONGEST).decode(errors="replace")

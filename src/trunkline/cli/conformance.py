@@ -12,9 +12,10 @@ from xml.etree import ElementTree
 import msgspec
 from msgspec import Struct
 
+from trunkline.cli.errand import carry_out
 from trunkline.cli.menu.client import Given
 from trunkline.cli.screen import document, field, progress, remark
-from trunkline.cli.session import Session, carry_out
+from trunkline.cli.session import Session
 from trunkline.errors import Misuse, TimedOut
 from trunkline.wire.peer_card import PeerCard
 

@@ -10,10 +10,11 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
+from trunkline.cli.errand import carry_out
 from trunkline.cli.menu.client import Given
 from trunkline.cli.render import content, show_ids
 from trunkline.cli.screen import document, field, remark
-from trunkline.cli.session import Session, carry_out
+from trunkline.cli.session import Session
 from trunkline.errors import Misuse
 from trunkline.wire import v1
 from trunkline.wire.types import Artifact, Part

@@ -7,10 +7,12 @@ import sys
 
 import msgspec
 
+from trunkline.cli.access import caller_for
+from trunkline.cli.errand import carry_out
 from trunkline.cli.menu.client import Given
 from trunkline.cli.oauth import DEVICE, Device, Flow, Grant, ask_client, ask_device, flows_of
 from trunkline.cli.screen import document, field, line, remark
-from trunkline.cli.session import Session, caller_for, carry_out
+from trunkline.cli.session import Session
 from trunkline.cli.tokens import Kept, Tokens, made, origin_of
 from trunkline.cli.wiretap import Redaction, Wiretap
 from trunkline.errors import Misuse, TimedOut

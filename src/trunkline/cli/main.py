@@ -10,6 +10,7 @@ import typer
 from trunkline.cli.menu import deliveries, keys, mock, store, talk, task, tool, tools
 from trunkline.cli.menu.client import ClientGroup
 from trunkline.cli.menu.doctor import doctor
+from trunkline.cli.menu.flags import SERVE, TRY
 from trunkline.cli.menu.serve import demo, serve
 from trunkline.cli.options import COMPLETING
 from trunkline.config import environment
@@ -46,13 +47,13 @@ def root(
 
 talk.add_to(app)
 task.add_to(app)
-app.command()(serve)
-app.command()(demo)
-app.command()(doctor)
-app.add_typer(mock.app, name="mock")
-app.add_typer(store.app, name="store")
-app.add_typer(keys.app, name="keys")
-app.add_typer(deliveries.app, name="deliveries")
+app.command(rich_help_panel=SERVE)(serve)
+app.command(rich_help_panel=TRY)(demo)
+app.command(rich_help_panel=TRY)(doctor)
+app.add_typer(mock.app, name="mock", rich_help_panel=TRY)
+app.add_typer(store.app, name="store", rich_help_panel=SERVE)
+app.add_typer(keys.app, name="keys", rich_help_panel=SERVE)
+app.add_typer(deliveries.app, name="deliveries", rich_help_panel=SERVE)
 tool.add_to(app)
 tools.add_to(app)
 

@@ -53,7 +53,7 @@ async def show_stream(session: Session, stream: Stream) -> Result:
     async with stream:
         async for update in stream:
             last = update.notice
-            _note(session, update)
+            note(session, update)
             if choices.as_json:
                 for frame in frames(last):
                     document(frame, compact=True)
@@ -72,7 +72,7 @@ async def follow(session: Session, stream: Stream) -> Result:
     """Read a stream to where the task rests; on a terminal, what happens passes by."""
     async with stream:
         async for update in stream:
-            _note(session, update)
+            note(session, update)
             progress(f"{session.task_id} {update.state.value if update.state else ''} {update.text}")
             if update.state in INTERRUPTED:
                 break
@@ -95,7 +95,8 @@ def frames(notice: Notice) -> list[bytes]:
     return [*map(v1.artifact_frame, brought), v1.status_frame(answer, final=notice.final)]
 
 
-def _note(session: Session, update: Update) -> None:
+def note(session: Session, update: Update) -> None:
+    """Know the task from its first event on."""
     answer = update.notice.answer
     found = answer.id if isinstance(answer, Task) else answer.task_id
     if found and not session.task_id:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from trunkline.cli.choices import Choices
+from trunkline.cli.errand import carry_out
 from trunkline.cli.menu.client import Given
 from trunkline.cli.screen import document, field
-from trunkline.cli.session import Session, carry_out
+from trunkline.cli.session import Session
 from trunkline.config import Secret
 from trunkline.errors import Misuse, PushNotSupported
 from trunkline.wire.configs import write_config, write_configs

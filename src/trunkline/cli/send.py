@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from trunkline.cli.choices import Choices
+from trunkline.cli.errand import carry_out
 from trunkline.cli.menu.client import Given
 from trunkline.cli.outcome import follow, show_result, show_stream
 from trunkline.cli.parts import message_parts
 from trunkline.cli.render import show_sent
-from trunkline.cli.session import Session, carry_out
+from trunkline.cli.session import Session
 from trunkline.client.message import Sending, fresh_id
 from trunkline.errors import Misuse
 from trunkline.wire.types import RESTING

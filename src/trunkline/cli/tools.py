@@ -16,10 +16,11 @@ from trunkline.bridge.sources import Source
 from trunkline.bridge.tools import Toolbox
 from trunkline.bridge.tools import tools as tools_of
 from trunkline.cli.choices import Choices, choose
+from trunkline.cli.errand import INTERRUPTED
 from trunkline.cli.failure import failure_of, tell, wants_json
 from trunkline.cli.menu.client import Given
 from trunkline.cli.screen import block, document
-from trunkline.cli.session import INTERRUPTED, Session
+from trunkline.cli.session import Session
 from trunkline.client.client import Client
 from trunkline.errors import Misuse, TrunklineError
 

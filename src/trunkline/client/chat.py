@@ -49,13 +49,13 @@ class Chat:
         """
         async with self._turn:
             self._check_open()
-            self._closed = done
             try:
                 found = await self._client.send(content, **self._filled(said))
             except _OVER:
                 self.task_id = ""
                 raise
             self._learn(found)
+            self._closed = done
         return _without_ids(found) if done else found
 
     def stream(self, content: Content, **said: Unpack[Sending]) -> Stream:

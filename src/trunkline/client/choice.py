@@ -103,7 +103,9 @@ def weigh(
     for interface in card.interfaces if card is not None else ():
         where = f"{interface.binding} {interface.version or '(no version)'} at {interface.url}"
         if interface.binding.upper() not in known:
-            notes.append(f"{where}: not tried, as {interface.binding} is not spoken here")
+            notes.append(
+                f"{where}: not tried, as {interface.binding} is not spoken here without one in transports="
+            )
             continue
         if interface.binding.upper() not in BINDINGS:
             # Versions and addresses of a vendor's own way are its adapter's business.
@@ -176,10 +178,13 @@ def is_final(error: Refused) -> bool:
     return isinstance(error, Unauthenticated | Forbidden | TooManyRequests | Unavailable)
 
 
-def no_way(operator_url: str, attempts: Sequence[tuple[Interface, str]]) -> RouteNotFound:
-    """The error that says everything that was tried, and what came of it."""
+def no_way(
+    operator_url: str, attempts: Sequence[tuple[Interface, str]], notes: Sequence[str] = ()
+) -> RouteNotFound:
+    """The error that says everything that was tried, what came of it, and what was not tried and why."""
     tried = "; ".join(f"{named(interface)}: {got}" for interface, got in attempts)
-    return RouteNotFound(f"no way was found to speak to {operator_url}; tried {tried or 'nothing'}")
+    said = [f"no way was found to speak to {operator_url}", *notes, f"tried {tried or 'nothing'}"]
+    return RouteNotFound(f"{'; '.join(said)}. Is it the URL of an A2A agent?")
 
 
 def named(interface: Interface) -> str:

@@ -20,7 +20,7 @@ from trunkline.client.result import Result
 from trunkline.client.stream import Stream
 from trunkline.client.transport import Frame, TransportFactory
 from trunkline.config import Secret
-from trunkline.errors import ExtendedCardNotConfigured, Misuse, PushNotSupported, Unreachable
+from trunkline.errors import ExtendedCardNotConfigured, Misuse, Unreachable
 from trunkline.net.caller import Caller
 from trunkline.net.carrier import Carrier, Headers
 from trunkline.net.guard import Egress, target
@@ -168,7 +168,7 @@ class Client:
         self, request: SendRequest, headers: Headers, limit: asyncio.Timeout, known: Gather
     ) -> Result:
         if request.push is not None:
-            await self._check_push()
+            await self._peer.check_push()
         notice = await self._peer.call(
             lambda transport, call: transport.send(request, call),
             headers=headers,
@@ -267,25 +267,25 @@ class Client:
         Raises:
             PushNotSupported: the agent's card says that it sends no notifications.
         """
-        await self._check_push()
+        await self._peer.check_push()
         request = PushRequest(_named(task_id), config)
         return await self._ask(lambda transport, call: transport.set_push(request, call))
 
     async def get_push(self, task_id: str, config_id: str = "") -> PushConfig:
         """One push config of a task."""
-        await self._check_push()
+        await self._peer.check_push()
         query = PushQuery(_named(task_id), config_id)
         return await self._ask(lambda transport, call: transport.get_push(query, call))
 
     async def list_push(self, task_id: str) -> builtins.list[PushConfig]:
         """All push configs of a task."""
-        await self._check_push()
+        await self._peer.check_push()
         query = PushQuery(_named(task_id))
         return [*await self._ask(lambda transport, call: transport.list_push(query, call))]
 
     async def delete_push(self, task_id: str, config_id: str) -> None:
         """Forget a push config."""
-        await self._check_push()
+        await self._peer.check_push()
         query = PushQuery(_named(task_id), config_id)
         await self._ask(lambda transport, call: transport.delete_push(query, call))
 
@@ -297,11 +297,6 @@ class Client:
         """The card; None if the agent has none and is spoken to all the same."""
         await self._contact.open()
         return self._contact.known
-
-    async def _check_push(self) -> None:
-        card = await self._known()
-        if card is not None and not card.push:
-            raise PushNotSupported(f"{card.name} sends no push notifications; its card says so")
 
     async def _ask(self, work: Work[T]) -> T:
         """A request that may be made twice."""
@@ -323,7 +318,7 @@ def _checked(url: str) -> str:
     try:
         target(url)
     except Unreachable as error:
-        raise Misuse(f"url: {error}") from None
+        raise Misuse(f"url: {error}; give the whole of it, such as https://agent.example") from None
     return url
 
 

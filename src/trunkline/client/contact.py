@@ -15,11 +15,21 @@ from trunkline.client.options import Options
 from trunkline.client.rest import Rest
 from trunkline.client.rpc import JsonRpc
 from trunkline.client.transport import Call, Transport, TransportFactory
-from trunkline.errors import RouteNotFound, TrunklineError, Unreachable, Unreadable, VersionNotSupported
+from trunkline.errors import (
+    PushNotSupported,
+    RouteNotFound,
+    TrunklineError,
+    Unreachable,
+    Unreadable,
+    UnsupportedOperation,
+    VersionNotSupported,
+)
 from trunkline.net.carrier import Carrier
 from trunkline.wire.peer_card import Interface, PeerCard
 
 log = logging.getLogger("trunkline.client")
+# An operation that an agent need not have is missing too where another version is spoken.
+_LACKS = (UnsupportedOperation, PushNotSupported)
 TRANSPORTS: dict[str, TransportFactory] = {"JSONRPC": JsonRpc, "HTTP+JSON": Rest, "DELEGATE": Delegate}
 
 
@@ -50,6 +60,7 @@ class Contact:
         self._transports = {name.upper(): make for name, make in {**TRANSPORTS, **(transports or {})}.items()}
         self._choosing = asyncio.Lock()
         self._told: list[str] = []
+        self._notes: tuple[str, ...] = ()
         self._untried: list[Interface] = []
         self._chosen: Interface | None = None
 
@@ -85,9 +96,11 @@ class Contact:
         Raises:
             RouteNotFound: there is none; the text says what was tried.
         """
-        pinned = self._options.version and isinstance(error, VersionNotSupported)
+        if (version := self._options.version) and isinstance(error, VersionNotSupported):
+            wanted = f"version {version} is pinned; leave it out to have the agent's own"
+            raise VersionNotSupported(f"{error.message}; {wanted}") from error
         # Garbage comes from places that the card names rightly, too: it is asked for again, not elsewhere.
-        if self.proven or pinned or isinstance(error, Unreadable) or not isinstance(error, STRANGE):
+        if self.proven or isinstance(error, Unreadable) or not isinstance(error, (*STRANGE, *_LACKS)):
             return False
         async with self._choosing:
             if self.transport is not failed:
@@ -98,9 +111,9 @@ class Contact:
             attempts = [(self._chosen, str(error))] if self._chosen is not None else []
             if await self._elsewhere(attempts, guess=not is_dead):
                 return True
-            if is_dead:
+            if is_dead or isinstance(error, _LACKS):
                 return False
-            raise no_way(self._url, attempts) from error
+            raise no_way(self._url, attempts, self._notes) from error
 
     def wants(self) -> str:
         """What to say to a caller whom the agent does not let in."""
@@ -113,7 +126,7 @@ class Contact:
             card = await self.card()
         except (RouteNotFound, Unreadable) as error:
             # Without a card an agent can still be spoken to, if it is where it seems to be.
-            self._tell(f"no card: {error}")
+            self._notes = (f"no card: {error}",)
             card = None
         if card is not None and isinstance(self._carrier, Guarded):
             self._carrier.fit(card)
@@ -121,14 +134,15 @@ class Contact:
         choice = weigh(
             card, self._url, version=options.version, bindings=options.bindings, adapters=self._transports
         )
-        self._tell(*choice.notes)
+        self._notes += choice.notes
+        self._tell(*self._notes)
         self._untried = [one.interface for one in choice.candidates]
         reasons = {one.interface: one.why for one in choice.candidates}
         if card is None:
             attempts: list[tuple[Interface, str]] = []
             if await self._elsewhere(attempts, guess=False) and self.transport is not None:
                 return self.transport
-            raise no_way(self._url, attempts)
+            raise no_way(self._url, attempts, self._notes)
         first = self._untried.pop(0)
         return self._take(first, reasons[first])
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 
 from msgspec import Struct
 
 from trunkline.client.transport import Call, Frame
-from trunkline.errors import TaskNotFound, TooLarge, Unreadable
+from trunkline.errors import Refused, TaskNotFound, TooLarge, Unreadable
 from trunkline.net.carrier import Carrier, Reply, Request
 from trunkline.wire.answers import Notice
 from trunkline.wire.sse import Parser
@@ -60,19 +61,56 @@ async def _whole(reply: Reply, call: Call) -> Answer:
     return Answer(reply.status, reply.headers, await reply.read(LIMIT, idle_s=call.idle_s))
 
 
-async def followed(
+class Flow:
+    """The events of a stream, one by one; `come` are those that came together with the last."""
+
+    __slots__ = ("_source", "come")
+
+    def __init__(self, source: AsyncGenerator[list[Frame]]) -> None:
+        self._source = source
+        self.come: deque[Frame] = deque()
+
+    def __aiter__(self) -> Flow:
+        return self
+
+    async def __anext__(self) -> Frame:
+        if not self.come:
+            self.come.extend(await self._source.__anext__())
+        return self.come.popleft()
+
+    async def aclose(self) -> None:
+        """Let go of the connection."""
+        self.come.clear()
+        await self._source.aclose()
+
+
+def followed(
     carrier: Carrier, request: Request, call: Call, read: Read, whole: Callable[[Answer], Notice]
-) -> AsyncGenerator[Frame]:
+) -> Flow:
     """The events of a stream, each read by `read`. An answer that is no stream is read by `whole`."""
+    return Flow(_follow(carrier, request, call, read, whole))
+
+
+async def _follow(
+    carrier: Carrier, request: Request, call: Call, read: Read, whole: Callable[[Answer], Notice]
+) -> AsyncGenerator[list[Frame]]:
     reply = await carrier.open(request)
     try:
         if not (200 <= reply.status < 300 and _is_stream(reply)):
-            yield Frame(whole(await _whole(reply, call)))
+            yield [Frame(whole(await _whole(reply, call)))]
             return
         parser = Parser(limit=LIMIT)
         async for chunk in reply.chunks(idle_s=call.idle_s):
-            for frame in _frames(parser, chunk, read):
-                yield frame
+            found: list[Frame] = []
+            try:
+                found.extend(_frames(parser, chunk, read))
+            except (Refused, Unreadable):
+                # What came before an event that cannot be read has come.
+                if found:
+                    yield found
+                raise
+            if found:
+                yield found
     finally:
         await reply.close()
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from trunkline.client.result import Result, artifact_text, text_of
 from trunkline.client.transport import Frame
+from trunkline.client.weight import Weight
 from trunkline.wire.answers import Notice
 from trunkline.wire.types import (
     RESTING,
@@ -104,9 +105,13 @@ class Gather:
     __slots__ = (
         "_artifacts",
         "_history",
+        "_is_rest",
+        "_is_whole",
         "_metadata",
         "_place",
         "_seen",
+        "_weight",
+        "_skipped",
         "context_id",
         "damaged",
         "doubtful",
@@ -127,7 +132,13 @@ class Gather:
         # More than a doubt: frames came too late, or some never did.
         self.damaged = False
         self._place = _number(after)
+        # Whoever asks for what came after an event has the beginning already.
+        self._is_rest = bool(after)
+        # Whether the status came with the whole task.
+        self._is_whole = False
+        self._skipped = False
         self._seen: set[str] = set()
+        self._weight = Weight()
         self._artifacts: dict[str, _Growing] = {}
         self._history: tuple[Message, ...] = ()
         self._metadata: Metadata | None = None
@@ -138,9 +149,22 @@ class Gather:
         return self.status is not None or self.message is not None or bool(self._artifacts)
 
     @property
+    def is_full(self) -> bool:
+        """Whether it is more than is kept of one answer."""
+        return self._weight.is_full
+
+    @property
     def bare(self) -> bool:
         """Whether the task has made nothing, as far as is known."""
         return not self._artifacts
+
+    @property
+    def mute(self) -> bool:
+        """Whether it has ended well and without a word, as far as updates told it: that is odd."""
+        status = self.status
+        if self._artifacts or self._is_whole or status is None or status.message is not None:
+            return False
+        return status.state is TaskState.COMPLETED
 
     @property
     def rests(self) -> bool:
@@ -204,8 +228,11 @@ class Gather:
     def _count(self, given: str) -> bool:
         """Note an id; true if it is older than the newest."""
         self._seen.add(given)
-        place = _number(given)
-        if place is None or self._place is None or place > self._place:
+        self._weight.note(given)
+        place, before = _number(given), self._place
+        if place is None or before is None or place > before:
+            # What is between may be nothing: not every event of a task is on the wire.
+            self._skipped = place is not None and before is not None and place > before + 1
             self._place = place
             self.last_id = given
             return False
@@ -219,9 +246,12 @@ class Gather:
             self.context_id = update.context_id
         if self.ended:
             self.doubtful = True
+        self._weight.take(artifact, append=update.append)
         growing = self._artifacts.get(artifact.artifact_id)
         if growing is None:
-            growing = self._artifacts[artifact.artifact_id] = _Growing(artifact, headless=update.append)
+            growing = self._artifacts[artifact.artifact_id] = _Growing(
+                artifact, headless=update.append and self._is_rest
+            )
             # The beginning of it was missed.
             self.doubtful = self.doubtful or update.append
             self.damaged = self.damaged or update.append
@@ -247,9 +277,14 @@ class Gather:
                 told.append(found)
         if not self._believed(update.status, late=late):
             return tuple(told)
+        # Before an end it may be on its way.
+        if self._skipped and update.status.state in RESTING:
+            self.doubtful = True
         self.status = update.status
+        self._is_whole = False
         if update.metadata:
             self._metadata = {**(self._metadata or {}), **update.metadata}
+            self._weight.describe(update.metadata)
         told.append(Update("status", text_of(update.status.message), update.status.state, notice, place))
         return tuple(told)
 
@@ -262,9 +297,11 @@ class Gather:
         believed = self._believed(task.status, late=late)
         if believed:
             self.status = task.status
+            self._is_whole = True
         news: list[str] = []
         others: list[Update] = []
         for artifact in () if late else task.artifacts:
+            self._weight.take(artifact)
             growing = self._artifacts.get(artifact.artifact_id)
             if growing is None:
                 growing = self._artifacts[artifact.artifact_id] = _Growing(artifact)
@@ -278,10 +315,20 @@ class Gather:
                 others.append(Update("artifact", text, None, Notice(again, (artifact,)), place))
             elif new:
                 news.append(new)
-        if not late and len(self._artifacts) > len(task.artifacts):
-            self.doubtful = True
+        if not late:
+            self._arrange(task)
         text = "\n".join(news) or ("" if self._artifacts else text_of(task.status.message))
         return (Update("task", text, task.status.state, notice, place), *others)
+
+    def _arrange(self, task: Task) -> None:
+        """The artifacts in the order of a snapshot; those that it lacks stay, after them."""
+        known = self._artifacts
+        order = [artifact.artifact_id for artifact in task.artifacts]
+        if len(known) > len(order):
+            self.doubtful = True
+        if [*known][: len(order)] != order:
+            placed = dict.fromkeys((*order, *known))
+            self._artifacts = {one: known[one] for one in placed}
 
     def _believed(self, status: TaskStatus, *, late: bool) -> bool:
         """Whether a status is newer than the one that is known: an end is final."""

@@ -16,6 +16,7 @@ from trunkline.client.retry import Budget, Fate, fate_of, is_peer_failure, pause
 from trunkline.client.transport import Call, Transport
 from trunkline.clock import random_bits
 from trunkline.errors import (
+    PushNotSupported,
     Refused,
     TimedOut,
     TrunklineError,
@@ -85,6 +86,17 @@ class Peer:
                 if fate_of(error) is Fate.ANSWERED:
                     raise
                 await self.pause(error, attempts, deadline)
+
+    async def check_push(self, deadline: float | None = None) -> None:
+        """Let a caller pass who wants to be told of a task.
+
+        Raises:
+            PushNotSupported: the card says that the agent tells nobody.
+        """
+        await self.ready(deadline)
+        card = self.contact.known
+        if card is not None and not card.push:
+            raise PushNotSupported(f"{card.name} sends no push notifications; its card says so")
 
     async def enter(
         self, headers: Headers, message_id: str = "", deadline: float | None = None
@@ -200,15 +212,14 @@ class Peer:
 
 def _lost(error: TrunklineError, message_id: str) -> TrunklineError:
     """What a message's sender hears whose answer was lost."""
-    if isinstance(error, Unreadable):
-        return error
-    reason = error.reason if isinstance(error, Unreachable) else "sent"
-    return Uncertain(
+    said = (
         f"{error}; the agent may be doing the work, so message {message_id} is not sent again: look for it "
-        "with list, or give deduplicates=True if the agent knows a message that comes twice",
-        reason=reason,
-        message_id=message_id,
+        "with list, or give deduplicates=True if the agent knows a message that comes twice"
     )
+    if isinstance(error, Unreadable):
+        return Unreadable(said)
+    reason = error.reason if isinstance(error, Unreachable) else "sent"
+    return Uncertain(said, reason=reason, message_id=message_id)
 
 
 def out_of_time(seconds: float, task_id: str, message_id: str) -> TimedOut:

@@ -70,12 +70,21 @@ class Pursuit:
         self._polls = 0
         self._missed = 0
 
+    def has_more(self) -> bool:
+        """Whether an update is there without waiting: frames come many at a time and are taken one by one."""
+        while not self.ready:
+            come: deque[Frame] | None = getattr(self._source, "come", None)
+            if not come or self.closing or self.expired:
+                return False
+            self._take(come.popleft())
+        return True
+
     async def next(self) -> Update | None:
         """The next update; None at the end."""
         if self._trail is None:
             await self._begin()
         while True:
-            if self.expired and not self.over:
+            if self.expired and not (self.over or self.closing):
                 raise self.late()
             source = self._source
             if source is None:
@@ -112,6 +121,8 @@ class Pursuit:
         await self._peer.ready(self.deadline)
         streams = self.streams and self._peer.streams
         if self._request is not None:
+            if self._request.push is not None:
+                await self._peer.check_push()
             step = Step.STREAM if streams else Step.SEND
         elif self.gather.last_id:
             step = Step.RESUME
@@ -164,10 +175,13 @@ class Pursuit:
 
     async def _drain(self, source: AsyncIterator[Frame]) -> None:
         """Read what still comes, so that the connection can be used again; the end itself is known."""
-        with suppress(TimeoutError, *FAILURES):
+        try:
             async with asyncio.timeout(_CLOSING_S):
                 async for frame in source:
                     self._take(frame)
+        except (TimeoutError, *FAILURES):
+            # Something may have been on its way that belongs before the end.
+            self._recovered = True
         await self.drop()
         self.closing = False
         if self.gather.rests:
@@ -269,7 +283,7 @@ class Pursuit:
         self.over = True
         gather = self.gather
         # Who came late to it may have missed all that it made: not every agent's snapshot holds it.
-        bare = self._request is None and gather.bare
+        bare = gather.mute or (self._request is None and gather.bare)
         if not gather.task_id or gather.message is not None:
             return
         if not (gather.doubtful or gather.damaged or self._recovered or bare):

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from trunkline.client.exchange import EITHER, JSON, Answer, answered, first_of, followed
+from trunkline.client.exchange import EITHER, JSON, Answer, Flow, answered, first_of, followed
 from trunkline.client.transport import Call, Frame
 from trunkline.errors import (
     InvalidParams,
@@ -71,7 +71,7 @@ class Rest:
         asked = requests.rest_send(self._at_home(request), self._dialect)
         return self._notice(await self._ask(asked, call, of_task=bool(request.message.task_id)))
 
-    def stream(self, request: SendRequest, call: Call) -> AsyncGenerator[Frame]:
+    def stream(self, request: SendRequest, call: Call) -> Flow:
         """Send and follow."""
         asked = requests.rest_send(self._at_home(request), self._dialect, stream=True)
         return self._follow(asked, call, of_task=bool(request.message.task_id))
@@ -176,7 +176,7 @@ class Rest:
             raise read_refusal(answer.status, answer.headers, answer.body, of_task=of_task)
         return answer
 
-    def _follow(self, asked: RestRequest, call: Call, *, of_task: bool) -> AsyncGenerator[Frame]:
+    def _follow(self, asked: RestRequest, call: Call, *, of_task: bool) -> Flow:
         def whole(answer: Answer) -> Notice:
             if not answer.ok:
                 raise read_refusal(answer.status, answer.headers, answer.body, of_task=of_task)

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from trunkline.client.exchange import EITHER, JSON, Answer, answered, first_of, followed
+from trunkline.client.exchange import EITHER, JSON, Answer, Flow, answered, first_of, followed
 from trunkline.client.transport import Call, Frame
 from trunkline.clock import random_bits
 from trunkline.errors import MethodNotFound, PushNotSupported, Refused, UnsupportedOperation
@@ -69,7 +69,7 @@ class JsonRpc:
         params = requests.send_params(self._at_home(request), self._dialect)
         return await self._notice(Operation.SEND, params, call)
 
-    def stream(self, request: SendRequest, call: Call) -> AsyncGenerator[Frame]:
+    def stream(self, request: SendRequest, call: Call) -> Flow:
         """Send and follow."""
         params = requests.send_params(self._at_home(request), self._dialect)
         return self._follow(self._methods[Operation.STREAM], params, call)
@@ -159,7 +159,7 @@ class JsonRpc:
             raise read_refusal(answer.status, answer.headers, answer.body)
         return request_id, answer
 
-    def _follow(self, method: str, params: bytes, call: Call) -> AsyncGenerator[Frame]:
+    def _follow(self, method: str, params: bytes, call: Call) -> Flow:
         request_id, body = self._envelope(method, params)
 
         def whole(answer: Answer) -> Notice:

@@ -103,7 +103,7 @@ class Stream:
 
     async def __anext__(self) -> Update:
         pursuit = self._pursuit
-        if pursuit.ready:
+        if pursuit.has_more():
             return pursuit.ready.popleft()
         if pursuit.over:
             await self.close()

@@ -71,9 +71,12 @@ def show(report: Report, console: Console) -> None:
     else:
         for one in bad:
             console.print(_plain(f"{one.severity.value} {_title(one)}: {one.seen}"))
+    alike: dict[str, list[Finding]] = {}
     for one in bad:
+        alike.setdefault(one.check, []).append(one)
+    for found in alike.values():
         console.print()
-        _explain(one, console)
+        _explain(found, console)
     for one in unknown[:5]:
         console.print(_plain(f"unknown {_title(one)}: {one.seen}"))
     for line in _summary(report):
@@ -98,13 +101,17 @@ def _table(bad: list[Finding], console: Console) -> None:
     console.print(table)
 
 
-def _explain(one: Finding, console: Console) -> None:
-    head = _plain(f"{_title(one)} ({one.severity.value}; {one.reference})")
-    head.stylize(f"bold {_COLOURS[one.severity]}")
+def _explain(alike: list[Finding], console: Console) -> None:
+    """What one check found, wherever it did; the first place shows it."""
+    first = alike[0]
+    places = ", ".join(one.where for one in alike if one.where)
+    name = f"{first.check} [{places}]" if places else first.check
+    head = _plain(f"{name} ({first.severity.value}; {first.reference})")
+    head.stylize(f"bold {_COLOURS[first.severity]}")
     console.print(head)
-    for label, text in (("seen", one.seen), ("means", one.means), ("fix", one.fix)):
+    for label, text in (("seen", first.seen), ("means", first.means), ("fix", first.fix)):
         console.print(_plain(f"  {label}: {text}"))
-    for each in one.evidence:
+    for each in first.evidence:
         console.print(_plain(_indented("  > ", each.request)))
         console.print(_plain(_indented("  < ", each.response)))
 

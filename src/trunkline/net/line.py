@@ -83,6 +83,7 @@ class Line(asyncio.Protocol):
         "_parser",
         "_paused",
         "_poll",
+        "_since",
         "_taken",
         "_transport",
         "_waiter",
@@ -101,8 +102,8 @@ class Line(asyncio.Protocol):
         self._waiter: asyncio.Future[Received] | None = None
         self._body: Body | None = None
         self._headers: dict[str, str] | None = None
-        # What came since the request, and how much of it was body.
-        self._taken = self._carried = 0
+        # What came since the request, how much of it was body, and what came since the last of the body.
+        self._taken = self._carried = self._since = 0
         self._blocked = self._paused = False
         self._interim = self._done = self._keep = self._endless = self._is_head = False
         # Between a request and the end of its answer; whether any of the answer has come.
@@ -114,7 +115,7 @@ class Line(asyncio.Protocol):
 
     def ask(self, head: bytes, body: bytes | None, is_head: bool) -> asyncio.Future[Received]:
         """Send a request; done when the head of its answer is there."""
-        self._taken = self._carried = 0
+        self._taken = self._carried = self._since = 0
         self._interim = self._done = self._keep = self._endless = self.spoke = False
         self._is_head = is_head
         self.busy = True
@@ -169,6 +170,7 @@ class Line(asyncio.Protocol):
             return
         self.spoke = True
         self._taken += len(data)
+        self._since += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -181,6 +183,9 @@ class Line(asyncio.Protocol):
                 self._settle(self._keep)
             elif self._taken > HEAD_LIMIT + OVERHEAD * self._carried:
                 self._break(f"the answer's head is over {HEAD_LIMIT} bytes")
+            elif self._since > HEAD_LIMIT + len(data):
+                # The parser gathers a trailer whole, however long the body before it was.
+                self._break(f"what follows the answer's body is over {HEAD_LIMIT} bytes")
 
     def eof_received(self) -> None:
         """Nothing more will come. Where nothing else says so, that is the end of a body."""
@@ -202,7 +207,9 @@ class Line(asyncio.Protocol):
         # The parser holds on to this line.
         self._parser = cast("httptools.HttpResponseParser", None)
         self._owner.lose(self)
-        self.gone.set_result(None)
+        # Whoever waited for it may have given up.
+        if not self.gone.done():
+            self.gone.set_result(None)
 
     def pause_writing(self) -> None:
         """Something is not sent yet."""
@@ -259,6 +266,7 @@ class Line(asyncio.Protocol):
         """A piece of the body."""
         body = cast("Body", self._body)
         self._carried += len(piece)
+        self._since = 0
         if not body.whole and body.feed(piece) and not self._paused:
             self._paused = True
             cast("asyncio.Transport", self._transport).pause_reading()

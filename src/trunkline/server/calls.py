@@ -209,11 +209,10 @@ class Calls:
         scope = _encode((who.tenant, where)).decode()
         after = read_page_token(query.page_token, scope) if query.page_token else None
         page = await self._tasks.store.heads(who.tenant, where, size=query.page_size, after=after)
-        tasks: list[Task] = []
-        for head in page.heads:
-            feed = await self._tasks.at(who.tenant, head.task_id, head.seq)
-            if feed is not None:
-                tasks.append(feed.state.task(query.history_length, artifacts=query.include_artifacts))
+        found = [await self._tasks.at(who.tenant, head.task_id, head.seq) for head in page.heads]
+        # Some may have moved on since the page was read.
+        states = sorted([feed.state for feed in found if feed], key=lambda one: one.status_at, reverse=True)
+        tasks = [one.task(query.history_length, artifacts=query.include_artifacts) for one in states]
         token = "" if page.next is None else page_token(page.next, scope)
         return WRITERS[caller.dialect].page(TaskPage(tuple(tasks), token, query.page_size, page.total))
 

@@ -16,9 +16,14 @@ def check_foreign(text: str, field: str) -> str:
     Raises:
         InvalidParams: it is empty, too long or holds control characters.
     """
-    if 0 < len(text) <= _LIMIT and text.isprintable():
+    if is_foreign(text):
         return text
     raise InvalidParams(f"{field} must be 1 to {_LIMIT} printable characters", field=field)
+
+
+def is_foreign(text: str) -> bool:
+    """Whether an id may be a caller's."""
+    return 0 < len(text) <= _LIMIT and text.isprintable()
 
 
 def role_named(text: str) -> Role | None:

@@ -68,7 +68,11 @@ def read_refusal(status: int, headers: dict[str, str], body: bytes, *, of_task: 
     told = tell(decoded(body))
     if of_task and status == 404 and not told.reason and "task" in told.message.lower():
         return e.TaskNotFound(_clean(told.message))
-    if not told.message:
+    if 300 <= status < 400:
+        where = headers.get("location", "")[:SHOWN] or "nowhere"
+        moved = f"HTTP {status}: it sends callers on to {where}; if that is the agent, give that URL"
+        told = msgspec.structs.replace(told, message=moved)
+    elif not told.message:
         said = printable(body)
         told = msgspec.structs.replace(told, message=f"HTTP {status}: {said}" if said else f"HTTP {status}")
     return refused(told, status, headers)

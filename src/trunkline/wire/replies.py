@@ -13,6 +13,7 @@ from msgspec import Raw, Struct
 
 from trunkline.errors import ParseError, Refused, Unreadable
 from trunkline.wire.answers import Notice, read_notice, read_shape
+from trunkline.wire.chunks import rpc_chunk
 from trunkline.wire.configs import read_set
 from trunkline.wire.faults import UNREADABLE, check_structure
 from trunkline.wire.refusals import decoded, printable, read_error
@@ -60,6 +61,9 @@ def rpc_notice(body: bytes, request_id: str) -> Notice:
         Refused: the answer is an error.
         Unreadable: it is no JSON-RPC, or no A2A.
     """
+    chunk = rpc_chunk(body, request_id)
+    if chunk is not None:
+        return chunk
     try:
         check_structure(body)
         quick = _quick.decode(body)
@@ -88,7 +92,8 @@ def rpc_result(body: bytes, request_id: str) -> bytes:
     try:
         reply = _reply.decode(body)
     except UNREADABLE:
-        raise Unreadable(f"the agent did not answer with JSON-RPC but with: {printable(body)}") from None
+        said = printable(body) or "nothing"
+        raise Unreadable(f"the agent did not answer with JSON-RPC but with: {said}") from None
     if bytes(reply.error) not in _NULL:
         raise read_error(decoded(bytes(reply.error)))
     answered = bytes(reply.id).decode(errors="replace").strip('"')

@@ -47,8 +47,8 @@ class Piece(Struct, frozen=True, gc=False):
 class Parser:
     """Turns chunks of bytes, cut anywhere, into events.
 
-    What stands between blank lines is taken whole while lines end with a line feed or a CRLF. The first line,
-    lone carriage returns and an event that began with one are read line by line.
+    What stands between blank lines is taken whole while lines end with a line feed or a CRLF. Lone carriage
+    returns, an event that began with one and a first chunk of a byte or two are read line by line.
     """
 
     def __init__(self, *, limit: int = 16 * 1024 * 1024) -> None:
@@ -85,6 +85,9 @@ class Parser:
             # A CRLF cut in two is still one line end.
             chunk = chunk.removeprefix(b"\n")
             self._after_cr = False
+        if self._first_line and not self._pending and len(chunk) >= len(_BOM):
+            self._first_line = False
+            chunk = chunk.removeprefix(_BOM)
         if not chunk:
             return []
         if self._first_line or self._data or self._event or self._own_id:

@@ -9,4 +9,6 @@ import typer
 StoreUrl = Annotated[
     str | None, typer.Option("--store", help="The store's URL; the setting `store` unless told.")
 ]
+# Under which heading the help of the tool lists a command.
+CALL, TRY, SERVE, TOOL = "Call an agent", "Try one out", "Serve agents", "The tool itself"
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from trunkline.cli.menu.client import CardGroup, ClientCommand, Given, takes
+from trunkline.cli.menu.flags import CALL
 from trunkline.cli.options import CALLING, SENDING
 
 card_app = typer.Typer(cls=CardGroup, no_args_is_help=True, help="What an agent says of itself.")
@@ -55,6 +56,6 @@ def chat(given: Given) -> None:
 
 def add_to(app: typer.Typer) -> None:
     """Register these commands."""
-    app.add_typer(card_app, name="card")
+    app.add_typer(card_app, name="card", rich_help_panel=CALL)
     for function in (send, stream, chat):
-        app.command(cls=ClientCommand)(function)
+        app.command(cls=ClientCommand, rich_help_panel=CALL)(function)

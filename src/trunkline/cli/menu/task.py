@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from trunkline.cli.menu.client import ClientCommand, ClientGroup, Given, takes
+from trunkline.cli.menu.flags import CALL
 from trunkline.cli.options import CALLING
 
 app = typer.Typer(
@@ -116,10 +117,10 @@ def add_to(root: typer.Typer) -> None:
     """Register these commands, each by its full name and its short one."""
     for name, function in (("get", get), ("list", list_), ("cancel", cancel)):
         app.command(name, cls=ClientCommand)(function)
-        root.command(name, cls=ClientCommand)(function)
+        root.command(name, cls=ClientCommand, rich_help_panel=CALL)(function)
     app.command("subscribe", cls=ClientCommand)(subscribe)
-    root.command("watch", cls=ClientCommand)(watch)
+    root.command("watch", cls=ClientCommand, rich_help_panel=CALL)(watch)
     app.command("download", cls=ClientCommand)(download)
     app.add_typer(push, name="push-config")
-    root.add_typer(push, name="push")
-    root.add_typer(app, name="task")
+    root.add_typer(push, name="push", rich_help_panel=CALL)
+    root.add_typer(app, name="task", rich_help_panel=CALL)

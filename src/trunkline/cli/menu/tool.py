@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from trunkline.cli.menu.client import ClientCommand, ClientGroup, Given, takes
+from trunkline.cli.menu.flags import TOOL, TRY
 from trunkline.cli.options import CALLING, SHOWN
 
 auth = typer.Typer(cls=ClientGroup, no_args_is_help=True, help="Credentials that are kept for later calls.")
@@ -75,8 +76,8 @@ def help_(
 
 def add_to(app: typer.Typer) -> None:
     """Register these commands."""
-    app.add_typer(auth, name="auth")
-    app.add_typer(config, name="config")
-    app.command(cls=ClientCommand)(conformance)
-    app.command(cls=ClientCommand)(completion)
-    app.command("help", cls=ClientCommand)(help_)
+    app.add_typer(auth, name="auth", rich_help_panel=TOOL)
+    app.add_typer(config, name="config", rich_help_panel=TOOL)
+    app.command(cls=ClientCommand, rich_help_panel=TRY)(conformance)
+    app.command(cls=ClientCommand, rich_help_panel=TOOL)(completion)
+    app.command("help", cls=ClientCommand, rich_help_panel=TOOL)(help_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from trunkline.cli.menu.client import ClientCommand, Given, takes
+from trunkline.cli.menu.flags import CALL
 
 
 @takes(
@@ -22,4 +23,4 @@ def tools(given: Given) -> None:
 
 def add_to(app: typer.Typer) -> None:
     """Register the command."""
-    app.command(cls=ClientCommand)(tools)
+    app.command(cls=ClientCommand, rich_help_panel=CALL)(tools)

@@ -1,0 +1,62 @@
+"""How an agent is called: with which credentials and headers, over which transports, in which version."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from trunkline.cli.choices import Choices
+from trunkline.cli.reference import Reference
+from trunkline.config import Secret
+from trunkline.errors import Misuse
+from trunkline.net.caller import Caller
+from trunkline.net.guard import Egress
+
+_BINDINGS = {
+    "jsonrpc": "JSONRPC",
+    "json-rpc": "JSONRPC",
+    "http+json": "HTTP+JSON",
+    "rest": "HTTP+JSON",
+    "grpc": "GRPC",
+    "delegate": "DELEGATE",
+}
+_FLOOR = "1.0"
+
+
+def caller_for(reference: Reference, choices: Choices) -> Caller:
+    """A carrier to the host that was named."""
+    host = urlsplit(reference.url).hostname or ""
+    return Caller(Egress(hosts=[host]), verify=not choices.flag("insecure"))
+
+
+def parameters_of(choices: Choices) -> dict[str, str]:
+    """The service parameters, as headers.
+
+    Raises:
+        Misuse: one has no name.
+    """
+    found: dict[str, str] = {}
+    for each in choices.items("svc-param"):
+        name, colon, value = each.partition(":")
+        if not colon or not name.strip():
+            raise Misuse("--svc-param is NAME:VALUE, for example x-trace-id:abc123")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def credentials_of(choices: Choices) -> tuple[Secret | None, Secret | None]:
+    """A bearer token or an API key: of two, the one that was said more directly."""
+    bearer, api_key = choices.of("bearer"), choices.of("api-key")
+    if bearer.value is None or api_key.value is None or bearer.rank == api_key.rank:
+        return bearer.value, api_key.value
+    return (bearer.value, None) if bearer.rank < api_key.rank else (None, api_key.value)
+
+
+def bindings_of(told: tuple[str, ...]) -> tuple[str, ...]:
+    """Transports by the names that cards use."""
+    names = [one.strip() for each in told for one in each.split(",") if one.strip()]
+    return tuple([_BINDINGS.get(name.lower(), name) for name in names])
+
+
+def version_of(told: str) -> str:
+    """A version without its patch."""
+    return ".".join(told.split(".")[:2]) if told.count(".") > 1 else _FLOOR if told == "1" else told
