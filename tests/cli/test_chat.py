@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -65,46 +66,52 @@ class Terminal:
         return code
 
 
-def test_a_conversation_on_a_terminal(demo_url: str, tmp_path: Path) -> None:
+@pytest.fixture
+def talk(demo_url: str, tmp_path: Path) -> Iterator[Terminal]:
+    """`trunkline chat` at its first prompt; it is ended whatever the test comes to."""
     terminal = Terminal("chat", demo_url, home=tmp_path)
     terminal.until("you> ")
-    terminal.say("hello there")
-    assert "\nhello there" in terminal.until("you> ")
-    terminal.say("ask which colour")
-    assert "which colour" in terminal.until("you> ").partition("\n")[2]
-    terminal.say("/ids")
-    first = re.search(r"Context: (\S+)\s+Task: (\S+)", terminal.until("you> ").replace("\x1b[K", ""))
+    yield terminal
+    terminal.process.kill()
+    terminal.process.wait(LIMIT_S)
+
+
+def test_a_conversation_on_a_terminal(talk: Terminal) -> None:
+    talk.say("hello there")
+    assert talk.until("you> ").endswith("\x1b[Khello there\r\nyou> ")
+    talk.say("chunks 2")
+    assert re.search(r"\x1b\[Kchunk-000000[^\x1b]*chunk-000001[^\x1b]*\r\nyou> $", talk.until("you> "))
+    talk.say("ask which colour")
+    assert talk.until("you> ").endswith("\x1b[Kwhich colour\r\nyou> ")
+    talk.say("/ids")
+    first = re.search(r"Context: (\S+)\s+Task: (\S+)", talk.until("you> ").replace("\x1b[K", ""))
     assert first is not None and first[2] != "none"
-    terminal.say("blue")
-    assert "\nblue" in terminal.until("you> ")
-    terminal.say("reject")
-    assert "TASK_STATE_REJECTED" in terminal.until("you> ")
-    terminal.say("/new")
-    terminal.until("you> ")
-    terminal.say("again")
-    terminal.until("you> ")
-    terminal.say("/quit")
-    (after,) = re.findall(r"--context-id (\S+)", terminal.rest())
-    assert terminal.close() == 0
+    talk.say("blue")
+    assert "blue\r\nyou> " in talk.until("you> ").partition("\n")[2]
+    talk.say("reject")
+    assert "TASK_STATE_REJECTED" in talk.until("you> ")
+    talk.say("/new")
+    talk.until("you> ")
+    talk.say("again")
+    talk.until("you> ")
+    talk.say("/quit")
+    (after,) = re.findall(r"--context-id (\S+)", talk.rest())
+    assert talk.close() == 0
     assert after != first[1]
 
 
-def test_an_interrupted_prompt_ends_at_once(demo_url: str, tmp_path: Path) -> None:
-    terminal = Terminal("chat", demo_url, home=tmp_path)
-    terminal.until("you> ")
-    terminal.interrupt()
-    assert "nothing is under way" in terminal.rest()
-    assert terminal.close() == 130
+def test_an_interrupted_prompt_ends_at_once(talk: Terminal) -> None:
+    talk.interrupt()
+    assert "nothing is under way" in talk.rest()
+    assert talk.close() == 130
 
 
-def test_an_interrupted_turn_says_its_task(demo_url: str, tmp_path: Path) -> None:
-    terminal = Terminal("chat", demo_url, home=tmp_path)
-    terminal.until("you> ")
-    terminal.say("sleep 60")
-    terminal.until("has begun")
-    terminal.interrupt()
-    assert re.search(r"task \S+ goes on", terminal.rest())
-    assert terminal.close() == 130
+def test_an_interrupted_turn_says_its_task(talk: Terminal) -> None:
+    talk.say("sleep 60")
+    talk.until("has begun")
+    talk.interrupt()
+    assert re.search(r"task \S+ goes on", talk.rest())
+    assert talk.close() == 130
 
 
 def test_a_pipe_is_a_turn_per_line(trunkline: Run, demo_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

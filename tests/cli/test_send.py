@@ -280,3 +280,24 @@ def test_verbose_shows_what_was_sent_and_received(trunkline: Run, demo_url: str)
     long = trunkline("send", demo_url, "hello", "--verbose")[1]
     assert "Sent:" not in short and "Role:" not in short
     assert "Sent:" in long and "Role: ROLE_USER" in long and "Updated:" in long
+
+
+def test_an_agent_without_streams_is_asked_until_it_rests(trunkline: Run, scripted: Make) -> None:
+    peer = scripted()
+    states = iter(["WORKING", "WORKING", "COMPLETED"])
+    peer.methods["SendMessage"] = lambda _: {"task": task("SUBMITTED")}
+    peer.methods["GetTask"] = lambda _: task(next(states, "COMPLETED"))
+    code, out, _ = trunkline("send", peer.url, "hi", "--poll-interval", "50ms", "--timeout", "5s")
+    assert code == 0
+    assert fields(out)["State"] == "TASK_STATE_COMPLETED"
+    # The id is wanted at once, so that whoever is interrupted can come back.
+    assert peer.params("SendMessage")[0]["configuration"]["returnImmediately"] is True
+
+
+def test_a_flag_waits_where_the_environment_does_not(
+    trunkline: Run, demo_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A2ACLI_ASYNC", "true")
+    begun = fields(trunkline("send", demo_url, "sleep 0.3")[1])
+    assert begun["State"] in {"TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"}
+    assert fields(trunkline("send", demo_url, "sleep 0.3", "--wait")[1])["State"] == "TASK_STATE_COMPLETED"

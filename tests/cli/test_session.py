@@ -102,7 +102,9 @@ def test_the_first_interface_that_is_spoken_is_used_and_told_ones_come_first(
     trunkline: Run, demo_url: str
 ) -> None:
     def chosen(*flags: str) -> str:
-        return fields(trunkline("card", demo_url, *flags)[1])["Interface"]
+        code, out, err = trunkline("card", demo_url, *flags)
+        assert code == 0, err
+        return fields(out)["Interface"]
 
     assert chosen() == f"JSONRPC 1.0 at {demo_url}/a2a"
     assert chosen("--transport", "HTTP+JSON") == f"HTTP+JSON 1.0 at {demo_url}"

@@ -70,3 +70,9 @@ def test_a_secret_that_is_cut_in_two_is_not_shown(trunkline: Run, scripted: Make
     peer.methods["SendStreamingMessage"] = lambda _: stream
     _, _, err = trunkline("send", peer.url, "hi", "--bearer", secret, "--debug")
     assert "TASK_STATE_COMPLETED" in err and secret not in err
+
+
+def test_a_connection_that_fails_is_shown(trunkline: Run) -> None:
+    code, _, err = trunkline("card", "http://127.0.0.1:9", "--debug")
+    assert code == 3
+    assert "! Unreachable" in err

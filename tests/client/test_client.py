@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -44,6 +45,8 @@ from trunkline.errors import (
     Unreachable,
     UnsupportedOperation,
 )
+from trunkline.mock.here import MockHere
+from trunkline.mock.scenario import Reply
 from trunkline.net.guard import Egress
 from trunkline.net.inside import Inside
 from trunkline.wire.types import Message, Part, PushConfig, Role, TaskState
@@ -441,6 +444,7 @@ def test_a_deadline_of_one_call_and_the_task_it_names() -> None:
         ({"retries": -1}, "retries is -1"),
         ({"version": "2.0"}, "give 1.0 or 0.3"),
         ({"card_ttl_s": -1}, "card_ttl_s is -1"),
+        ({"bindings": ["SOAP"]}, "bindings has 'SOAP'; spoken here are JSONRPC"),
     ],
 )
 def test_options_that_make_no_sense_are_named(options: dict[str, Any], fix: str) -> None:
@@ -590,3 +594,60 @@ def test_arb_13_a_dead_peer_delays_nobody_else() -> None:
             return took
 
     assert leap(main()) == 0
+
+
+def test_an_answer_that_is_too_large_is_not_asked_for_elsewhere() -> None:
+    interfaces = [
+        {"url": f"{HOME}/a2a", "protocolBinding": binding, "protocolVersion": "1.0"}
+        for binding in ("JSONRPC", "HTTP+JSON")
+    ]
+    stand = Stand(lambda _: task(COMPLETED, "x" * (17 << 20)), card(supportedInterfaces=interfaces))
+
+    async def main() -> None:
+        async with stand.client() as client:
+            with pytest.raises(Unreachable, match="over 16777216 bytes.*read it with stream"):
+                await client.send("hi")
+            assert stand.methods == [SEND]
+            with pytest.raises(Unreachable, match="over 16777216 bytes.*read it with stream"):
+                await client.wait("t1")
+            assert stand.methods == [SEND, GET]
+
+    asyncio.run(main())
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_client_goes_on_in_the_next_event_loop_but_not_in_two_at_once() -> None:
+    mock = MockHere(Reply(text="here"))
+    client = Client(mock.listen())
+
+    async def main() -> None:
+        await client.send("hi")
+        with pytest.raises(Misuse, match="another event loop; make one for each, or a SyncClient"):
+            await asyncio.to_thread(lambda: asyncio.run(client.send("hi")))
+
+    try:
+        assert asyncio.run(client.send("hi")).text == "here"
+        asyncio.run(main())
+        asyncio.run(client.close())
+        gc.collect()
+    finally:
+        mock.close()
+
+
+def test_a_method_that_a_liar_has_in_its_own_version_is_found() -> None:
+    def answer(asked: Asked) -> Any:
+        if "/" not in asked.method:
+            return Error(-32601)
+        return {"tasks": [stored(COMPLETED)]} if asked.method == "tasks/list" else Error(-32001)
+
+    def poor(asked: Asked) -> Any:
+        return Error(-32601)
+
+    async def main() -> None:
+        async with Stand(answer).client() as client:
+            assert len((await client.list()).tasks) == 1
+        async with Stand(poor).client() as client:
+            with pytest.raises(UnsupportedOperation, match="no ListTasks"):
+                await client.list()
+
+    asyncio.run(main())

@@ -35,6 +35,12 @@ def test_ten_failures_open_one_lane_only() -> None:
     assert breaker.busy(10) == []
 
 
+def test_it_says_when_the_next_try_is_due() -> None:
+    breaker = opened(at=5)
+    assert breaker.due(A) == 15
+    assert breaker.due(B) == 0
+
+
 def test_one_try_after_the_pause() -> None:
     breaker = opened()
     assert breaker.allows(A, 10)

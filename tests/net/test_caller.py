@@ -165,6 +165,7 @@ def test_chunks_come_as_they_come_and_the_sender_waits(run: Any) -> None:
                 writer.write(piece)
                 await writer.drain()
                 sent += len(piece)
+            await reader.read()  # who leaves now takes what is still on its way
 
         async with listening(serve) as port, calling() as caller:
             reply = await caller.open(Request("GET", f"http://hooks.example:{port}/"))

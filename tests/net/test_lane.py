@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.loops import leap
 from tests.net.targets import OK, Call, names, site
 from trunkline.errors import Unreachable
 from trunkline.net.caller import Caller
@@ -105,3 +106,19 @@ def test_a_permit_given_to_somebody_who_has_left_goes_to_the_next() -> None:
         assert lane.is_unused
 
     asyncio.run(main())
+
+
+def test_who_waits_behind_long_calls_gets_a_line_of_its_own() -> None:
+    async def main() -> None:
+        lane = Lane(target("http://agent.example/"), 1, lambda: None, most=3)
+        await lane.enter()
+        impatient = [asyncio.create_task(lane.enter()) for _ in range(3)]
+        _, waiting = await asyncio.wait(impatient, timeout=60)
+        assert len(waiting) == 1, "no more than there may be"
+        lane.leave()
+        await asyncio.gather(*waiting)
+        for _ in range(3):
+            lane.leave()
+        assert (lane.free, lane.limit, lane.is_unused) == (3, 3, True)
+
+    leap(main())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from trunkline.cli.choices import Choices
+from trunkline.cli.choices import ENVIRONMENT, Choices
+from trunkline.cli.options import OPTIONS
 from trunkline.cli.reference import Reference
+from trunkline.cli.screen import remark
 from trunkline.config import Secret
 from trunkline.errors import Misuse
 from trunkline.net.caller import Caller
@@ -20,6 +22,7 @@ _BINDINGS = {
     "delegate": "DELEGATE",
 }
 _FLOOR = "1.0"
+_SECRET = ("bearer", "api-key", "svc-param", "client-secret")
 
 
 def caller_for(reference: Reference, choices: Choices) -> Caller:
@@ -41,6 +44,41 @@ def parameters_of(choices: Choices) -> dict[str, str]:
             raise Misuse("--svc-param is NAME:VALUE, for example x-trace-id:abc123")
         found[name.strip()] = value.strip()
     return found
+
+
+def at_home(choices: Choices, *, typed: bool) -> Choices:
+    """The choices without the credentials of the global file, where the agent is named by a file found here.
+
+    Whoever works in a folder from elsewhere has not read every file in it; `typed` agents are one's own.
+    """
+    agent = choices.of("agent-card")
+    if typed or not choices.found or agent.source != choices.found:
+        return choices
+    given = {name: one for name in _SECRET if (one := choices.of(name)).value}
+    for name, one in given.items():
+        if one.source == ENVIRONMENT:
+            remark("Warning", f"{OPTIONS[name].variable} is shown to {agent.value}, which {agent.source} names")
+    withheld = {name: one for name, one in given.items() if one.rank > agent.rank}
+    for name, one in withheld.items():
+        whose = f"the {name} of {one.source} is not shown to {agent.value}, which {agent.source} names"
+        remark("Warning", f"{whose}; name the agent with -a if it may see it")
+    return choices.without(withheld)
+
+
+def check_insecure(choices: Choices, *, logged_in: bool) -> None:
+    """Let TLS go unchecked where that is said by whoever has the credentials.
+
+    Raises:
+        Misuse: a file found here says so, and the credentials are not its own.
+    """
+    if not choices.flag("insecure") or choices.of("insecure").source != choices.found:
+        return
+    sources = [one.source for name in _SECRET if (one := choices.of(name)).value]
+    if any(source != choices.found for source in sources) or (logged_in and not sources):
+        raise Misuse(
+            f"{choices.found} switches the check of TLS certificates off for credentials that are not its own; "
+            "say --insecure if that is meant"
+        )
 
 
 def credentials_of(choices: Choices) -> tuple[Secret | None, Secret | None]:

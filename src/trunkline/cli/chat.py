@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from trunkline.cli.errand import carry_out
 from trunkline.cli.menu.client import Given
 from trunkline.cli.outcome import follow, note, show_result, warn
-from trunkline.cli.screen import document, plain, remark
+from trunkline.cli.screen import clear, document, plain, remark
 from trunkline.cli.session import Session
 from trunkline.client.chat import Chat
 from trunkline.client.message import Sending
@@ -87,11 +87,15 @@ async def _show_live(session: Session, stream: Stream) -> None:
     async with stream:
         async for update in stream:
             note(session, update)
+            if update.text and not shown:
+                clear()
             shown += update.text
             print(plain(update.text), end="", flush=True)
             if update.state in INTERRUPTED:
                 break
         result = stream.result
+    if not shown:
+        clear()
     if result is None:
         return
     # What came in no chunk: a message, a question, a reason.

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from trunkline.cli.dotenv import files, read
+from trunkline.cli.dotenv import NAME, files, folder, read
 from trunkline.cli.options import OPTIONS, PREFIX, Option
 from trunkline.config import LONGEST_S, Secret, environment
 from trunkline.errors import Misuse
@@ -34,13 +34,24 @@ class Choices:
     """Every option's value; an attribute per option would hide which were given, so they are asked for."""
 
     def __init__(
-        self, chosen: Mapping[str, Chosen], strangers: tuple[str, ...], exposed: tuple[str, ...]
+        self,
+        chosen: Mapping[str, Chosen],
+        strangers: tuple[str, ...],
+        exposed: tuple[str, ...],
+        found: str = "",
     ) -> None:
         self._chosen = chosen
+        # The file that nobody named: it lies here or above, and may be a stranger's.
+        self.found = found
         # Variables with our prefix that set nothing.
         self.strangers = strangers
         # Files that hold a secret which others on this machine can read.
         self.exposed = exposed
+
+    def without(self, names: Collection[str]) -> Choices:
+        """The same where these are not given."""
+        nothing = {name: Chosen(_NOTHING[OPTIONS[name].kind], DEFAULT, len(OPTIONS)) for name in names}
+        return Choices({**self._chosen, **nothing}, self.strangers, self.exposed, self.found)
 
     def of(self, name: str) -> Chosen:
         """The value of an option and its source."""
@@ -98,7 +109,13 @@ def choose(flags: Mapping[str, Any]) -> Choices:
     secret = {option.variable for option in OPTIONS.values() if option.kind == "secret"}
     holding = [where for where, layer in layers[1:] if secret & {name for name in layer if layer[name]}]
     exposed = [where for where in holding if Path(where).stat().st_mode & _OTHERS]
-    return Choices(chosen, tuple(sorted(strangers)), tuple(exposed))
+    return Choices(chosen, tuple(sorted(strangers)), tuple(exposed), _found(flags, layers))
+
+
+def _found(flags: Mapping[str, Any], layers: list[tuple[str, dict[str, str]]]) -> str:
+    if flags.get("config") or len(layers) < 2 or layers[1][0] == str(folder() / NAME):
+        return ""
+    return layers[1][0]
 
 
 def is_json_chosen() -> bool:

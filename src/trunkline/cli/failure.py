@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from trunkline import errors as e
 from trunkline.cli.choices import is_json_chosen
-from trunkline.cli.screen import clear, document, remark
+from trunkline.cli.screen import clear, document, plain, remark
 from trunkline.wire.codes import CODES
 
 EXITS = {
@@ -100,7 +100,7 @@ def tell(failure: Failure, *, as_json: bool, compact: bool = False) -> None:
     remark("Error", failure.message)
     print(f"Code: {failure.code}", file=sys.stderr)
     if failure.hint:
-        print(f"Hint: {failure.hint}", file=sys.stderr)
+        print(f"Hint: {plain(failure.hint)}", file=sys.stderr)
 
 
 def wants_json(typed: Sequence[str]) -> bool:

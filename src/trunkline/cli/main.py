@@ -13,6 +13,7 @@ from trunkline.cli.menu.doctor import doctor
 from trunkline.cli.menu.flags import SERVE, TRY
 from trunkline.cli.menu.serve import demo, serve
 from trunkline.cli.options import COMPLETING
+from trunkline.cli.screen import plain
 from trunkline.config import environment
 from trunkline.errors import TrunklineError
 
@@ -67,5 +68,5 @@ def main() -> None:
     try:
         app()
     except TrunklineError as error:
-        print(f"trunkline: {error}", file=sys.stderr)
+        print(f"trunkline: {plain(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None

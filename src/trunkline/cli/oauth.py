@@ -173,8 +173,8 @@ def _read(answer: dict[str, Any], kind: type[T], url: str) -> T:
     try:
         return msgspec.convert(answer, kind, strict=False)
     except msgspec.ValidationError as error:
-        # Without what it said, which may be a token.
-        raise Unreadable(f"{url}: {str(error).partition(' - ')[0]}") from None
+        # It names the member and its type, not its value.
+        raise Unreadable(f"{url}: {error}") from None
 
 
 def _said(answer: dict[str, Any], status: int) -> str:

@@ -43,8 +43,16 @@ def block(label: str, text: str) -> None:
 
 def document(raw: bytes, *, compact: bool) -> None:
     """Print one JSON object: on a line of its own where lines are counted, else set out."""
-    text = msgspec.json.format(raw, indent=-1 if compact else 2)
-    print(text.decode(), flush=True)
+    text = msgspec.json.format(raw, indent=-1 if compact else 2).decode()
+    if not text.replace("\n", "").isprintable():
+        # JSON lets most of them be; a terminal takes some for the beginning of a command.
+        text = "".join([one if one.isprintable() or one == "\n" else _escaped(one) for one in text])
+    print(text, flush=True)
+
+
+def _escaped(sign: str) -> str:
+    units = sign.encode("utf-16-be")
+    return "".join([f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2)])
 
 
 def remark(label: str, text: str) -> None:

@@ -7,7 +7,15 @@ import shlex
 from urllib.parse import quote
 
 from trunkline import errors as e
-from trunkline.cli.access import bindings_of, caller_for, credentials_of, parameters_of, version_of
+from trunkline.cli.access import (
+    at_home,
+    bindings_of,
+    caller_for,
+    check_insecure,
+    credentials_of,
+    parameters_of,
+    version_of,
+)
 from trunkline.cli.choices import Choices
 from trunkline.cli.menu.client import Given
 from trunkline.cli.reference import Reference, named, named_alone, refer
@@ -38,6 +46,7 @@ class Session:
             self.told, self.words = named_alone(given.words, given.flags, choices), ()
         else:
             self.told, self.words = named(given.words, given.flags, choices)
+        self.choices = at_home(choices, typed=len(self.words) < len(given.words))
         self._client: Client | None = None
         self._tap: Carrier | None = None
         self._reference: Reference | None = None
@@ -109,7 +118,9 @@ class Session:
     def command(self, *words: str) -> str:
         """A command for this agent that can be copied."""
         first, *rest = words
-        return shlex.join(["trunkline", *first.split(), "-a", self.told, *rest])
+        text = shlex.join(["trunkline", *first.split(), "-a", self.told, *rest])
+        # Ids are the agent's; what a terminal would act on is spelled out.
+        return "".join([one if one.isprintable() else ascii(one)[1:-1] for one in text])
 
     async def open(self) -> None:
         """Make the client."""
@@ -117,6 +128,7 @@ class Session:
         reference = self.reference
         headers = parameters_of(choices)
         bearer, api_key = credentials_of(choices)
+        check_insecure(choices, logged_in=self._keeps and Tokens().has(reference.url))
         if bearer is None and api_key is None and self._keeps:
             bearer = await self._kept(reference)
         self.credentials = bearer is not None or api_key is not None
@@ -136,7 +148,6 @@ class Session:
             bindings=bindings_of(choices.items("transport")),
             card=reference.card,
             timeout_s=choices.seconds("timeout"),
-            idle_s=max(60.0, choices.seconds("timeout")),
             poll_s=choices.seconds("poll-interval"),
             verify_tls=not choices.flag("insecure"),
             carrier=self._tap,

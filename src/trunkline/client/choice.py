@@ -34,6 +34,7 @@ from trunkline.errors import (
     VersionNotSupported,
 )
 from trunkline.net.addresses import judge
+from trunkline.net.guard import shown
 from trunkline.wire.peer_card import Interface, PeerCard
 from trunkline.wire.types import TaskQuery
 
@@ -101,7 +102,7 @@ def weigh(
     later: list[Candidate] = []
     known = {binding.upper() for binding in (*BINDINGS, *adapters)}
     for interface in card.interfaces if card is not None else ():
-        where = f"{interface.binding} {interface.version or '(no version)'} at {interface.url}"
+        where = f"{interface.binding} {interface.version or '(no version)'} at {shown(interface.url)}"
         if interface.binding.upper() not in known:
             notes.append(
                 f"{where}: not tried, as {interface.binding} is not spoken here without one in transports="
@@ -129,7 +130,9 @@ def weigh(
     ordered = _preferred([*found, *later], bindings, notes)
     for one in ordered:
         if one.pinned_from:
-            log.warning("client.card_url_pinned card=%a used=%a", one.pinned_from, one.interface.url)
+            log.warning(
+                "client.card_url_pinned card=%a used=%a", shown(one.pinned_from), shown(one.interface.url)
+            )
     return Choice(tuple(ordered), tuple(notes))
 
 
@@ -183,14 +186,14 @@ def no_way(
 ) -> RouteNotFound:
     """The error that says everything that was tried, what came of it, and what was not tried and why."""
     tried = "; ".join(f"{named(interface)}: {got}" for interface, got in attempts)
-    said = [f"no way was found to speak to {operator_url}", *notes, f"tried {tried or 'nothing'}"]
+    said = [f"no way was found to speak to {shown(operator_url)}", *notes, f"tried {tried or 'nothing'}"]
     return RouteNotFound(f"{'; '.join(said)}. Is it the URL of an A2A agent?")
 
 
 def named(interface: Interface) -> str:
     """An interface in words."""
     words = f" in the words of {interface.words}" if interface.words else ""
-    return f"{interface.binding} {interface.version}{words} at {interface.url}"
+    return f"{interface.binding} {interface.version}{words} at {shown(interface.url)}"
 
 
 def plain_version(version: str) -> str:
@@ -264,9 +267,8 @@ def _placed(interface: Interface, operator_url: str) -> tuple[Candidate, Candida
     path = at.path if at is not None else operator.path
     query = at.query if at is not None else ""
     url = urlunsplit((operator.scheme, operator.netloc, path, query, ""))
-    why = (
-        f"the card says {interface.url}, which {wrong or 'is another host'}; the given host is taken instead"
-    )
+    said = f"the card says {shown(interface.url)}, which {wrong or 'is another host'}"
+    why = f"{said}; the given host is taken instead"
     pinned = Candidate(msgspec.structs.replace(interface, url=url), why, interface.url)
     if wrong:
         return pinned, None

@@ -16,8 +16,10 @@ from trunkline.client.rest import Rest
 from trunkline.client.rpc import JsonRpc
 from trunkline.client.transport import Call, Transport, TransportFactory
 from trunkline.errors import (
+    Misuse,
     PushNotSupported,
     RouteNotFound,
+    TimedOut,
     TrunklineError,
     Unreachable,
     Unreadable,
@@ -25,6 +27,7 @@ from trunkline.errors import (
     VersionNotSupported,
 )
 from trunkline.net.carrier import Carrier
+from trunkline.net.guard import shown
 from trunkline.wire.peer_card import Interface, PeerCard
 
 log = logging.getLogger("trunkline.client")
@@ -58,6 +61,11 @@ class Contact:
         self._discovery = Discovery(url, self._carrier, card_url=options.card_url, ttl_s=options.card_ttl_s)
         self._is_given = card is not None
         self._transports = {name.upper(): make for name, make in {**TRANSPORTS, **(transports or {})}.items()}
+        for binding in options.bindings:
+            # The protocol's third way may be preferred by who has another program, too.
+            if binding.upper() not in (*self._transports, "GRPC"):
+                spoken = ", ".join(self._transports)
+                raise Misuse(f"bindings has {binding!r}; spoken here are {spoken} and what transports= adds")
         self._choosing = asyncio.Lock()
         self._told: list[str] = []
         self._notes: tuple[str, ...] = ()
@@ -81,7 +89,7 @@ class Contact:
         if self.transport is None:
             async with self._choosing:
                 if self.transport is None:
-                    self.transport = await self._choose()
+                    self.transport = await self._in_time()
         return self.transport
 
     async def understands(self) -> bool:
@@ -100,7 +108,10 @@ class Contact:
             wanted = f"version {version} is pinned; leave it out to have the agent's own"
             raise VersionNotSupported(f"{error.message}; {wanted}") from error
         # Garbage comes from places that the card names rightly, too: it is asked for again, not elsewhere.
-        if self.proven or isinstance(error, Unreadable) or not isinstance(error, (*STRANGE, *_LACKS)):
+        # What is too large has been made, and would be made once more elsewhere.
+        is_large = isinstance(error, Unreachable) and error.reason == "size"
+        strange = isinstance(error, (*STRANGE, *_LACKS))
+        if self.proven or is_large or isinstance(error, Unreadable) or not strange:
             return False
         async with self._choosing:
             if self.transport is not failed:
@@ -120,6 +131,19 @@ class Contact:
         if isinstance(self._carrier, Guarded):
             return self._carrier.wants(self.known)
         return choose(self.known, self._auth)
+
+    async def _in_time(self) -> Transport:
+        """Choose. Those who have no clock of their own wait no longer than for a call."""
+        seconds = self._options.timeout_s
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await self._choose()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            message = f"no way to speak to {shown(self._url)} was found within {seconds:g} seconds"
+            raise TimedOut(message, reason="total") from None
 
     async def _choose(self) -> Transport:
         try:

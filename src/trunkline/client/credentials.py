@@ -25,6 +25,8 @@ log = logging.getLogger("trunkline.client")
 API_KEY = "X-API-Key"
 # URLs whose verdict is remembered; those of tasks differ from each other without end.
 _JUDGED = 1024
+# Hosts that are named to who is not let in.
+_NAMED = 8
 
 
 class Auth(Protocol):
@@ -210,7 +212,8 @@ class Guarded:
         if at.host.rstrip(".") in self._hosts and (at.scheme, self._at.scheme) != ("http", "https"):
             return True
         log.warning("client.credentials_withheld host=%a", at.host)
-        self._withheld.add(at.host)
+        if len(self._withheld) < _NAMED:
+            self._withheld.add(at.host)
         return False
 
 

@@ -9,6 +9,7 @@ from trunkline.client.exchange import JSON, answered
 from trunkline.client.transport import Call, Frame
 from trunkline.errors import PushNotSupported, UnsupportedOperation
 from trunkline.net.carrier import Carrier, Headers, Request
+from trunkline.net.guard import shown
 from trunkline.wire.answers import Notice
 from trunkline.wire.delegate import read_record, submission_of
 from trunkline.wire.peer_card import Interface, PeerCard
@@ -34,7 +35,7 @@ class Delegate:
         self._url = f"{interface.url.rstrip('/')}/tasks"
         self._agent = interface.tenant
         self._carrier = carrier
-        self.name = f"DELEGATE at {interface.url}"
+        self.name = f"DELEGATE at {shown(interface.url)}"
 
     async def send(self, request: SendRequest, call: Call) -> Notice:
         """Submit. The message's id is the correlation id, by which a submission is known when it comes twice.

@@ -25,7 +25,7 @@ from trunkline.errors import (
     Unreadable,
 )
 from trunkline.net.carrier import Carrier, Headers, Request
-from trunkline.net.guard import target
+from trunkline.net.guard import shown, target
 from trunkline.wire.peer_card import PeerCard, read_card
 
 log = logging.getLogger("trunkline.client")
@@ -36,6 +36,7 @@ TTL_S = 600.0
 TIMEOUT_S = 15.0
 # An old card is kept this long before the agent is asked again that could not be asked.
 PATIENCE_S = 30.0
+_SAID = 200
 NEW, OLD = "/.well-known/agent-card.json", "/.well-known/agent.json"
 # Where agents are spoken to rather than found: the card is beside such a place, not beneath it.
 _ENDPOINTS = {"a2a", "rpc", "jsonrpc", "v1"}
@@ -146,8 +147,10 @@ class Discovery:
             if refresh:
                 raise
             self._until = asyncio.get_running_loop().time() + min(PATIENCE_S, self._ttl_s)
-            log.warning("client.card_stale url=%a why=%a", self.found_at, str(error))
-            self._tell(f"{self.found_at}: the card could not be fetched again ({error}); the old one is kept")
+            log.warning("client.card_stale url=%a why=%a", shown(self.found_at), str(error))
+            self._tell(
+                f"{shown(self.found_at)}: the card could not be fetched again ({error}); the old one is kept"
+            )
             return known
 
     async def _within(self, work: Awaitable[PeerCard]) -> PeerCard:
@@ -155,7 +158,7 @@ class Discovery:
             async with asyncio.timeout(self._timeout_s):
                 return await work
         except TimeoutError as error:
-            message = f"no card from {self._places[0]} within {self._timeout_s:g} seconds"
+            message = f"no card from {shown(self._places[0])} within {self._timeout_s:g} seconds"
             raise TimedOut(message, reason="total") from error
 
     async def _again(self, known: PeerCard) -> PeerCard:
@@ -163,10 +166,10 @@ class Discovery:
         answer = await self._get(self.found_at, headers)
         if answer.status == 304:
             self._keep(answer)
-            self._tell(f"{self.found_at}: the card has not changed")
+            self._tell(f"{shown(self.found_at)}: the card has not changed")
             return known
         if answer.status in (404, 405, 410):
-            self._tell(f"{self.found_at}: HTTP {answer.status}; the card is looked for again")
+            self._tell(f"{shown(self.found_at)}: HTTP {answer.status}; the card is looked for again")
             return await self._look()
         if (card := self._read(self.found_at, answer)) is None:
             raise Unreadable(self.explanation[-1])
@@ -185,13 +188,13 @@ class Discovery:
         """The card in an answer, if there is one; every answer is told of."""
         status = answer.status
         if status != 200:
-            self._tell(f"{place}: HTTP {status}")
+            self._tell(f"{shown(place)}: HTTP {status}")
             self._stop(place, answer)
             return None
         try:
             card = read_card(answer.body)
         except Unreadable as error:
-            self._tell(f"{place}: {error}")
+            self._tell(f"{shown(place)}: {error}")
             if len(self._places) == 1:
                 raise
             return None
@@ -199,26 +202,27 @@ class Discovery:
         self.found_at = place
         self._etag = answer.headers.get("etag", "")
         self._keep(answer)
-        self._tell(f"{place}: the card of {card.name!r}")
+        self._tell(f"{shown(place)}: the card of {card.name[:_SAID]!r}")
         return card
 
     def _stop(self, place: str, answer: Answered) -> None:
         """Raise where the other places would say the same."""
         if answer.status == 401:
-            asked = answer.headers.get("www-authenticate", "")
+            asked = answer.headers.get("www-authenticate", "")[:_SAID]
             how = f" ({asked})" if asked and asked.isprintable() else ""
             raise Unauthenticated(
-                f"{place} shows the card only to callers it knows{how}; give api_key=… or bearer=…"
+                f"{shown(place)} shows the card only to callers it knows{how}; give api_key=… or bearer=…"
             )
         if answer.status == 403:
-            raise Forbidden(f"{place}: this caller may not see the card")
+            raise Forbidden(f"{shown(place)}: this caller may not see the card")
         if answer.status == 429:
             wait = answer.headers.get("retry-after", "")
             raise TooManyRequests(
-                f"{place}: too many requests", retry_after_s=float(wait) if wait.isdecimal() else 1.0
+                f"{shown(place)}: too many requests",
+                retry_after_s=min(float(wait), 3600.0) if wait.isdecimal() else 1.0,
             )
         if answer.status in (502, 503, 504):
-            raise Unavailable(f"{place}: HTTP {answer.status}; the agent is not there now")
+            raise Unavailable(f"{shown(place)}: HTTP {answer.status}; the agent is not there now")
 
     def _keep(self, answer: Answered) -> None:
         """Good for as long as the agent says, but not for longer than the operator does."""
@@ -242,11 +246,11 @@ class Discovery:
             finally:
                 await reply.close()
             following = _joined(url, location)
-            if url.startswith("https:") and not following.startswith("https:"):
-                raise Unreachable(f"{url}: redirects from https to http", reason="refused")
-            self._tell(f"{url}: HTTP {reply.status}, on to {following}")
+            if (target(url).scheme, target(following).scheme) == ("https", "http"):
+                raise Unreachable(f"{shown(url)}: redirects from https to http", reason="refused")
+            self._tell(f"{shown(url)}: HTTP {reply.status}, on to {shown(following)}")
             url = following
-        raise Unreachable(f"{url}: redirects more than {HOPS} times", reason="refused")
+        raise Unreachable(f"{shown(url)}: redirects more than {HOPS} times", reason="refused")
 
     def _tell(self, what: str) -> None:
         self.explanation.append(what)
@@ -258,4 +262,4 @@ def _joined(url: str, location: str) -> str:
     try:
         return urljoin(url, location)
     except ValueError:
-        raise Unreachable(f"{url}: redirects to no URL", reason="url") from None
+        raise Unreachable(f"{shown(url)}: redirects to no URL", reason="url") from None

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 
 from msgspec import Struct
 
 from trunkline.client.transport import Call, Frame
-from trunkline.errors import Refused, TaskNotFound, TooLarge, Unreadable
+from trunkline.errors import Refused, TaskNotFound, TooLarge, Unreachable, Unreadable
 from trunkline.net.carrier import Carrier, Reply, Request
 from trunkline.wire.answers import Notice
-from trunkline.wire.sse import Parser
+from trunkline.wire.sse import Parser, Piece
 from trunkline.wire.types import PushConfig, PushQuery
 
 # What one answer, and one event of a stream, may hold.
 LIMIT = 16 * 1024 * 1024
+# An id goes back in a header; a longer one is none.
+ID_LIMIT = 1024
 JSON = "application/json"
 EVENTS = "text/event-stream"
 # A refusal comes as JSON; some agents refuse callers who would not take it.
@@ -58,7 +60,14 @@ async def answered(carrier: Carrier, request: Request, call: Call) -> Answer:
 
 
 async def _whole(reply: Reply, call: Call) -> Answer:
-    return Answer(reply.status, reply.headers, await reply.read(LIMIT, idle_s=call.idle_s))
+    try:
+        return Answer(reply.status, reply.headers, await reply.read(LIMIT, idle_s=call.idle_s))
+    except Unreachable as error:
+        if error.reason != "size":
+            raise
+        # The work may have been done; only its answer is of no use here.
+        advice = "have it made in pieces and read it with stream"
+        raise Unreachable(f"{error}, the most that is read at once; {advice}", reason="size") from None
 
 
 class Flow:
@@ -103,7 +112,7 @@ async def _follow(
         async for chunk in reply.chunks(idle_s=call.idle_s):
             found: list[Frame] = []
             try:
-                found.extend(_frames(parser, chunk, read))
+                _read_into(found, _pieces(parser, chunk), read)
             except (Refused, Unreadable):
                 # What came before an event that cannot be read has come.
                 if found:
@@ -119,21 +128,23 @@ def _is_stream(reply: Reply) -> bool:
     return reply.headers.get("content-type", "").lower().startswith(EVENTS)
 
 
-def _frames(parser: Parser, chunk: bytes, read: Read) -> Iterator[Frame]:
-    """One by one: what came before an event that cannot be read has come."""
+def _pieces(parser: Parser, chunk: bytes) -> list[Piece]:
     try:
-        pieces = parser.pieces(chunk)
+        return parser.pieces(chunk)
     except TooLarge as error:
         raise Unreadable(f"{error.message}, which is more than is read") from None
+
+
+def _read_into(found: list[Frame], pieces: list[Piece], read: Read) -> None:
+    """One by one: what came before an event that cannot be read has come."""
     for piece in pieces:
+        data, own_id = piece.data, piece.own_id
         # Some say that a stream is over in the way of model providers.
-        if piece.data == b"[DONE]":
+        if data == b"[DONE]":
             continue
         try:
-            frame = Frame(read(piece.data), piece.own_id)
+            found.append(Frame(read(data), own_id if len(own_id) <= ID_LIMIT else ""))
         except Unreadable:
             # Events with names of their own may mean anything; those without one are A2A's.
             if piece.event in ("message", "error"):
                 raise
-            continue
-        yield frame

@@ -87,7 +87,7 @@ class _Growing:
         text = (parts[0].text or "") if len(parts) == 1 else artifact_text(more)
         self.told.append(text)
         known = self.artifact
-        if more.metadata or more.extensions or more.name != known.name:
+        if more.metadata or more.extensions or (more.name and more.name != known.name):
             self.artifact = Artifact(
                 known.artifact_id,
                 more.name or known.name,

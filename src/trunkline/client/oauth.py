@@ -23,6 +23,7 @@ SKEW_S = 30.0
 UNSAID_S = 300.0
 _ANSWER = 64 << 10
 _IDLE_S = 15.0
+_SAID = 300
 _FORM = ("content-type", "application/x-www-form-urlencoded")
 
 
@@ -32,6 +33,9 @@ class _Token(Struct, frozen=True):
     expires_in: float | str | None = None
     error: str = ""
     error_description: str = ""
+
+    def __repr__(self) -> str:
+        return "_Token(***)"
 
 
 class ClientCredentials:
@@ -104,7 +108,9 @@ class ClientCredentials:
             why = ": ".join(
                 part for part in (token.error, token.error_description) if part.isprintable() and part
             )
-            raise Unauthenticated(f"{self._host} gives no token (HTTP {reply.status}){why and f': {why}'}")
+            raise Unauthenticated(
+                f"{self._host} gives no token (HTTP {reply.status}){why and f': {why[:_SAID]}'}"
+            )
         if not token.access_token or token.token_type.lower() != "bearer":
             raise Unreadable(f"{self._host} answers without a bearer token")
         return token

@@ -27,8 +27,10 @@ from trunkline.errors import (
 )
 from trunkline.net.breaker import Breaker
 from trunkline.net.carrier import Headers
+from trunkline.net.guard import shown
 from trunkline.telemetry.traces import traceparent
 from trunkline.wire.extensions import IDEMPOTENT_SEND
+from trunkline.wire.peer_card import PeerCard
 
 log = logging.getLogger("trunkline.client")
 FAILURES = (Refused, Unreachable, Unreadable)
@@ -60,6 +62,8 @@ class Peer:
         self._troubled = False
         self._trouble = ""
         self._budget = Budget()
+        self._judged: PeerCard | None = None
+        self._declared = False
 
     @property
     def streams(self) -> bool:
@@ -73,7 +77,11 @@ class Peer:
         said, card = self.options.deduplicates, self.contact.known
         if said is not None or card is None:
             return said or False
-        return any(one.uri == IDEMPOTENT_SEND for one in card.extensions)
+        if card is not self._judged:
+            # Asked with every message; the card changes once in a while.
+            self._judged = card
+            self._declared = any(one.uri == IDEMPOTENT_SEND for one in card.extensions)
+        return self._declared
 
     async def ready(self, deadline: float | None = None) -> Transport:
         """The way to speak to it, found and chosen if that has not been done; no work is asked for yet."""
@@ -170,7 +178,11 @@ class Peer:
         if deadline is not None and asyncio.get_running_loop().time() + wait >= deadline:
             raise error
         log.info(
-            "client.retry peer=%a attempt=%d wait_s=%.2f why=%a", self.url, attempts.count, wait, str(error)
+            "client.retry peer=%a attempt=%d wait_s=%.2f why=%a",
+            shown(self.url),
+            attempts.count,
+            wait,
+            str(error),
         )
         await asyncio.sleep(wait)
 
@@ -194,7 +206,7 @@ class Peer:
         self._troubled = True
         self._trouble = str(error)
         if self._breaker.failed(_LANE, asyncio.get_running_loop().time()):
-            log.warning("client.peer.down peer=%a why=%a", self.url, str(error))
+            log.warning("client.peer.down peer=%a why=%a", shown(self.url), str(error))
 
     @property
     def closed_s(self) -> float:
@@ -204,7 +216,7 @@ class Peer:
     def _admit(self) -> None:
         now = asyncio.get_running_loop().time()
         if not self._breaker.allows(_LANE, now):
-            why = f"{self.url} has failed again and again, of late with: {self._trouble}"
+            why = f"{shown(self.url)} has failed again and again, of late with: {self._trouble}"
             raise Unreachable(
                 f"{why}; it is left alone for another {self.closed_s:.0f} seconds", reason="breaker"
             )

@@ -23,9 +23,10 @@ from trunkline.client.follow import (
 from trunkline.client.gather import Gather, Update
 from trunkline.client.peer import FAILURES, Attempts, Peer, out_of_time, with_task
 from trunkline.client.transport import Frame
+from trunkline.client.weight import LIMIT
 from trunkline.errors import TaskNotFound, TimedOut, TrunklineError, Unreachable
 from trunkline.net.carrier import Headers
-from trunkline.wire.types import SendRequest, Task, TaskQuery
+from trunkline.wire.types import ArtifactUpdate, SendRequest, Task, TaskQuery
 
 log = logging.getLogger("trunkline.client")
 # How long to wait for a stream to close after its task has ended: what comes late still counts.
@@ -74,7 +75,7 @@ class Pursuit:
         """Whether an update is there without waiting: frames come many at a time and are taken one by one."""
         while not self.ready:
             come: deque[Frame] | None = getattr(self._source, "come", None)
-            if not come or self.closing or self.expired:
+            if not come or self.closing or self.expired or self.gather.is_full:
                 return False
             self._take(come.popleft())
         return True
@@ -86,6 +87,9 @@ class Pursuit:
         while True:
             if self.expired and not (self.over or self.closing):
                 raise self.late()
+            if self.gather.is_full and not self.over:
+                error = Unreachable(f"the agent's answer is over {LIMIT} bytes", reason="size")
+                raise with_task(error, self.gather.task_id)
             source = self._source
             if source is None:
                 if self.over:
@@ -170,7 +174,10 @@ class Pursuit:
             trail.moved = True
             self._peer.fine()
         self.ready.extend(told)
-        if gather.ended if self._through else gather.rests:
+        # A piece of an artifact never is the end.
+        if type(frame.notice.answer) is not ArtifactUpdate and (
+            gather.ended if self._through else gather.rests
+        ):
             self.closing = True
 
     async def _drain(self, source: AsyncIterator[Frame]) -> None:
@@ -275,7 +282,8 @@ class Pursuit:
         """How many polls in a row may fail like this before the task counts as lost."""
         if isinstance(error, TaskNotFound):
             return LOST_TIMES - 1 if self.gather.begun else 0
-        is_away = isinstance(error, Unreachable) or not is_refusal(error)
+        is_large = isinstance(error, Unreachable) and error.reason == "size"
+        is_away = not is_large and (isinstance(error, Unreachable) or not is_refusal(error))
         return self._peer.options.retries if is_away else 0
 
     async def _settle(self) -> None:

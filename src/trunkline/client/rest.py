@@ -20,6 +20,7 @@ from trunkline.errors import (
     VersionNotSupported,
 )
 from trunkline.net.carrier import Carrier, Headers, Request
+from trunkline.net.guard import shown
 from trunkline.wire import requests
 from trunkline.wire.answers import Notice
 from trunkline.wire.operations import Operation
@@ -59,7 +60,7 @@ class Rest:
             self._base = self._base.removesuffix(_OLD_PREFIX)
         self._tenant = interface.tenant
         self._carrier = carrier
-        self.name = f"HTTP+JSON {interface.version or '0.3'} at {interface.url}"
+        self.name = f"HTTP+JSON {interface.version or '0.3'} at {shown(interface.url)}"
         version = (("a2a-version", "1.0"),) if interface.version.startswith("1") else ()
         self._headers: Headers = (("accept", _A2A_JSON if modern else JSON), *version)
         self._stream_headers: Headers = (("accept", EITHER), *version)

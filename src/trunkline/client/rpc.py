@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from functools import partial
 from typing import TypeVar
 
 from msgspec.structs import replace
@@ -14,6 +13,7 @@ from trunkline.client.transport import Call, Frame
 from trunkline.clock import random_bits
 from trunkline.errors import MethodNotFound, PushNotSupported, Refused, UnsupportedOperation
 from trunkline.net.carrier import Carrier, Headers, Request
+from trunkline.net.guard import shown
 from trunkline.wire import requests
 from trunkline.wire.answers import Notice
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
@@ -55,7 +55,7 @@ class JsonRpc:
         self._dialect = Dialect.V1 if modern else Dialect.V03
         self._methods = _V1 if modern else _V03
         self._subscribes = _SUBSCRIBES[self._dialect]
-        self.name = f"JSONRPC {interface.version or self._dialect.value} at {interface.url}"
+        self.name = f"JSONRPC {interface.version or self._dialect.value} at {shown(interface.url)}"
         # 0.3 has no such header: its servers ignore it, and those of both take its absence for 0.3.
         version = (("a2a-version", "1.0"),) if interface.version.startswith("1") else ()
         self._headers: Headers = (("content-type", JSON), ("accept", JSON), *version)
@@ -168,7 +168,7 @@ class JsonRpc:
             return rpc_notice(answer.body, request_id)
 
         request = Request("POST", self._url, (*self._stream_headers, *call.headers), body)
-        return followed(self._carrier, request, call, partial(rpc_notice, request_id=request_id), whole)
+        return followed(self._carrier, request, call, lambda data: rpc_notice(data, request_id), whole)
 
     def _envelope(self, method: str, params: bytes) -> tuple[str, bytes]:
         self._count += 1

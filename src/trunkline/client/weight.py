@@ -53,10 +53,12 @@ def _artifact(artifact: Artifact) -> int:
 
 
 def _part(part: Part) -> int:
-    weight = _PIECE + len(part.text or part.raw or part.url or "") + len(part.filename)
+    weight = _PIECE + len(part.text or part.raw or part.url or "") + len(part.filename) + len(part.media_type)
     if part.data is not UNSET:
         weight += _data(part.data)
-    return weight + (_data(part.metadata) if part.metadata else 0)
+    if part.metadata or part.extra:
+        weight += _data((part.metadata, part.extra))
+    return weight
 
 
 def _data(value: object) -> int:

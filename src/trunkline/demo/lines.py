@@ -4,7 +4,7 @@ from __future__ import annotations
 
 COMMANDS = """\
 {trunkline} send {base} "echo hello"
-{trunkline} stream {base} "count 10 200"
+{trunkline} stream {base} "count 10 100"
 {trunkline} list {base}
 """
 

@@ -87,7 +87,7 @@ class Check(Struct, frozen=True, kw_only=True):
     versions: tuple[str, ...] = ()
     # Once for each version, in the first binding that speaks it.
     first: bool = False
-    # Looks at what the others have seen.
+    # Comes when the others have ended: looks at what they have seen, or needs quiet.
     late: bool = False
     sends: bool = False
     of_agent: OfAgent | None = None

@@ -23,7 +23,9 @@ from trunkline.net.lane import IDLE_S, Lane
 from trunkline.net.line import Line, Received
 
 log = logging.getLogger("trunkline.net")
+# Lines to one origin: so many are shared by short calls, and so many there may be when long ones hold them.
 LINES = 64
+MOST_LINES = 1000
 # URLs whose way is remembered; those of tasks differ from each other without end.
 WAYS = 1024
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -46,7 +48,7 @@ class Caller:
         connect_s: float = CONNECT_S,
         tls: ssl.SSLContext | None = None,
         verify: bool = True,
-        lines: int = LINES,
+        lines: int = MOST_LINES,
     ) -> None:
         self._egress = egress
         self._connect_s = connect_s
@@ -57,9 +59,13 @@ class Caller:
         self._ways: dict[str, tuple[Target, Lane]] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
+        # Whose lines these are.
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def open(self, request: Request) -> Received:
         """See `Carrier`."""
+        if self._loop is not asyncio.get_running_loop():
+            self._move()
         at, lane = self._ways.get(request.url) or self._way(request.url)
         head = _head(at, request)
         await lane.enter()
@@ -81,6 +87,7 @@ class Caller:
     async def close(self) -> None:
         """See `Carrier`. Whoever still waits for an answer hears that there will be none."""
         self._closed = True
+        self._move()
         if self._sweeping is not None:
             self._sweeping.cancel()
         lines = [line for lane in self._lanes.values() for line in lane.lines]
@@ -90,6 +97,17 @@ class Caller:
         self._lanes.clear()
         self._ways.clear()
 
+    def _move(self) -> None:
+        """Into the event loop that runs now. The lines of one that is closed are dead."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not None and self._loop is not loop:
+            if not self._loop.is_closed():
+                raise Misuse("this client is used in another event loop; make one for each, or a SyncClient")
+            self._lanes.clear()
+            self._ways.clear()
+            self._sweeping = None
+        self._loop = loop
+
     def _way(self, url: str) -> tuple[Target, Lane]:
         at = target(url)
         if len(self._ways) >= WAYS:
@@ -97,7 +115,7 @@ class Caller:
             self._lanes = {name: lane for name, lane in self._lanes.items() if not lane.is_unused}
         lane = self._lanes.get(at.lane)
         if lane is None:
-            lane = self._lanes[at.lane] = Lane(at, self._limit, self._rest)
+            lane = self._lanes[at.lane] = Lane(at, min(LINES, self._limit), self._rest, most=self._limit)
         self._ways[url] = at, lane
         return at, lane
 
@@ -188,7 +206,13 @@ def _fields(headers: Headers) -> tuple[Sequence[str], bytes]:
     if lines.count("\n") != count or lines.count("\r") != count or "\0" in lines:
         # Not which: it may be a credential.
         raise Unreachable("a header's value holds a line break; HTTP has no place for it", reason="protocol")
-    return names, lines.encode()
+    try:
+        return names, lines.encode()
+    except UnicodeEncodeError:
+        # Not with its cause, which holds all of them.
+        raise Unreachable(
+            "a header's value is no text; HTTP has no place for it", reason="protocol"
+        ) from None
 
 
 @lru_cache(maxsize=512)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -20,6 +20,13 @@ class Request(Struct, frozen=True):
     url: str
     headers: Headers = ()
     body: bytes | None = None
+
+    def __repr__(self) -> str:
+        # Headers, queries and bodies hold credentials, and a traceback may show any value.
+        return f"Request({self.method} {self.url.partition('?')[0]!r}, {len(self.headers)} headers)"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("method", self.method), ("url", self.url.partition("?")[0])]
 
 
 class Reply(Protocol):

@@ -29,6 +29,7 @@ _PORTS = {"http": 80, "https": 443}
 _HOST = re.compile(r"(?=.{1,254}$)(?!\.|.*\.\.|.*[a-z0-9_-]{64})[a-z0-9_.-]+|[0-9a-f]*:[0-9a-f:.]+")
 _NAME_S = 5.0
 _THREADS = 32
+_SHOWN = 300
 
 
 class Target(Struct, frozen=True):
@@ -112,6 +113,17 @@ def target(url: str) -> Target:
     if not 0 < port < 65536:
         raise Unreachable("the URL's port must be between 1 and 65535", reason="url")
     return Target(parsed.scheme, host, port, parsed.netloc, parsed.raw_path)
+
+
+def shown(url: str) -> str:
+    """A URL as logs and errors name it: on one line, without a login and a query, which may be secrets."""
+    plain, mark, _ = url.partition("#")[0].partition("?")
+    scheme, slashes, rest = plain.partition("://")
+    authority, slash, path = rest.partition("/")
+    text = f"{scheme}{slashes}{authority.rpartition('@')[2]}{slash}{path}"
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    text = "".join([one if one.isprintable() else ascii(one)[1:-1] for one in text])
+    return f"{text}?…" if mark else text
 
 
 class Egress:

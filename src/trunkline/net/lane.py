@@ -11,20 +11,25 @@ from trunkline.net.line import Line
 
 # Most servers close after five seconds, and who closes first does not lose a request.
 IDLE_S = 4.0
+# Who waits longer for a line waits behind calls that take long: streams, and agents that think.
+PATIENCE_S = 0.1
 
 
 class Lane:
     """Permits to use a line, handed out in the order they are asked for; free lines, the warmest first.
 
+    There are few permits at first, and more, up to `most`, for those who would wait long.
+
     Invariant: a line is dialled by who has a permit and only when none is free, so there are never more
     lines than permits.
     """
 
-    def __init__(self, at: Target, limit: int, resting: Callable[[], None]) -> None:
+    def __init__(self, at: Target, limit: int, resting: Callable[[], None], *, most: int = 0) -> None:
         self.host = at.host
         self.at = at
         self.free = limit
         self.limit = limit
+        self._most = most
         self.lines: set[Line] = set()
         self.idle: list[Line] = []
         self._resting = resting
@@ -43,12 +48,21 @@ class Lane:
             return
         waiter = self._loop.create_future()
         self._waiters.append(waiter)
+        timer = self._loop.call_later(PATIENCE_S, self._widen, waiter)
         try:
             await waiter
         except BaseException:
             if waiter.done() and not waiter.cancelled():
                 self.leave()
             raise
+        finally:
+            timer.cancel()
+
+    def _widen(self, waiter: asyncio.Future[None]) -> None:
+        """Another permit, for who has waited long enough."""
+        if self.limit < self._most and not waiter.done():
+            self.limit += 1
+            waiter.set_result(None)
 
     def leave(self) -> None:
         """Give a permit back: to the next who waits, if there is one."""

@@ -16,6 +16,10 @@ from trunkline.wire.refusals import printable
 __all__ = ["Interface", "PeerCard", "PeerScheme", "read_card"]
 
 
+# Whoever looks for one that works tries them in turn: a card must not send callers all over the world.
+INTERFACES = 32
+
+
 class Interface(Struct, frozen=True):
     """A place where an agent is spoken to. `binding` is JSONRPC, HTTP+JSON, GRPC or a vendor's word."""
 
@@ -142,7 +146,9 @@ class _Reader:
                 found.append(one)
         if not found:
             self._odd("it names no address; that of the card is taken")
-        return tuple(found)
+        if len(found) > INTERFACES:
+            self._odd(f"it names {len(found)} interfaces; only the first {INTERFACES} are looked at")
+        return tuple(found[:INTERFACES])
 
     def _interface(self, given: dict[str, Any]) -> Interface | None:
         url = text(take(given, "url"))

@@ -16,6 +16,8 @@ from trunkline.wire.faults import UNREADABLE, check_structure
 
 SHOWN = 200
 _LONGEST_WAIT_S = 3600.0
+_LONGEST = 2000
+_MOST_DETAILS = 32
 
 _BY_REASON = {code.reason: error for error, code in CODES.items()}
 # Where two classes share a code, the first of the table is meant by who gives no reason.
@@ -60,6 +62,8 @@ def printable(body: bytes) -> str:
 
 
 def _clean(text: str) -> str:
+    # An error may be as long as an answer; letter by letter that takes a second.
+    text = text[:_LONGEST]
     return text if text.isprintable() else "".join(letter if letter.isprintable() else " " for letter in text)
 
 
@@ -120,10 +124,14 @@ def refused(told: Told, status: int, headers: dict[str, str]) -> e.Refused:
         return e.RouteNotFound(message, allow=headers.get("allow", ""))
     if found is None or found is e.PeerError:
         return e.PeerError(message, code=told.code or status)
-    details = {name: text for name, text in told.metadata.items() if name not in {"message", "field", "self"}}
+    details = {
+        _clean(name): _clean(text)
+        for name, text in list(told.metadata.items())[:_MOST_DETAILS]
+        if name not in {"message", "field", "self"}
+    }
     if found is e.Unavailable and "retry-after" in headers:
         details["retryAfter"] = f"{_seconds(headers['retry-after']):.0f}"
-    return found(message, field=told.field, **details)
+    return found(message, field=_clean(told.field), **details)
 
 
 def _class(told: Told, status: int) -> type[e.Refused] | None:

@@ -12,6 +12,8 @@ COMMENT = b": keep-alive\n\n"
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
+# How much of an event with several lines lies here before its lines are read.
+_MANY = 256 << 10
 
 
 def frame(seq: int | None, data: bytes) -> bytes:
@@ -106,22 +108,20 @@ class Parser:
             chunk = self._taken() + chunk
         whole, end, rest = chunk.rpartition(b"\n\n")
         found: list[Piece] = []
-        if end:
-            for block in whole.split(b"\n\n"):
+        for block in whole.split(b"\n\n") if end else ():
+            # Nearly all are an id and one line of data.
+            head, _, line = block.partition(b"\n")
+            if line[:6] == b"data: " and head[:4] == b"id: " and b"\n" not in line and b"\0" not in head:
+                self._id = own = head[4:].decode(errors="replace")
+                found.append(Piece(line[6:], own, "message", self._retry, own))
+            else:
                 self._block(block, found)
         if rest:
             found += self._keep(rest)
         return found
 
     def _block(self, block: bytes, found: list[Piece]) -> None:
-        rest = block
-        if block[:4] == b"id: ":
-            known, _, rest = block.partition(b"\n")
-            if rest[:6] == b"data: " and b"\n" not in rest and b"\0" not in known:
-                self._id = known[4:].decode(errors="replace")
-                found.append(Piece(rest[6:], self._id, "message", self._retry, self._id))
-                return
-        elif block[:6] == b"data: " and b"\n" not in block:
+        if block[:6] == b"data: " and b"\n" not in block:
             found.append(Piece(block[6:], self._id, "message", self._retry))
             return
         for line in block.split(b"\n"):
@@ -131,8 +131,9 @@ class Parser:
     def _keep(self, rest: bytes) -> list[Piece]:
         self._pending.append(rest)
         self._pending_size += len(rest)
-        # Comments between two events count for nothing; line by line they are dropped.
-        return self._by_lines(b"") if self._pending_size > self._limit else []
+        # Comments between two events count for nothing; line by line they are dropped, a few at a time.
+        many = self._pending_size > _MANY and b"\n" in rest
+        return self._by_lines(b"") if many or self._pending_size > self._limit else []
 
     def _taken(self) -> bytes:
         taken = b"".join(self._pending)
@@ -146,9 +147,12 @@ class Parser:
         if chunk and b"\n" not in chunk and b"\r" not in chunk:
             rest = chunk
         else:
-            *ended, rest = _LINE_END.split(self._taken() + chunk)
-            for line in ended:
-                self._line(line, found)
+            whole, begin = self._taken() + chunk, 0
+            # One at a time: a list of all of them may be twenty times as large as they are.
+            for end in _LINE_END.finditer(whole):
+                self._line(whole[begin : end.start()], found)
+                begin = end.end()
+            rest = whole[begin:]
         if rest:
             self._pending.append(rest)
             self._pending_size += len(rest)
