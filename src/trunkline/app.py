@@ -48,7 +48,7 @@ from trunkline.telemetry.counts import Counts
 from trunkline.telemetry.watch import Watch
 from trunkline.wire.card import Card, Extension, Skill
 from trunkline.wire.extensions import IDEMPOTENT_SEND
-from trunkline.wire.types import TaskState
+from trunkline.wire.types import STATES
 
 if TYPE_CHECKING:
     from trunkline.net.http import Outbound
@@ -60,7 +60,7 @@ _IDEMPOTENT = Extension(
     "The same message, known by a messageId that is a UUID or by Idempotency-Key, is the same task for a day",
     required=False,
 )
-_STATES: dict[Enum, str] = {state: plain(state) for state in TaskState}
+_STATES: dict[Enum, str] = {state: plain(state) for state in STATES}
 
 
 class Application:

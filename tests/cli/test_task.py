@@ -192,12 +192,16 @@ def test_an_error_that_ends_a_stream_is_its_last_line(trunkline: Run, scripted: 
     assert (code, error["error"]["code"]) == (1, "ContentTypeNotSupportedError")
 
 
-def test_a_state_that_is_none_is_said(trunkline: Run, scripted: Make) -> None:
+def test_a_state_that_nobody_knows_is_said_and_polled_on(trunkline: Run, scripted: Make) -> None:
     peer = scripted()
+    told = iter([*["UNSPECIFIED"] * 3, "COMPLETED"])
+    peer.methods["GetTask"] = lambda _: task(next(told))
+    code, out, _ = trunkline("get", peer.url, "t1")
+    assert (code, fields(out)["State"]) == (0, "TASK_STATE_UNSPECIFIED")
+    code, out, _ = trunkline("get", peer.url, "t1", "--wait", "--poll-interval", "10ms", "--timeout", "9s")
+    assert (code, fields(out)["State"]) == (0, "TASK_STATE_COMPLETED")
     peer.methods["GetTask"] = lambda _: task("UNSPECIFIED")
-    code, out, _ = trunkline("get", peer.url, "t1", "--wait", "-o", "json")
-    assert code == 1
-    assert "UNSPECIFIED" in json.loads(out)["error"]["message"]
+    assert trunkline("get", peer.url, "t1", "--wait", "--timeout", "100ms")[0] == 5
 
 
 @pytest.mark.parametrize("stream", [(), ("--stream",)])

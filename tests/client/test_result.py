@@ -37,10 +37,21 @@ def a_task(*artifacts: list[Any], state: str = "completed", said: str = "") -> d
         (a_task([{"text": "artifact"}], said="status"), "artifact"),
         (a_task(said="status"), "status"),
         (a_task([{"data": {"a": 1}}], said="status"), "status"),
+        ({**a_task(), "message": {"role": "agent", "parts": [{"kind": "text", "text": "beside"}]}}, "beside"),
+        ({**a_task(), "message": "beside"}, "beside"),
         (a_task(), ""),
         ({"messageId": "m", "role": "agent", "parts": [{"kind": "text", "text": "direct"}]}, "direct"),
     ],
-    ids=["artifacts", "artifacts first", "then the status", "no text in artifacts", "nothing", "a message"],
+    ids=[
+        "artifacts",
+        "artifacts first",
+        "then the status",
+        "no text in artifacts",
+        "beside the status",
+        "in words",
+        "nothing",
+        "a message",
+    ],
 )
 def test_text_is_found_in_the_order_of_the_first_seed(told: dict[str, Any], text: str) -> None:
     assert result_of(told).text == text

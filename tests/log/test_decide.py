@@ -27,7 +27,7 @@ from trunkline.log.decide import (
     plain,
 )
 from trunkline.log.fold import State, fold
-from trunkline.wire.types import Artifact, TaskState
+from trunkline.wire.types import STATES, Artifact, TaskState
 
 WORKING = ev.Status(TaskState.WORKING)
 DONE = ev.Status(TaskState.COMPLETED)
@@ -233,6 +233,6 @@ def test_targets_do_not_let_a_task_grow_for_ever(seq: int, size: int) -> None:
 
 
 def test_states_as_people_read_them() -> None:
-    assert [plain(state) for state in TaskState] == [
+    assert [plain(state) for state in STATES] == [
         "submitted", "working", "completed", "failed", "canceled", "input-required", "rejected", "auth-required",
     ]  # fmt: skip

@@ -4,10 +4,10 @@ import pytest
 
 from trunkline.errors import InvalidParams
 from trunkline.wire.foreign import check_foreign, plain_task_id, role_named, state_named
-from trunkline.wire.types import Role, TaskState
+from trunkline.wire.types import STATES, Role, TaskState
 
 
-@pytest.mark.parametrize("state", TaskState)
+@pytest.mark.parametrize("state", STATES)
 def test_every_spelling_of_a_state(state: TaskState) -> None:
     for text in (state.value, state.name, state.name.lower(), state.name.lower().replace("_", "-")):
         assert state_named(text) is state

@@ -75,7 +75,7 @@ def outcome_of(tool: Tool, result: Result) -> ToolOutcome:
     if state in _FAILED:
         said = text_of(result.task.status.message) if result.task is not None else ""
         text = f"{_FAILED[state]}: {said or result.text or 'it gives no reason'}"
-        log.info("tool.failed tool=%s task=%s state=%s", tool.name, result.task_id, state.value)
+        log.info("tool.failed tool=%s task=%a state=%s", tool.name, result.task_id, state.value)
         return ToolOutcome(tool=tool.name, text=text, is_error=True, result=result)
     if state in INTERRUPTED:
         return _asking(tool, result)

@@ -83,6 +83,8 @@ def _entries(text: str, file: str) -> Iterator[tuple[AgentEntry, _Where]]:
         document: object = yaml.load(StringIO(text))
     except YAMLError as error:
         raise Misuse(f"{file}{_problem(error)}") from None
+    except RecursionError:
+        raise Misuse(f"{file}: it is nested deeper than can be read") from None
     if tree is None or document is None:
         return
     if not isinstance(document, dict):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, cast
 
+import msgspec
 from msgspec import Struct
 
+from trunkline.bridge.legible import legible_schema
 from trunkline.wire.card import SKILL_PARAMETERS, Extension, Skill
 from trunkline.wire.peer_card import PeerCard
 
+log = logging.getLogger("trunkline.bridge")
 Schema = dict[str, Any]
+# Every call of a model has the schemas of all its tools before it.
+SCHEMA_LIMIT = 64 << 10
 JSON = "application/json"
 TEXT = "text/plain"
 # What the first agents wrote instead of media types.
@@ -94,7 +100,12 @@ def _object(schema: object) -> Schema | None:
     if not isinstance(schema, dict):
         return None
     found = cast("Schema", schema)
-    return found if found.get("type") == "object" and isinstance(found.get("properties"), dict) else None
+    if found.get("type") != "object" or not isinstance(found.get("properties"), dict):
+        return None
+    if len(msgspec.json.encode(found)) > SCHEMA_LIMIT:
+        log.warning("tools.schema_too_large limit=%d", SCHEMA_LIMIT)
+        return None
+    return legible_schema(found)
 
 
 def _dicts(value: object) -> list[Schema]:

@@ -6,12 +6,14 @@ from typing import Any
 
 from msgspec import Struct
 
+from trunkline.bridge.legible import legible
 from trunkline.bridge.schema import Inputs, Schema, inputs_of, output_of
 from trunkline.wire.card import Skill
 from trunkline.wire.peer_card import PeerCard
 
 # As much as OpenAI takes.
 DESCRIPTION_LIMIT = 1024
+TITLE_LIMIT = 200
 
 
 class Tool(Struct, frozen=True, kw_only=True):
@@ -65,12 +67,10 @@ class Tool(Struct, frozen=True, kw_only=True):
 
 def make_tool(name: str, agent: str, skill: Skill, card: PeerCard) -> Tool:
     """The tool of a skill."""
-    about = skill.description.strip() or skill.name or skill.id or agent or name
-    if len(about) > DESCRIPTION_LIMIT:
-        about = about[: DESCRIPTION_LIMIT - 1] + "…"
+    about = legible(skill.description.strip() or skill.name or skill.id or agent, DESCRIPTION_LIMIT) or name
     return Tool(
         name=name,
-        title=skill.name or skill.id or agent,
+        title=legible(skill.name or skill.id or agent, TITLE_LIMIT),
         description=about,
         agent=agent,
         skill=skill.id,

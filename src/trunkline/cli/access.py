@@ -57,7 +57,9 @@ def at_home(choices: Choices, *, typed: bool) -> Choices:
     given = {name: one for name in _SECRET if (one := choices.of(name)).value}
     for name, one in given.items():
         if one.source == ENVIRONMENT:
-            remark("Warning", f"{OPTIONS[name].variable} is shown to {agent.value}, which {agent.source} names")
+            remark(
+                "Warning", f"{OPTIONS[name].variable} is shown to {agent.value}, which {agent.source} names"
+            )
     withheld = {name: one for name, one in given.items() if one.rank > agent.rank}
     for name, one in withheld.items():
         whose = f"the {name} of {one.source} is not shown to {agent.value}, which {agent.source} names"
@@ -76,7 +78,7 @@ def check_insecure(choices: Choices, *, logged_in: bool) -> None:
     sources = [one.source for name in _SECRET if (one := choices.of(name)).value]
     if any(source != choices.found for source in sources) or (logged_in and not sources):
         raise Misuse(
-            f"{choices.found} switches the check of TLS certificates off for credentials that are not its own; "
+            f"{choices.found} has TLS certificates unchecked, for credentials that are not its own; "
             "say --insecure if that is meant"
         )
 

@@ -57,7 +57,7 @@ def save(artifacts: tuple[Artifact, ...], folder: Path, *, force: bool) -> list[
         Misuse: a file is there already, or cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    saved, taken = list[Path](), set[str]()
+    saved, taken = list[Path](), dict[str, int]()
     for artifact in artifacts:
         for place, part in enumerate(artifact.parts):
             if part.url is not None:
@@ -72,7 +72,7 @@ def save(artifacts: tuple[Artifact, ...], folder: Path, *, force: bool) -> list[
 def safe_name(artifact: Artifact, place: int, part: Part) -> str:
     """A file's name from what the agent calls it: one name, no path, nothing hidden, nothing special."""
     told = part.filename or artifact.name or artifact.artifact_id
-    name = _UNSAFE.sub("_", re.split(r"[/\\]", told)[-1]).lstrip(". ").rstrip(". ")
+    name = _UNSAFE.sub("_", re.split(r"[/\\]", told)[-1]).lstrip(". -").rstrip(". ")
     stem, dot, ending = name.rpartition(".")
     if not part.filename:
         stem, dot, ending = name, ".", _ending(part)
@@ -90,14 +90,16 @@ def _ending(part: Part) -> str:
     return (mimetypes.guess_extension(part.media_type) or ".bin").removeprefix(".")
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _free(name: str, taken: dict[str, int]) -> str:
     """A name that no other file of this task has; two artifacts may be called the same."""
     stem, dot, ending = name.rpartition(".")
-    found, number = name, 2
+    found, number = name, taken.get(name.lower(), 1)
     while found.lower() in taken:
-        found = f"{stem}-{number}.{ending}" if dot else f"{name}-{number}"
         number += 1
-    taken.add(found.lower())
+        found = f"{stem}-{number}.{ending}" if dot else f"{name}-{number}"
+    # Where to go on: there may be thousands of one name.
+    taken[name.lower()] = number
+    taken.setdefault(found.lower(), 1)
     return found
 
 

@@ -17,6 +17,7 @@ from trunkline.cli.tokens import Kept, Tokens, made, origin_of
 from trunkline.cli.wiretap import Redaction, Wiretap
 from trunkline.errors import Misuse, TimedOut
 from trunkline.net.carrier import Carrier
+from trunkline.net.guard import shown
 from trunkline.wire.times import timestamp
 
 
@@ -63,6 +64,8 @@ async def _granted(session: Session, carrier: Carrier, flow: Flow, scopes: tuple
     client_id, secret = session.choices.text("client-id"), session.choices.secret("client-secret")
     if flow.kind == DEVICE:
         return await ask_device(carrier, flow, client_id, scopes, _invite)
+    # The card chose who sees the secret, so it is said who that is.
+    remark("Asking", f"{shown(flow.token_url)} for a token")
     return await ask_client(carrier, flow.token_url, client_id, secret, scopes)
 
 

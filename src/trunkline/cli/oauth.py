@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Struct
@@ -13,6 +13,7 @@ from msgspec import Struct
 from trunkline.config import Secret
 from trunkline.errors import Misuse, Unauthenticated, Unreadable
 from trunkline.net.carrier import Carrier, Request
+from trunkline.net.guard import shown, target
 from trunkline.wire.peer_card import PeerCard
 
 DEVICE, CLIENT = "device", "client"
@@ -43,6 +44,9 @@ class Grant(Struct, frozen=True):
     refresh_token: str = ""
     token_type: str = "Bearer"
 
+    def __repr__(self) -> str:
+        return "Grant(***)"
+
 
 class Device(Struct, frozen=True):
     """Where a person goes with which code."""
@@ -53,6 +57,9 @@ class Device(Struct, frozen=True):
     expires_in: float
     interval: float = _INTERVAL_S
     verification_uri_complete: str = ""
+
+    def __repr__(self) -> str:
+        return "Device(***)"
 
 
 def flows_of(card: PeerCard) -> list[Flow]:
@@ -153,9 +160,10 @@ async def _granted(carrier: Carrier, url: str, fields: dict[str, str]) -> Grant:
 
 
 async def _post(carrier: Carrier, url: str, fields: dict[str, str]) -> tuple[int, dict[str, Any]]:
-    parts = urlsplit(url)
-    if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-        raise Misuse(f"{url} is not https; no secret is sent there")
+    # The same reader of URLs as the carrier's, so that what is judged is what is called.
+    at = target(url)
+    if at.scheme != "https" and at.host not in _LOOPBACK:
+        raise Misuse(f"{shown(url)} is not https; no secret is sent there")
     body = urlencode({name: value for name, value in fields.items() if value}).encode()
     headers = (("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json"))
     reply = await carrier.open(Request("POST", url, headers, body))
@@ -166,7 +174,7 @@ async def _post(carrier: Carrier, url: str, fields: dict[str, str]) -> tuple[int
     try:
         return reply.status, msgspec.json.decode(raw, type=dict[str, Any])
     except msgspec.MsgspecError:
-        raise Unreadable(f"{url} answered {reply.status} and no JSON object") from None
+        raise Unreadable(f"{shown(url)} answered {reply.status} and no JSON object") from None
 
 
 def _read(answer: dict[str, Any], kind: type[T], url: str) -> T:
@@ -174,7 +182,7 @@ def _read(answer: dict[str, Any], kind: type[T], url: str) -> T:
         return msgspec.convert(answer, kind, strict=False)
     except msgspec.ValidationError as error:
         # It names the member and its type, not its value.
-        raise Unreadable(f"{url}: {error}") from None
+        raise Unreadable(f"{shown(url)}: {error}") from None
 
 
 def _said(answer: dict[str, Any], status: int) -> str:

@@ -167,8 +167,12 @@ class Session:
         if not self.logged_in:
             return None
         carrier = self._carrier(reference, Redaction([])) or caller_for(reference, self.choices)
+        seconds = self.choices.seconds("timeout")
         try:
-            return await tokens.fresh(reference.url, carrier, self.choices.secret("client-secret"))
+            async with asyncio.timeout(seconds):
+                return await tokens.fresh(reference.url, carrier, self.choices.secret("client-secret"))
+        except TimeoutError:
+            raise e.TimedOut(f"no token within {seconds:g} seconds", reason="total") from None
         finally:
             await carrier.close()
 

@@ -11,7 +11,7 @@ from trunkline.cli.session import Session
 from trunkline.errors import Misuse, TaskNotCancelable
 from trunkline.wire import v1
 from trunkline.wire.foreign import state_named
-from trunkline.wire.types import RESTING, TaskState
+from trunkline.wire.types import RESTING, STATES, TaskState
 
 _ID = "the task's id"
 
@@ -107,6 +107,6 @@ def _state(told: str) -> TaskState | None:
         return None
     state = state_named(told)
     if state is None:
-        names = ", ".join(each.name.lower() for each in TaskState)
+        names = ", ".join(each.name.lower() for each in STATES)
         raise Misuse(f"--status {told}: choose one of {names}")
     return state

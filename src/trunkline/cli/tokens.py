@@ -12,7 +12,7 @@ from msgspec import Struct
 from trunkline.cli.dotenv import folder
 from trunkline.cli.oauth import Grant, renew
 from trunkline.clock import now_ms
-from trunkline.config import Secret
+from trunkline.config import LONGEST_S, Secret
 from trunkline.errors import Misuse, Unauthenticated
 from trunkline.net.carrier import Carrier
 
@@ -32,6 +32,9 @@ class Kept(Struct, frozen=True, omit_defaults=True):
     expires_ms: int = 0
     refresh_token: str = ""
     scopes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return "Kept(***)"
 
 
 class Tokens:
@@ -108,7 +111,7 @@ def made(grant: Grant, before: Kept) -> Kept:
         before.token_url,
         before.client_id,
         before.flow,
-        now_ms() + int(grant.expires_in * 1000) if grant.expires_in else 0,
+        now_ms() + int(min(grant.expires_in, LONGEST_S) * 1000) if grant.expires_in else 0,
         grant.refresh_token or before.refresh_token,
         before.scopes,
     )

@@ -127,7 +127,15 @@ class Client:
             Unreachable: there is no card, or nobody is there.
             Unreadable: what is there is no card.
         """
-        return await self._contact.card(refresh=refresh)
+        seconds = self._options.timeout_s
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await self._contact.card(refresh=refresh)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise out_of_time(seconds, "", "") from None
 
     async def extended_card(self) -> PeerCard:
         """The card for callers whom the agent knows.

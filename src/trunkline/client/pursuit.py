@@ -24,7 +24,7 @@ from trunkline.client.gather import Gather, Update
 from trunkline.client.peer import FAILURES, Attempts, Peer, out_of_time, with_task
 from trunkline.client.transport import Frame
 from trunkline.client.weight import LIMIT
-from trunkline.errors import TaskNotFound, TimedOut, TrunklineError, Unreachable
+from trunkline.errors import RouteNotFound, TaskNotFound, TimedOut, TrunklineError, Unreachable
 from trunkline.net.carrier import Headers
 from trunkline.wire.types import ArtifactUpdate, SendRequest, Task, TaskQuery
 
@@ -220,7 +220,15 @@ class Pursuit:
             trail.step = Step.SEND
             return
         message = cast("SendRequest", self._request).message
-        await self._peer.recover(error, self._attempts, deadline=self.deadline, message_id=message.message_id)
+        try:
+            await self._peer.recover(
+                error, self._attempts, deadline=self.deadline, message_id=message.message_id
+            )
+        except RouteNotFound:
+            if not cannot_stream(error):
+                raise
+            # Whoever lacks streams may have nothing but the plain way, and knows of no tasks either.
+            trail.step = Step.SEND
 
     async def _lost_way(self, error: TrunklineError) -> None:
         """The task is known and will be found again."""

@@ -60,7 +60,7 @@ class Exchange(Struct, kw_only=True):
         """In a few words what came back."""
         if not self.status:
             return self.trouble
-        text = self.body[:160].decode(errors="replace").strip()
+        text = " ".join(self.body[:160].decode(errors="replace").split())
         if self.events:
             text = f"{len(self.events)} events"
         if 300 <= self.status < 400:
@@ -106,7 +106,11 @@ class Line:
                 seen.body = await reply.read(_LIMIT)
                 return
             parser = sse.Parser(limit=_LIMIT)
+            size = 0
             async for chunk in reply.chunks():
+                size += len(chunk)
+                if size > _LIMIT:
+                    raise TooLarge(f"the stream is over {_LIMIT} bytes")
                 seen.body = seen.body or chunk[:_SHOWN]
                 for event in parser.feed(chunk):
                     seen.events.append(event)

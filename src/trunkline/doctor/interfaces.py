@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from trunkline.doctor.finding import (
     ERROR,
@@ -20,7 +20,7 @@ from trunkline.doctor.finding import (
     unknown,
 )
 from trunkline.doctor.look import items, members, text
-from trunkline.doctor.subject import Subject, is_private, same_origin
+from trunkline.doctor.subject import Subject, is_private, joined, same_origin
 from trunkline.doctor.trials import new_id
 from trunkline.doctor.way import NO_METHOD, NO_VERSION, NOT_FOUND, Way
 from trunkline.net.carrier import Request
@@ -170,7 +170,7 @@ def _addresses(subject: Subject) -> Iterator[str]:
         for one in items(card.get("supportedInterfaces"))
         if members(one).get("protocolBinding") == "GRPC"
     }
-    full = [urljoin(f"{subject.url}/", url) for url in found if url and url not in grpc]
+    full = [joined(f"{subject.url}/", url) for url in found if url and url not in grpc]
     yield from dict.fromkeys(full)
 
 

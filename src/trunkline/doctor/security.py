@@ -103,8 +103,10 @@ async def extended(way: Way) -> Verdict:
     stranger = await _as(way, "extended-card", ())
     if required_of(way.subject.card) and not stranger.refused:
         return failed("it is served without credentials", stranger.exchange)
-    if not way.subject.credentials and answer.is_shut:
+    if answer.is_shut and not way.subject.credentials:
         return skipped("no credentials were given")
+    if answer.is_shut and (await way.call("get", {"id": new_id()})).is_shut:
+        return skipped("the credentials that were given are not known here")
     good = text(at(answer.result, "name")) or answer.code == -32007
     return judge(good, answer.told(), answer.exchange)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from msgspec import Struct
 
@@ -25,6 +25,7 @@ _PORTS = {"http": 80, "https": 443}
 _SPOKEN = frozenset((("JSONRPC", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "1.0")))
 _NAMES = ("url", "protocolBinding", "protocolVersion")
 _HOPS = 3
+_LONGEST = 200
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
@@ -143,7 +144,7 @@ class Subject:
         sent = (("Accept", "application/json"), *headers, *(self.credentials if known else ()))
         seen = await self.line.fetch(Request("GET", url, sent), "card")
         for _ in range(_HOPS):
-            onward = urljoin(url, seen.headers.get("location", ""))
+            onward = joined(url, seen.headers.get("location", ""))
             if seen.status not in _REDIRECTS or not same_origin(urlsplit(onward), self.place):
                 break
             url = onward
@@ -191,8 +192,18 @@ def interfaces_of(card: dict[str, Any], url: str) -> list[Interface]:
         where, binding, declared = (text(one.get(name)) for name in _NAMES)
         version = "1.0" if declared.split(".")[0] == "1" else "0.3" if declared.startswith("0.") else ""
         if where and (binding, version) in _SPOKEN:
-            there = urljoin(f"{url}/", where)
+            there = joined(f"{url}/", where)
             found.append(Interface(there, binding, version, declared, text(one.get("tenant"))))
+    return found
+
+
+def joined(base: str, url: str) -> str:
+    """An address that an agent gave, whole; one that is no URL at all cannot be taken apart, and says so."""
+    try:
+        found = urljoin(base, url)
+        urlsplit(found)
+    except ValueError:
+        return f"invalid:{quote(url[:_LONGEST])}"
     return found
 
 

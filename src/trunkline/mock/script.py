@@ -96,6 +96,8 @@ def read_scenarios(text: str, *, where: str = "scenario") -> tuple[Scenario, ...
         raise Misuse(f"{where}, line {line}: this is no YAML: {marked.problem}") from None
     except YAMLError as error:
         raise Misuse(f"{where}: this is no YAML: {error}") from None
+    except RecursionError:
+        raise Misuse(f"{where}: it is nested deeper than can be read") from None
     if not isinstance(value, dict):
         raise Misuse(f"{where}: a scenario is a mapping with `rules`, or with a list of `agents`")
     several = any(name in value for name in _SEVERAL)

@@ -142,6 +142,8 @@ class Caller:
         if at.scheme == "https" and self._tls is None:
             # It reads all the certificates of the machine.
             self._tls = await asyncio.to_thread(_context, self._verify)
+            if not self._verify:
+                log.warning("tls.unverified host=%a", at.host)
         # A name may end with a dot, a certificate's never does.
         tls, name = (self._tls, at.host.rstrip(".")) if at.scheme == "https" else (None, None)
         loop = asyncio.get_running_loop()
@@ -232,6 +234,4 @@ def _word(text: str) -> str:
 
 @lru_cache(maxsize=2)
 def _context(verify: bool) -> ssl.SSLContext:
-    if not verify:
-        log.warning("tls.unverified")
     return httpx2.create_ssl_context(verify=verify)

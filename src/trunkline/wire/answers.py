@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from trunkline.errors import InvalidParams
 from trunkline.wire.faults import UNREADABLE, check_structure, misfit, not_json
-from trunkline.wire.foreign import check_foreign, plain_task_id, role_named, state_named
+from trunkline.wire.foreign import check_foreign, plain_task_id, role_named, state_told
 from trunkline.wire.params import read_params
 from trunkline.wire.parts import read_part
 from trunkline.wire.shapes import (
@@ -169,6 +169,9 @@ def _recognised(body: bytes) -> tuple[_Kind, bytes]:
 
 def _task(shape: TaskAnswerShape | AnswerShape, *, proto: bool) -> Notice:
     status = _status(shape.status, proto=proto)
+    if status.message is None and shape.message is not None:
+        said = _said(shape.message, "message.", proto=proto)
+        status = TaskStatus(status.state, said, status.timestamp)
     task = Task(
         _task_id(shape.id, "id"),
         shape.context_id or "",
@@ -229,15 +232,19 @@ def _status(shape: StatusShape | str | None, *, proto: bool) -> TaskStatus:
         shape, field = StatusShape(state=shape), "status"
     else:
         field = "status.state"
-    state = state_named(shape.state or "")
+    state = state_told(shape.state or "")
     if state is None:
         what = f": {shape.state!r} is no state of a task" if shape.state else " is missing"
         raise InvalidParams(f"{field}{what}", field=field)
     said = shape.message
+    message = None if said is None else _said(said, "status.message.", proto=proto)
+    return TaskStatus(state, message, shape.timestamp or "")
+
+
+def _said(said: MessageShape | str, path: str, *, proto: bool) -> Message:
     if isinstance(said, str):
         said = MessageShape(parts=(PartShape(text=said),), role=Role.AGENT.value)
-    message = None if said is None else _message(said, "status.message.", proto=proto)
-    return TaskStatus(state, message, shape.timestamp or "")
+    return _message(said, path, proto=proto)
 
 
 def _message(shape: MessageShape, path: str, *, proto: bool) -> Message:

@@ -16,21 +16,21 @@ from trunkline.wire.types import Artifact, ArtifactUpdate, Part
 _MARK = b'"artifactUpdate"'
 
 
-class _Exact(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class _Exact(Struct, frozen=True, gc=False, forbid_unknown_fields=True, rename="camel"):
     """Nothing but these members."""
 
 
-class _Text(_Exact, frozen=True):
+class _Text(_Exact, frozen=True, gc=False):
     text: str
 
 
-class _Piece(_Exact, frozen=True):
+class _Piece(_Exact, frozen=True, gc=False):
     artifact_id: str
     parts: tuple[_Text, ...]
     name: str = ""
 
 
-class _Update(_Exact, frozen=True):
+class _Update(_Exact, frozen=True, gc=False):
     task_id: str
     artifact: _Piece
     context_id: str = ""
@@ -38,11 +38,11 @@ class _Update(_Exact, frozen=True):
     last_chunk: bool = False
 
 
-class _Result(_Exact, frozen=True):
+class _Result(_Exact, frozen=True, gc=False):
     artifact_update: _Update
 
 
-class _Frame(_Exact, frozen=True):
+class _Frame(_Exact, frozen=True, gc=False):
     result: _Result
     id: str
     jsonrpc: str = ""

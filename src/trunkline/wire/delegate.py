@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct
 
 from trunkline.errors import InvalidParams, ParseError, PushNotSupported, Unreadable, UnsupportedOperation
 from trunkline.wire.faults import UNREADABLE, check_structure, misfit, not_json
-from trunkline.wire.foreign import check_foreign, state_named
+from trunkline.wire.foreign import check_foreign, state_told
 from trunkline.wire.refusals import printable
 from trunkline.wire.types import (
     Artifact,
@@ -153,7 +153,7 @@ def read_record(body: bytes) -> Task:
         found = _answered.decode(body)
     except (*UNREADABLE, ParseError):
         raise Unreadable(f"this is no record of a task but: {printable(body)}") from None
-    state = state_named(found.status)
+    state = state_told(found.status)
     if state is None or not found.id:
         raise Unreadable(f"{found.status!a} is no state of a task: {printable(body)}")
     error = found.error if isinstance(found.error, str) or not found.error else _encode(found.error).decode()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from trunkline.errors import InvalidParams
-from trunkline.wire.types import Role, TaskState
+from trunkline.wire.types import STATES, Role, TaskState
 
 _LIMIT = 256
 _ROLES = {role.name: role for role in Role}
-_STATES = {state.name: state for state in TaskState} | {"CANCELLED": TaskState.CANCELED}
+_STATES = {state.name: state for state in STATES} | {"CANCELLED": TaskState.CANCELED}
+# 1.0 and 0.3 call it by different names.
+_TOLD = _STATES | {"UNSPECIFIED": TaskState.UNSPECIFIED, "UNKNOWN": TaskState.UNSPECIFIED}
 
 
 def check_foreign(text: str, field: str) -> str:
@@ -33,7 +35,16 @@ def role_named(text: str) -> Role | None:
 
 def state_named(text: str) -> TaskState | None:
     """The state behind `input-required`, `TASK_STATE_INPUT_REQUIRED` and their like, or None."""
-    return _STATES.get(text.upper().replace("-", "_").removeprefix("TASK_STATE_"))
+    return _STATES.get(_bare(text))
+
+
+def state_told(text: str) -> TaskState | None:
+    """The same for what an agent says, who may also say that it does not know."""
+    return _TOLD.get(_bare(text))
+
+
+def _bare(state: str) -> str:
+    return state.upper().replace("-", "_").removeprefix("TASK_STATE_")
 
 
 def plain_task_id(name: str) -> str:

@@ -16,7 +16,7 @@ from trunkline.wire.params import read_params, read_query
 from trunkline.wire.parts import read_part
 from trunkline.wire.shapes import ConfigurationShape, ListShape, MessageShape, SendShape, TaskShape
 from trunkline.wire.times import milliseconds
-from trunkline.wire.types import ListQuery, Message, Role, SendRequest, TaskQuery, TaskState
+from trunkline.wire.types import STATES, ListQuery, Message, Role, SendRequest, TaskQuery, TaskState
 
 _send = msgspec.json.Decoder(SendShape)
 _task = msgspec.json.Decoder(TaskShape)
@@ -161,4 +161,4 @@ def _status(spelled: str | None) -> TaskState | None:
     return state
 
 
-_STATE_NAMES = ", ".join(state.value for state in TaskState)
+_STATE_NAMES = ", ".join(state.value for state in STATES)

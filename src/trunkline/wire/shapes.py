@@ -188,11 +188,12 @@ class StatusShape(Shape, frozen=True):
 
 
 class TaskAnswerShape(Shape, frozen=True):
-    """A task as agents answer it."""
+    """A task as agents answer it; some say what belongs to the status beside it."""
 
     id: str | None = None
     context_id: str | None = None
     status: StatusShape | str | None = None
+    message: MessageShape | str | None = None
     artifacts: tuple[ArtifactShape, ...] | None = None
     history: tuple[MessageShape, ...] | None = None
     kind: str | None = None

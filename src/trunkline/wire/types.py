@@ -28,6 +28,8 @@ class TaskState(Enum):
     INPUT_REQUIRED = "TASK_STATE_INPUT_REQUIRED"
     REJECTED = "TASK_STATE_REJECTED"
     AUTH_REQUIRED = "TASK_STATE_AUTH_REQUIRED"
+    # What some agents say of a task when they do not know. No task here is ever in it.
+    UNSPECIFIED = "TASK_STATE_UNSPECIFIED"
 
 
 class Role(Enum):
@@ -37,6 +39,7 @@ class Role(Enum):
     AGENT = "ROLE_AGENT"
 
 
+STATES = tuple([state for state in TaskState if state is not TaskState.UNSPECIFIED])
 TERMINAL = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED})
 INTERRUPTED = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
 RESTING = TERMINAL | INTERRUPTED
@@ -131,6 +134,10 @@ class PushConfig(WireStruct, frozen=True):
     token: str = ""
     scheme: str = ""
     credentials: str = ""
+
+    def __repr__(self) -> str:
+        # Its address may hold a secret too; a traceback may show any value.
+        return f"PushConfig(id={self.id!r}, url={self.url.partition('?')[0]!r}, token=***, credentials=***)"
 
 
 class PushRequest(WireStruct, frozen=True):

@@ -12,7 +12,9 @@ from trunkline.wire.types import Metadata
 
 _encode = msgspec.json.Encoder().encode
 
-_STATES = {state: state.name.lower().replace("_", "-") for state in t.TaskState}
+_STATES = {state: state.name.lower().replace("_", "-") for state in t.STATES} | {
+    t.TaskState.UNSPECIFIED: "unknown"
+}
 _ROLES = {t.Role.USER: "user", t.Role.AGENT: "agent", None: "agent"}
 
 

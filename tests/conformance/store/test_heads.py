@@ -23,7 +23,7 @@ from trunkline.log import events as ev
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
 from trunkline.store.base import Where
-from trunkline.wire.types import TaskState
+from trunkline.wire.types import STATES, TaskState
 
 EVERYTHING = Where()
 
@@ -50,7 +50,7 @@ def test_a_head_comes_back_equal(run, store):
     assert run(case())
 
 
-@pytest.mark.parametrize("state", list(TaskState), ids=lambda state: state.name.lower())
+@pytest.mark.parametrize("state", STATES, ids=lambda state: state.name.lower())
 def test_every_state_is_kept(run, store, state):
     async def case():
         await task(store, "t1", state=state)

@@ -9,9 +9,9 @@ import pytest
 from tests.conformance.store.given import AT, A, Author, B, delta, ids, listed, status, submitted, task
 from trunkline.errors import Conflict, Duplicate
 from trunkline.store.base import Announcement, Dedup, Outcome, Settled, Where
-from trunkline.wire.types import TERMINAL, TaskState
+from trunkline.wire.types import STATES, TERMINAL, TaskState
 
-OPEN = [state for state in TaskState if state not in TERMINAL]
+OPEN = [state for state in STATES if state not in TERMINAL]
 
 
 def test_nothing_to_forget(run, store):

@@ -12,7 +12,10 @@ Several = list[str] | None
 def doctor(
     url: Annotated[str, typer.Argument(metavar="URL", help="The agent, its card or its endpoint.")] = "",
     *,
-    key: Annotated[str, typer.Option(help="Sent as X-API-Key; env:NAME takes it from the environment.")] = "",
+    key: Annotated[
+        str,
+        typer.Option("--key", "--api-key", help="Sent as X-API-Key; env:NAME takes it from the environment."),
+    ] = "",
     bearer: Annotated[
         str, typer.Option(help="Sent as a bearer token; env:NAME takes it from the environment.")
     ] = "",

@@ -1,0 +1,73 @@
+"""Agents that are no patients but attackers: the examination ends as always, and stays small."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.net.targets import listening
+from trunkline.config import Secret
+from trunkline.doctor.exchange import Line
+from trunkline.doctor.run import Report, examine
+from trunkline.doctor.subject import Options
+from trunkline.net.caller import Caller
+from trunkline.net.carrier import Request
+from trunkline.net.guard import Egress
+
+SECRET = "s3cret-text"
+
+
+def answer(value: Any, status: str = "200 OK", more: str = "") -> bytes:
+    body = msgspec.json.encode(value)
+    head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\n{more}content-length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+def examined(said: bytes) -> Report:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(said)
+        await writer.drain()
+        writer.close()
+
+    async def main() -> Report:
+        async with listening(serve) as port, asyncio.timeout(20):
+            options = Options(timeout_s=2, credentials=(("X-API-Key", Secret(SECRET)),))
+            return await examine(f"http://127.0.0.1:{port}", options)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[bad/", "http://a\u2100b/", "http://127.0.0.1:99999/", "x" * 100_000]
+)
+def test_addresses_that_are_none(url: str) -> None:
+    interface = {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    report = examined(answer({"name": "x", "url": url, "supportedInterfaces": [interface]}))
+    assert report.failed() and SECRET not in repr(report)
+
+
+def test_a_redirect_to_nothing() -> None:
+    assert examined(answer({}, "302 Found", "location: http://[bad/\r\n")).nothing
+
+
+def test_a_stream_without_end_is_cut_by_its_size() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        while True:
+            writer.write(b"data: %b\n\n" % (b"x" * 60_000))
+            await writer.drain()
+
+    async def main() -> None:
+        async with listening(serve) as port, asyncio.timeout(20):
+            line = Line(Caller(Egress(loopback=True)), timeout_s=10)
+            seen = await line.follow(Request("GET", f"http://127.0.0.1:{port}/"))
+            await line.close()
+        assert "is over" in seen.trouble and not seen.closed
+        assert sum(len(event.data) for event in seen.events) <= 8 << 20
+
+    asyncio.run(main())
