@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -14,8 +15,10 @@ from tests.doctor.sick import Call, Sick, Told, never, refusal
 from trunkline.doctor import report as reports
 from trunkline.doctor.finding import CHECKS, Outcome
 from trunkline.doctor.run import FAMILIES, Report, chosen
+from trunkline.doctor.run import examine as run
 from trunkline.doctor.subject import Options
 from trunkline.errors import Misuse
+from trunkline.net.inside import Inside
 
 SOUND = [
     ({}, {}),
@@ -52,6 +55,36 @@ def test_without_the_key_only_the_door_is_looked_at(sound: Sound, examine: Exami
     assert (found.locked, reports.exit_code(found), found.tasks) == (True, 4, 0)
     assert _outcomes(found, "auth-enforced") == {Outcome.PASSED}
     assert _outcomes(found, "unknown-task") == {Outcome.SKIPPED}
+
+
+def test_a_key_that_is_not_known_is_no_fault_of_the_agent(sound: Sound, examine: Examine) -> None:
+    found = examine(sound(keys=("another-key-of-this-agent",)), keyed=True)
+    assert _failed(found) == []
+    assert (found.locked, reports.exit_code(found), found.tasks) == (True, 4, 0)
+
+
+def test_an_examination_that_is_interrupted_ends_its_tasks(sound: Sound, runner: asyncio.Runner) -> None:
+    ended = 0
+
+    def watch(call: Call) -> None:
+        nonlocal ended
+        ended += call.method in ("CancelTask", "tasks/cancel")
+
+    async def main() -> None:
+        carrier = Inside(Sick(sound(), Lame(asks=watch)), base="")
+        work = asyncio.create_task(
+            run("http://localhost", Options(text="sleep 30", only=("streaming",)), carrier)
+        )
+        await asyncio.sleep(0.5)
+        assert not ended
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.timeout(10):
+                await work
+        await carrier.close()
+
+    runner.run(main())
+    assert ended
 
 
 def test_the_key_is_shown_nowhere(sound: Sound, examine: Examine) -> None:

@@ -125,6 +125,10 @@ async def examine(url: str, options: Options | None = None, carrier: Carrier | N
         found = await _look(subject, subject.line.until)
         subject.line.until = began + options.timeout_s
         left = await _tidy(subject)
+    except asyncio.CancelledError:
+        # Whoever interrupts an examination leaves tasks behind as little as one that ends.
+        await _tidy(subject)
+        raise
     finally:
         if own:
             await subject.line.close()
