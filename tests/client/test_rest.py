@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.client.lacking import REQUEST, all_of, lacks_everything
 from tests.client.web import Asked, Page, Web
 from trunkline import errors as e
 from trunkline.client.rest import Rest
@@ -27,7 +28,6 @@ from trunkline.wire.types import (
 BASE = "https://peer.example/a"
 JSON = {"content-type": "application/a2a+json"}
 EVENTS = {"content-type": "text/event-stream"}
-REQUEST = SendRequest(Message("m", role=Role.USER, parts=(Part(text="hi"),)))
 TASK = {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}
 
 
@@ -42,10 +42,6 @@ def run(scene: Callable[[], Awaitable[Any]]) -> Any:
 
 def page(body: Any, status: int = 200) -> Page:
     return Page(status, json.dumps(body).encode(), JSON)
-
-
-async def all_of(frames: Any) -> list[Any]:
-    return [frame async for frame in frames]
 
 
 def test_CLI_01_what_goes_with_every_request() -> None:
@@ -93,34 +89,7 @@ def test_subscribing_by_get_is_remembered() -> None:
 
 def test_what_an_agent_need_not_have_is_unsupported() -> None:
     _, rest = peer({})
-
-    async def scene() -> None:
-        call = Call()
-        for ask in (
-            lambda: rest.list(ListQuery(), call),
-            lambda: all_of(rest.subscribe(TaskQuery("t"), call)),
-            lambda: rest.extended_card(call),
-        ):
-            with pytest.raises(e.UnsupportedOperation, match="this agent has no"):
-                await ask()
-        for ask in (
-            lambda: rest.set_push(PushRequest("t", PushConfig("https://x.example")), call),
-            lambda: rest.get_push(PushQuery("t", "c"), call),
-            lambda: rest.list_push(PushQuery("t"), call),
-            lambda: rest.delete_push(PushQuery("t", "c"), call),
-        ):
-            with pytest.raises(e.PushNotSupported):
-                await ask()
-        for ask in (
-            lambda: rest.send(REQUEST, call),
-            lambda: all_of(rest.stream(REQUEST, call)),
-            lambda: rest.get(TaskQuery("t"), call),
-            lambda: rest.cancel(TaskQuery("t"), call),
-        ):
-            with pytest.raises(e.RouteNotFound):
-                await ask()
-
-    run(scene)
+    run(lambda: lacks_everything(rest, e.RouteNotFound))
 
 
 def test_a_version_that_is_not_spoken_is_no_missing_route() -> None:

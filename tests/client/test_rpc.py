@@ -7,20 +7,14 @@ from typing import Any
 
 import pytest
 
+from tests.client.lacking import REQUEST, all_of, lacks_everything
 from tests.client.web import Asked, Page, Web
 from trunkline import errors as e
 from trunkline.client.rpc import JsonRpc
 from trunkline.client.transport import Call, Frame
 from trunkline.wire.peer_card import Interface
 from trunkline.wire.types import (
-    ListQuery,
-    Message,
-    Part,
-    PushConfig,
     PushQuery,
-    PushRequest,
-    Role,
-    SendRequest,
     TaskQuery,
     TaskState,
 )
@@ -28,7 +22,6 @@ from trunkline.wire.types import (
 URL = "https://peer.example/rpc"
 JSON = {"content-type": "application/json"}
 EVENTS = {"content-type": "text/event-stream; charset=utf-8"}
-REQUEST = SendRequest(Message("m", role=Role.USER, parts=(Part(text="hi"),)))
 TASK = {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}
 
 
@@ -54,10 +47,6 @@ class Peer:
 
 def run(scene: Callable[[], Awaitable[Any]]) -> Any:
     return asyncio.run(asyncio.wait_for(scene(), 10))
-
-
-async def all_of(frames: Any) -> list[Frame]:
-    return [frame async for frame in frames]
 
 
 def stream(*frames: Any, end: bytes = b"\n\n") -> Page:
@@ -119,34 +108,7 @@ def test_subscribing_by_its_other_name_is_remembered() -> None:
 @pytest.mark.parametrize("version", ["1.0", "0.3"])
 def test_what_an_agent_need_not_have_is_unsupported(version: str) -> None:
     transport = Peer({}, version).transport
-
-    async def scene() -> None:
-        call = Call()
-        for ask in (
-            lambda: transport.list(ListQuery(), call),
-            lambda: all_of(transport.subscribe(TaskQuery("t"), call)),
-            lambda: transport.extended_card(call),
-        ):
-            with pytest.raises(e.UnsupportedOperation, match="this agent has no"):
-                await ask()
-        for ask in (
-            lambda: transport.set_push(PushRequest("t", PushConfig("https://x.example")), call),
-            lambda: transport.get_push(PushQuery("t", "c"), call),
-            lambda: transport.list_push(PushQuery("t"), call),
-            lambda: transport.delete_push(PushQuery("t", "c"), call),
-        ):
-            with pytest.raises(e.PushNotSupported):
-                await ask()
-        for ask in (
-            lambda: transport.send(REQUEST, call),
-            lambda: all_of(transport.stream(REQUEST, call)),
-            lambda: transport.get(TaskQuery("t"), call),
-            lambda: transport.cancel(TaskQuery("t"), call),
-        ):
-            with pytest.raises(e.MethodNotFound):
-                await ask()
-
-    run(scene)
+    run(lambda: lacks_everything(transport, e.MethodNotFound))
 
 
 def frames_of(page: Any) -> list[Frame]:

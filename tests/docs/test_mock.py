@@ -15,6 +15,7 @@ from typing import get_args
 import pytest
 
 from tests.docs.pages import ROOT, blocks
+from tests.mock.inner import run_tests
 from trunkline.client.sync import SyncClient
 from trunkline.mock.faults import OPERATIONS, Kind
 from trunkline.mock.here import MockHere
@@ -107,27 +108,8 @@ def test_the_expectations() -> None:
 
 def test_the_tests(tmp_path: Path) -> None:
     (tmp_path / "test_page.py").write_text(blocks(PAGE, "python")[0], encoding="utf-8")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-W",
-            "error",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            ".",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert "4 passed" in done.stdout, done.stdout + done.stderr
+    said = run_tests(tmp_path)
+    assert "4 passed" in said, said
 
 
 @pytest.mark.parametrize(

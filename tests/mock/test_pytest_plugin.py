@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.mock.inner import run_tests
+
 INNER = '''
 import asyncio
 import http.client
@@ -94,29 +96,9 @@ def test_what_is_expected_is_verified(a2a_mock):
 
 def test_the_fixtures_work_for_a_user(tmp_path: Path) -> None:
     (tmp_path / "test_inner.py").write_text(INNER, encoding="utf-8")
-    ran = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-W",
-            "error",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:xdist",
-            ".",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert "8 passed, 1 error" in ran.stdout, ran.stdout + ran.stderr
-    assert "expected at least 1 of messages with contains 'never sent', and 0 came" in ran.stdout
-    assert ran.returncode == 1
+    said = run_tests(tmp_path)
+    assert "8 passed, 1 error" in said, said
+    assert "expected at least 1 of messages with contains 'never sent', and 0 came" in said
 
 
 def test_the_plugin_loads_next_to_nothing() -> None:

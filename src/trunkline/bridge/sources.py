@@ -17,6 +17,7 @@ from trunkline.bridge.pick import Pick
 from trunkline.client.client import Client
 from trunkline.client.sync import SyncClient
 from trunkline.errors import Misuse, TrunklineError
+from trunkline.net.guard import shown
 from trunkline.net.inside import Inside
 from trunkline.wire.card import Skill
 from trunkline.wire.peer_card import PeerCard
@@ -99,7 +100,9 @@ async def find(given: Source, stack: AsyncExitStack) -> tuple[list[Found], dict[
         if isinstance(card, TrunklineError):
             first = first or card
             missing[name or _address(one, None)] = str(card)
-            log.warning("tools.agent_missing agent=%s error=%r", name or _address(one, None), str(card))
+            log.warning(
+                "tools.agent_missing agent=%s error=%r", name or shown(_address(one, None)), str(card)
+            )
             if not extra.skills:
                 continue
             card = PeerCard(name=name)

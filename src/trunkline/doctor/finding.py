@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trunkline.doctor.exchange import Evidence, Exchange
 
@@ -74,9 +75,9 @@ class Check(Struct, frozen=True, kw_only=True):
     """One thing that is looked at. Its name never changes its meaning."""
 
     name: str
-    family: str
-    # What holds when it passes.
-    about: str
+    # The module it stands in, and what holds when it passes: the first line of its docstring.
+    family: str = ""
+    about: str = ""
     severity: Severity
     # The specification's section and the id in the list of testable statements.
     reference: str
@@ -123,24 +124,8 @@ def of_agent(
     name: str, severity: Severity, reference: str, *, means: str, fix: str, late: bool = False
 ) -> Callable[[_Run], _Run]:
     """Write down a check of the agent as a whole."""
-
-    def write(run: _Run) -> _Run:
-        _add(
-            Check(
-                name=name,
-                family=_family(run),
-                about=(run.__doc__ or "").strip(),
-                severity=severity,
-                reference=reference,
-                means=means,
-                fix=fix,
-                late=late,
-                of_agent=run,
-            )
-        )
-        return run
-
-    return write
+    check = Check(name=name, severity=severity, reference=reference, means=means, fix=fix, late=late)
+    return lambda run: _add(check, run, "of_agent")
 
 
 def of_way(
@@ -157,35 +142,24 @@ def of_way(
     sends: bool = False,
 ) -> Callable[[_Run], _Run]:
     """Write down a check of one interface; `sends` says that it makes tasks."""
-
-    def write(run: _Run) -> _Run:
-        _add(
-            Check(
-                name=name,
-                family=_family(run),
-                about=(run.__doc__ or "").strip(),
-                severity=severity,
-                reference=reference,
-                means=means,
-                fix=fix,
-                bindings=bindings,
-                versions=versions,
-                first=first,
-                late=late,
-                sends=sends,
-                of_way=run,
-            )
-        )
-        return run
-
-    return write
+    check = Check(
+        name=name,
+        severity=severity,
+        reference=reference,
+        means=means,
+        fix=fix,
+        bindings=bindings,
+        versions=versions,
+        first=first,
+        late=late,
+        sends=sends,
+    )
+    return lambda run: _add(check, run, "of_way")
 
 
-def _family(run: Callable[..., object]) -> str:
-    return run.__module__.rpartition(".")[2]
-
-
-def _add(check: Check) -> None:
+def _add(check: Check, run: _Run, place: str) -> _Run:
     if check.name in CHECKS:
         raise ValueError(f"two checks are called {check.name}")
-    CHECKS[check.name] = check
+    family, about = run.__module__.rpartition(".")[2], (run.__doc__ or "").strip()
+    CHECKS[check.name] = replace(check, family=family, about=about, **{place: run})
+    return run

@@ -213,14 +213,15 @@ class Way:
         request = self.request(operation, given, headers=headers)
 
         def stop(event: sse.Event) -> bool:
-            return enough is not None and enough(self._frame(event))
+            frame = self._frame(event)
+            # At once, so that an examination that is interrupted knows what it has begun.
+            self.subject.note(self, frame.piece, new=operation == "stream")
+            return enough is not None and enough(frame)
 
         limit_s = self.subject.send_s if timeout_s is None else timeout_s
         seen = await self.subject.line.follow(request, operation, limit_s, stop)
         frames = tuple(self._frame(event) for event in seen.events)
         self.heard += [(frame.piece, seen) for frame in frames if frame.piece is not None]
-        for frame in frames:
-            self.subject.note(self, frame.piece, new=operation == "stream")
         if seen.media_type == "text/event-stream":
             refusal = self._refusal_in(seen, frames)
             return Tape(seen, frames, refusal)
