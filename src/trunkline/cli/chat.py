@@ -87,12 +87,13 @@ async def _show_live(session: Session, stream: Stream) -> None:
     async with stream:
         async for update in stream:
             note(session, update)
+            if update.state in INTERRUPTED:
+                # A question is shown at the end; this may be the one that is just being answered.
+                continue
             if update.text and not shown:
                 clear()
             shown += update.text
             print(plain(update.text), end="", flush=True)
-            if update.state in INTERRUPTED:
-                break
         result = stream.result
     if not shown:
         clear()

@@ -46,8 +46,12 @@ def warn(result: Result) -> None:
     remark("Warning", f"the task {verb}: {state.value}{': ' if said else ''}{said}")
 
 
-async def show_stream(session: Session, stream: Stream) -> Result:
-    """Show every event as it comes, until the task rests; the last one says the ids and the state."""
+async def show_stream(session: Session, stream: Stream, *, asked: bool = False) -> Result:
+    """Show every event as it comes, until the task rests; the last one says the ids and the state.
+
+    A subscription goes on through questions: `asked` leaves it at the first. The stream of a send ends itself,
+    and its first event may show the question that is just being answered.
+    """
     choices = session.choices
     last: Notice | None = None
     async with stream:
@@ -59,7 +63,7 @@ async def show_stream(session: Session, stream: Stream) -> Result:
                     document(frame, compact=True)
             else:
                 show_event(last, update.text, verbose=choices.flag("verbose"))
-            if update.state in INTERRUPTED:
+            if asked and update.state in INTERRUPTED:
                 break
         result = stream.result if last is not None else await stream.finish()
     assert result is not None
@@ -68,13 +72,13 @@ async def show_stream(session: Session, stream: Stream) -> Result:
     return result
 
 
-async def follow(session: Session, stream: Stream) -> Result:
-    """Read a stream to where the task rests; on a terminal, what happens passes by."""
+async def follow(session: Session, stream: Stream, *, asked: bool = False) -> Result:
+    """Read a stream to where the task rests; on a terminal, what happens passes by. `asked` is as above."""
     async with stream:
         async for update in stream:
             note(session, update)
             progress(f"{session.task_id} {update.state.value if update.state else ''} {update.text}")
-            if update.state in INTERRUPTED:
+            if asked and update.state in INTERRUPTED:
                 break
         result = stream.result
     if result is None:

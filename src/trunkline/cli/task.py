@@ -96,9 +96,9 @@ async def _subscribe(session: Session) -> None:
         result = await session.client.wait(session.task_id)
         show_result(session, result, wrapped=session.choices.streams)
     elif session.choices.streams:
-        await show_stream(session, session.client.subscribe(session.task_id))
+        await show_stream(session, session.client.subscribe(session.task_id), asked=True)
     else:
-        result = await follow(session, session.client.subscribe(session.task_id))
+        result = await follow(session, session.client.subscribe(session.task_id), asked=True)
         show_result(session, result, wrapped=False)
 
 

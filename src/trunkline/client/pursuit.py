@@ -68,6 +68,8 @@ class Pursuit:
         self._recovered = False
         # Whether something may have come before the first frame, which only a snapshot would tell.
         self._blind = request is None
+        # Whether the first frame may show the task as it was before it was answered.
+        self._answering = request is not None and bool(request.message.task_id)
         self._polls = 0
         self._missed = 0
 
@@ -163,6 +165,7 @@ class Pursuit:
     def _take(self, frame: Frame) -> None:
         gather = self.gather
         told = gather.take(frame)
+        opening, self._answering = self._answering and not frame.notice.final, False
         if self._blind:
             self._blind = False
             gather.damaged = gather.damaged or type(frame.notice.answer) is not Task
@@ -176,7 +179,7 @@ class Pursuit:
         self.ready.extend(told)
         # A piece of an artifact never is the end.
         if type(frame.notice.answer) is not ArtifactUpdate and (
-            gather.ended if self._through else gather.rests
+            gather.ended if self._through or opening else gather.rests
         ):
             self.closing = True
 

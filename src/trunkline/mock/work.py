@@ -56,12 +56,14 @@ class Work:
         # Set when it is known what the first answer is.
         self.begun = asyncio.Event()
         self._playing: asyncio.Task[None] | None = None
+        # It was answered, and its reply has not moved it yet.
+        self._answered = False
         self._count = 0
 
     @property
     def resting(self) -> bool:
         """Whether it has ended or asks, or never was a task."""
-        return self.bare or self.task.status.state in RESTING
+        return self.bare or (self.task.status.state in RESTING and not self._answered)
 
     @property
     def over(self) -> bool:
@@ -79,6 +81,8 @@ class Work:
         self.task = replace(self.task, history=(*self.task.history, heard))
         if not self.events:
             self.events.append(self.task)
+        else:
+            self._answered = True
 
     async def play(self, reply: Reply, message: Message, manner: Manner, delay: float) -> None:
         """Begin a reply. One without delays is over when this returns, any other goes on by itself."""
@@ -98,6 +102,7 @@ class Work:
         else:
             for step in steps:
                 self.take(step)
+            self._answered = False
         self.begun.set()
 
     def _filled(self, reply: Reply, message: Message) -> Reply:
@@ -163,6 +168,7 @@ class Work:
         if said is not None:
             said = replace(said, task_id=self.id, context_id=self.context_id)
         self.updated_ms = now_ms()
+        self._answered = False
         status = TaskStatus(state, said, timestamp(self.updated_ms))
         self.events.append(StatusUpdate(self.id, self.context_id, status, step.metadata))
         history = self.task.history if said is None else (*self.task.history, said)
