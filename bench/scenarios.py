@@ -184,7 +184,7 @@ SCENARIOS = (
     ),
     Scenario(
         "client-stream",
-        "8 streams of 200 chunks by a client",
+        "8 streams of 1 000 chunks by a client",
         "events per CPU second",
         clients.events,
         ("trunkline-client", "a2a-sdk-client"),

@@ -8,6 +8,8 @@ import resource
 import time
 from collections.abc import Awaitable, Callable
 
+# The characters of a chunk of the demo agent: whoever reads a stream reads all of them.
+TEXT = len("chunk-000000 lorem ipsum dolor sit amet")
 # Gives how much came of one call, or -1 if it was not what was asked for.
 Once = Callable[[], Awaitable[int]]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 import httpx
+import uvloop
 from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
 from a2a.helpers.proto_helpers import new_text_part
 from a2a.types import a2a_pb2 as pb
-from calling import measure
+from calling import TEXT, measure
 
 
 def _request(text: str) -> pb.SendMessageRequest:
@@ -37,15 +37,18 @@ async def main(url: str, mode: str, *amounts: str) -> None:
             return -1
 
         async def stream() -> int:
-            count, state = 0, None
+            count, size, state = 0, 0, None
             async for event in client.send_message(_request(f"chunks {chunks:.0f}")):
                 count += 1
                 if event.HasField("status_update"):
                     state = event.status_update.status.state
-            return count if state == pb.TaskState.TASK_STATE_COMPLETED and count > chunks else -1
+                for part in event.artifact_update.artifact.parts:
+                    size += len(part.text)
+            whole = state == pb.TaskState.TASK_STATE_COMPLETED and size == chunks * TEXT
+            return count if whole else -1
 
         await measure(send if mode == "send" else stream, warm=warm, seconds=seconds, parallel=int(parallel))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    uvloop.run(main(*sys.argv[1:]))

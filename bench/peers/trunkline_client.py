@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
-from calling import measure
+import uvloop
+from calling import TEXT, measure
 
 from trunkline.client.client import Client
 from trunkline.wire.types import TaskState
@@ -20,14 +20,15 @@ async def main(url: str, mode: str, *amounts: str) -> None:
             return 1 if (await client.send("echo hello")).ok else -1
 
         async def stream() -> int:
-            count, state = 0, None
+            count, size, state = 0, 0, None
             async for update in client.stream(f"chunks {chunks:.0f}"):
                 count += 1
+                size += len(update.text)
                 state = update.state or state
-            return count if state is TaskState.COMPLETED and count > chunks else -1
+            return count if state is TaskState.COMPLETED and size == chunks * TEXT else -1
 
         await measure(send if mode == "send" else stream, warm=warm, seconds=seconds, parallel=int(parallel))
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    uvloop.run(main(*sys.argv[1:]))

@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.peers import Scripted, task
+from trunkline.mock.scenario import Reply
 
 Make = Callable[..., Scripted]
 
@@ -171,6 +172,19 @@ def test_a_question_says_how_to_answer_it_and_the_answer_goes_there(trunkline: R
     assert (fields(after)["Task"], fields(after)["State"]) == (shown["Task"], "TASK_STATE_COMPLETED")
 
 
+@pytest.mark.parametrize("words", [(), ("--stream",)])
+def test_an_answer_is_followed_past_the_question_that_it_answers(
+    trunkline: Run, a2a_mock: Any, words: tuple[str, ...]
+) -> None:
+    """The first event of the stream is the task as it was, which still asks."""
+    url = a2a_mock(Reply(ask="Which one?", then=Reply(text="This one.", delay=0.4))).listen()
+    task = fields(trunkline("send", url, "begin")[1])["Task"]
+    code, out, err = trunkline("send", "-a", url, "--task-id", task, "the red one", *words)
+    assert (code, err) == (0, "")
+    assert "This one." in out
+    assert out.rindex("TASK_STATE_COMPLETED") > out.find("TASK_STATE_INPUT_REQUIRED")
+
+
 def test_a_context_is_gone_on_in_with_a_new_task(trunkline: Run, demo_url: str) -> None:
     first = fields(trunkline("send", demo_url, "one")[1])
     second = fields(trunkline("send", demo_url, "--context-id", first["Context"], "two")[1])
@@ -261,6 +275,11 @@ def test_usage_that_is_wrong(
     code, out, err = trunkline("send", demo_url, *words)
     assert (code, out) == (2, "")
     assert says in err and "Code: A2ACLI_ERR_USAGE" in err
+
+
+def test_a_host_is_no_url(trunkline: Run) -> None:
+    code, _, err = trunkline("send", "localhost:8000", "hello")
+    assert (code, "give -a localhost:8000" in err) == (2, True)
 
 
 def test_metadata_goes_in_the_payload_and_parameters_in_headers(trunkline: Run, scripted: Make) -> None:

@@ -144,6 +144,8 @@ def test_mistakes_name_the_fix(trunkline: Run, words: list[str], code: int, comp
     found, _, said = trunkline("tools", *words)
     assert found == code
     assert complaint in said
+    # An agent that is not there is told once.
+    assert "tools.agent_missing" not in said
 
 
 def test_mistakes_as_json(trunkline: Run) -> None:

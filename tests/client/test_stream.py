@@ -288,7 +288,7 @@ def test_whose_card_has_no_streams_is_not_asked_for_one() -> None:
     assert stand.asked[0].params.get("configuration", {}).get("returnImmediately") in (None, False)
 
 
-@pytest.mark.parametrize("trouble", [Http(429, {"retry-after": "3"}), Http(503)])
+@pytest.mark.parametrize("trouble", [Http(429), Http(503, {"retry-after": "3"})])
 def test_what_was_not_taken_is_sent_again_with_the_same_id(trouble: Http) -> None:
     stand = Stand([trouble, trouble, Frames(hello())])
     assert read(stand)[0].text == "hello world"
@@ -296,7 +296,9 @@ def test_what_was_not_taken_is_sent_again_with_the_same_id(trouble: Http) -> Non
     assert stand.methods == [STREAM] * 3
 
 
-@pytest.mark.parametrize("trouble", [Lost(), Frames([], cut=True), Frames([]), Http(502), Http(504)])
+@pytest.mark.parametrize(
+    "trouble", [Lost(), Frames([], cut=True), Frames([]), Http(502), Http(503), Http(504)]
+)
 def test_a_lost_send_is_uncertain_and_never_a_second_run(trouble: Any) -> None:
     stand = Stand([trouble])
     with pytest.raises(Uncertain) as caught:

@@ -46,6 +46,20 @@ def test_a_mock_without_a_loop(a2a_mock, a2a_client):
     assert mock.hits["rule 1"] == 1
 
 
+def test_an_answer_that_takes_its_time(a2a_mock):
+    """The question is over as soon as it is answered, not only when the reply begins."""
+    script = Reply(ask="Which one?", then=Reply(text="This one.", delay=0.4))
+
+    async def main() -> list[str]:
+        async with a2a_mock(script).client() as client:
+            first, second = await client.send("begin"), await client.send("begin")
+            whole = await client.send("red", task_id=first.task_id)
+            streamed = await client.stream("red", task_id=second.task_id).finish()
+            return [whole.text, streamed.text]
+
+    assert asyncio.run(main()) == ["This one.", "This one."]
+
+
 def test_a_mock_with_a_loop_of_the_tests_own(a2a_mock):
     async def main():
         async with a2a_mock(Reply(stream=("a", "b"))).client() as client:
@@ -97,7 +111,7 @@ def test_what_is_expected_is_verified(a2a_mock):
 def test_the_fixtures_work_for_a_user(tmp_path: Path) -> None:
     (tmp_path / "test_inner.py").write_text(INNER, encoding="utf-8")
     said = run_tests(tmp_path)
-    assert "8 passed, 1 error" in said, said
+    assert "9 passed, 1 error" in said, said
     assert "expected at least 1 of messages with contains 'never sent', and 0 came" in said
 
 

@@ -67,10 +67,14 @@ LIES: list[dict[str, Any]] = [
 ]  # fmt: skip
 ACTS = ("send", "stream", "subscribe", "leave", "chat", "get", "wait", "cancel", "list")
 WORDS = ("text", "chunks", "burst", "data", "message", "fail", "reject", "late", "ask")
-NOT_BEGUN = (404, 429, 503)
+NOT_BEGUN = (404, 429)
 # What never costs an answer, and what does not as long as it happens once or twice.
 GENTLE = frozenset({"duplicate", "reorder", "close", "huge"})
 MENDED = frozenset({"cut", "end"})
+
+
+def _says_not_begun(fault: Fault) -> bool:
+    return fault.status in NOT_BEGUN or (fault.status == 503 and fault.seconds is not None)
 
 
 class Plan(NamedTuple):
@@ -138,7 +142,7 @@ def test_without_a_fault_there_is_no_error(act: str, word: str) -> None:
 async def _play(plan: Plan) -> None:
     # An agent that has done the work and says that it has not begun is believed: nobody can tell.
     honest = [
-        replace(fault, worked=False) if fault.status in NOT_BEGUN and not plan.deduplicates else fault
+        replace(fault, worked=False) if _says_not_begun(fault) and not plan.deduplicates else fault
         for fault in plan.faults
     ]
     mock = Mock(

@@ -6,6 +6,7 @@ names, because only we tell it apart, has `TRUNKLINE_…`.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 
@@ -37,6 +38,8 @@ _UNNAMED: dict[type[e.TrunklineError], str] = {
     e.RouteNotFound: "TRUNKLINE_ROUTE_NOT_FOUND",
     e.PeerError: "TRUNKLINE_PEER_ERROR",
 }
+# How a program gives credentials; here the hint says how.
+_IN_PYTHON = re.compile(r" \(give (?:[^()]|\([^()]*\))*\)|; (?:give|try) api_key=… or bearer=…")
 
 
 class Failure(Struct, frozen=True):
@@ -60,7 +63,8 @@ def failure_of(error: BaseException, *, finding: bool, credentials: bool) -> Fai
     text = str(error) or type(error).__name__
     if isinstance(error, e.Unauthenticated | e.Forbidden):
         code = "A2ACLI_ERR_AUTH_FAILED" if credentials else "A2ACLI_ERR_CREDENTIALS_MISSING"
-        return Failure(code, text, a2a_code=401 if isinstance(error, e.Unauthenticated) else 403)
+        number = 401 if isinstance(error, e.Unauthenticated) else 403
+        return Failure(code, _IN_PYTHON.sub("", text), a2a_code=number)
     if isinstance(error, e.Misuse):
         return Failure("A2ACLI_ERR_USAGE", text)
     if isinstance(error, e.TimedOut) and error.reason != "connect":

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 _LOGIN = {"oauth2", "openIdConnect"}
+_WAYS = {"apiKey": "A2ACLI_API_KEY to a key", "http": "A2ACLI_BEARER to a token"}
 
 
 def hint_for(failure: Failure, error: Exception, session: Session | None) -> str:
@@ -29,6 +30,10 @@ def hint_for(failure: Failure, error: Exception, session: Session | None) -> str
             )
         case "A2ACLI_ERR_UNREACHABLE":
             return _unreached(session, error)
+        case "TRUNKLINE_UNCERTAIN":
+            return session.command("task list")
+        case "TRUNKLINE_TOO_MANY_REQUESTS" | "TRUNKLINE_UNAVAILABLE":
+            return "it is busy: call again later"
         case "A2ACLI_ERR_CARD_NOT_FOUND":
             return "give the card's whole URL or its file: trunkline card get -a https://host/path/agent-card.json"
         case "VersionNotSupportedError":
@@ -44,11 +49,8 @@ def _credentials(session: Session) -> str:
     kinds = {} if card is None else {scheme.kind: scheme for scheme in _wanted(card)}
     if session.logged_in or kinds.keys() & _LOGIN:
         return session.command("auth login")
-    if "http" in kinds:
-        return "set A2ACLI_BEARER to a token"
-    if "apiKey" in kinds:
-        return "set A2ACLI_API_KEY to a key"
-    return "set A2ACLI_BEARER or A2ACLI_API_KEY"
+    ways = [way for kind, way in _WAYS.items() if kind in kinds]
+    return f"set {' or '.join(ways)}" if ways else "set A2ACLI_BEARER or A2ACLI_API_KEY"
 
 
 def _wanted(card: PeerCard):  # noqa: ANN202
@@ -58,6 +60,8 @@ def _wanted(card: PeerCard):  # noqa: ANN202
 
 
 def _unreached(session: Session, error: Exception) -> str:
+    if session.message_id and session.task_id:
+        return session.command("task get", session.task_id, "--wait")
     host = urlsplit(session.told if "//" in session.told else f"//{session.told}").hostname or ""
     if isinstance(error, e.Unreachable) and error.reason == "tls":
         return "a certificate of your own is accepted with --insecure, for development only"

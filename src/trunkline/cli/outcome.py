@@ -49,8 +49,8 @@ def warn(result: Result) -> None:
 async def show_stream(session: Session, stream: Stream, *, asked: bool = False) -> Result:
     """Show every event as it comes, until the task rests; the last one says the ids and the state.
 
-    A subscription goes on through questions: `asked` leaves it at the first. The stream of a send ends itself,
-    and its first event may show the question that is just being answered.
+    A subscription goes on through questions: `asked` leaves it at the first. The stream of a send ends by
+    itself, and its first event may show the question that is just being answered.
     """
     choices = session.choices
     last: Notice | None = None

@@ -40,6 +40,10 @@ def named(given: Sequence[str], flags: Mapping[str, Any], choices: Choices) -> t
     if words and words[0].startswith(_SCHEMES):
         return words[0], words[1:]
     told = choices.text("agent-card")
+    if not told and len(words) > 1:
+        raise Misuse(
+            f"{words[0]!r} is no whole URL: begin it with http:// or https://, or give -a {words[0]}"
+        )
     if not told:
         raise Misuse(MISSING)
     return told, words

@@ -6,6 +6,7 @@ terminal too; only what is passing, on standard error, is coloured or wiped ther
 
 from __future__ import annotations
 
+import os
 import sys
 
 import msgspec
@@ -15,6 +16,8 @@ from trunkline.config import environment
 _INDENT = "  "
 _KEPT = "\n\t"
 _WIPE = "\r\x1b[K"
+# Of a terminal that does not say.
+_COLUMNS = 80
 _COLOURS = {"Warning": "33", "Error": "31"}
 
 
@@ -66,7 +69,9 @@ def remark(label: str, text: str) -> None:
 def progress(text: str) -> None:
     """Show what is going on, until the next thing is shown; only on a terminal."""
     if is_lively():
-        print(f"{_WIPE}{line(text)[:100]}", end="", file=sys.stderr, flush=True)
+        # What goes on in a second row could not be wiped.
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
+        print(f"{_WIPE}{line(text)[: columns - 1]}", end="", file=sys.stderr, flush=True)
 
 
 def clear() -> None:

@@ -17,7 +17,7 @@ from trunkline.bridge.tools import Toolbox
 from trunkline.bridge.tools import tools as tools_of
 from trunkline.cli.choices import Choices, choose
 from trunkline.cli.errand import INTERRUPTED
-from trunkline.cli.failure import failure_of, tell, wants_json
+from trunkline.cli.failure import Failure, failure_of, tell, wants_json
 from trunkline.cli.menu.client import Given
 from trunkline.cli.screen import block, document
 from trunkline.cli.session import Session
@@ -39,15 +39,24 @@ def tools(given: Given) -> None:
         choices = choose(given.flags)
         level = logging.DEBUG if choices.flag("debug") else logging.WARNING
         logging.basicConfig(stream=sys.stderr, level=level, format="Warning: %(message)s", force=True)
+        if level != logging.DEBUG:
+            # What comes of a call, and of the only agent, is told anyhow.
+            logging.getLogger().handlers[0].addFilter(lambda record: not _is_told(record, given))
         worked = asyncio.run(_run(given, choices))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except TrunklineError as error:
         failure = failure_of(error, finding=True, credentials=False)
-        tell(failure, as_json=as_json)
+        hint = "trunkline help tools" if failure.code == "A2ACLI_ERR_USAGE" else ""
+        tell(Failure(failure.code, failure.message, hint, failure.a2a_code), as_json=as_json)
         raise typer.Exit(failure.exit) from None
     if not worked:
         raise typer.Exit(1)
+
+
+def _is_told(record: logging.LogRecord, given: Given) -> bool:
+    event = str(record.msg).partition(" ")[0]
+    return event == "tool.error" or (event == "tools.agent_missing" and len(given.words) == 1)
 
 
 async def _run(given: Given, choices: Choices) -> bool:

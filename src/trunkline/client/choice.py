@@ -130,8 +130,13 @@ def weigh(
     ordered = _preferred([*found, *later], bindings, notes)
     for one in ordered:
         if one.pinned_from:
-            log.warning(
-                "client.card_url_pinned card=%a used=%a", shown(one.pinned_from), shown(one.interface.url)
+            # Two names of this machine are no news.
+            level = logging.INFO if _is_here(one.pinned_from, one.interface.url) else logging.WARNING
+            log.log(
+                level,
+                "client.card_url_pinned card=%a used=%a",
+                shown(one.pinned_from),
+                shown(one.interface.url),
             )
     return Choice(tuple(ordered), tuple(notes))
 

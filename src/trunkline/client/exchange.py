@@ -12,6 +12,7 @@ from trunkline.errors import Refused, TaskNotFound, TooLarge, Unreachable, Unrea
 from trunkline.net.carrier import Carrier, Reply, Request
 from trunkline.wire.answers import Notice
 from trunkline.wire.sse import Parser, Piece
+from trunkline.wire.stencil import Stencil
 from trunkline.wire.types import PushConfig, PushQuery
 
 # What one answer, and one event of a stream, may hold.
@@ -109,6 +110,7 @@ async def _follow(
             yield [Frame(whole(await _whole(reply, call)))]
             return
         parser = Parser(limit=LIMIT)
+        read = Stencil(read).read
         async for chunk in reply.chunks(idle_s=call.idle_s):
             found: list[Frame] = []
             try:

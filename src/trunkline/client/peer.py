@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from trunkline.client.contact import Contact
 from trunkline.client.options import Options
-from trunkline.client.retry import Budget, Fate, fate_of, is_peer_failure, pause_s
+from trunkline.client.retry import Budget, Fate, fate_of, is_peer_failure, may_be_taken, pause_s
 from trunkline.client.transport import Call, Transport
 from trunkline.clock import random_bits
 from trunkline.errors import (
@@ -154,14 +154,14 @@ class Peer:
         if isinstance(error, Unauthenticated):
             raise Unauthenticated(f"{error.message}; {contact.wants()}", **error.details) from error
         # A message that may have been taken is not offered to anybody else.
-        is_free = fate is not Fate.UNKNOWN or not message_id
+        is_lost = bool(message_id) and may_be_taken(error)
         failed = contact.transport
-        if is_free and failed is not None and await contact.reconsider(failed, error):
+        if not is_lost and failed is not None and await contact.reconsider(failed, error):
             return
         self.failed(error)
         if fate is Fate.ANSWERED:
             raise error
-        if fate is Fate.UNKNOWN and message_id and not self.deduplicates:
+        if is_lost and not self.deduplicates:
             raise _lost(error, message_id) from error
         await self.pause(error, attempts, deadline)
 

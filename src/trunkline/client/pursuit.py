@@ -65,6 +65,8 @@ class Pursuit:
         self._trail: Trail | None = None
         self._attempts = Attempts()
         self._source: AsyncIterator[Frame] | None = None
+        # What has come from it, where it tells.
+        self._come: deque[Frame] = deque()
         self._recovered = False
         # Whether something may have come before the first frame, which only a snapshot would tell.
         self._blind = request is None
@@ -73,14 +75,22 @@ class Pursuit:
         self._polls = 0
         self._missed = 0
 
-    def has_more(self) -> bool:
-        """Whether an update is there without waiting: frames come many at a time and are taken one by one."""
-        while not self.ready:
-            come: deque[Frame] | None = getattr(self._source, "come", None)
-            if not come or self.closing or self.expired or self.gather.is_full:
-                return False
-            self._take(come.popleft())
-        return True
+    def at_hand(self) -> Update | None:
+        """An update that is there without waiting: frames come many at a time and are taken one by one."""
+        ready, come = self.ready, self._come
+        while not ready:
+            if not come or self.closing or self.expired:
+                return None
+            frame = come[0]
+            found = self.gather.more(frame)
+            if found is None:
+                if self.gather.is_full:
+                    return None
+                self._take(frame)
+            come.popleft()
+            if found is not None:
+                return found
+        return ready.popleft()
 
     async def next(self) -> Update | None:
         """The next update; None at the end."""
@@ -112,6 +122,8 @@ class Pursuit:
     async def drop(self) -> None:
         """Let go of the connection."""
         source, self._source = self._source, None
+        self._come = deque()
+        self.gather.pause()
         close = getattr(source, "aclose", None)
         if close is not None:
             with suppress(*FAILURES):
@@ -149,7 +161,7 @@ class Pursuit:
         if trail.step is Step.STREAM:
             request = cast("SendRequest", self._request)
             transport, call = await self._peer.enter(self._headers, request.message.message_id)
-            self._source = transport.stream(request, call)
+            self._follow(transport.stream(request, call))
             return
         try:
             transport, call = await self._peer.enter(self._headers)
@@ -157,10 +169,14 @@ class Pursuit:
             await self._lost_way(error)
             return
         if trail.step is Step.RESUME:
-            self._source = transport.subscribe(query, call, after=self.gather.last_id)
+            self._follow(transport.subscribe(query, call, after=self.gather.last_id))
         else:
             self._blind = True
-            self._source = transport.subscribe(query, call)
+            self._follow(transport.subscribe(query, call))
+
+    def _follow(self, source: AsyncIterator[Frame]) -> None:
+        self._source = source
+        self._come = getattr(source, "come", self._come)
 
     def _take(self, frame: Frame) -> None:
         gather = self.gather

@@ -57,6 +57,16 @@ def fate_of(error: TrunklineError) -> Fate:
     return Fate.ANSWERED if over else Fate.UNKNOWN
 
 
+def may_be_taken(error: TrunklineError) -> bool:
+    """Whether the agent may be doing what a message asks for, though its answer is this error.
+
+    A gateway says 503 by itself, also when the agent behind it broke off; an agent says why, or when to come again.
+    """
+    if isinstance(error, Unavailable):
+        return not error.details.keys() & {"retryAfter", "reason"}
+    return fate_of(error) is Fate.UNKNOWN
+
+
 def is_peer_failure(error: TrunklineError) -> bool:
     """Whether the other side is down, as far as the error tells; what it refuses shows that it is up."""
     if isinstance(error, Refused):

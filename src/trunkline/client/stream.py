@@ -103,8 +103,9 @@ class Stream:
 
     async def __anext__(self) -> Update:
         pursuit = self._pursuit
-        if pursuit.has_more():
-            return pursuit.ready.popleft()
+        ready = pursuit.at_hand()
+        if ready is not None:
+            return ready
         if pursuit.over:
             await self.close()
             raise StopAsyncIteration

@@ -34,7 +34,7 @@ class Call(Struct, frozen=True):
     idle_s: float | None = None
 
 
-class Frame(Struct, frozen=True):
+class Frame(Struct, frozen=True, gc=False):
     """One event of a stream. `id` is the server's, for `Last-Event-ID`; empty where it gives none."""
 
     notice: Notice

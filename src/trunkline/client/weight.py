@@ -34,6 +34,12 @@ class Weight:
         self._known[artifact.artifact_id] = now
         self.total += now - before
 
+    def grow(self, artifact_id: str, text: str, note: str) -> None:
+        """Nothing but more text of an artifact that is known has come, and something is remembered."""
+        more = 2 * _PIECE + len(text)
+        self._known[artifact_id] += more
+        self.total += more + _PIECE + len(note)
+
     def note(self, text: str) -> None:
         """Something is remembered."""
         self.total += _PIECE + len(text)

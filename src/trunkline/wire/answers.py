@@ -39,7 +39,7 @@ from trunkline.wire.types import (
 Answer = Task | Message | StatusUpdate | ArtifactUpdate
 
 
-class Notice(Struct, frozen=True):
+class Notice(Struct, frozen=True, gc=False):
     """An answer and what came in the same object: artifacts beside a status, and whether more will follow."""
 
     answer: Answer

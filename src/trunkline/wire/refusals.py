@@ -131,6 +131,8 @@ def refused(told: Told, status: int, headers: dict[str, str]) -> e.Refused:
     }
     if found is e.Unavailable and "retry-after" in headers:
         details["retryAfter"] = f"{_seconds(headers['retry-after']):.0f}"
+    if found is e.Unavailable and (told.reason or told.code):
+        details["reason"] = _clean(told.reason) or str(told.code)
     return found(message, field=_clean(told.field), **details)
 
 

@@ -26,6 +26,10 @@ def frame(seq: int | None, data: bytes) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (seq, data)
 
 
+def _is_one_line(head: bytes) -> bool:
+    return b"\n" not in head and b"\0" not in head
+
+
 class Event(Struct, frozen=True):
     """One event as received; `id` is the newest id seen so far, as the rules say."""
 
@@ -108,14 +112,19 @@ class Parser:
             chunk = self._taken() + chunk
         whole, end, rest = chunk.rpartition(b"\n\n")
         found: list[Piece] = []
-        for block in whole.split(b"\n\n") if end else ():
+        if end:
             # Nearly all are an id and one line of data.
-            head, _, line = block.partition(b"\n")
-            if line[:6] == b"data: " and head[:4] == b"id: " and b"\n" not in line and b"\0" not in head:
-                self._id = own = head[4:].decode(errors="replace")
-                found.append(Piece(line[6:], own, "message", self._retry, own))
-            else:
+            first, *others = (b"\n\n" + whole).split(b"\n\nid: ")
+            for block in first[2:].split(b"\n\n") if first else ():
                 self._block(block, found)
+            for block in others:
+                head, _, data = block.partition(b"\ndata: ")
+                if data and b"\n" not in data and (head.isdigit() or _is_one_line(head)):
+                    self._id = own = head.decode("utf-8", "replace")
+                    found.append(Piece(data, own, "message", self._retry, own))
+                else:
+                    for each in (b"id: " + block).split(b"\n\n"):
+                        self._block(each, found)
         if rest:
             found += self._keep(rest)
         return found

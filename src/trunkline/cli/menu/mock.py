@@ -15,7 +15,9 @@ class MockGroup(ClientGroup):
     default = "serve"
 
 
-app = typer.Typer(cls=MockGroup, no_args_is_help=True, help="Agents that answer by a script.")
+app = typer.Typer(
+    cls=MockGroup, no_args_is_help=True, help="Agents that answer by a script; `mock FILE` serves them."
+)
 
 Host = Annotated[str, typer.Option(help="Address to bind to; loopback unless told.")]
 Port = Annotated[int, typer.Option(help="Port to bind to; 0 takes a free one.")]

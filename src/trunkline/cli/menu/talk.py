@@ -8,7 +8,9 @@ from trunkline.cli.menu.client import CardGroup, ClientCommand, Given, takes
 from trunkline.cli.menu.flags import CALL
 from trunkline.cli.options import CALLING, SENDING
 
-card_app = typer.Typer(cls=CardGroup, no_args_is_help=True, help="What an agent says of itself.")
+card_app = typer.Typer(
+    cls=CardGroup, no_args_is_help=True, help="What an agent says of itself; `card AGENT` shows it."
+)
 _MESSAGE = "The agent's URL, unless -a names it, and the text."
 
 
