@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -31,8 +32,15 @@ def trunkline(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 
     def run(*args: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["trunkline", *args])
-        with pytest.raises(SystemExit) as ended:
-            main()
+        root = logging.getLogger()
+        handlers, level = root.handlers[:], root.level
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main()
+        finally:
+            # A command's log goes to a standard error that is closed when its test is over.
+            root.handlers[:] = handlers
+            root.setLevel(level)
         said = capsys.readouterr()
         assert isinstance(ended.value.code, int | None)
         return ended.value.code or 0, said.out, said.err

@@ -158,6 +158,17 @@ def test_a_tenant_of_the_interface_is_in_every_request(trunkline: Run, scripted:
     assert [params.get("tenant") for params in asked] == [tenant or None] * 3
 
 
+def test_a_card_that_lies_is_told_in_words(trunkline: Run, scripted: Make) -> None:
+    peer = ready(scripted)
+    wrong = {"url": "http://127.0.0.1:1/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+    peer.card["supportedInterfaces"] = [wrong]
+    code, _, err = trunkline("send", peer.url, "hi")
+    assert code == 0
+    assert err == (
+        f"Warning: the card says http://127.0.0.1:1/a2a; {peer.url}/a2a is called, by the address that was given\n"
+    )
+
+
 def test_the_version_is_said_with_every_request(trunkline: Run, scripted: Make) -> None:
     peer = ready(scripted)
     peer.methods["GetTask"] = lambda _: task("COMPLETED")

@@ -121,6 +121,15 @@ def test_the_operators_host_over_one_that_cannot_be_meant(
     assert "client.card_url_pinned" in caplog.text
 
 
+def test_two_names_of_this_machine_are_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    card = offering(Interface("http://127.0.0.1:8000/a2a", "JSONRPC", "1.0"))
+    with caplog.at_level(logging.WARNING):
+        assert chosen(card, "http://localhost:8000") == [("JSONRPC", "1.0", "http://localhost:8000/a2a")]
+        assert not caplog.records
+        chosen(card, "http://localhost:9000")
+    assert "client.card_url_pinned" in caplog.text
+
+
 def test_another_host_that_might_be_meant_is_tried_last(caplog: pytest.LogCaptureFixture) -> None:
     card = offering(
         Interface("https://api.example/a2a", "JSONRPC", "1.0"),

@@ -145,7 +145,7 @@ def test_when_nothing_fits_the_error_lists_what_was_tried() -> None:
     async def conversation(client: Client) -> None:
         with pytest.raises(RouteNotFound) as caught:
             await client.send("hi")
-        assert f"JSONRPC 1.0 at {HOME}/a2a: HTTP 404: nothing here" in str(caught.value)
+        assert f"JSONRPC 1.0 at {HOME}/a2a: HTTP 404 from localhost: nothing here" in str(caught.value)
 
     talk(nowhere, conversation)
 

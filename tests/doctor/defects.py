@@ -54,7 +54,7 @@ class Defect:
 
 
 PUBLIC = {"url": "https://agent.example", "settings": {"public_url": "https://agent.example"}}
-QUICK = {"timeout_s": 2.4}
+QUICK = {"timeout_s": 4.0}
 
 
 def card(change: Callable[[Json], object]) -> Lame:
@@ -328,6 +328,18 @@ def _interfaces(document: Json, url: str) -> None:
         one["url"] = url if one["protocolBinding"] == "JSONRPC" else one["url"]
 
 
+async def _nobody_at_9(call: Call) -> Told | None:
+    if call.headers.get("host") == "localhost:9":
+        await never()
+    return None
+
+
+def _dead_port() -> Lame:
+    sick = card(lambda one: _interfaces(one, "http://localhost:9/a2a"))
+    sick.answers = _nobody_at_9
+    return sick
+
+
 def _older_layout(document: Json) -> None:
     document["protocolVersion"] = "1.0"
     del document["supportedInterfaces"]
@@ -364,6 +376,7 @@ DEFECTS = [
     Defect("a signature without a key", ("card-signature",), card(lambda one: one.update(signatures=[{"protected": "e30", "signature": "x"}]))),
     Defect("loopback in the card", ("card-url-not-private", "card-url-same-host", "card-url-https"), card(lambda one: _interfaces(one, "http://127.0.0.1:8000/a2a")), **PUBLIC),
     Defect("another host in the card", ("card-url-same-host",), card(lambda one: _interfaces(one, "https://other.example/a2a")), **PUBLIC),
+    Defect("a dead port in the card", ("card-url-answers", "card-url-same-host"), _dead_port(), options=QUICK),
     Defect("http in the card", ("card-url-https",), card(lambda one: _interfaces(one, "http://agent.example/a2a")), **PUBLIC),
     # Interfaces and versions.
     Defect("a wrong path in the card", ("interface-answers",), card(lambda one: _interfaces(one, "http://localhost:80/wrong"))),

@@ -21,7 +21,7 @@ from trunkline.bridge.schema import Inputs, is_file
 from trunkline.errors import InvalidParams
 from trunkline.wire.types import Part
 
-_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^;,]*)*;base64,(.*)", re.DOTALL | re.IGNORECASE)
+_DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,(.*)", re.DOTALL | re.IGNORECASE)
 _WEB = re.compile(r"https?://\S+", re.IGNORECASE)
 _SIGNS = (
     (b"\x89PNG", "image/png"),

@@ -13,13 +13,21 @@ from trunkline.cli.choices import Choices, choose
 from trunkline.cli.failure import Failure, failure_of, tell, wants_json
 from trunkline.cli.hints import hint_for
 from trunkline.cli.menu.client import Given
-from trunkline.cli.screen import clear, plain, remark
+from trunkline.cli.screen import clear, line, plain, remark
 from trunkline.cli.session import Session
 from trunkline.errors import TrunklineError
 
 INTERRUPTED = 130
 # What a command does; it may give an exit code of its own.
 Work = Callable[[Session], Awaitable[int | None]]
+# What the client logs, for people; with the same values.
+_WORDS = {
+    "client.card_url_pinned": "the card says %s; %s is called, by the address that was given",
+    "client.interface_changed": "%s did not understand; %s is called instead",
+    "client.credentials_withheld": "the card leads to %s, which is not shown the credentials",
+    "client.card_stale": "the card at %s could not be fetched again, the old one is used: %s",
+    "client.stream.unchecked": "how task %s ended could not be read again: %s",
+}
 
 
 def carry_out(given: Given, work: Work, *, alone: bool = False, kept: bool = True) -> None:
@@ -86,6 +94,16 @@ def _say_interrupted(session: Session | None) -> None:
         remark("Interrupted", "nothing is under way")
 
 
+class _Words(logging.Formatter):
+    """Log lines of the client as a warning is told to people."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """In words, where there are some."""
+        words = _WORDS.get(str(record.msg).partition(" ")[0])
+        told = record.getMessage() if words is None else words % record.args
+        return f"Warning: {line(told)}"
+
+
 class _Once(logging.Filter):
     """Lets every line pass once: an agent with two interfaces has the same said of each."""
 
@@ -105,10 +123,13 @@ def _set_up(choices: Choices) -> None:
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.DEBUG if choices.flag("debug") else logging.WARNING,
-        format="# %(levelname)s %(name)s %(message)s" if choices.flag("debug") else "Warning: %(message)s",
+        format="# %(levelname)s %(name)s %(message)s",
         force=True,
     )
-    logging.getLogger().handlers[0].addFilter(_Once())
+    handler = logging.getLogger().handlers[0]
+    handler.addFilter(_Once())
+    if not choices.flag("debug"):
+        handler.setFormatter(_Words())
     for name in ("httpcore2", "httpx2", "asyncio"):
         logging.getLogger(name).setLevel(logging.WARNING)
     for path in choices.exposed:

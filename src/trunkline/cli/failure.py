@@ -39,7 +39,7 @@ _UNNAMED: dict[type[e.TrunklineError], str] = {
     e.PeerError: "TRUNKLINE_PEER_ERROR",
 }
 # How a program gives credentials; here the hint says how.
-_IN_PYTHON = re.compile(r" \(give (?:[^()]|\([^()]*\))*\)|; (?:give|try) api_key=… or bearer=…")
+_IN_PYTHON = re.compile(r" \(give [^()]*(?:\([^()]*\)[^()]*)?\)|; (?:give|try) api_key=… or bearer=…")
 
 
 class Failure(Struct, frozen=True):

@@ -39,6 +39,7 @@ from trunkline.wire.peer_card import Interface, PeerCard
 from trunkline.wire.types import TaskQuery
 
 log = logging.getLogger("trunkline.client")
+_HERE = {"localhost", "127.0.0.1", "::1"}
 BINDINGS = ("JSONRPC", "HTTP+JSON", "DELEGATE")
 VERSIONS = ("1.0", "0.3")
 _PORTS = {"http": 80, "https": 443}
@@ -279,6 +280,14 @@ def _placed(interface: Interface, operator_url: str) -> tuple[Candidate, Candida
         return pinned, None
     last = msgspec.structs.replace(as_said, why="it stands in the card; credentials are not shown there")
     return pinned, last
+
+
+def _is_here(said: str, used: str) -> bool:
+    """Whether both are the same port of this machine, by different names."""
+    first, second = _split(said), _split(used)
+    if first is None or second is None or first.port != second.port:
+        return False
+    return {first.hostname, second.hostname} <= _HERE
 
 
 def _wrong(at: SplitResult | None, operator: SplitResult) -> str:

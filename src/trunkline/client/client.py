@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar, Unpack, cast
 
+from trunkline.client.cancel import Cancel
 from trunkline.client.chat import Chat
 from trunkline.client.contact import Contact
 from trunkline.client.credentials import Auth, Guarded, credentials
@@ -266,8 +267,7 @@ class Client:
         Raises:
             TaskNotCancelable: it has already ended.
         """
-        query = TaskQuery(_named(task_id))
-        return Result(await self._ask(lambda transport, call: transport.cancel(query, call)))
+        return Result(await self._ask(Cancel(_named(task_id))))
 
     async def set_push(self, task_id: str, config: PushConfig) -> PushConfig:
         """Have a webhook told of a task.

@@ -13,7 +13,6 @@ from trunkline.net.guard import shown
 from trunkline.wire.answers import Notice
 from trunkline.wire.delegate import read_record, submission_of
 from trunkline.wire.peer_card import Interface, PeerCard
-from trunkline.wire.refusals import read_refusal
 from trunkline.wire.types import (
     ListQuery,
     PushConfig,
@@ -92,7 +91,7 @@ class Delegate:
     async def _task(self, request: Request, call: Call) -> Task:
         answer = await answered(self._carrier, request, call)
         if not answer.ok:
-            raise read_refusal(answer.status, answer.headers, answer.body, of_task=request.method == "GET")
+            raise answer.refusal(of_task=request.method == "GET")
         return read_record(answer.body)
 
 

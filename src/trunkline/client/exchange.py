@@ -10,7 +10,9 @@ from msgspec import Struct
 from trunkline.client.transport import Call, Frame
 from trunkline.errors import Refused, TaskNotFound, TooLarge, Unreachable, Unreadable
 from trunkline.net.carrier import Carrier, Reply, Request
+from trunkline.net.guard import target
 from trunkline.wire.answers import Notice
+from trunkline.wire.refusals import read_refusal
 from trunkline.wire.sse import Parser, Piece
 from trunkline.wire.stencil import Stencil
 from trunkline.wire.types import PushConfig, PushQuery
@@ -33,11 +35,17 @@ class Answer(Struct, frozen=True):
     status: int
     headers: dict[str, str]
     body: bytes
+    url: str
 
     @property
     def ok(self) -> bool:
         """Whether HTTP says that it went well."""
         return 200 <= self.status < 300
+
+    def refusal(self, *, of_task: bool = False) -> Refused:
+        """What an answer that is not `ok` says; `of_task`: a task was in the path."""
+        host = target(self.url).host
+        return read_refusal(self.status, self.headers, self.body, of_task=of_task, host=host)
 
 
 def first_of(configs: tuple[PushConfig, ...], query: PushQuery) -> PushConfig:
@@ -55,14 +63,15 @@ async def answered(carrier: Carrier, request: Request, call: Call) -> Answer:
     """The whole answer, whatever its status."""
     reply = await carrier.open(request)
     try:
-        return await _whole(reply, call)
+        return await _whole(reply, request, call)
     finally:
         await reply.close()
 
 
-async def _whole(reply: Reply, call: Call) -> Answer:
+async def _whole(reply: Reply, request: Request, call: Call) -> Answer:
     try:
-        return Answer(reply.status, reply.headers, await reply.read(LIMIT, idle_s=call.idle_s))
+        body = await reply.read(LIMIT, idle_s=call.idle_s)
+        return Answer(reply.status, reply.headers, body, request.url)
     except Unreachable as error:
         if error.reason != "size":
             raise
@@ -107,7 +116,7 @@ async def _follow(
     reply = await carrier.open(request)
     try:
         if not (200 <= reply.status < 300 and _is_stream(reply)):
-            yield [Frame(whole(await _whole(reply, call)))]
+            yield [Frame(whole(await _whole(reply, request, call)))]
             return
         parser = Parser(limit=LIMIT)
         read = Stencil(read).read

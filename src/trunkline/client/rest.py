@@ -25,7 +25,6 @@ from trunkline.wire import requests
 from trunkline.wire.answers import Notice
 from trunkline.wire.operations import Operation
 from trunkline.wire.peer_card import Interface, PeerCard, read_card
-from trunkline.wire.refusals import read_refusal
 from trunkline.wire.replies import read_config, read_configs, read_page, rest_notice, task_of
 from trunkline.wire.requests import RestRequest
 from trunkline.wire.types import (
@@ -174,13 +173,13 @@ class Rest:
     async def _ask(self, asked: RestRequest, call: Call, *, of_task: bool) -> Answer:
         answer = await answered(self._carrier, self._request(asked, self._headers, call), call)
         if not answer.ok:
-            raise read_refusal(answer.status, answer.headers, answer.body, of_task=of_task)
+            raise answer.refusal(of_task=of_task)
         return answer
 
     def _follow(self, asked: RestRequest, call: Call, *, of_task: bool) -> Flow:
         def whole(answer: Answer) -> Notice:
             if not answer.ok:
-                raise read_refusal(answer.status, answer.headers, answer.body, of_task=of_task)
+                raise answer.refusal(of_task=of_task)
             return self._notice(answer)
 
         request = self._request(asked, self._stream_headers, call)

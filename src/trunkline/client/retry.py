@@ -60,7 +60,8 @@ def fate_of(error: TrunklineError) -> Fate:
 def may_be_taken(error: TrunklineError) -> bool:
     """Whether the agent may be doing what a message asks for, though its answer is this error.
 
-    A gateway says 503 by itself, also when the agent behind it broke off; an agent says why, or when to come again.
+    A gateway says 503 by itself, also when the agent behind it broke off; an agent says why, or when to
+    come again.
     """
     if isinstance(error, Unavailable):
         return not error.details.keys() & {"retryAfter", "reason"}

@@ -18,7 +18,6 @@ from trunkline.wire import requests
 from trunkline.wire.answers import Notice
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 from trunkline.wire.peer_card import Interface, PeerCard, read_card
-from trunkline.wire.refusals import read_refusal
 from trunkline.wire.replies import read_config, read_configs, read_page, rpc_notice, rpc_result, task_of
 from trunkline.wire.types import (
     ListQuery,
@@ -156,7 +155,7 @@ class JsonRpc:
         headers = (*self._headers, *call.headers)
         answer = await answered(self._carrier, Request("POST", self._url, headers, body), call)
         if not answer.ok:
-            raise read_refusal(answer.status, answer.headers, answer.body)
+            raise answer.refusal()
         return request_id, answer
 
     def _follow(self, method: str, params: bytes, call: Call) -> Flow:
@@ -164,7 +163,7 @@ class JsonRpc:
 
         def whole(answer: Answer) -> Notice:
             if not answer.ok:
-                raise read_refusal(answer.status, answer.headers, answer.body)
+                raise answer.refusal()
             return rpc_notice(answer.body, request_id)
 
         request = Request("POST", self._url, (*self._stream_headers, *call.headers), body)

@@ -57,6 +57,29 @@ async def same_host(subject: Subject) -> Verdict:
 
 
 @of_agent(
+    "card-url-answers",
+    ERROR,
+    "§8.3.1, AG-02",
+    means="Whoever goes by the card calls where nobody is; only clients that correct cards get through.",
+    fix="Name the port at which the agent is reached, not the one that it listens at behind a proxy.",
+)
+async def somebody_there(subject: Subject) -> Verdict:
+    """Somebody answers where the card names another port of its own host."""
+    near = [
+        url
+        for url in _addresses(subject)
+        if urlsplit(url).hostname == subject.place.hostname and not _same_host(url, subject.place)
+    ]
+    if not near:
+        return skipped("the card names no other port of its host")
+    for url in near:
+        seen = await subject.line.fetch(Request("GET", url), "card")
+        if not seen.status:
+            return failed(f"the card names {url}: {seen.trouble}", seen)
+    return PASSED
+
+
+@of_agent(
     "card-url-https",
     ERROR,
     "§7.1, SEC-09",

@@ -102,7 +102,7 @@ def texts(artifacts: object) -> dict[str, str]:
     return found
 
 
-_SNAKE = re.compile(r"[a-z0-9]+(?:_[a-z0-9]+)+")
+_SNAKE = re.compile(r"[a-z0-9_]+")
 _OWN = frozenset(("metadata", "data", "params", "scopes", "schemes", "security", "header"))
 
 
@@ -110,7 +110,7 @@ def snake_members(value: object, path: str = "") -> Iterator[str]:
     """Where members are spelled with underscores; what is the agent's own is left out."""
     for name, inner in members(value).items():
         place = f"{path}.{name}" if path else name
-        if _SNAKE.fullmatch(name):
+        if "_" in name.strip("_") and _SNAKE.fullmatch(name):
             yield place
         if name not in _OWN and not name.endswith(("Schemes", "Requirements")):
             yield from snake_members(inner, place)

@@ -67,8 +67,13 @@ def _clean(text: str) -> str:
     return text if text.isprintable() else "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def read_refusal(status: int, headers: dict[str, str], body: bytes, *, of_task: bool = False) -> e.Refused:
-    """The refusal in an answer with an error status, JSON or not; `of_task`: a task was in its path."""
+def read_refusal(
+    status: int, headers: dict[str, str], body: bytes, *, of_task: bool = False, host: str = ""
+) -> e.Refused:
+    """The refusal in an answer with an error status, JSON or not; `of_task`: a task was in its path.
+
+    Where the answer says nothing itself, `host` is named, which may be a gateway and not the agent.
+    """
     told = tell(decoded(body))
     if of_task and status == 404 and not told.reason and "task" in told.message.lower():
         return e.TaskNotFound(_clean(told.message))
@@ -78,7 +83,8 @@ def read_refusal(status: int, headers: dict[str, str], body: bytes, *, of_task: 
         told = msgspec.structs.replace(told, message=moved)
     elif not told.message:
         said = printable(body)
-        told = msgspec.structs.replace(told, message=f"HTTP {status}: {said}" if said else f"HTTP {status}")
+        answered = f"HTTP {status} from {host}" if host else f"HTTP {status}"
+        told = msgspec.structs.replace(told, message=f"{answered}: {said}" if said else answered)
     return refused(told, status, headers)
 
 

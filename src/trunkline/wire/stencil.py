@@ -46,12 +46,13 @@ class Stencil:
         """What a frame says. Raises as the other reader does."""
         if data.startswith(self._before) and data.endswith(self._after):
             try:
-                notice = _saying(self._like, _string(data[self._begin : self._end]))
+                text = _string(data[self._begin : self._end])
             except UNREADABLE:
-                # It has more than a string there.
-                return self._read(data)
-            self._vain = 0
-            return notice
+                # It has more than a string there, or none that can be read.
+                pass
+            else:
+                self._vain = 0
+                return _saying(self._like, text)
         notice = self._read(data)
         if self._vain < _VAIN and len(data) < _LONG:
             self._cut(data, notice)

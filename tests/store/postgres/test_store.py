@@ -7,11 +7,11 @@ import logging
 import subprocess
 import sys
 import traceback
-from collections import Counter
 
 import asyncpg
 import pytest
 
+from tests import postgres
 from trunkline.clock import now_ms
 from trunkline.errors import StoreError
 from trunkline.log.events import Delta, Submitted
@@ -162,32 +162,32 @@ def test_without_the_driver_the_message_names_the_extra():
     assert PLANTED not in last
 
 
-def test_sessions_are_few_and_named(run, postgres_url, postgres_database, opened):
+def test_sessions_are_few_and_named(run, worker_id, postgres_database, opened):
     names = (
         "SELECT application_name, count(*) FROM pg_stat_activity "
-        "WHERE application_name LIKE 'trunkline %' GROUP BY 1"
+        "WHERE application_name LIKE 'trunkline %' AND datname = current_database() GROUP BY 1"
     )
-
-    async def sessions():
-        return Counter(dict((await asyncio.to_thread(postgres_database.execute, names))[0]))
+    # Servers of other tests come and go at the one that those share.
+    alone = postgres.database(f"trunkline_{worker_id}_alone")
 
     async def case():
-        # Servers of other tests may be at the same database.
-        before = await sessions()
-        async with opened(postgres_url) as store:
+        async with opened(alone.url) as store:
             await store.join("n1")
             for n in range(20):
                 await store.append("a", f"t{n}", 0, [Delta("a", "x")], at=1)
                 await store.read("a", f"t{n}")
             await asyncio.gather(*(store.read("a", f"t{n}") for n in range(100)))
-            return await sessions() - before
+            return dict((await asyncio.to_thread(alone.execute, names))[0])
 
-    assert run(case()) == {
-        "trunkline writer": 1,
-        "trunkline reader": 4,
-        "trunkline doorbell": 1,
-        "trunkline liveness": 1,
-    }
+    try:
+        assert run(case()) == {
+            "trunkline writer": 1,
+            "trunkline reader": 4,
+            "trunkline doorbell": 1,
+            "trunkline liveness": 1,
+        }
+    finally:
+        alone.drop()
 
 
 def test_a_target_that_comes_while_its_task_is_dropped_leaves_nothing(run, postgres_url, opened, monkeypatch):
