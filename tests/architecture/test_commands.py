@@ -5,19 +5,18 @@ from __future__ import annotations
 import importlib.util
 import re
 import shlex
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.architecture.source import ROOT
+from trunkline.cli.main import app
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^( *)```(?:sh|bash|shell|console)[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-SCRIPT = Path(sys.executable).with_name("trunkline")
 
 
 def _commands() -> list[tuple[str, str]]:
@@ -76,15 +75,13 @@ def _check_python(words: list[str]) -> None:
 @cache
 def _help(*path: str) -> str:
     """The help of a command without line breaks, or an empty string when there is none."""
-    done = subprocess.run(
-        [SCRIPT, *path, "--help"],
-        capture_output=True, text=True, timeout=60, check=False,
-        env={"COLUMNS": "400", "NO_COLOR": "1", "TERM": "dumb", "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+    done = CliRunner().invoke(
+        app, [*path, "--help"], prog_name="trunkline", env={"COLUMNS": "400", "NO_COLOR": "1", "TERM": "dumb"}
+    )
     usage = re.search(r"Usage: (.*)", done.stdout)
     # An argument that happens to be followed by --help also succeeds; its usage line is the parent's.
     named = usage is not None and usage[1].split()[1 : 1 + len(path)] == list(path)
-    return done.stdout if done.returncode == 0 and named else ""
+    return done.stdout if done.exit_code == 0 and named else ""
 
 
 @cache

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from trunkline.errors import Unreadable
 from trunkline.wire.answers import Notice
 from trunkline.wire.replies import rest_notice, rpc_notice
+from trunkline.wire.sse import Parser
 from trunkline.wire.stencil import Stencil
 from trunkline.wire.types import ArtifactUpdate
 
@@ -154,3 +155,75 @@ def test_readers_share_nothing_that_can_be_changed() -> None:
     first, second = (stencil.read(frame).answer for frame in frames)
     assert isinstance(first, ArtifactUpdate) and isinstance(second, ArtifactUpdate)
     assert first.metadata == second.metadata and first.metadata is not second.metadata
+
+
+Said = tuple[Notice, str]
+
+
+def said(chunks: list[bytes], *, runs: bool) -> tuple[list[Said], int]:
+    """What the events of a stream say, and how many were taken many at a time."""
+    parser, stencil = Parser(), Stencil(quick)
+    found: list[Said] = []
+    taken = 0
+
+    def take(events: bytes) -> str:
+        nonlocal taken
+        run = stencil.run(events, lambda notice, own_id: (notice, own_id))
+        found.extend(run)
+        taken += len(run)
+        return run[-1][1] if run else ""
+
+    for chunk in chunks:
+        pieces = parser.pieces(chunk, take if runs else None)
+        found += [(stencil.read(piece.data), piece.own_id) for piece in pieces]
+    return found, taken
+
+
+def events(*frames: Any, first: int = 1) -> bytes:
+    return b"".join(
+        b"id: %d\ndata: %b\n\n" % (first + place, json.dumps(frame).encode())
+        for place, frame in enumerate(frames)
+    )
+
+
+def test_events_that_came_together_are_taken_together() -> None:
+    chunks = [events(modern("one")), events(*[modern(text) for text in ODD], first=2)]
+    found, taken = said(chunks, runs=True)
+    assert found == said(chunks, runs=False)[0]
+    assert [told(notice) for notice, _ in found] == ["one", *ODD]
+    assert (taken, found[-1][1]) == (len(ODD), "10")
+
+
+WRITTEN = [
+    *[events(modern("more"), first=7)] * 6,
+    *[events(frame) for frame in MIXED],
+    events(modern("more")).replace(b"\n", b"\r\n"),
+    events(modern("more")).replace(b"id: 1", b"id: one"),
+    events(modern("more")).replace(b"id: 1", b"event: other\nid: 1"),
+    events(modern("more")).replace(b"id: 1\n", b""),
+    events(modern("more")).replace(b'"more"', b'\ndata: "more"'),
+    events(modern("more")).replace(b'"more"', b'"more"\ndata: '),
+    b": nothing\n\n",
+    b": nothing\n",
+    b"\n\n",
+    b"id: 9\n\n",
+    b"retry: 5\n\n",
+]
+
+
+@given(st.lists(st.sampled_from(WRITTEN), max_size=16), st.data())
+def test_however_they_are_written_and_cut_the_same_is_said(written: list[bytes], data: st.DataObject) -> None:
+    whole = events(modern("first")) + b"".join(written)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=6)))
+    chunks = [whole[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    assert said(chunks, runs=True)[0] == said(chunks, runs=False)[0]
+
+
+@pytest.mark.parametrize("between", [b'\n"x"', b'"x"\n', b'"x"\ndata: y', b'"x"\n\ndata: y', b"1"])
+def test_a_broken_line_is_no_text(between: bytes) -> None:
+    stencil = Stencil(quick)
+    stencil.read(json.dumps(modern("one")).encode())
+    good = b"id: 1\ndata: " + BEFORE + b'"good"' + AFTER
+    assert len(stencil.run(good, lambda notice, own_id: own_id)) == 1
+    bad = b"id: 2\ndata: " + BEFORE + between + AFTER
+    assert stencil.run(good + b"\n\n" + bad, lambda notice, own_id: own_id) == []

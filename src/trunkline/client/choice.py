@@ -131,14 +131,7 @@ def weigh(
     ordered = _preferred([*found, *later], bindings, notes)
     for one in ordered:
         if one.pinned_from:
-            # Two names of this machine are no news.
-            level = logging.INFO if _is_here(one.pinned_from, one.interface.url) else logging.WARNING
-            log.log(
-                level,
-                "client.card_url_pinned card=%a used=%a",
-                shown(one.pinned_from),
-                shown(one.interface.url),
-            )
+            _log_pinned(one.pinned_from, one.interface.url)
     return Choice(tuple(ordered), tuple(notes))
 
 
@@ -280,6 +273,12 @@ def _placed(interface: Interface, operator_url: str) -> tuple[Candidate, Candida
         return pinned, None
     last = msgspec.structs.replace(as_said, why="it stands in the card; credentials are not shown there")
     return pinned, last
+
+
+def _log_pinned(said: str, used: str) -> None:
+    # Two names of this machine are no news.
+    level = logging.INFO if _is_here(said, used) else logging.WARNING
+    log.log(level, "client.card_url_pinned card=%a used=%a", shown(said), shown(used))
 
 
 def _is_here(said: str, used: str) -> bool:

@@ -13,7 +13,7 @@ from trunkline.net.carrier import Carrier, Reply, Request
 from trunkline.net.guard import target
 from trunkline.wire.answers import Notice
 from trunkline.wire.refusals import read_refusal
-from trunkline.wire.sse import Parser, Piece
+from trunkline.wire.sse import Parser, Piece, Take
 from trunkline.wire.stencil import Stencil
 from trunkline.wire.types import PushConfig, PushQuery
 
@@ -119,11 +119,17 @@ async def _follow(
             yield [Frame(whole(await _whole(reply, request, call)))]
             return
         parser = Parser(limit=LIMIT)
-        read = Stencil(read).read
+        stencil = Stencil(read)
+        found: list[Frame] = []
+
+        def take(events: bytes) -> str:
+            found.extend(stencil.run(events, Frame))
+            return found[-1].id if found else ""
+
         async for chunk in reply.chunks(idle_s=call.idle_s):
-            found: list[Frame] = []
+            found = []
             try:
-                _read_into(found, _pieces(parser, chunk), read)
+                _read_into(found, _pieces(parser, chunk, take), stencil.read)
             except (Refused, Unreadable):
                 # What came before an event that cannot be read has come.
                 if found:
@@ -139,9 +145,9 @@ def _is_stream(reply: Reply) -> bool:
     return reply.headers.get("content-type", "").lower().startswith(EVENTS)
 
 
-def _pieces(parser: Parser, chunk: bytes) -> list[Piece]:
+def _pieces(parser: Parser, chunk: bytes, take: Take) -> list[Piece]:
     try:
-        return parser.pieces(chunk)
+        return parser.pieces(chunk, take)
     except TooLarge as error:
         raise Unreadable(f"{error.message}, which is more than is read") from None
 

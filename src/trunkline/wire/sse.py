@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -50,6 +51,11 @@ class Piece(Struct, frozen=True, gc=False):
     own_id: str = ""
 
 
+# Is offered whole events as they stand, with a blank line between them; it takes all, and gives the id of the
+# last, or none.
+Take = Callable[[bytes], str]
+
+
 class Parser:
     """Turns chunks of bytes, cut anywhere, into events.
 
@@ -81,8 +87,8 @@ class Parser:
             for piece in self.pieces(chunk)
         ]
 
-    def pieces(self, chunk: bytes) -> list[Piece]:
-        """The same, with bytes for data.
+    def pieces(self, chunk: bytes, take: Take | None = None) -> list[Piece]:
+        """The same, with bytes for data. What `take` takes is not among them, and came before them.
 
         Raises:
             TooLarge: an unfinished event holds more than the limit.
@@ -103,16 +109,18 @@ class Parser:
             if b"\r" in plain:
                 return self._by_lines(chunk)
             chunk = plain
-        return self._by_blocks(chunk)
+        return self._by_blocks(chunk, take)
 
-    def _by_blocks(self, chunk: bytes) -> list[Piece]:
+    def _by_blocks(self, chunk: bytes, take: Take | None) -> list[Piece]:
         if self._pending:
             if b"\n\n" not in self._pending[-1][-1:] + chunk:
                 return self._keep(chunk)
             chunk = self._taken() + chunk
         whole, end, rest = chunk.rpartition(b"\n\n")
         found: list[Piece] = []
-        if end:
+        if end and take is not None and (last := take(whole)):
+            self._id = last
+        elif end:
             # Nearly all are an id and one line of data.
             first, *others = (b"\n\n" + whole).split(b"\n\nid: ")
             for block in first[2:].split(b"\n\n") if first else ():

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 
@@ -28,6 +29,8 @@ _LONG = 32 << 10
 _VAIN = 4
 
 _string = msgspec.json.Decoder(str).decode
+
+F = TypeVar("F")
 
 
 class Stencil:
@@ -57,6 +60,26 @@ class Stencil:
         if self._vain < _VAIN and len(data) < _LONG:
             self._cut(data, notice)
         return notice
+
+    def run(self, events: bytes, made: Callable[[Notice, str], F]) -> list[F]:
+        """What is made of each of many events and its id, if all are like the newest piece; else nothing.
+
+        Between them are blank lines, and each has a number for an id.
+        """
+        before, after, begin, like = self._before, self._after, self._begin, self._like
+        if not (events.startswith(b"id: ") and events.endswith(after)):
+            return []
+        found: list[F] = []
+        try:
+            for event in events[4 : -len(after)].split(after + b"\n\nid: "):
+                number, _, data = event.partition(b"\ndata: ")
+                # To a reader of JSON a line end around a string is nothing, in a stream it ends the data.
+                if b"\n" in data or not number.isdigit() or not data.startswith(before):
+                    return []
+                found.append(made(_saying(like, _string(data[begin:])), number.decode()))
+        except UNREADABLE:
+            return []
+        return found
 
     def _cut(self, data: bytes, notice: Notice) -> None:
         """Look where the text is. Another one is put there, to see that nothing else comes of it."""
