@@ -191,6 +191,7 @@ def test_an_older_version_is_spoken_only_when_it_is_told(trunkline: Run, scripte
     assert not peer.params("message/send")
     code, out, _ = trunkline("send", peer.url, "hi", "--a2a-version", "0.3", "-o", "json")
     assert (code, json.loads(out)) == (0, {"task": task("COMPLETED")})
+    assert peer.asked[-1][2]["a2a-version"] == "0.3"
 
 
 def test_a_version_that_is_told_is_not_given_up(trunkline: Run, demo_url: str) -> None:

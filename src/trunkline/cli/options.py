@@ -91,7 +91,7 @@ _TABLE = (
     ),
     Option(
         name="wait", kind="flag", aliases=("watch",),
-        help="Wait until the task ends or asks for something.",
+        help="Wait until the task ends or asks for something; `send` does, unless --async is told.",
     ),
     Option(
         name="async", kind="flag", aliases=("return-immediately", "no-wait"),

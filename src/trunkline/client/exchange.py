@@ -9,9 +9,10 @@ from msgspec import Struct
 
 from trunkline.client.transport import Call, Frame
 from trunkline.errors import Refused, TaskNotFound, TooLarge, Unreachable, Unreadable
-from trunkline.net.carrier import Carrier, Reply, Request
+from trunkline.net.carrier import Carrier, Headers, Reply, Request
 from trunkline.net.guard import target
 from trunkline.wire.answers import Notice
+from trunkline.wire.peer_card import Interface
 from trunkline.wire.refusals import read_refusal
 from trunkline.wire.sse import Parser, Piece, Take
 from trunkline.wire.stencil import Stencil
@@ -46,6 +47,11 @@ class Answer(Struct, frozen=True):
         """What an answer that is not `ok` says; `of_task`: a task was in the path."""
         host = target(self.url).host
         return read_refusal(self.status, self.headers, self.body, of_task=of_task, host=host)
+
+
+def spoken(interface: Interface) -> Headers:
+    """The header that says which version is spoken. 0.3 has none: servers of both take its absence for 0.3."""
+    return (("a2a-version", "1.0"),) if interface.version.startswith("1") else ()
 
 
 def first_of(configs: tuple[PushConfig, ...], query: PushQuery) -> PushConfig:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from trunkline.client.exchange import EITHER, JSON, Answer, Flow, answered, first_of, followed
+from trunkline.client.exchange import EITHER, JSON, Answer, Flow, answered, first_of, followed, spoken
 from trunkline.client.transport import Call, Frame
 from trunkline.errors import (
     InvalidParams,
@@ -60,7 +60,7 @@ class Rest:
         self._tenant = interface.tenant
         self._carrier = carrier
         self.name = f"HTTP+JSON {interface.version or '0.3'} at {shown(interface.url)}"
-        version = (("a2a-version", "1.0"),) if interface.version.startswith("1") else ()
+        version = spoken(interface)
         self._headers: Headers = (("accept", _A2A_JSON if modern else JSON), *version)
         self._stream_headers: Headers = (("accept", EITHER), *version)
         # The table of paths has the one and the proto the other.

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from trunkline.client.exchange import EITHER, JSON, Answer, Flow, answered, first_of, followed
+from trunkline.client.exchange import EITHER, JSON, Answer, Flow, answered, first_of, followed, spoken
 from trunkline.client.transport import Call, Frame
 from trunkline.clock import random_bits
 from trunkline.errors import MethodNotFound, PushNotSupported, Refused, UnsupportedOperation
@@ -55,8 +55,7 @@ class JsonRpc:
         self._methods = _V1 if modern else _V03
         self._subscribes = _SUBSCRIBES[self._dialect]
         self.name = f"JSONRPC {interface.version or self._dialect.value} at {shown(interface.url)}"
-        # 0.3 has no such header: its servers ignore it, and those of both take its absence for 0.3.
-        version = (("a2a-version", "1.0"),) if interface.version.startswith("1") else ()
+        version = spoken(interface)
         self._headers: Headers = (("content-type", JSON), ("accept", JSON), *version)
         self._stream_headers: Headers = (("content-type", JSON), ("accept", EITHER), *version)
         # No other caller has such ids: an answer with one of ours that is not this request's is a mix-up.
