@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,11 @@ class Module:
 
     name: str
     path: Path
-    tree: ast.Module
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        """Read when first asked for: every worker names the modules, few look into them."""
+        return ast.parse(self.path.read_text(encoding="utf-8"), str(self.path))
 
     @property
     def where(self) -> str:
@@ -55,7 +59,7 @@ def modules() -> tuple[Module, ...]:
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        found.append(Module(name, path, ast.parse(path.read_text(encoding="utf-8"), str(path))))
+        found.append(Module(name, path))
     return tuple(found)
 
 

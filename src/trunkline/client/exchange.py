@@ -50,7 +50,7 @@ class Answer(Struct, frozen=True):
 
 
 def spoken(interface: Interface) -> Headers:
-    """The header that says which version is spoken. 0.3 has none: servers of both take its absence for 0.3."""
+    """The header that says which version is spoken. 0.3 has none: servers of both take that for 0.3."""
     return (("a2a-version", "1.0"),) if interface.version.startswith("1") else ()
 
 
@@ -89,10 +89,10 @@ async def _whole(reply: Reply, request: Request, call: Call) -> Answer:
 class Flow:
     """The events of a stream, one by one; `come` are those that came together with the last."""
 
-    __slots__ = ("_source", "come")
+    __slots__ = ("come", "source")
 
     def __init__(self, source: AsyncGenerator[list[Frame]]) -> None:
-        self._source = source
+        self.source = source
         self.come: deque[Frame] = deque()
 
     def __aiter__(self) -> Flow:
@@ -100,13 +100,13 @@ class Flow:
 
     async def __anext__(self) -> Frame:
         if not self.come:
-            self.come.extend(await self._source.__anext__())
+            self.come.extend(await self.source.__anext__())
         return self.come.popleft()
 
     async def aclose(self) -> None:
         """Let go of the connection."""
         self.come.clear()
-        await self._source.aclose()
+        await self.source.aclose()
 
 
 def followed(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
+from trunkline.client.growing import Growing
 from trunkline.client.result import Result, artifact_text, text_of
 from trunkline.client.transport import Frame
 from trunkline.client.weight import LIMIT, Weight
@@ -17,11 +18,9 @@ from trunkline.wire.answers import Notice
 from trunkline.wire.types import (
     RESTING,
     TERMINAL,
-    Artifact,
     ArtifactUpdate,
     Message,
     Metadata,
-    Part,
     StatusUpdate,
     Task,
     TaskState,
@@ -39,77 +38,6 @@ class Update(Struct, frozen=True, gc=False):
     state: TaskState | None
     notice: Notice
     id: str = ""
-
-
-class _Growing:
-    """An artifact as far as it has come, and the words of it that were told."""
-
-    __slots__ = ("artifact", "headless", "in_pieces", "parts", "told")
-
-    def __init__(self, artifact: Artifact, *, headless: bool = False) -> None:
-        self.artifact = artifact
-        # Its beginning came before all that is known here.
-        self.headless = headless
-        self.parts: list[Part] = list(artifact.parts)
-        self.told: list[str] = []
-        self.in_pieces = False
-
-    def whole(self) -> Artifact:
-        known = self.artifact
-        if self.in_pieces:
-            self.parts = _joined(self.parts)
-        return Artifact(
-            known.artifact_id,
-            known.name,
-            known.description,
-            tuple(self.parts),
-            known.metadata,
-            known.extensions,
-        )
-
-    def replace(self, artifact: Artifact) -> str | None:
-        """The words that are new in it; None if it contradicts what was told."""
-        self.artifact = artifact
-        self.parts = list(artifact.parts)
-        self.in_pieces = False
-        text = artifact_text(artifact)
-        told = "".join(self.told)
-        self.told = [text]
-        headless, self.headless = self.headless, False
-        if headless and text.endswith(told):
-            return ""
-        return text[len(told) :] if text.startswith(told) else None
-
-    def plainly(self, more: Artifact) -> str | None:
-        """Append what is one text and nothing else; None if it is not."""
-        parts, name = more.parts, more.name
-        if len(parts) != 1 or more.metadata or more.extensions or (name and name != self.artifact.name):
-            return None
-        part = parts[0]
-        text = part.text
-        if text is None or part.metadata or part.extra or part.data is not UNSET:
-            return None
-        self.parts.append(part)
-        self.told.append(text)
-        return text
-
-    def append(self, more: Artifact) -> str:
-        parts = more.parts
-        self.parts.extend(parts)
-        self.in_pieces = True
-        text = (parts[0].text or "") if len(parts) == 1 else artifact_text(more)
-        self.told.append(text)
-        known = self.artifact
-        if more.metadata or more.extensions or (more.name and more.name != known.name):
-            self.artifact = Artifact(
-                known.artifact_id,
-                more.name or known.name,
-                more.description or known.description,
-                (),
-                {**(known.metadata or {}), **(more.metadata or {})} or None,
-                tuple(dict.fromkeys((*known.extensions, *more.extensions))),
-            )
-        return text
 
 
 class Gather:
@@ -153,9 +81,9 @@ class Gather:
         self._skipped = False
         self._seen: set[str] = set()
         self._weight = Weight()
-        self._artifacts: dict[str, _Growing] = {}
+        self._artifacts: dict[str, Growing] = {}
         # The artifact that the newest frame was a piece of, while all that is said of it in `more` holds.
-        self._run: _Growing | None = None
+        self._run: Growing | None = None
         self._history: tuple[Message, ...] = ()
         self._metadata: Metadata | None = None
 
@@ -293,7 +221,7 @@ class Gather:
         self._weight.take(artifact, append=update.append)
         growing = self._artifacts.get(artifact.artifact_id)
         if growing is None:
-            growing = self._artifacts[artifact.artifact_id] = _Growing(
+            growing = self._artifacts[artifact.artifact_id] = Growing(
                 artifact, headless=update.append and self._is_rest
             )
             # The beginning of it was missed.
@@ -350,7 +278,7 @@ class Gather:
             self._weight.take(artifact)
             growing = self._artifacts.get(artifact.artifact_id)
             if growing is None:
-                growing = self._artifacts[artifact.artifact_id] = _Growing(artifact)
+                growing = self._artifacts[artifact.artifact_id] = Growing(artifact)
                 growing.told.append(text := artifact_text(artifact))
                 news.append(text)
                 continue
@@ -391,20 +319,3 @@ class Gather:
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
-
-
-def _joined(parts: list[Part]) -> list[Part]:
-    """Texts that came in pieces, as one."""
-    joined: list[Part] = []
-    run: list[str] = []
-    for part in parts:
-        if part.text is not None and part == Part(text=part.text):
-            run.append(part.text)
-            continue
-        if run:
-            joined.append(Part(text="".join(run)))
-            run = []
-        joined.append(part)
-    if run:
-        joined.append(Part(text="".join(run)))
-    return joined

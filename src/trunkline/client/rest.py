@@ -92,17 +92,20 @@ class Rest:
         asked = requests.rest_task(Operation.CANCEL, self._at_home(query), self._dialect)
         return task_of(self._notice(await self._ask(asked, call, of_task=True)))
 
-    async def subscribe(self, query: TaskQuery, call: Call, *, after: str = "") -> AsyncGenerator[Frame]:
+    def subscribe(self, query: TaskQuery, call: Call, *, after: str = "") -> Flow:
         """Follow a task; `after` is sent as `Last-Event-ID`."""
+        return Flow(self._subscribed(query, call, after))
+
+    async def _subscribed(self, query: TaskQuery, call: Call, after: str) -> AsyncGenerator[list[Frame]]:
         asked = requests.rest_task(Operation.SUBSCRIBE, self._at_home(query), self._dialect)
         if after:
             call = replace(call, headers=(*call.headers, ("last-event-id", after)))
         for place, verb in enumerate(self._subscribes, start=1):
             asked = asked if verb == "POST" else RestRequest(verb, asked.path)
             try:
-                async with aclosing(self._follow(asked, call, of_task=True)) as frames:
-                    async for frame in frames:
-                        yield frame
+                async with aclosing(self._follow(asked, call, of_task=True).source) as source:
+                    async for frames in source:
+                        yield frames
                 return
             except RouteNotFound as refused:
                 # Who lacks the one verb may have the other; which, is remembered.

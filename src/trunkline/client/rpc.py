@@ -87,16 +87,19 @@ class JsonRpc:
         params = requests.task_params(self._at_home(query), self._dialect)
         return task_of(await self._notice(Operation.CANCEL, params, call))
 
-    async def subscribe(self, query: TaskQuery, call: Call, *, after: str = "") -> AsyncGenerator[Frame]:
+    def subscribe(self, query: TaskQuery, call: Call, *, after: str = "") -> Flow:
         """Follow a task; `after` is sent as `Last-Event-ID`."""
+        return Flow(self._subscribed(query, call, after))
+
+    async def _subscribed(self, query: TaskQuery, call: Call, after: str) -> AsyncGenerator[list[Frame]]:
         params = requests.task_params(replace(self._at_home(query), history_length=None), self._dialect)
         if after:
             call = replace(call, headers=(*call.headers, ("last-event-id", after)))
         for place, method in enumerate(self._subscribes, start=1):
             try:
-                async with aclosing(self._follow(method, params, call)) as frames:
-                    async for frame in frames:
-                        yield frame
+                async with aclosing(self._follow(method, params, call).source) as source:
+                    async for frames in source:
+                        yield frames
                 return
             except MethodNotFound as refused:
                 # Who lacks the one name may have the other; which, is remembered.
