@@ -44,11 +44,10 @@ Work = Callable[[Transport, Call], Awaitable[T]]
 class Attempts:
     """What one call has tried so far."""
 
-    __slots__ = ("count", "renewed")
+    __slots__ = ("count",)
 
     def __init__(self) -> None:
         self.count = 0
-        self.renewed = False
 
 
 class Peer:

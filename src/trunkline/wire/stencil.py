@@ -19,7 +19,7 @@ from trunkline.wire.faults import UNREADABLE
 from trunkline.wire.types import Artifact, ArtifactUpdate, Part
 
 # The text of a part; the rest of the expression is a string of JSON.
-_TEXT = re.compile(rb'"text"\s*:\s*("[^"\\]*(?:\\.[^"\\]*)*")')
+_TEXT = re.compile(rb'"text"\s*:\s*("(?:[^"\\]|\\.)*")')
 _OTHER = "another text"
 # Begins no JSON.
 _NONE = b"\0"
