@@ -5,29 +5,33 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import httpx2
 
+from tests.cli.conftest import Run, trunkline
 from tests.docs.pages import blocks
 from tests.harness import ServerProcess
 from trunkline.config import Issuer, load
+
+__all__ = ["trunkline"]
 
 PAGE = "docs/identity.md"
 LINES = [line for block in blocks(PAGE, "sh") for line in block.splitlines()]
 
 
-def run(folder: Path, words: list[str]) -> str:
+def run(trunkline: Run, words: list[str]) -> str:
     if words[0] == "trunkline":
-        words = [sys.executable, "-c", "from trunkline.cli.main import main; main()", *words[1:]]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+        code, out, err = trunkline(*words[1:])
+        assert code == 0, err
+        return out
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_the_commands_beside_a_server(tmp_path: Path) -> None:
+def test_the_commands_beside_a_server(tmp_path: Path, trunkline: Run) -> None:
     (tmp_path / "clerk.py").write_text(
         blocks(PAGE, "python")[0].replace(', keys=["a-key-of-this-agent"]', "")
     )
@@ -39,7 +43,7 @@ def test_the_commands_beside_a_server(tmp_path: Path) -> None:
             words = [key_id if word == "ID" else word for word in shlex.split(line)]
             if words[0] == "curl":
                 words.insert(1, "-s")
-            out = run(tmp_path, words)
+            out = run(trunkline, words)
             if words[2] == "create":
                 key_id, token = out.split()[1], out.splitlines()[2].strip()
             if words[0] == "curl":

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.conftest import Run, trunkline
 from tests.docs.pages import blocks
 from tests.harness import ServerProcess
 from trunkline.bridge.entry import AgentEntry
+
+__all__ = ["trunkline"]
 
 PAGE = "docs/tools.md"
 CODE = blocks(PAGE, "python")
@@ -47,23 +48,18 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         yield server, tmp_path
 
 
-def test_the_file_and_the_commands(served: Any) -> None:
+def test_the_file_and_the_commands(served: Any, trunkline: Run) -> None:
     server, folder = served
     space: dict[str, Any] = {}
     for block in CODE:
         exec(compile(block, PAGE, "exec"), space)
     asyncio.run(asyncio.wait_for(space["test_file"](str(folder / "agents.yaml")), 30))
-    said = [run(folder, line.replace(SERVED, server.base)) for line in LINES]
+    done = [trunkline(*shlex.split(line.replace(SERVED, server.base))[1:]) for line in LINES]
+    assert [code for code, _, _ in done] == [0] * len(LINES), done
+    said = [out for _, out, _ in done]
     assert [tool["name"] for tool in json.loads(said[0])] == ["a2a__kitchen__cook", "a2a__kitchen__bake"]
     assert said[1] == "Result:\n  soup for 2\n\n"
     assert [tool["function"]["name"] for tool in json.loads(said[2])] == ["a2a__kitchen__cook"]
-
-
-def run(folder: Path, line: str) -> str:
-    words = [sys.executable, "-c", "from trunkline.cli.main import main; main()", *shlex.split(line)[1:]]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_every_key_of_the_file_is_on_the_page() -> None:

@@ -5,29 +5,30 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
+from tests.cli.conftest import Run, trunkline
 from tests.conformance.agent.talk import until
 from tests.docs.pages import blocks
 from tests.harness import ServerProcess
 from tests.hooks import Hooks
 
+__all__ = ["trunkline"]
+
 LINES = [line for block in blocks("docs/webhooks.md", "sh") for line in block.splitlines()]
 
 
-def run(folder: Path, words: list[str]) -> str:
+def run(trunkline: Run, words: list[str]) -> str:
     if words[0] == "trunkline":
-        words = [sys.executable, "-c", "from trunkline.cli.main import main; main()", *words[1:]]
-    store = ["--store", "sqlite:///tasks.db"] if "deliveries" in words else []
-    done = subprocess.run(
-        [*words, *store], cwd=folder, capture_output=True, text=True, timeout=60, check=False
-    )
+        code, out, err = trunkline(*words[1:], "--store", "sqlite:///tasks.db")
+        assert code == 0, err
+        return out
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_the_commands(tmp_path: Path) -> None:
+def test_the_commands(tmp_path: Path, trunkline: Run) -> None:
     with Hooks() as hooks, ServerProcess(tmp_path, "trunkline.demo:agent", "--dev") as server:
         hooks.scripts["/hook"] = [404, 404, 200]
         said: list[str] = []
@@ -38,7 +39,7 @@ def test_the_commands(tmp_path: Path) -> None:
             words = [delivery_id if word == "ID" else word for word in shlex.split(line)]
             if words[0] == "curl":
                 words.insert(1, "-s")
-            said.append(run(tmp_path, words))
+            said.append(run(trunkline, words))
             if words[0] == "curl":
                 task = json.loads(said[-1])["result"]["task"]
                 posts = hooks.wait("/hook", 2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -112,9 +113,9 @@ class Sick:
         except (ValueError, RecursionError):
             found = None
         call.document = found if isinstance(found, dict) else {}
-        before = json.dumps(call.document)
+        before = deepcopy(call.document)
         self._sickness.ask(call)
-        if json.dumps(call.document) != before:
+        if call.document != before:
             call.body = json.dumps(call.document).encode()
         told = await self._sickness.instead(call)
         if told is not None:

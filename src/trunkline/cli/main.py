@@ -66,7 +66,7 @@ def main() -> None:
 
         make_ready()
     try:
-        app()
+        app(prog_name="trunkline")
     except TrunklineError as error:
         print(f"trunkline: {plain(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None
