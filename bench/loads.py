@@ -153,15 +153,20 @@ async def restart(server: Server, scale: Scale) -> Sample:
 
 async def _fill(server: Server, count: int) -> None:
     """So many finished tasks; made once in a run, by the first server, and copied for the others."""
-    kept, mine = WORK / f"tasks-{os.getpid()}.db", server.scratch / "tasks.db"
+    kept, mine = WORK / f"tasks-{os.getpid()}", server.scratch
+    # The key that its secrets are sealed with lies beside the file.
+    names = ("tasks.db", "tasks.db.key")
     if not kept.exists():
         await _send_many(server, count)
         await asyncio.to_thread(server.stop, signal.SIGTERM)
-        shutil.copyfile(mine, kept)
-        atexit.register(kept.unlink)
+        kept.mkdir()
+        atexit.register(shutil.rmtree, kept)
+        pairs = [(mine / name, kept / name) for name in names]
     else:
         await asyncio.to_thread(server.stop, signal.SIGTERM)
-        shutil.copyfile(kept, mine)
+        pairs = [(kept / name, mine / name) for name in names]
+    for there, here in pairs:
+        shutil.copy(there, here)
     await asyncio.to_thread(server.start)
 
 
