@@ -102,6 +102,7 @@ def takes(*names: str, words: str, about: str = "") -> Callable[[Run], Callable[
             return _signed(command, [*([_words(words, about)] if words else ()), *map(_parameter, names)])
 
         def short() -> None:
+            # Never called: `ClientCommand.get_params` puts the whole one in its place.
             raise NotImplementedError
 
         for each in (command, short):
