@@ -13,7 +13,6 @@ from msgspec import Raw, Struct
 
 from trunkline.errors import ParseError, Refused, Unreadable
 from trunkline.wire.answers import Notice, read_notice, read_shape
-from trunkline.wire.chunks import rpc_chunk
 from trunkline.wire.configs import read_set
 from trunkline.wire.faults import UNREADABLE, check_structure
 from trunkline.wire.refusals import decoded, printable, read_error
@@ -61,9 +60,6 @@ def rpc_notice(body: bytes, request_id: str) -> Notice:
         Refused: the answer is an error.
         Unreadable: it is no JSON-RPC, or no A2A.
     """
-    chunk = rpc_chunk(body, request_id)
-    if chunk is not None:
-        return chunk
     try:
         check_structure(body)
         quick = _quick.decode(body)
