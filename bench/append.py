@@ -16,8 +16,8 @@ from bench.servers import Contender
 from trunkline.clock import now_ms
 from trunkline.log.events import Chunk, encode
 from trunkline.store.base import Store
-from trunkline.store.postgres.address import Address
-from trunkline.store.postgres.draft import append_statement
+from trunkline.store.postgres.address import DatabaseAddress
+from trunkline.store.postgres.append_plan import append_statement
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Artifact, Part
 
@@ -91,7 +91,7 @@ async def _through_store(store: Store, meter: Meter) -> None:
 
 async def _through_driver(url: str, meter: Meter) -> None:
     """The statement of the store on a session like its own, in groups like its own, and nothing else."""
-    connection = await Address(url).connect("bench", seconds=10)
+    connection = await DatabaseAddress(url).connect("bench", seconds=10)
     statement = append_statement(False, False, False, False)
     values: dict[str, object] = {
         "count": TASKS,

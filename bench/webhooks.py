@@ -25,13 +25,13 @@ from trunkline.clock import now_ms, random_bits
 from trunkline.config import Settings
 from trunkline.log.events import Chunk, PushTarget, Status, Submitted
 from trunkline.log.ids import Ids
-from trunkline.net.guard import Egress
-from trunkline.net.http import Outbound
+from trunkline.net.egress import Egress
+from trunkline.net.outbound import Outbound
 from trunkline.run.feed import Feed
-from trunkline.run.letter import Letter, Letters
-from trunkline.run.postroom import Postroom
+from trunkline.run.notification import NotificationComposer, OutgoingNotification
+from trunkline.run.notifier import Notifier
 from trunkline.run.tasks import Tasks
-from trunkline.store.base import Outcome, Settled, Store
+from trunkline.store.base import DeliveryOutcome, DeliveryResult, Store
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Artifact, Message, Part, Role, TaskState
 
@@ -121,9 +121,9 @@ class Office:
         (posted,) = await self.tasks.store.deliveries(task_id=feed.state.task_id, limit=1)
         return posted.id
 
-    async def post(self) -> Postroom:
+    async def post(self) -> Notifier:
         """A courier at work on it, that knows nothing but the store."""
-        room = Postroom(Tasks(self.tasks.store), self.ids, self.settings)
+        room = Notifier(Tasks(self.tasks.store), self.ids, self.settings)
         await room.start(Outbound(Egress(loopback=True), timeout_s=self.settings.push_timeout))
         return room
 
@@ -169,19 +169,19 @@ def _unsigned(webhook_id: str, moment: int, body: bytes) -> str:
     return "v1a,none"
 
 
-async def _letters(office: Office) -> list[Letter]:
+async def _letters(office: Office) -> list[OutgoingNotification]:
     """What the courier would post, written beforehand."""
     key = find_key(office.settings)
     assert key is not None
-    letters = Letters(office.tasks, Vault(key), _unsigned, whole=False)
-    found: list[Letter] = []
+    letters = NotificationComposer(office.tasks, Vault(key), _unsigned, whole=False)
+    found: list[OutgoingNotification] = []
     while taken := await office.tasks.store.take(500, 600_000, per_lane=500):
         found += [letter for one in taken if (letter := await letters.write(one)) is not None]
-        await office.tasks.store.settle([Settled(one.id, Outcome.DONE) for one in taken])
+        await office.tasks.store.settle([DeliveryResult(one.id, DeliveryOutcome.DONE) for one in taken])
     return found
 
 
-async def _bare(letters: list[Letter], receivers: Receivers) -> Sample:
+async def _bare(letters: list[OutgoingNotification], receivers: Receivers) -> Sample:
     queue = iter(letters)
     limits = httpx2.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS)
     async with httpx2.AsyncClient(limits=limits, trust_env=False) as client:

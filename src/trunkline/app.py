@@ -17,8 +17,8 @@ from trunkline.agent.agent import Agent
 from trunkline.agent.drift import Drift
 from trunkline.agent.executor import SkillExecutor
 from trunkline.agent.turn import Coalesce
-from trunkline.auth.book import Book
 from trunkline.auth.identity import Identity, Verifier
+from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import can_seal
@@ -28,19 +28,19 @@ from trunkline.errors import Misuse
 from trunkline.log.decide import plain
 from trunkline.log.ids import Ids
 from trunkline.net.way import Way
-from trunkline.run.chain import Bounds
+from trunkline.run.hops import Bounds
 from trunkline.run.limits import Quota
-from trunkline.run.postroom import Postroom
+from trunkline.run.notifier import Notifier
 from trunkline.run.runner import Limits, Runner
 from trunkline.server.admin import Admin
+from trunkline.server.admission import Admission
 from trunkline.server.app import Render, Server
-from trunkline.server.calls import Calls
 from trunkline.server.card import Cards
 from trunkline.server.cors import Cors
-from trunkline.server.door import Door
-from trunkline.server.exchange import Receive, Scope, Send
-from trunkline.server.guard import LOOPBACK, Guard, is_loopback
 from trunkline.server.health import Health
+from trunkline.server.host_check import LOOPBACK, HostCheck, is_loopback
+from trunkline.server.operations import Operations
+from trunkline.server.request import Receive, Scope, Send
 from trunkline.server.streams import Streams
 from trunkline.store.url import store_from_url
 from trunkline.telemetry import traces
@@ -51,7 +51,7 @@ from trunkline.wire.extensions import IDEMPOTENT_SEND
 from trunkline.wire.types import STATES
 
 if TYPE_CHECKING:
-    from trunkline.net.http import Outbound
+    from trunkline.net.outbound import Outbound
 
 log = logging.getLogger("trunkline")
 _TEXT = ("text/plain",)
@@ -93,10 +93,10 @@ class Application:
         self.streams = Streams(self.store, settings.keep_alive, settings.write_limit)
         self.postroom = self._postroom()
         ring = Keyring(settings.keys)
-        self.book = Book(self.store, ring, now_ms)
+        self.book = KeyStore(self.store, ring, now_ms)
         self.identity = Identity(ring, self._tokens())
         self.operators = Admin(self.store, self.book, self._signer)
-        calls = Calls(self.runner, wait_limit_s=settings.wait_limit, streaming=agent.streaming)
+        calls = Operations(self.runner, wait_limit_s=settings.wait_limit, streaming=agent.streaming)
         self.calls = calls
         cors = Cors(settings.cors_origins) if settings.cors_origins else None
         self.server = Server(
@@ -119,11 +119,11 @@ class Application:
             jwks=None if self.postroom is None else self._jwks,
         )
 
-    def _postroom(self) -> Postroom | None:
+    def _postroom(self) -> Notifier | None:
         settings, runner = self.settings, self.runner
         if not settings.push or not can_seal(settings):
             return None
-        return Postroom(runner.tasks, runner.ids, settings)
+        return Notifier(runner.tasks, runner.ids, settings)
 
     def _signer(self) -> Signer | None:
         return None if self.postroom is None else self.postroom.signer
@@ -134,8 +134,8 @@ class Application:
 
     def _outbound(self) -> Outbound:
         # What it needs is loaded with the first webhook or token, not with the server.
-        from trunkline.net.guard import Egress
-        from trunkline.net.http import Outbound
+        from trunkline.net.egress import Egress
+        from trunkline.net.outbound import Outbound
 
         settings = self.settings
         egress = Egress(hosts=settings.egress_hosts, networks=settings.egress_networks, loopback=settings.dev)
@@ -145,17 +145,17 @@ class Application:
         if not self.settings.issuers:
             return None
         # Only who needs it waits for the library to load.
-        from trunkline.auth.jwt import Tokens
+        from trunkline.auth.jwt import TokenVerifier
 
-        return Tokens(self.settings.issuers, self.way, now_ms=now_ms, clock=monotonic)
+        return TokenVerifier(self.settings.issuers, self.way, now_ms=now_ms, clock=monotonic)
 
-    def _door(self, cors: Cors | None) -> Door:
+    def _door(self, cors: Cors | None) -> Admission:
         settings = self.settings
-        guard = Guard(hosts_of(settings), None if cors is None else cors.allows)
+        guard = HostCheck(hosts_of(settings), None if cors is None else cors.allows)
         quota = None
         if settings.rate_limit or settings.concurrency_limit:
             quota = Quota(settings.rate_limit, settings.rate_burst, settings.concurrency_limit, monotonic)
-        return Door(
+        return Admission(
             guard,
             self.identity,
             self.streams,

@@ -10,7 +10,7 @@ import pytest
 from tests.agent.drive import drive, state
 from trunkline import Agent, Effect, Turn
 from trunkline.agent.drift import KEPT, Drift, Drifted, compare
-from trunkline.agent.extensions import Change, Report
+from trunkline.agent.extensions import Change, RunReport
 from trunkline.agent.testing import TestClient
 
 UP, DOWN = Effect("shop", "open", 1, 0.5), Effect("shop", "stock", -2)
@@ -115,7 +115,7 @@ def test_it_is_counted_by_skill() -> None:
     agent, counted = shop(), list[str]()
     drift = Drift(counted.append)
     for number in range(KEPT + 5):
-        drift.look(agent.skills["sell"], f"task-{number}", Report(), success=True)
+        drift.look(agent.skills["sell"], f"task-{number}", RunReport(), success=True)
     assert counted == ["sell"] * (KEPT + 5)
     assert len(drift.found) == KEPT
     assert drift.found[-1].task_id == f"task-{KEPT + 4}"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent.drive import begin, drive, parts, said, send, state, stream, until
 from trunkline import Agent, Misuse, SyncTurn, Turn
-from trunkline.agent.extensions import Change, Report
+from trunkline.agent.extensions import Change, RunReport
 from trunkline.agent.testing import TestClient
 
 URI = "https://proto-labs.ai/a2a/ext/"
@@ -146,7 +146,7 @@ def test_whatever_was_used_is_a_cost(name: str) -> None:
 def test_an_effect_that_nobody_would_understand(
     domain: Any, path: Any, value: object, op: str, complaint: str
 ) -> None:
-    report = Report()
+    report = RunReport()
     with pytest.raises(Misuse, match=complaint):
         report.change(Change(domain, path, value, op))
     assert report.changes == []

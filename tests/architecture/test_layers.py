@@ -10,10 +10,12 @@ from tests.architecture.source import imports, modules
 # Top to bottom. The package itself is the author's front door, so it ranks with `agent`.
 LAYERS = (
     {"cli"},
+    {"http"},
     {"app"},
     {"gateway", "dash"},
     {"server", "agent", "fleet", "flow", "bridge", "mock", "doctor", "demo", ""},
-    {"run", "client", "push"},
+    {"webhook"},
+    {"run", "client"},
     {"auth"},
     {"store", "net"},
     {"log"},
@@ -24,7 +26,7 @@ RANK = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 
 # (importing module, imported module): why it may look up.
 EXCEPTIONS = {
-    ("trunkline.mock.pytest_plugin", "trunkline.mock.here"): "loaded in every run of a host's tests",
+    ("trunkline.mock.pytest_plugin", "trunkline.mock.in_process"): "loaded in every run of a host's tests",
     ("trunkline.agent.agent", "trunkline.app"): "Agent.asgi, the one seam to the composition root",
     ("trunkline.store.url", "trunkline.store.postgres.store"): "its driver is the extra `postgres`",
     ("trunkline.bridge.tools", "trunkline.bridge.adapters.langchain"): "the extra `langchain`",

@@ -23,7 +23,7 @@ SIGNALS = {
     "demo/remote.py Gone",
     "demo/remote.py StepFailed",
     "doctor/finding.py NotPossible",
-    "server/exchange.py Disconnected",
+    "server/request.py Disconnected",
 }
 
 

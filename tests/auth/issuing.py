@@ -15,7 +15,7 @@ from joserfc.jwk import ECKey, Key, OKPKey, RSAKey
 from joserfc.jws import JWSRegistry
 from msgspec import Struct
 
-from trunkline.auth.jwt import Tokens
+from trunkline.auth.jwt import TokenVerifier
 from trunkline.config import Issuer
 from trunkline.errors import Unreachable
 
@@ -109,9 +109,9 @@ def issuer(**more: Any) -> Issuer:
     return Issuer(**{"issuer": NAME, "audience": AUDIENCE, "jwks_url": JWKS, **more})
 
 
-def tokens(net: Net, *issuers: Issuer, time: Time | None = None) -> Tokens:
+def tokens(net: Net, *issuers: Issuer, time: Time | None = None) -> TokenVerifier:
     clock = time or Time()
-    return Tokens(issuers or (issuer(),), net, now_ms=clock.ms, clock=clock.monotonic)
+    return TokenVerifier(issuers or (issuer(),), net, now_ms=clock.ms, clock=clock.monotonic)
 
 
 Ask = Callable[[bytes], Any]

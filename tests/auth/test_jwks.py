@@ -12,7 +12,7 @@ from joserfc.jwk import RSAKey
 
 from tests.auth.issuing import JWKS, NAME, Net, Time, issuer, key, public, token, tokens
 from trunkline.auth.jwks import FIRST_PAUSE_S, FRESH_S, PAUSE_S
-from trunkline.auth.jwt import KEPT_S, Tokens
+from trunkline.auth.jwt import KEPT_S, TokenVerifier
 from trunkline.errors import Unauthenticated, Unavailable
 
 DISCOVERY = f"{NAME}/.well-known/openid-configuration"
@@ -24,7 +24,7 @@ def found(jwks_uri: str = JWKS, name: str = NAME) -> bytes:
     return json.dumps({"issuer": name, "jwks_uri": jwks_uri, "more": []}).encode()
 
 
-def accepted(verifier: Tokens, sent: bytes) -> bool:
+def accepted(verifier: TokenVerifier, sent: bytes) -> bool:
     try:
         asyncio.run(verifier.ask(sent))
     except Unauthenticated:

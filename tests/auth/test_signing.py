@@ -15,7 +15,7 @@ from trunkline.auth.vault import Vault
 from trunkline.clock import random_bits
 from trunkline.errors import Conflict, Misuse, StoreError, Unauthenticated
 from trunkline.log.ids import Ids
-from trunkline.net import sign
+from trunkline.net import webhook_signature
 from trunkline.store.base import Doc
 from trunkline.store.sqlite import SqliteStore
 
@@ -54,7 +54,7 @@ def kids(signer: Signer) -> list[str]:
 def verified(signer: Signer, jwks: bytes, body: bytes = b"{}") -> str:
     header = signer.sign("msg_1", 1_800_000_000, body)
     headers = {"webhook-id": "msg_1", "webhook-timestamp": "1800000000", "webhook-signature": header}
-    return sign.verify(headers, b"{}", sign.jwks_keys(jwks), now_s=1_800_000_000)
+    return webhook_signature.verify(headers, b"{}", webhook_signature.jwks_keys(jwks), now_s=1_800_000_000)
 
 
 def test_the_first_start_makes_a_key_and_the_next_finds_it() -> None:
@@ -95,7 +95,7 @@ def test_no_private_half_is_in_the_store() -> None:
         text = json.loads(doc.body)["keys"][0]
         assert set(text) == {"kid", "public", "sealed", "created_at", "retires_at"}
         assert "whsk_" not in doc.body.decode()
-        assert sign.signing_key(Vault(KEY).open(text["sealed"], f"signing key {text['kid']}"))
+        assert webhook_signature.signing_key(Vault(KEY).open(text["sealed"], f"signing key {text['kid']}"))
 
     with_bench(work)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from trunkline import Agent, Turn
 from trunkline.client.client import Client
-from trunkline.net.inside import Inside
+from trunkline.net.in_process import InProcessHttpClient
 
 
 @dataclass
@@ -73,7 +73,7 @@ def planner(name: str = "Planner", **settings: object) -> Agent:
 async def client_of(agent: Agent, **options: object) -> AsyncIterator[Client]:
     """A client of an agent that runs in this process meanwhile."""
     app = agent.asgi()
-    carrier = Inside(app)
+    carrier = InProcessHttpClient(app)
     async with app.lifespan(), Client("http://localhost", carrier=carrier, **options) as client:  # pyright: ignore[reportArgumentType]
         yield client
     await carrier.close()

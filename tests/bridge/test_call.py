@@ -16,7 +16,7 @@ from trunkline.bridge.tools import Toolbox, tools
 from trunkline.client.client import Client
 from trunkline.client.result import Result
 from trunkline.errors import Misuse, Unavailable, Unreadable, UnsupportedOperation
-from trunkline.net.inside import Inside
+from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.card import Skill
 from trunkline.wire.peer_card import Interface, PeerCard
 from trunkline.wire.types import Part, Task, TaskState, TaskStatus
@@ -187,7 +187,7 @@ async def _vanish(scope: Any, receive: Any, send: Any) -> None:
 
 def test_a_lost_answer_is_not_asked_for_again() -> None:
     async def main() -> ToolOutcome:
-        async with Client("http://localhost/a2a", carrier=Inside(_vanish), card=CARD) as client:
+        async with Client("http://localhost/a2a", carrier=InProcessHttpClient(_vanish), card=CARD) as client:
             async with tools(client) as box:
                 return await box.call("a2a__ghost__haunt", {"query": "boo"})
 

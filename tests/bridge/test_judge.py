@@ -9,7 +9,7 @@ import pytest
 
 from tests.bridge.agents import client_of
 from trunkline import Agent, Turn
-from trunkline.bridge.judge import Verdict, judge, read_verdict
+from trunkline.bridge.judge import Judgement, judge, read_verdict
 from trunkline.client.client import Client
 from trunkline.client.result import Result
 from trunkline.wire.types import Message, Part
@@ -38,7 +38,7 @@ def test_a_score_among_prose(text: str, score: float, passed: bool) -> None:
 
 def test_a_data_part_wins_over_the_text() -> None:
     verdict = read_verdict(said(Part(text='{"score": 0}'), Part(data={"score": 1, "reason": "good"})))
-    assert verdict == Verdict(1.0, True, "good")
+    assert verdict == Judgement(1.0, True, "good")
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_judge_reads_the_case_and_answers() -> None:
             f'My verdict: {{"score": {1 if fits else 0}, "reasoning": "it {"has" if fits else "lacks"} it"}}'
         )
 
-    async def main() -> list[Verdict]:
+    async def main() -> list[Judgement]:
         messages = [{"role": "user", "content": "say it"}]
         async with client_of(agent) as client:
             return [
@@ -95,7 +95,7 @@ def test_a_judge_reads_the_case_and_answers() -> None:
 
 
 def test_a_judge_who_is_not_there() -> None:
-    async def main() -> Verdict:
+    async def main() -> Judgement:
         async with Client("http://127.0.0.1:9/a2a", retries=0) as client:
             return await judge(client, "x")
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.bridge.naming import Owner, names_of, plain
+from trunkline.bridge.naming import NamedAgent, names_of, plain
 from trunkline.errors import Misuse
 
 
@@ -23,7 +23,7 @@ from trunkline.errors import Misuse
     ],
 )
 def test_names(agent: str, skill: str, name: str) -> None:
-    assert names_of([Owner(agent, "http://x", skill)]) == (name,)
+    assert names_of([NamedAgent(agent, "http://x", skill)]) == (name,)
 
 
 def test_a_name_without_any_letter_of_ours_has_one_all_the_same() -> None:
@@ -32,7 +32,7 @@ def test_a_name_without_any_letter_of_ours_has_one_all_the_same() -> None:
 
 
 def test_a_prefix_of_your_own_or_none() -> None:
-    owner = Owner("shop", "http://x", "sell")
+    owner = NamedAgent("shop", "http://x", "sell")
     assert names_of([owner], "remote") == ("remote__shop__sell",)
     assert names_of([owner], "") == ("shop__sell",)
     with pytest.raises(Misuse, match="prefix"):
@@ -41,9 +41,9 @@ def test_a_prefix_of_your_own_or_none() -> None:
 
 def test_equal_names_get_a_tail_that_no_order_changes() -> None:
     owners = [
-        Owner("Shop", "http://a", "sell"),
-        Owner("shop!", "http://b", "sell"),
-        Owner("bank", "http://c", "pay"),
+        NamedAgent("Shop", "http://a", "sell"),
+        NamedAgent("shop!", "http://b", "sell"),
+        NamedAgent("bank", "http://c", "pay"),
     ]
     first = dict(zip(owners, names_of(owners), strict=True))
     assert first[owners[2]] == "a2a__bank__pay"
@@ -53,7 +53,7 @@ def test_equal_names_get_a_tail_that_no_order_changes() -> None:
 
 
 def test_a_long_name_is_cut_and_stays_its_own() -> None:
-    one, other = (Owner("agent" * 10, "http://a", f"{'skill' * 10}{end}") for end in "ab")
+    one, other = (NamedAgent("agent" * 10, "http://a", f"{'skill' * 10}{end}") for end in "ab")
     names = names_of([one, other])
     assert names_of([one]) == names[:1]
     assert len(set(names)) == 2
@@ -61,7 +61,7 @@ def test_a_long_name_is_cut_and_stays_its_own() -> None:
 
 
 def test_the_same_agent_twice_is_refused_with_the_way_out() -> None:
-    owner = Owner("shop", "http://a", "sell")
+    owner = NamedAgent("shop", "http://a", "sell")
     with pytest.raises(Misuse, match="mapping"):
         names_of([owner, owner])
 
@@ -72,6 +72,6 @@ def test_the_same_agent_twice_is_refused_with_the_way_out() -> None:
     )
 )
 def test_every_name_fits_every_model(rows: list[tuple[str, str, str]]) -> None:
-    names = names_of([Owner(*row) for row in rows])
+    names = names_of([NamedAgent(*row) for row in rows])
     assert len(set(names)) == len(rows)
     assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", name) for name in names)

@@ -14,7 +14,7 @@ from trunkline.bridge.outcome import ToolOutcome
 from trunkline.bridge.registry import load_agents
 from trunkline.bridge.tools import tools
 from trunkline.errors import Misuse
-from trunkline.net.inside import Inside
+from trunkline.net.in_process import InProcessHttpClient
 
 KEY = "a-key-of-this-agent"
 
@@ -117,7 +117,7 @@ class World:
 
     def call(self, path: Path, name: str, arguments: dict[str, Any]) -> ToolOutcome:
         async def main() -> ToolOutcome:
-            carrier = Inside(self)
+            carrier = InProcessHttpClient(self)
             async with (
                 self.app.lifespan(),
                 load_agents(path, carrier=carrier) as agents,
@@ -224,7 +224,7 @@ def test_a_filter_of_its_own(tmp_path: Path, given: str, skills: set[str]) -> No
 def _offered(path: Path) -> dict[str, str]:
     async def main() -> dict[str, str]:
         app = planner().asgi()
-        carrier = Inside(app)
+        carrier = InProcessHttpClient(app)
         async with app.lifespan(), load_agents(path, carrier=carrier) as agents, tools(agents) as box:
             offered = {tool.skill: tool.description for tool in box}
         await carrier.close()

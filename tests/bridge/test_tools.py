@@ -19,7 +19,7 @@ from trunkline.bridge.tools import tools
 from trunkline.client.client import Client
 from trunkline.client.sync import SyncClient
 from trunkline.errors import Misuse, Unreachable
-from trunkline.net.inside import Inside
+from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.card import Skill
 from trunkline.wire.peer_card import Interface, PeerCard
 
@@ -136,7 +136,7 @@ def test_two_callers_of_one_agent_keep_their_own_credentials() -> None:
                 seen.append(dict(scope["headers"])[b"x-api-key"].decode())
             await app(scope, receive, send)
 
-        carrier = Inside(watched)
+        carrier = InProcessHttpClient(watched)
         async with (
             app.lifespan(),
             Client("http://localhost", carrier=carrier, api_key="first-key-first-key") as first,

@@ -9,7 +9,7 @@ import pytest
 
 from trunkline.bridge.tools import tools
 from trunkline.client.client import Client
-from trunkline.net.inside import Inside
+from trunkline.net.in_process import InProcessHttpClient
 
 pytestmark = pytest.mark.sdk
 
@@ -19,7 +19,7 @@ def test_the_official_sdk(version: str) -> None:
     from tests.interop.sdk_server import BASE, application
 
     async def main() -> list[str]:
-        carrier = Inside(application("1.0", "0.3"))
+        carrier = InProcessHttpClient(application("1.0", "0.3"))
         async with Client(BASE, carrier=carrier, version=version) as client, tools(client) as box:
             (tool,) = box
             said = await box.call(tool.name, {"query": "hello"})
@@ -38,7 +38,7 @@ def test_fasta2a_whose_card_lists_no_skill_and_no_text() -> None:
 
     async def main() -> tuple[str, str]:
         app: Any = application()
-        carrier = Inside(app)
+        carrier = InProcessHttpClient(app)
         async with (
             app.router.lifespan_context(app),
             Client("http://localhost", carrier=carrier, poll_s=0.02) as client,

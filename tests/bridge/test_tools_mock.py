@@ -9,7 +9,7 @@ import pytest
 
 from trunkline.bridge.outcome import ToolOutcome
 from trunkline.bridge.tools import Toolbox, tools
-from trunkline.mock.here import MockHere
+from trunkline.mock.in_process import MockHere
 from trunkline.mock.script import read_scenarios
 
 ARENA = """

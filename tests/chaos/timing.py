@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from tests.chaos.rows import SQLITE, Result, Run, row
 from trunkline import Agent
-from trunkline.net import sign
-from trunkline.push import Notification, Receiver
+from trunkline.net import webhook_signature
+from trunkline.webhook import Notification, Receiver
 
 LIMIT = 4.5
 SAMPLES = 50_000
@@ -108,7 +108,7 @@ def _receivers() -> dict[str, Pair]:
     plain = Receiver(tokens=[TOKEN]).asgi(_heard)
     of_tasks = Receiver(tokens={"known": TOKEN}.get).asgi(_heard)
     signed = Receiver(keys=[SECRET], clock=lambda: 1_000_000).asgi(_heard)
-    right = sign.sign(sign.signing_key(SECRET), "id", 1_000, BODY % b"known")
+    right = webhook_signature.sign(webhook_signature.signing_key(SECRET), "id", 1_000, BODY % b"known")
 
     def token(place: int, task: bytes = b"known") -> Wrong:
         return lambda chance: _posted({"authorization": f"Bearer {_spoiled(TOKEN, place, chance)}"}, task)
@@ -116,7 +116,14 @@ def _receivers() -> dict[str, Pair]:
     def signature(place: int) -> Wrong:
         def made(chance: random.Random) -> tuple[Scope, bytes]:
             word = "v1," + _spoiled(right.removeprefix("v1,"), place, chance)
-            return _posted({sign.ID: "id", sign.TIMESTAMP: "1000", sign.SIGNATURE: word}, b"known")
+            return _posted(
+                {
+                    webhook_signature.ID: "id",
+                    webhook_signature.TIMESTAMP: "1000",
+                    webhook_signature.SIGNATURE: word,
+                },
+                b"known",
+            )
 
         return made
 

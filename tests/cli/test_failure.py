@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.peers import Scripted
 from trunkline import errors as e
-from trunkline.cli.failure import EXITS, Failure, failure_of, wants_json
+from trunkline.cli.failure import EXITS, CommandFailure, failure_of, wants_json
 
 Make = Callable[..., Scripted]
 
@@ -122,5 +122,5 @@ def test_an_agent_that_is_not_running_is_told_so(trunkline: Run) -> None:
 
 
 def test_exit_codes_are_those_of_the_contract() -> None:
-    assert {Failure(code, "").exit for code in EXITS} == {1, 2, 3, 4, 5}
-    assert Failure("SomethingError", "").exit == 1
+    assert {CommandFailure(code, "").exit for code in EXITS} == {1, 2, 3, 4, 5}
+    assert CommandFailure("SomethingError", "").exit == 1

@@ -16,7 +16,7 @@ import pytest
 
 from tests.harness import Agent, ServerProcess
 from trunkline import __version__
-from trunkline.auth.book import Book
+from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.cli.main import main
 from trunkline.clock import now_ms
@@ -294,7 +294,7 @@ async def _opened(url: str, owner: str = "") -> None:
     store = store_from_url(url)
     await store.open()
     if owner:
-        await Book(store, Keyring(()), now_ms).create(owner)
+        await KeyStore(store, Keyring(()), now_ms).create(owner)
     await store.close()
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.client.client import Client
-from trunkline.net.inside import Inside
+from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.extensions import IDEMPOTENT_SEND
 
 HOME = "http://localhost"
@@ -111,7 +111,7 @@ class Stand:
         return [asked.method for asked in self.asked]
 
     def client(self, **options: Any) -> Client:
-        return Client(HOME, carrier=Inside(self), **options)
+        return Client(HOME, carrier=InProcessHttpClient(self), **options)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["path"].startswith("/.well-known/"):

@@ -45,10 +45,10 @@ from trunkline.errors import (
     Unreachable,
     UnsupportedOperation,
 )
-from trunkline.mock.here import MockHere
+from trunkline.mock.in_process import MockHere
 from trunkline.mock.scenario import Reply
-from trunkline.net.guard import Egress
-from trunkline.net.inside import Inside
+from trunkline.net.egress import Egress
+from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.types import Message, Part, PushConfig, Role, TaskState
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ def call(talk: Callable[[Client], Awaitable[T]], agent: Agent = demo, **options:
     async def main() -> T:
         app: Any = agent.asgi(store="memory:", drain_limit=0, **options.pop("settings", {}))
         async with asyncio.timeout(20), app.lifespan():
-            async with Client(HOME, carrier=Inside(app), **options) as client:
+            async with Client(HOME, carrier=InProcessHttpClient(app), **options) as client:
                 return await talk(client)
 
     return asyncio.run(main())
@@ -333,7 +333,7 @@ def test_our_own_server_runs_a_repeated_message_once() -> None:
         runs.append(turn.text)
         return str(len(runs))
 
-    class Forgetful(Inside):
+    class Forgetful(InProcessHttpClient):
         """Loses the first answer to a message."""
 
         lost = 0

@@ -20,9 +20,9 @@ from trunkline.bridge.tools import tools
 from trunkline.client.client import Client
 from trunkline.errors import RouteNotFound, TrunklineError, Unreachable, Unreadable, VersionNotSupported
 from trunkline.mock.faults import cut as cut_at
-from trunkline.mock.here import MockHere
+from trunkline.mock.in_process import MockHere
 from trunkline.mock.scenario import Reply, Rule, Scenario, When
-from trunkline.net.inside import Inside
+from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.types import Message, Part, Task
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def test_pk_2_every_part_comes_back_as_it_went(binding: str, version: str) -> No
         app: Any = agent.asgi()
         async with (
             app.lifespan(),
-            Client(HOME, carrier=Inside(app), version=version, bindings=[binding]) as client,
+            Client(HOME, carrier=InProcessHttpClient(app), version=version, bindings=[binding]) as client,
         ):
             for found in (await client.send(parts), await client.stream(parts).finish()):
                 assert found.message is not None
@@ -166,20 +166,20 @@ EFFECTS = {
     "bearer": "test_client.py::test_pk_10_every_option_has_an_effect",
     "bearer_env": "test_client_defects.py::test_pk_10_options_that_no_other_test_shows",
     "headers": "test_client.py::test_pk_10_every_option_has_an_effect",
-    "version": "test_contact.py::test_cli_04_a_pinned_version_has_no_fallback",
-    "bindings": "test_contact.py::test_preferred_bindings_come_first",
-    "card": "test_peer.py::test_a_given_card_is_not_fetched",
+    "version": "test_negotiation.py::test_cli_04_a_pinned_version_has_no_fallback",
+    "bindings": "test_negotiation.py::test_preferred_bindings_come_first",
+    "card": "test_session.py::test_a_given_card_is_not_fetched",
     "card_url": "test_client_defects.py::test_pk_10_options_that_no_other_test_shows",
     "card_ttl_s": "test_client_defects.py::test_pk_10_options_that_no_other_test_shows",
     "timeout_s": "test_client.py::test_row_56_total_and_idle_are_told_apart",
     "idle_s": "test_client.py::test_row_56_total_and_idle_are_told_apart",
     "connect_s": "test_client.py::test_row_56_no_connection_in_time",
     "poll_s": "test_stream.py::test_polls_slow_down_and_speed_up_again",
-    "retries": "test_peer.py::test_no_more_often_than_is_said",
+    "retries": "test_session.py::test_no_more_often_than_is_said",
     "deduplicates": "test_stream.py::test_the_operator_may_know_better_than_the_card",
     "verify_tls": "test_client_defects.py::test_pk_10_a_certificate_is_checked_unless_told_otherwise",
     "carrier": "test_client.py::test_row_54_every_operation_against_our_own_server",
-    "transports": "test_contact.py::test_a_vendors_transport_is_used_like_ours",
+    "transports": "test_negotiation.py::test_a_vendors_transport_is_used_like_ours",
     "egress": "test_client.py::test_row_56_no_connection_in_time",
 }
 

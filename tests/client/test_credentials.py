@@ -11,11 +11,11 @@ import pytest
 
 from tests.client.web import Asked, Page, Web
 from trunkline.client.credentials import ApiKey, Basic, Bearer, Guarded, Unset, choose, credentials
-from trunkline.client.flow import HttpxAuth
+from trunkline.client.httpx_auth import HttpxAuth
 from trunkline.client.oauth import ClientCredentials
 from trunkline.config import Secret
 from trunkline.errors import Misuse
-from trunkline.net.carrier import Request
+from trunkline.net.http import HttpRequest
 from trunkline.wire.peer_card import PeerCard, PeerScheme
 
 HOME = "https://agent.example/a2a"
@@ -30,7 +30,7 @@ def shown(auth: Any, url: str = HOME, *, card: PeerCard | None = None, **options
         guarded = Guarded(web, auth, HOME, **options)
         if card is not None:
             guarded.fit(card)
-        reply = await guarded.open(Request("POST", url, (("x", "y"),), b"body"))
+        reply = await guarded.open(HttpRequest("POST", url, (("x", "y"),), b"body"))
         await reply.close()
         await guarded.close()
         assert web.asked[0].body == b"body"
@@ -99,7 +99,7 @@ def test_it_is_said_who_was_not_shown_any() -> None:
     async def main() -> None:
         guarded = Guarded(Web({}), Bearer(KEY), HOME)
         assert guarded.wants(None) == choose(None, guarded.auth)
-        await (await guarded.open(Request("GET", "https://api.example/"))).close()
+        await (await guarded.open(HttpRequest("GET", "https://api.example/"))).close()
         said = guarded.wants(None)
         assert "only agent.example was shown credentials, not api.example: give that URL" in said
 
@@ -112,7 +112,7 @@ def test_verdicts_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         guarded = Guarded(Web({}), Bearer(KEY), HOME)
         for number in (0, 0, 1, 2, 3, 4):
-            await (await guarded.open(Request("GET", f"https://agent.example/{number}"))).close()
+            await (await guarded.open(HttpRequest("GET", f"https://agent.example/{number}"))).close()
             assert len(guarded._judged) <= 2  # noqa: SLF001 - nothing outside shows it
 
     asyncio.run(main())

@@ -23,8 +23,8 @@ from trunkline.errors import (
     Unreachable,
     Unreadable,
 )
-from trunkline.net.caller import Caller
-from trunkline.net.guard import Egress
+from trunkline.net.egress import Egress
+from trunkline.net.http_client import SocketHttpClient
 
 HOST = "https://agent.example"
 NEW, OLD = f"{HOST}/.well-known/agent-card.json", f"{HOST}/.well-known/agent.json"
@@ -187,7 +187,7 @@ def test_a_redirect_into_the_network_is_refused(location: str) -> None:
             return b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(CARD) + CARD
 
         async with site(redirect) as there, site(card) as good:
-            caller = Caller(Egress(hosts=["agent.example"], resolver=names()))
+            caller = SocketHttpClient(Egress(hosts=["agent.example"], resolver=names()))
             with pytest.raises(Unreachable, match="not public") as error:
                 await Discovery(there.url(host="agent.example"), caller).card()
             assert error.value.reason == "refused"

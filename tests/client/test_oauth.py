@@ -14,7 +14,7 @@ from tests.client.web import Asked, Page, Web
 from trunkline.client.credentials import Guarded
 from trunkline.client.oauth import ClientCredentials
 from trunkline.errors import Misuse, Unauthenticated, Unreadable
-from trunkline.net.carrier import Request
+from trunkline.net.http import HttpRequest
 
 ISSUER = "https://id.example/token"
 HOME = "https://agent.example/a2a"
@@ -45,7 +45,7 @@ def made(**options: Any) -> ClientCredentials:
 
 
 async def call(carrier: Any) -> tuple[int, str]:
-    reply = await carrier.open(Request("POST", HOME, (), b"x"))
+    reply = await carrier.open(HttpRequest("POST", HOME, (), b"x"))
     try:
         return reply.status, (await reply.read(1000)).decode()
     finally:

@@ -30,7 +30,7 @@ from tests.client.agents import (
     task,
 )
 from tests.loops import leap
-from trunkline.client.gather import Update
+from trunkline.client.assembler import Update
 from trunkline.client.result import Result
 from trunkline.errors import (
     InternalError,

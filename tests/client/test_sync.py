@@ -11,12 +11,12 @@ import pytest
 from tests.client.agents import COMPLETED, HOME, Frames, Stand, card, hello, stored, task
 from trunkline.client.sync import SyncClient
 from trunkline.errors import Misuse, TaskNotFound
-from trunkline.net.inside import Inside
+from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.types import PushConfig
 
 
 def client_of(stand: Stand, **options: Any) -> SyncClient:
-    return SyncClient(HOME, carrier=Inside(stand), **options)
+    return SyncClient(HOME, carrier=InProcessHttpClient(stand), **options)
 
 
 def threads() -> list[str]:

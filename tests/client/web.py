@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from trunkline.net.inside import Inside
+from trunkline.net.in_process import InProcessHttpClient
 
 
 class Asked(Struct, frozen=True):
@@ -30,7 +30,7 @@ class Page(Struct, frozen=True):
 Answer = Page | Callable[[Asked], Page] | Callable[[Asked], Awaitable[Page]]
 
 
-class Web(Inside):
+class Web(InProcessHttpClient):
     """A carrier to these pages, by URL without the query; any other is 404."""
 
     def __init__(self, pages: dict[str, Any]) -> None:

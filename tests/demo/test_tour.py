@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from trunkline.client.result import Result
-from trunkline.demo.ledger import Ledger
+from trunkline.demo.ledger import Acknowledged
 from trunkline.demo.remote import Demo, StepFailed, free_port
 from trunkline.demo.tour import Tour
 from trunkline.wire.types import Task, TaskState, TaskStatus
@@ -94,7 +94,7 @@ def test_it_may_be_killed_after_the_tour_too(tmp_path: Path) -> None:
 
 
 def test_a_task_that_is_not_as_it_was_told_is_noticed() -> None:
-    ledger = Ledger()
+    ledger = Acknowledged()
     ledger.note(Result(Task("x", "", TaskStatus(TaskState.COMPLETED))))
     with pytest.raises(StepFailed, match="task x was completed '' and is failed ''"):
         ledger.compare(_Forgetful())  # type: ignore[arg-type]

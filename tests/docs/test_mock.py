@@ -18,8 +18,8 @@ from tests.docs.pages import ROOT, blocks
 from tests.mock.inner import run_tests
 from trunkline.client.sync import SyncClient
 from trunkline.mock.faults import OPERATIONS, Kind
-from trunkline.mock.here import MockHere
-from trunkline.mock.manner import PRESETS
+from trunkline.mock.in_process import MockHere
+from trunkline.mock.quirks import PRESETS
 from trunkline.mock.scenario import Persona, Reply, When
 from trunkline.wire.types import TaskState
 

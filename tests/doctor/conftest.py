@@ -12,13 +12,13 @@ import pytest
 from tests.doctor.defects import KEY
 from trunkline.config import Secret
 from trunkline.demo import agent
-from trunkline.doctor.run import Report
+from trunkline.doctor.run import DoctorReport
 from trunkline.doctor.run import examine as run
-from trunkline.doctor.subject import Options
-from trunkline.net.inside import Inside
+from trunkline.doctor.subject import DoctorOptions
+from trunkline.net.in_process import InProcessHttpClient
 
 Sound = Callable[..., Any]
-Examine = Callable[..., Report]
+Examine = Callable[..., DoctorReport]
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +48,16 @@ def sound(runner: asyncio.Runner) -> Iterator[Sound]:
 def examine(runner: asyncio.Runner) -> Examine:
     """Examine an application in this process."""
 
-    async def look(app: Any, url: str, options: Options) -> Report:
-        carrier = Inside(app, base="")
+    async def look(app: Any, url: str, options: DoctorOptions) -> DoctorReport:
+        carrier = InProcessHttpClient(app, base="")
         try:
             async with asyncio.timeout(20):
                 return await run(url, options, carrier)
         finally:
             await carrier.close()
 
-    def get(app: Any, url: str = "http://localhost", *, keyed: bool = False, **options: Any) -> Report:
+    def get(app: Any, url: str = "http://localhost", *, keyed: bool = False, **options: Any) -> DoctorReport:
         credentials = (("X-API-Key", Secret(KEY)),) if keyed else ()
-        return runner.run(look(app, url, Options(credentials=credentials, **options)))
+        return runner.run(look(app, url, DoctorOptions(credentials=credentials, **options)))
 
     return get

@@ -142,14 +142,14 @@ class _Outer:
     def __init__(self, send: Any, call: Call, sickness: Sickness) -> None:
         self._send, self._call, self._sickness = send, call, sickness
         self._told = Told(0, {}, b"")
-        self._parser: sse.Parser | None = None
+        self._parser: sse.SseParser | None = None
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
             headers = {name.decode(): value.decode() for name, value in message["headers"]}
             self._told = Told(message["status"], headers, b"")
             if headers.get("content-type", "").startswith("text/event-stream"):
-                self._parser = sse.Parser()
+                self._parser = sse.SseParser()
                 await self._send(message)
             return
         if self._parser is not None:
@@ -160,7 +160,7 @@ class _Outer:
             self._sickness.tell(self._call, self._told)
             await _send(self._send, self._told)
 
-    async def _stream(self, parser: sse.Parser, message: Any) -> None:
+    async def _stream(self, parser: sse.SseParser, message: Any) -> None:
         pieces: list[bytes] = []
         for event in parser.feed(message.get("body", b"")):
             for frame in self._sickness.frame(self._call, json.loads(event.data)):

@@ -12,13 +12,13 @@ from rich.console import Console
 
 from trunkline.doctor import report as reports
 from trunkline.doctor.exchange import Evidence
-from trunkline.doctor.finding import ERROR, INFO, WARNING, Finding, Outcome, Severity
-from trunkline.doctor.run import Report
+from trunkline.doctor.finding import ERROR, INFO, WARNING, CheckOutcome, Finding, Severity
+from trunkline.doctor.run import DoctorReport
 
 NASTY = "it said \x1b[31m]]> & <b> \x00 [bold]"
 
 
-def _finding(name: str, severity: Severity, outcome: Outcome = Outcome.FAILED) -> Finding:
+def _finding(name: str, severity: Severity, outcome: CheckOutcome = CheckOutcome.FAILED) -> Finding:
     return Finding(
         check=name,
         family="card",
@@ -29,12 +29,12 @@ def _finding(name: str, severity: Severity, outcome: Outcome = Outcome.FAILED) -
         seen=NASTY,
         means="It breaks.",
         fix="Mend it.",
-        evidence=(Evidence("GET /x", "HTTP 500"),) if outcome is Outcome.FAILED else (),
+        evidence=(Evidence("GET /x", "HTTP 500"),) if outcome is CheckOutcome.FAILED else (),
     )
 
 
-def _report(*findings: Finding, **more: object) -> Report:
-    return Report(url="http://a.example", agent="A", findings=findings, tasks=2, requests=9, **more)  # type: ignore[arg-type]
+def _report(*findings: Finding, **more: object) -> DoctorReport:
+    return DoctorReport(url="http://a.example", agent="A", findings=findings, tasks=2, requests=9, **more)  # type: ignore[arg-type]
 
 
 BAD = _finding("one-check", ERROR)
@@ -42,7 +42,7 @@ REPORT = _report(
     BAD,
     _finding("two-check", WARNING),
     _finding("three-check", INFO),
-    _finding("four", ERROR, Outcome.SKIPPED),
+    _finding("four", ERROR, CheckOutcome.SKIPPED),
 )
 
 
@@ -57,7 +57,7 @@ REPORT = _report(
         (_report(BAD, locked=True), 1),
     ],
 )
-def test_exit_codes(report: Report, code: int) -> None:
+def test_exit_codes(report: DoctorReport, code: int) -> None:
     assert reports.exit_code(report) == code
 
 

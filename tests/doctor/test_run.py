@@ -13,12 +13,12 @@ from tests.doctor.conftest import Examine, Sound
 from tests.doctor.defects import KEY, Lame, card
 from tests.doctor.sick import Call, Sick, Told, never, refusal
 from trunkline.doctor import report as reports
-from trunkline.doctor.finding import CHECKS, Outcome
-from trunkline.doctor.run import FAMILIES, Report, chosen
+from trunkline.doctor.finding import CHECKS, CheckOutcome
+from trunkline.doctor.run import FAMILIES, DoctorReport, chosen
 from trunkline.doctor.run import examine as run
-from trunkline.doctor.subject import Options
+from trunkline.doctor.subject import DoctorOptions
 from trunkline.errors import Misuse
-from trunkline.net.inside import Inside
+from trunkline.net.in_process import InProcessHttpClient
 
 SOUND = [
     ({}, {}),
@@ -36,7 +36,7 @@ def test_the_demo_agent_is_healthy(
 ) -> None:
     found = examine(sound(**settings), **options)
     assert _failed(found) == []
-    assert not [one for one in found.findings if one.outcome is Outcome.UNKNOWN]
+    assert not [one for one in found.findings if one.outcome is CheckOutcome.UNKNOWN]
     assert len(found.interfaces) == 3
     assert (found.nothing, found.locked, found.left) == ("", False, 0)
     assert reports.exit_code(found) == 0
@@ -46,15 +46,15 @@ def test_a_locked_agent_is_healthy_to_whoever_has_the_key(sound: Sound, examine:
     found = examine(sound(keys=(KEY,)), keyed=True)
     assert _failed(found) == []
     names = ("auth-enforced", "auth-wrong-refused", "auth-challenge", "card-public", "extended-card")
-    assert {one.outcome for one in found.findings if one.check in names} == {Outcome.PASSED}
+    assert {one.outcome for one in found.findings if one.check in names} == {CheckOutcome.PASSED}
 
 
 def test_without_the_key_only_the_door_is_looked_at(sound: Sound, examine: Examine) -> None:
     found = examine(sound(keys=(KEY,)))
     assert _failed(found) == []
     assert (found.locked, reports.exit_code(found), found.tasks) == (True, 4, 0)
-    assert _outcomes(found, "auth-enforced") == {Outcome.PASSED}
-    assert _outcomes(found, "unknown-task") == {Outcome.SKIPPED}
+    assert _outcomes(found, "auth-enforced") == {CheckOutcome.PASSED}
+    assert _outcomes(found, "unknown-task") == {CheckOutcome.SKIPPED}
 
 
 def test_a_key_that_is_not_known_is_no_fault_of_the_agent(sound: Sound, examine: Examine) -> None:
@@ -71,9 +71,9 @@ def test_an_examination_that_is_interrupted_ends_its_tasks(sound: Sound, runner:
         ended += call.method in ("CancelTask", "tasks/cancel")
 
     async def main() -> None:
-        carrier = Inside(Sick(sound(), Lame(asks=watch)), base="")
+        carrier = InProcessHttpClient(Sick(sound(), Lame(asks=watch)), base="")
         work = asyncio.create_task(
-            run("http://localhost", Options(text="sleep 30", only=("streaming",)), carrier)
+            run("http://localhost", DoctorOptions(text="sleep 30", only=("streaming",)), carrier)
         )
         await asyncio.sleep(0.5)
         assert not ended
@@ -103,17 +103,17 @@ def test_the_key_is_shown_nowhere(sound: Sound, examine: Examine) -> None:
 def test_a_round_trip_of_a_webhook(sound: Sound, examine: Examine) -> None:
     found = examine(sound(dev=True), only=("push", "delivery"))
     for name in ("push-round-trip", "push-token", "push-body", "push-config-kept", "push-two-configs"):
-        assert _outcomes(found, name) == {Outcome.PASSED}, name
+        assert _outcomes(found, name) == {CheckOutcome.PASSED}, name
 
 
 def test_a_running_task_is_followed_again(sound: Sound, examine: Examine) -> None:
     found = examine(sound(), text="count 12 30", only=("subscribing",))
-    assert _outcomes(found, "subscribe-live") == {Outcome.PASSED}
+    assert _outcomes(found, "subscribe-live") == {CheckOutcome.PASSED}
 
 
 def test_an_agent_that_asks(sound: Sound, examine: Examine) -> None:
     found = examine(sound(), text="ask", only=("sending",))
-    assert _outcomes(found, "question-continues-task") == {Outcome.PASSED}
+    assert _outcomes(found, "question-continues-task") == {CheckOutcome.PASSED}
 
 
 @pytest.mark.parametrize("version", ["0.3.0", "0.2.6"])
@@ -168,7 +168,9 @@ def test_an_examination_ends_in_time(sound: Sound, examine: Examine) -> None:
     assert found.took_s < 3.5
     assert _failed(found)
     assert {
-        one.seen for one in found.findings if one.outcome is Outcome.UNKNOWN and "no time left" in one.seen
+        one.seen
+        for one in found.findings
+        if one.outcome is CheckOutcome.UNKNOWN and "no time left" in one.seen
     }
 
 
@@ -251,8 +253,8 @@ def instead_of_here(sickness: Lame) -> Lame:
 
 
 def test_only_and_skip_choose() -> None:
-    assert [one.name for one in chosen(Options(only=("card-etag",)))] == ["card-etag"]
-    family = chosen(Options(only=("push",), skip=("push-body",)))
+    assert [one.name for one in chosen(DoctorOptions(only=("card-etag",)))] == ["card-etag"]
+    family = chosen(DoctorOptions(only=("push",), skip=("push-body",)))
     assert {one.family for one in family} == {"push"}
     assert "push-body" not in {one.name for one in family}
 
@@ -278,9 +280,9 @@ def test_checks_are_well_described() -> None:
         assert check.reference
 
 
-def _failed(found: Report) -> list[str]:
+def _failed(found: DoctorReport) -> list[str]:
     return sorted({one.check for one in found.failed()})
 
 
-def _outcomes(found: Report, name: str) -> set[Outcome]:
+def _outcomes(found: DoctorReport, name: str) -> set[CheckOutcome]:
     return {one.outcome for one in found.findings if one.check == name}

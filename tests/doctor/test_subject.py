@@ -10,12 +10,12 @@ import pytest
 
 from tests.net.targets import listening
 from trunkline.config import Secret
-from trunkline.doctor.exchange import Line
-from trunkline.doctor.run import Report, examine
-from trunkline.doctor.subject import Options
-from trunkline.net.caller import Caller
-from trunkline.net.carrier import Request
-from trunkline.net.guard import Egress
+from trunkline.doctor.exchange import ProbeClient
+from trunkline.doctor.run import DoctorReport, examine
+from trunkline.doctor.subject import DoctorOptions
+from trunkline.net.egress import Egress
+from trunkline.net.http import HttpRequest
+from trunkline.net.http_client import SocketHttpClient
 
 SECRET = "s3cret-text"
 
@@ -26,16 +26,16 @@ def answer(value: Any, status: str = "200 OK", more: str = "") -> bytes:
     return head.encode() + body
 
 
-def examined(said: bytes) -> Report:
+def examined(said: bytes) -> DoctorReport:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(said)
         await writer.drain()
         writer.close()
 
-    async def main() -> Report:
+    async def main() -> DoctorReport:
         async with listening(serve) as port, asyncio.timeout(20):
-            options = Options(timeout_s=2, credentials=(("X-API-Key", Secret(SECRET)),))
+            options = DoctorOptions(timeout_s=2, credentials=(("X-API-Key", Secret(SECRET)),))
             return await examine(f"http://127.0.0.1:{port}", options)
 
     return asyncio.run(main())
@@ -64,8 +64,8 @@ def test_a_stream_without_end_is_cut_by_its_size() -> None:
 
     async def main() -> None:
         async with listening(serve) as port, asyncio.timeout(20):
-            line = Line(Caller(Egress(loopback=True)), timeout_s=10)
-            seen = await line.follow(Request("GET", f"http://127.0.0.1:{port}/"))
+            line = ProbeClient(SocketHttpClient(Egress(loopback=True)), timeout_s=10)
+            seen = await line.follow(HttpRequest("GET", f"http://127.0.0.1:{port}/"))
             await line.close()
         assert "is over" in seen.trouble and not seen.closed
         assert sum(len(event.data) for event in seen.events) <= 8 << 20

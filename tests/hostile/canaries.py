@@ -17,7 +17,7 @@ from typing import Any
 from tests.hostile.reach import HOOK
 from tests.hostile.shapes import V1
 from tests.hostile.sockets import Answer, Line, post, request
-from trunkline.auth.book import Book
+from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.clock import now_ms
 from trunkline.store.url import store_from_url
@@ -48,7 +48,7 @@ async def enrol(url: str) -> list[Member]:
     store = store_from_url(url)
     await store.open()
     try:
-        book = Book(store, Keyring(()), now_ms)
+        book = KeyStore(store, Keyring(()), now_ms)
         made = [
             await book.create(f"owner-{owner}", tenant=f"tenant-{tenant}")
             for tenant in range(TENANTS)

@@ -12,8 +12,8 @@ import uvloop
 
 from trunkline.errors import Unreachable
 from trunkline.net.addresses import judge
-from trunkline.net.guard import Egress
-from trunkline.net.http import Outbound
+from trunkline.net.egress import Egress
+from trunkline.net.outbound import Outbound
 
 VERDICTS = {
     "unspecified": ["0.0.0.0", "0.0.0.1", "0.1.2.3", "0.255.255.255", "::"],

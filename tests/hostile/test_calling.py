@@ -13,15 +13,15 @@ import pytest
 
 from tests.client.web import Page, Web
 from tests.net.targets import listening
-from trunkline.client import weight
+from trunkline.client import size_limit
 from trunkline.client.client import Client
 from trunkline.client.credentials import ApiKey, Bearer, Guarded
 from trunkline.client.discovery import Discovery
 from trunkline.client.oauth import ClientCredentials
 from trunkline.errors import InvalidParams, RouteNotFound, TimedOut, Unreachable
-from trunkline.net.caller import Caller
-from trunkline.net.carrier import Request
-from trunkline.net.guard import Egress, shown
+from trunkline.net.egress import Egress, shown
+from trunkline.net.http import HttpRequest
+from trunkline.net.http_client import SocketHttpClient
 from trunkline.wire import sse
 from trunkline.wire.peer_card import INTERFACES, read_card
 from trunkline.wire.types import PushConfig
@@ -106,7 +106,7 @@ def test_comments_without_end_are_ended_by_the_total_deadline() -> None:
 
 @pytest.mark.parametrize("line", [b"::\n", b"ab\n"])
 def test_lines_of_no_event_take_no_room(line: bytes) -> None:
-    parser = sse.Parser(limit=1 << 19)
+    parser = sse.SseParser(limit=1 << 19)
     chunk = line * 2000
     tracemalloc.start()
     try:
@@ -120,7 +120,7 @@ def test_lines_of_no_event_take_no_room(line: bytes) -> None:
 
 @pytest.mark.parametrize("same", [True, False])
 def test_an_answer_without_end_is_cut(same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight, "LIMIT", 1 << 20)
+    monkeypatch.setattr(size_limit, "LIMIT", 1 << 20)
     sent = 0
 
     async def grow(writer: asyncio.StreamWriter, asked: dict[str, Any]) -> None:
@@ -140,7 +140,7 @@ def test_an_answer_without_end_is_cut(same: bool, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_is_replaced_weighs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight, "LIMIT", 1 << 20)
+    monkeypatch.setattr(size_limit, "LIMIT", 1 << 20)
 
     async def rewrite(writer: asyncio.StreamWriter, asked: dict[str, Any]) -> None:
         writer.write(EVENTS)
@@ -246,7 +246,7 @@ def test_no_secret_of_a_url_and_no_control_sign_is_said(caplog: pytest.LogCaptur
 
 def test_nothing_that_holds_a_secret_prints_it() -> None:
     headers = (("authorization", f"Bearer {SECRET}"),)
-    request = Request("GET", f"https://agent.example/?key={SECRET}", headers, SECRET.encode())
+    request = HttpRequest("GET", f"https://agent.example/?key={SECRET}", headers, SECRET.encode())
     config = PushConfig(f"https://hook.example/?k={SECRET}", token=SECRET, credentials=SECRET)
     client = Client("https://agent.example", api_key=SECRET, headers={"x-own": SECRET})
     auth = ClientCredentials("https://issuer.example/token", "me", SECRET)
@@ -257,8 +257,8 @@ def test_nothing_that_holds_a_secret_prints_it() -> None:
 
 def test_a_header_that_is_no_text_is_refused_unquoted() -> None:
     async def main() -> None:
-        caller = Caller(Egress(loopback=True))
-        request = Request("GET", "http://127.0.0.1:9/", (("authorization", f"{SECRET}\udc80"),))
+        caller = SocketHttpClient(Egress(loopback=True))
+        request = HttpRequest("GET", "http://127.0.0.1:9/", (("authorization", f"{SECRET}\udc80"),))
         with pytest.raises(Unreachable, match="no text") as error:
             await caller.open(request)
         assert SECRET not in str(error.value) and error.value.__cause__ is None

@@ -15,7 +15,7 @@ from tests.hostile.reach import HOOK
 from tests.hostile.shapes import V1
 from tests.hostile.sockets import flood, one, post, request, until_closed
 from trunkline import Agent
-from trunkline.auth.book import Book
+from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.clock import now_ms
 from trunkline.config import load
@@ -117,7 +117,7 @@ def test_a_key_belongs_to_nobody_of_such_a_name(where: str, end: str) -> None:
         store = store_from_url("memory:")
         await store.open()
         try:
-            await Book(store, Keyring(()), now_ms).create(**{"owner": "me", where: end})
+            await KeyStore(store, Keyring(()), now_ms).create(**{"owner": "me", where: end})
         finally:
             await store.close()
 

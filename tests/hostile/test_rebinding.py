@@ -12,8 +12,8 @@ import pytest
 
 from trunkline.errors import Unreachable
 from trunkline.net.addresses import judge
-from trunkline.net.guard import Egress
-from trunkline.net.http import Outbound
+from trunkline.net.egress import Egress
+from trunkline.net.outbound import Outbound
 
 GOOD = ["93.184.215.14", "8.8.8.8", "2606:4700:4700::1111"]
 BAD = [

@@ -9,7 +9,7 @@ import pytest
 
 from tests.hostile.shapes import Form, doubly, spoil, torn
 from trunkline.errors import InvalidParams, ParseError
-from trunkline.push import Notification, Receiver
+from trunkline.webhook import Notification, Receiver
 
 TOKEN = "a-token-of-some-length"
 HEADERS = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json", "webhook-id": "w-1"}

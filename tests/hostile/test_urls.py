@@ -7,7 +7,7 @@ import random
 from collections import Counter
 
 from trunkline.errors import Unreachable
-from trunkline.net.guard import target
+from trunkline.net.egress import target
 
 SEED = int(os.environ.get("TRUNKLINE_TEST_SEED", "20260131"))
 COUNT = 10_000

@@ -12,7 +12,7 @@ from trunkline import errors
 from trunkline.client.client import Client
 from trunkline.client.rpc import JsonRpc
 from trunkline.client.transport import Call
-from trunkline.net.inside import Inside
+from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.peer_card import Interface
 from trunkline.wire.types import Message, Part, Role, SendRequest, StatusUpdate, TaskQuery, TaskState
 
@@ -24,7 +24,7 @@ Play = Callable[[Callable[[Client], Awaitable[Any]]], Any]
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[asyncio.Runner, Inside]]:
+def served() -> Iterator[tuple[asyncio.Runner, InProcessHttpClient]]:
     from tests.interop.fasta2a_server import application
 
     app = application()
@@ -47,14 +47,14 @@ def served() -> Iterator[tuple[asyncio.Runner, Inside]]:
 
     with asyncio.Runner() as runner:
         life = runner.run(begin())
-        inside = Inside(app)
+        inside = InProcessHttpClient(app)
         yield runner, inside
         runner.run(inside.close())
         runner.run(end(life))
 
 
 @pytest.fixture
-def play(served: tuple[asyncio.Runner, Inside]) -> Play:
+def play(served: tuple[asyncio.Runner, InProcessHttpClient]) -> Play:
     runner, inside = served
 
     def run(scene: Callable[[Client], Awaitable[Any]]) -> Any:
@@ -125,7 +125,7 @@ def test_list_is_not_there(play: Play) -> None:
     play(scene)
 
 
-def test_the_methods_of_0_3(served: tuple[asyncio.Runner, Inside]) -> None:
+def test_the_methods_of_0_3(served: tuple[asyncio.Runner, InProcessHttpClient]) -> None:
     runner, inside = served
     transport = JsonRpc(Interface("http://localhost", "JSONRPC", "0.3"), inside)
 

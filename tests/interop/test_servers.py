@@ -13,8 +13,8 @@ import pytest
 
 from trunkline import errors
 from trunkline.client.client import Client
-from trunkline.net.carrier import Carrier
-from trunkline.net.inside import Inside
+from trunkline.net.http import HttpClient
+from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.types import PushConfig, TaskState
 
 JS = Path(__file__).parent / "js"
@@ -41,11 +41,11 @@ class Served:
 
     def __init__(self) -> None:
         self.runner = asyncio.Runner()
-        self._carriers: dict[str, Carrier] = {}
+        self._carriers: dict[str, HttpClient] = {}
         self._bases: dict[str, str] = {}
         self._processes: list[subprocess.Popen[str]] = []
 
-    def at(self, name: str) -> tuple[str, Carrier | None]:
+    def at(self, name: str) -> tuple[str, HttpClient | None]:
         """Where a server is, and how to get there."""
         if name not in self._bases:
             self._bases[name] = self._start(name)
@@ -55,7 +55,7 @@ class Served:
         if name == "python":
             from tests.interop.sdk_server import BASE, application
 
-            self._carriers[name] = Inside(application("1.0", "0.3"))
+            self._carriers[name] = InProcessHttpClient(application("1.0", "0.3"))
             return BASE
         command = [shutil.which("node") or "node", f"{name}.mjs"]
         process = subprocess.Popen(

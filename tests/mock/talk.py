@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from trunkline.mock.app import Mock
-from trunkline.mock.faults import Fault
+from trunkline.mock.faults import MockFault
 from trunkline.mock.scenario import Reply, Rule, Scenario
-from trunkline.net.carrier import Request
-from trunkline.net.inside import Inside
+from trunkline.net.http import HttpRequest
+from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire import sse
 
 BASE = "http://localhost"
@@ -42,8 +42,8 @@ class Answer(msgspec.Struct):
         return self.json["error"]
 
     @property
-    def events(self) -> list[sse.Event]:
-        return sse.Parser().feed(self.body)
+    def events(self) -> list[sse.SseEvent]:
+        return sse.SseParser().feed(self.body)
 
     @property
     def frames(self) -> list[Any]:
@@ -55,13 +55,13 @@ class Talk:
 
     def __init__(self, mock: Mock) -> None:
         self.mock = mock
-        self.carrier = Inside(mock, base="")
+        self.carrier = InProcessHttpClient(mock, base="")
 
     async def http(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
         raw = None if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
         reply = await self.carrier.open(
-            Request(method, BASE + path, (("content-type", "application/json"), *named), raw)
+            HttpRequest(method, BASE + path, (("content-type", "application/json"), *named), raw)
         )
         try:
             return Answer(reply.status, reply.headers, await reply.read(64 << 20, idle_s=5))
@@ -106,6 +106,6 @@ async def talking(scenario: Scenario) -> AsyncIterator[Talk]:
         await talk.mock.close()
 
 
-def replying(reply: Reply | str, *faults: Fault, **scenario: Any) -> Scenario:
+def replying(reply: Reply | str, *faults: MockFault, **scenario: Any) -> Scenario:
     """One rule for everything."""
     return Scenario(rules=(Rule(reply=reply),), faults=faults, **scenario)

@@ -14,13 +14,13 @@ from trunkline.mock.scenario import (
     Entry,
     Expect,
     Failure,
-    File,
     Made,
     Persona,
     Piece,
     Reply,
     Rule,
     Scenario,
+    ScriptedFile,
     Step,
     When,
 )
@@ -45,7 +45,10 @@ def talked(scenario: Scenario, what: Callable[[Talk], Awaitable[Any]]) -> Any:
         (Reply(reject="no"), "REJECTED"),
         (Reply(cancel="gone"), "CANCELED"),
         (Reply(receipt=True), "SUBMITTED"),
-        (Reply(steps=(Step(state="working"), Step(state="failed", say="broken"))), "FAILED"),
+        (
+            Reply(steps=(Step(state="working"), Step(state="failed", say="broken"))),
+            "FAILED",
+        ),
     ],
 )
 def test_how_a_task_ends(reply: Reply, state: str) -> None:
@@ -63,7 +66,7 @@ def test_what_a_task_makes() -> None:
     reply = Reply(
         text="words",
         data={"answer": 42},
-        file=File(name="a.txt", media_type="text/plain", text="hi"),
+        file=ScriptedFile(name="a.txt", media_type="text/plain", text="hi"),
         artifacts=(Made(id="own", name="mine", parts=(Piece(text="a"), Piece(data=[1]))),),
     )
 
@@ -92,7 +95,10 @@ def test_a_message_and_an_error_make_no_task() -> None:
 
     rules = (
         Rule(when=When(text="message"), reply=Reply(message="direct")),
-        Rule(when=When(text="error"), reply=Reply(error=Failure(code=-32042, message="no", data={"why": 1}))),
+        Rule(
+            when=When(text="error"),
+            reply=Reply(error=Failure(code=-32042, message="no", data={"why": 1})),
+        ),
     )
     talked(Scenario(rules=rules), what)
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from tests.mock.talk import Talk, replying, said, talking
 from trunkline.errors import Misuse, TimedOut, Unreachable
 from trunkline.mock import faults as f
-from trunkline.mock.faults import Fault, Schedule
+from trunkline.mock.faults import FaultSchedule, MockFault
 from trunkline.mock.scenario import Reply, Rule, Scenario, When
 
 STREAM = Reply(stream=("a", "b", "c"))
 COUNT = 6  # the task, working, three chunks, completed
 
 
-def faulty(*faults: Fault, reply: Reply = STREAM) -> Callable[[Callable[[Talk], Awaitable[None]]], None]:
+def faulty(*faults: MockFault, reply: Reply = STREAM) -> Callable[[Callable[[Talk], Awaitable[None]]], None]:
     """Talk to a mock with these faults."""
 
     def run(what: Callable[[Talk], Awaitable[None]]) -> None:
@@ -65,7 +65,7 @@ def test_cut_breaks_the_stream_off(at: int) -> None:
         (f.empty(), []),
     ],
 )
-def test_frames_go_astray(fault: Fault, seen: list[int]) -> None:
+def test_frames_go_astray(fault: MockFault, seen: list[int]) -> None:
     @faulty(fault)
     async def _(talk: Talk) -> None:
         assert ids(await talk.stream()) == seen
@@ -95,7 +95,7 @@ def test_a_stall_lasts_until_the_caller_leaves() -> None:
         (f.redirect("/elsewhere", 302), 302, ("location", "/elsewhere")),
     ],
 )
-def test_http_refuses_before_the_work(fault: Fault, status: int, header: tuple[str, str] | None) -> None:
+def test_http_refuses_before_the_work(fault: MockFault, status: int, header: tuple[str, str] | None) -> None:
     @faulty(fault)
     async def _(talk: Talk) -> None:
         answer = await talk.send()
@@ -107,7 +107,7 @@ def test_http_refuses_before_the_work(fault: Fault, status: int, header: tuple[s
 
 
 @pytest.mark.parametrize("fault", [f.status(502, worked=True), f.html(504, worked=True), f.lose(), f.empty()])
-def test_the_answer_is_lost_after_the_work(fault: Fault) -> None:
+def test_the_answer_is_lost_after_the_work(fault: MockFault) -> None:
     @faulty(fault)
     async def _(talk: Talk) -> None:
         try:
@@ -221,7 +221,7 @@ def test_cards_lie() -> None:
 
 
 @pytest.mark.parametrize("fault", [f.garbage(on=["card"]), f.empty(on=["card"]), f.status(500, on=["card"])])
-def test_cards_break(fault: Fault) -> None:
+def test_cards_break(fault: MockFault) -> None:
     @faulty(fault)
     async def _(talk: Talk) -> None:
         answer = await talk.card()
@@ -244,14 +244,14 @@ def test_faults_of_a_rule_strike_its_messages_only() -> None:
 
 
 def test_an_aim_counts_its_own_requests() -> None:
-    schedule = Schedule((f.status(500, on=["get"], requests=[2]), f.cut(1)), seed=0)
+    schedule = FaultSchedule((f.status(500, on=["get"], requests=[2]), f.cut(1)), seed=0)
     asked = ["get", "send", "get", "stream", "get"]
     assert [len(schedule.due(each, "/a2a")) for each in asked] == [0, 0, 1, 1, 0]
 
 
 def test_chance_is_repeatable() -> None:
     def drawn(seed: int) -> list[int]:
-        schedule = Schedule((f.status(500, chance=0.5),), seed)
+        schedule = FaultSchedule((f.status(500, chance=0.5),), seed)
         return [len(schedule.due("send", "/")) for _ in range(50)]
 
     assert drawn(1) == drawn(1) != drawn(2)
@@ -267,7 +267,7 @@ def test_chance_is_repeatable() -> None:
         lambda: f.status(99),
     ],
 )
-def test_a_fault_that_cannot_be_is_refused(make: Callable[[], Fault]) -> None:
+def test_a_fault_that_cannot_be_is_refused(make: Callable[[], MockFault]) -> None:
     with pytest.raises(ValueError, match="from 1|between|status"):
         make()
 
@@ -290,7 +290,7 @@ DRAWN = st.one_of(
 
 
 @given(st.lists(DRAWN, max_size=4), st.sampled_from(["SendMessage", "SendStreamingMessage"]))
-def test_any_schedule_comes_to_an_end(faults: list[Fault], method: str) -> None:
+def test_any_schedule_comes_to_an_end(faults: list[MockFault], method: str) -> None:
     async def main() -> None:
         async with asyncio.timeout(5), talking(replying(STREAM, *faults)) as talk:
             try:

@@ -10,7 +10,7 @@ import pytest
 from tests.mock.talk import talking
 from trunkline.errors import Misuse
 from trunkline.mock.app import Mock
-from trunkline.mock.rules import Heard, fits, skill_of
+from trunkline.mock.rules import HeardMessage, fits, skill_of
 from trunkline.mock.scenario import Expect, Reply, Rule, Scenario, When
 from trunkline.wire.types import Message, Part
 
@@ -38,7 +38,7 @@ MESSAGE = Message("m", parts=(Part(text="Hello "), Part(text="World"), Part(data
     ],
 )
 def test_all_that_is_set_must_hold(when: When, meant: bool) -> None:
-    assert fits(when, Heard(MESSAGE, "s", 2)) is meant
+    assert fits(when, HeardMessage(MESSAGE, "s", 2)) is meant
 
 
 @pytest.mark.parametrize(

@@ -10,19 +10,19 @@ import pytest
 from tests.mock.talk import talking
 from trunkline.errors import Misuse
 from trunkline.mock import faults as f
-from trunkline.mock.manner import Manner
+from trunkline.mock.quirks import Quirks
 from trunkline.mock.scenario import (
     Ability,
     Entry,
     Expect,
     Failure,
-    File,
     Made,
     Persona,
     Piece,
     Reply,
     Rule,
     Scenario,
+    ScriptedFile,
     Step,
     When,
 )
@@ -59,19 +59,26 @@ FULL = Scenario(
         Rule(
             reply=Reply(
                 data={},
-                file=File(name="f", url="http://x/"),
+                file=ScriptedFile(name="f", url="http://x/"),
                 artifacts=(Made(id="a", parts=(Piece(text="ü: - #"), Piece(data=None))),),
                 stream=("a", Piece(data=1)),
                 say=(Piece(text="done"),),
                 then=Reply(need_auth="who?", then="thanks"),
             )
         ),
-        Rule(reply=Reply(steps=(Step(state="working", say="x", delay=0.5), Step(artifact=Made(text="y"))))),
+        Rule(
+            reply=Reply(
+                steps=(
+                    Step(state="working", say="x", delay=0.5),
+                    Step(artifact=Made(text="y")),
+                )
+            )
+        ),
         Rule(reply=Reply(error=Failure(code=-1, message="m", data=[1]))),
     ),
     otherwise="else",
     deduplicates=True,
-    dialect=Manner(ids=False, codes={"-32009": -1}),
+    dialect=Quirks(ids=False, codes={"-32009": -1}),
     faults=(f.lie({"url": None}), f.stall(2)),
     expect=(Expect(rule="a", count=0),),
 )

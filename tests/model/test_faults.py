@@ -17,10 +17,10 @@ from trunkline.client.result import Result
 from trunkline.client.stream import Stream
 from trunkline.errors import TrunklineError
 from trunkline.mock.app import Mock
-from trunkline.mock.faults import Fault, Kind
-from trunkline.mock.manner import Manner
+from trunkline.mock.faults import Kind, MockFault
+from trunkline.mock.quirks import Quirks
 from trunkline.mock.scenario import Reply, Rule, Scenario, When
-from trunkline.net.inside import BASE, Inside
+from trunkline.net.in_process import BASE, InProcessHttpClient
 from trunkline.wire.types import ArtifactUpdate
 
 SCHEDULES = 10_000
@@ -74,7 +74,7 @@ GENTLE = frozenset({"duplicate", "reorder", "close", "huge"})
 MENDED = frozenset({"cut", "end"})
 
 
-def _says_not_begun(fault: Fault) -> bool:
+def _says_not_begun(fault: MockFault) -> bool:
     return fault.status in NOT_BEGUN or (fault.status == 503 and fault.seconds is not None)
 
 
@@ -82,9 +82,9 @@ class Plan(NamedTuple):
     """One schedule: what is asked of which agent by which client, and what goes wrong."""
 
     acts: list[tuple[str, str]]
-    faults: list[Fault]
+    faults: list[MockFault]
     deduplicates: bool
-    manner: Manner
+    manner: Quirks
     version: str
     binding: str
     timeout_s: float
@@ -110,7 +110,7 @@ FAULT: dict[str, Sequence[Any]] = {
 ACT = {"act": (*ACTS, "stream", "stream", "subscribe"), "word": WORDS}
 REST: dict[str, Sequence[Any]] = {
     "deduplicates": (False, True),
-    "manner": (Manner(), Manner(whole=True), Manner(ids=False), Manner(opening=False)),
+    "manner": (Quirks(), Quirks(whole=True), Quirks(ids=False), Quirks(opening=False)),
     "version": ("", "1.0", "0.3"),
     "binding": ("", "JSONRPC", "HTTP+JSON"),
     "timeout_s": (60.0, 3.0, 300.0),
@@ -133,7 +133,9 @@ def plan_of(drawn: bytes) -> Plan:
     rest = pick(REST)
     said = [pick(ACT) for _ in range(acts)]
     return Plan(
-        [(each["act"], each["word"]) for each in said], [Fault(**pick(FAULT)) for _ in range(faults)], **rest
+        [(each["act"], each["word"]) for each in said],
+        [MockFault(**pick(FAULT)) for _ in range(faults)],
+        **rest,
     )
 
 
@@ -150,7 +152,7 @@ def test_a_right_answer_or_a_reason_and_never_a_second_run(shard: int, plan: Pla
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("word", WORDS)
 def test_without_a_fault_there_is_no_error(act: str, word: str) -> None:
-    leap(_play(Plan([(act, word)], [], False, Manner(), "", "", 60.0, 20.0, 0, 0)))
+    leap(_play(Plan([(act, word)], [], False, Quirks(), "", "", 60.0, 20.0, 0, 0)))
 
 
 async def _play(plan: Plan) -> None:
@@ -168,7 +170,7 @@ async def _play(plan: Plan) -> None:
             seed=plan.seed,
         )
     )
-    carrier = Inside(mock)
+    carrier = InProcessHttpClient(mock)
     client = Client(
         BASE,
         carrier=carrier,

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from trunkline.net.guard import Egress
-from trunkline.net.http import Outbound
+from trunkline.net.egress import Egress
+from trunkline.net.outbound import Outbound
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nX-Kind: plain\r\n\r\nok"
 

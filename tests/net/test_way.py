@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from trunkline.errors import Unreachable
-from trunkline.net.guard import Egress
-from trunkline.net.http import Outbound
+from trunkline.net.egress import Egress
+from trunkline.net.outbound import Outbound
 from trunkline.net.way import Way
 
 

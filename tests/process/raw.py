@@ -56,7 +56,7 @@ class Stream:
             head = await reader.readuntil(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 200"), head
             assert b"text/event-stream" in head, head
-            parser = sse.Parser()
+            parser = sse.SseParser()
             while size := int(await reader.readuntil(b"\r\n"), 16):
                 for event in parser.feed((await reader.readexactly(size + 2))[:-2]):
                     self._take(event.id, json.loads(event.data))

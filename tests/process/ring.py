@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 
 from trunkline import Agent, Refused, Turn
-from trunkline.run.chain import KEY
+from trunkline.run.hops import KEY
 
 agent = Agent("ring", description="Hands everything on.", version="1.0.0")
 

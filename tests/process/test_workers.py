@@ -108,7 +108,7 @@ def test_a_signal_to_the_parent_drains_all_of_them(two: ServerProcess, how: sign
 
 
 def test_they_share_one_socket_where_the_system_cannot_share_a_port(two: ServerProcess) -> None:
-    two._command[2] = f"import trunkline.cli.workers as it; it.SHARES = False; {two._command[2]}"
+    two._command[2] = f"import trunkline.http.workers as it; it.SHARES = False; {two._command[2]}"
     with two as server:
         until(lambda: len(ready(server)) == 2)
         for victim in (0, 2):

@@ -17,13 +17,13 @@ from trunkline.errors import StoreError, Unreachable
 from trunkline.log import events as ev
 from trunkline.log.ids import Ids
 from trunkline.net.breaker import Breaker
+from trunkline.run.delivery import DeliveryWorker
 from trunkline.run.feed import Feed
-from trunkline.run.letter import Letters
-from trunkline.run.outbox import Courier
-from trunkline.run.push import Push
+from trunkline.run.notification import NotificationComposer
+from trunkline.run.push_configs import PushConfigs
 from trunkline.run.retry import Schedule
 from trunkline.run.tasks import Tasks
-from trunkline.store.base import Delivery, Posted
+from trunkline.store.base import Delivery, DeliveryRecord
 from trunkline.store.sqlite import SqliteStore
 from trunkline.wire.types import Message, Part, PushConfig, Role, TaskState
 
@@ -175,14 +175,14 @@ class Mail:
         self.tasks = Tasks(self.store)
         self.out = Receivers()
         self.vault = Vault(KEY)
-        self.push = Push(self.tasks, IDS, Passes(), self.vault, show=False)
-        self.letters = Letters(self.tasks, self.vault, lambda *_: "v1a,sig", whole=whole)
+        self.push = PushConfigs(self.tasks, IDS, Passes(), self.vault, show=False)
+        self.letters = NotificationComposer(self.tasks, self.vault, lambda *_: "v1a,sig", whole=whole)
         self.trips = Calm() if trips is None else trips
         self.schedule = Schedule(long=long)
         self.courier = self.another()
 
-    def another(self) -> Courier:
-        courier = Courier(
+    def another(self) -> DeliveryWorker:
+        courier = DeliveryWorker(
             self.tasks, self.letters, self.out, self.trips, self.schedule, timeout_s=5.0, clock=self.clock
         )
         self.tasks.announced = courier.announced
@@ -203,22 +203,22 @@ class Mail:
     async def say(self, feed: Feed, *events: ev.AnyEvent) -> None:
         await self.tasks.append(feed, events)
 
-    async def rows(self, **filters: Any) -> list[Posted]:
+    async def rows(self, **filters: Any) -> list[DeliveryRecord]:
         """All deliveries, oldest first."""
         return (await self.store.deliveries(limit=100_000, **filters))[::-1]
 
-    async def when(self, true: Callable[[list[Posted]], bool]) -> list[Posted]:
+    async def when(self, true: Callable[[list[DeliveryRecord]], bool]) -> list[DeliveryRecord]:
         """All deliveries, once something is true of them; `run` sets the limit."""
         while True:
             if true(rows := await self.rows()):
                 return rows
             await asyncio.sleep(0.001)
 
-    async def settled(self) -> list[Posted]:
+    async def settled(self) -> list[DeliveryRecord]:
         """All deliveries once none is pending."""
         return await self.when(lambda rows: all(row.state != "pending" for row in rows))
 
-    async def attempted(self, times: int) -> Posted:
+    async def attempted(self, times: int) -> DeliveryRecord:
         """The first delivery, once it was tried this often and that is written down."""
         return (await self.when(lambda rows: rows[0].attempts == times and rows[0].at >= self.clock.ms))[0]
 

@@ -26,8 +26,8 @@ from tests.run.desk import (
 from trunkline.errors import TurnOver
 from trunkline.log import events as ev
 from trunkline.log.decide import Cancel
+from trunkline.run import buffer as pen_module
 from trunkline.run import owner as owner_module
-from trunkline.run import pen as pen_module
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.runner import Limits
 from trunkline.wire.types import Artifact, Message, Part, SendRequest, TaskState

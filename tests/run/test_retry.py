@@ -7,7 +7,7 @@ import time
 import pytest
 
 from trunkline.run.retry import LONG, QUICK, Attempt, Schedule, patience_ms
-from trunkline.store.base import Delivery, Outcome, Settled
+from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryResult
 
 NOW = 1_800_000_000_000
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000
@@ -21,48 +21,56 @@ def delivery(attempts: int = 0) -> Delivery:
     return Delivery("d", "t", "task", 2, "a", "https://hooks.example:443", NOW, attempts)
 
 
-def settle(attempt: Attempt, attempts: int = 0, *, long: bool = False, chance: float = 0.5) -> Settled:
+def settle(attempt: Attempt, attempts: int = 0, *, long: bool = False, chance: float = 0.5) -> DeliveryResult:
     return Schedule(long=long).settle(delivery(attempts), attempt, NOW, chance)
 
 
 def outcomes(attempt: Attempt, *, long: bool = False, chance: float = 0.5) -> list[int]:
     """The waits until a delivery that always ends like this is given up."""
     waits: list[int] = []
-    while (settled := settle(attempt, len(waits), long=long, chance=chance)).outcome is Outcome.RETRY:
+    while (settled := settle(attempt, len(waits), long=long, chance=chance)).outcome is DeliveryOutcome.RETRY:
         waits.append(settled.next_due - NOW)
-    assert settled.outcome is Outcome.DEAD
+    assert settled.outcome is DeliveryOutcome.DEAD
     return waits
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 def test_row_64_2xx_is_delivered(status: int) -> None:
-    assert settle(Attempt(status)) == Settled("d", Outcome.DONE, 0, status, f"HTTP {status}")
+    assert settle(Attempt(status)) == DeliveryResult("d", DeliveryOutcome.DONE, 0, status, f"HTTP {status}")
 
 
 @pytest.mark.parametrize("status", [300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 413, 422, 451, 499])
 def test_row_64_3xx_and_4xx_are_given_up_at_once(status: int) -> None:
-    assert settle(Attempt(status), long=True) == Settled("d", Outcome.DEAD, 0, status, f"HTTP {status}")
+    assert settle(Attempt(status), long=True) == DeliveryResult(
+        "d", DeliveryOutcome.DEAD, 0, status, f"HTTP {status}"
+    )
 
 
 def test_row_64_410_disables() -> None:
-    assert settle(Attempt(410)) == Settled("d", Outcome.DROPPED, 0, 410, "HTTP 410: disabled")
+    assert settle(Attempt(410)) == DeliveryResult("d", DeliveryOutcome.DROPPED, 0, 410, "HTTP 410: disabled")
 
 
 @pytest.mark.parametrize("status", [408, 429, 500, 501, 502, 503, 504, 599])
 def test_row_64_what_may_pass_is_tried_again(status: int) -> None:
-    assert settle(Attempt(status)) == Settled("d", Outcome.RETRY, NOW + SECOND, status, f"HTTP {status}")
+    assert settle(Attempt(status)) == DeliveryResult(
+        "d", DeliveryOutcome.RETRY, NOW + SECOND, status, f"HTTP {status}"
+    )
     assert outcomes(Attempt(status)) == [1 * SECOND, 3 * SECOND, 9 * SECOND]
 
 
 @pytest.mark.parametrize("trouble", ["name", "connect", "tls", "timeout", "size", "protocol", "broke"])
 def test_row_64_no_answer_is_tried_again(trouble: str) -> None:
-    assert settle(Attempt(trouble=trouble)) == Settled("d", Outcome.RETRY, NOW + SECOND, 0, trouble)
+    assert settle(Attempt(trouble=trouble)) == DeliveryResult(
+        "d", DeliveryOutcome.RETRY, NOW + SECOND, 0, trouble
+    )
     assert outcomes(Attempt(trouble=trouble)) == list(QUICK)
 
 
 @pytest.mark.parametrize("trouble", ["refused", "url"])
 def test_row_64_what_we_refuse_to_dial_is_given_up(trouble: str) -> None:
-    assert settle(Attempt(trouble=trouble), long=True) == Settled("d", Outcome.DEAD, 0, 0, trouble)
+    assert settle(Attempt(trouble=trouble), long=True) == DeliveryResult(
+        "d", DeliveryOutcome.DEAD, 0, 0, trouble
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,11 +86,11 @@ def test_row_64_what_we_refuse_to_dial_is_given_up(trouble: str) -> None:
 )
 def test_row_64_a_target_may_ask_for_patience(status: int, asked: int, attempts: int, wait: int) -> None:
     settled = settle(Attempt(status, retry_after_ms=asked), attempts)
-    assert (settled.outcome, settled.next_due - NOW) == (Outcome.RETRY, wait)
+    assert (settled.outcome, settled.next_due - NOW) == (DeliveryOutcome.RETRY, wait)
 
 
 def test_row_64_patience_does_not_last_for_ever() -> None:
-    assert settle(Attempt(429, retry_after_ms=5 * SECOND), len(QUICK)).outcome is Outcome.DEAD
+    assert settle(Attempt(429, retry_after_ms=5 * SECOND), len(QUICK)).outcome is DeliveryOutcome.DEAD
 
 
 def test_row_63_the_long_schedule_follows_the_quick_one() -> None:
@@ -116,11 +124,11 @@ def test_what_an_attempt_says_of_the_target(attempt: Attempt, alive: bool, down:
 
 def test_a_log_that_cannot_be_read_is_asked_for_again_but_not_for_ever() -> None:
     waits: list[int] = []
-    while (settled := Schedule().unread(delivery(len(waits)), NOW)).outcome is Outcome.RETRY:
+    while (settled := Schedule().unread(delivery(len(waits)), NOW)).outcome is DeliveryOutcome.RETRY:
         waits.append(settled.next_due - NOW)
     assert waits[:3] == [1 * SECOND, 2 * SECOND, 4 * SECOND]
     assert (max(waits), len(waits)) == (60 * SECOND, 60)
-    assert (settled.outcome, settled.note) == (Outcome.DEAD, "the task cannot be read")
+    assert (settled.outcome, settled.note) == (DeliveryOutcome.DEAD, "the task cannot be read")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.conformance.store.given import delta
 from trunkline import Agent
 from trunkline.app import Application
 from trunkline.auth.principal import Scope
-from trunkline.store.base import Announcement, Outcome, Settled
+from trunkline.store.base import DeliveryOutcome, DeliveryResult, OutboxEntry
 
 JSON = {"Content-Type": "application/json"}
 
@@ -266,9 +266,9 @@ def test_deliveries_are_listed_and_posted_again() -> None:
     async def work(at: Office) -> None:
         store = at.application.store
         for number in (1, 2):
-            row = Announcement(f"d{number}", 1, "hook", "host", 10**15)
+            row = OutboxEntry(f"d{number}", 1, "hook", "host", 10**15)
             await store.append("default", f"t{number}", 0, [delta()], at=1, deliveries=[row])
-        await store.settle([Settled("d1", Outcome.DEAD, status=500, note="failed")])
+        await store.settle([DeliveryResult("d1", DeliveryOutcome.DEAD, status=500, note="failed")])
 
         async def ids(query: str = "") -> list[str]:
             found = (await at.act("GET", f"/admin/deliveries{query}")).json()["deliveries"]

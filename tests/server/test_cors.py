@@ -19,7 +19,7 @@ from trunkline import Agent as Author
 from trunkline.app import build
 from trunkline.errors import Misuse
 from trunkline.server.cors import Cors
-from trunkline.server.guard import LOOPBACK, Guard
+from trunkline.server.host_check import LOOPBACK, HostCheck
 
 PAGE = "https://app.example"
 HEADERS = {
@@ -44,7 +44,7 @@ KEY = "a-key-that-opens"
 def test_who_is_listed_may_call(listed: str, origin: str) -> None:
     cors = Cors(["https://other.example", listed])
     assert cors.allows(origin.encode())
-    Guard(LOOPBACK, cors.allows).check({b"host": b"localhost", b"origin": origin.encode()})
+    HostCheck(LOOPBACK, cors.allows).check({b"host": b"localhost", b"origin": origin.encode()})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from trunkline.app import Application
 from trunkline.auth.principal import Principal
 from trunkline.clock import now_ms
 from trunkline.log.events import Compacted
-from trunkline.server.calls import Caller
+from trunkline.server.operations import Caller
 from trunkline.wire import sse
 from trunkline.wire.types import TaskQuery
 from trunkline.wire.writer import Dialect
@@ -27,8 +27,8 @@ async def write(turn: Turn) -> None:
         await turn.artifact(text=f"row {place}", artifact_id="table", append=place > 0)
 
 
-def _frames(line: Line) -> list[sse.Event]:
-    return list(sse.Parser().feed(b"".join(body for body, _ in line.sent)))
+def _frames(line: Line) -> list[sse.SseEvent]:
+    return list(sse.SseParser().feed(b"".join(body for body, _ in line.sent)))
 
 
 @pytest.mark.parametrize("dialect", [Dialect.V1, Dialect.V03], ids=str)

@@ -14,7 +14,7 @@ from trunkline.log.events import Recorded, Submitted
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
-from trunkline.server.exchange import Headers
+from trunkline.server.request import Headers
 from trunkline.server.streams import Plan, Streams
 from trunkline.wire.writer import Dialect
 

@@ -11,7 +11,7 @@ from tests.conformance.store.given import AT, A, Author, B, delta, status, submi
 from tests.store.conftest import change
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
-from trunkline.store.base import Announcement, Fault
+from trunkline.store.base import Fault, OutboxEntry
 from trunkline.store.check import Report, check
 from trunkline.store.sqlite import SqliteStore
 from trunkline.wire.types import TaskState
@@ -150,7 +150,7 @@ def test_a_store_that_goes_away_is_a_problem(run, store):
 def test_a_delivery_of_nobody(run, store):
     async def case():
         author = await task(store, "t1")
-        announced = [Announcement("d1", 3, "hook", "lane", AT)]
+        announced = [OutboxEntry("d1", 3, "hook", "lane", AT)]
         await store.append(A, "t1", author.state.seq, [delta()], at=AT, deliveries=announced)
         assert (await check(store)).problems == []
         await change(store, lambda c: c.execute("UPDATE outbox SET task_id = 't9'"))

@@ -9,8 +9,8 @@ import pytest
 from trunkline.errors import Conflict, StoreError, TaskFull
 from trunkline.log.events import Delta
 from trunkline.store import writer as rules
-from trunkline.store.bell import Bell
-from trunkline.store.writer import GROUP_BYTES, GROUP_EVENTS, Writer
+from trunkline.store.hints import HintBroadcast
+from trunkline.store.writer import GROUP_BYTES, GROUP_EVENTS, GroupCommit
 
 
 class Backend:
@@ -18,7 +18,7 @@ class Backend:
 
     def __init__(self):
         self.groups = []
-        self.writer = Writer(self.groups.append, Bell())
+        self.writer = GroupCommit(self.groups.append, HintBroadcast())
 
     def append(self, events=1, size=1, task_id="t"):
         parts = [Delta("a", "x" * size)] * events

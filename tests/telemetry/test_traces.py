@@ -18,7 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tests.harness import V1, message
 from trunkline import Agent, Turn
 from trunkline.app import Application, build
-from trunkline.server.exchange import Disconnected
+from trunkline.server.request import Disconnected
 from trunkline.telemetry import traces
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
@@ -175,7 +175,7 @@ def test_a_host_that_traces_is_the_parent(spans: InMemorySpanExporter) -> None:
 
 
 def test_a_caller_that_left_was_not_answered(spans: InMemorySpanExporter) -> None:
-    with pytest.raises(Disconnected), traces.request({}, traces.Seen()):
+    with pytest.raises(Disconnected), traces.request({}, traces.TraceSeen()):
         raise Disconnected
     (span,) = spans.get_finished_spans()
     assert span.attributes is not None and span.attributes["a2a.outcome"] == "DISCONNECTED"
@@ -203,7 +203,7 @@ def test_a_plain_function_runs_inside_its_span_too(spans: InMemorySpanExporter) 
 
 
 def test_our_own_fault_is_an_error(spans: InMemorySpanExporter) -> None:
-    seen = traces.Seen()
+    seen = traces.TraceSeen()
     with traces.request({}, seen):
         seen.outcome = "UNAVAILABLE"
     assert spans.get_finished_spans()[0].status.status_code is StatusCode.ERROR
@@ -220,7 +220,7 @@ BAD = [
 def test_without_an_sdk_the_callers_trace_is_passed_on(given: str) -> None:
     seen: list[str] = []
     assert traces.recorded({b"traceparent": given.encode()}) == given[:55]
-    with traces.request({}, traces.Seen()), traces.running(given, "skill", "task", "context"):
+    with traces.request({}, traces.TraceSeen()), traces.running(given, "skill", "task", "context"):
         assert not trace.get_current_span().get_span_context().is_valid
         seen.append(traces.traceparent(given))
     assert seen == [given]

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trunkline.errors import TooLarge
-from trunkline.wire.sse import COMMENT, Event, Parser, Piece, frame
+from trunkline.wire.sse import COMMENT, SseEvent, SseParser, SsePiece, frame
 
 nasty = st.text(st.sampled_from('\r\n\0\u2028\u2029\u0085\ufeff :dataidevnt1é"\\'), max_size=20)
 
@@ -26,7 +26,7 @@ def test_no_text_forges_an_event(sent: list[tuple[int | None, str]], percent: in
     for payloads in (encoded, raw):
         stream = COMMENT.join(frame(seq, payload) for seq, payload in payloads) + COMMENT
         cut = len(stream) * percent // 99
-        parser = Parser()
+        parser = SseParser()
         events = parser.feed(stream[:cut]) + parser.feed(stream[cut:])
         lines = [payload.replace(b"\r\n", b"\n").replace(b"\r", b"\n").decode() for _, payload in payloads]
         assert [event.data for event in events] == lines
@@ -38,48 +38,48 @@ def test_no_text_forges_an_event(sent: list[tuple[int | None, str]], percent: in
 
 @given(st.lists(st.binary(max_size=20)))
 def test_cuts_change_nothing(chunks: list[bytes]) -> None:
-    parser = Parser()
+    parser = SseParser()
     piecewise = [event for chunk in chunks for event in parser.feed(chunk)]
-    assert piecewise == Parser().feed(b"".join(chunks))
+    assert piecewise == SseParser().feed(b"".join(chunks))
 
 
 @pytest.mark.parametrize(
     ("stream", "events"),
     [
-        (b"data: YHOO\ndata: +2\ndata: 10\n\n", [Event("YHOO\n+2\n10")]),
+        (b"data: YHOO\ndata: +2\ndata: 10\n\n", [SseEvent("YHOO\n+2\n10")]),
         (
             b": test stream\n\ndata: first event\nid: 1\n\ndata:second event\nid\n\ndata:  third event\n\n",
-            [Event("first event", "1"), Event("second event", ""), Event(" third event", "")],
+            [SseEvent("first event", "1"), SseEvent("second event", ""), SseEvent(" third event", "")],
         ),
-        (b"data\n\ndata\ndata\n\ndata:", [Event(""), Event("\n")]),
-        (b"data:test\n\ndata: test\n\n", [Event("test"), Event("test")]),
-        (b"\xef\xbb\xbfdata: x\n\n", [Event("x")]),
+        (b"data\n\ndata\ndata\n\ndata:", [SseEvent(""), SseEvent("\n")]),
+        (b"data:test\n\ndata: test\n\n", [SseEvent("test"), SseEvent("test")]),
+        (b"\xef\xbb\xbfdata: x\n\n", [SseEvent("x")]),
         (b"\n\xef\xbb\xbfdata: x\n\n", []),
-        (b"event: add\rdata: x\r\revent: only\r\r", [Event("x", event="add")]),
-        (b"id: 5\n\ndata: x\r\n\r\n", [Event("x", "5")]),
-        (b"id: 1\nid: a\0b\ndata: x\n\n", [Event("x", "1")]),
-        (b"retry: 10\nretry: 5s\nretry: 99999999999\ndata: x\n\n", [Event("x", retry=10)]),
-        (b"data: \xff\nfoo: bar\n\n", [Event("\ufffd")]),
+        (b"event: add\rdata: x\r\revent: only\r\r", [SseEvent("x", event="add")]),
+        (b"id: 5\n\ndata: x\r\n\r\n", [SseEvent("x", "5")]),
+        (b"id: 1\nid: a\0b\ndata: x\n\n", [SseEvent("x", "1")]),
+        (b"retry: 10\nretry: 5s\nretry: 99999999999\ndata: x\n\n", [SseEvent("x", retry=10)]),
+        (b"data: \xff\nfoo: bar\n\n", [SseEvent("\ufffd")]),
         (b"data: unfinished\n", []),
     ],
 )
-def test_rules_of_the_whatwg(stream: bytes, events: list[Event]) -> None:
-    assert Parser().feed(stream) == events
-    parser = Parser()
+def test_rules_of_the_whatwg(stream: bytes, events: list[SseEvent]) -> None:
+    assert SseParser().feed(stream) == events
+    parser = SseParser()
     assert [event for at in range(len(stream)) for event in parser.feed(stream[at : at + 1])] == events
 
 
 def test_the_buffer_is_bounded() -> None:
     with pytest.raises(TooLarge):
-        Parser(limit=10).feed(b"data: 0123456789")
-    parser = Parser(limit=30)
+        SseParser(limit=10).feed(b"data: 0123456789")
+    parser = SseParser(limit=30)
     with pytest.raises(TooLarge):
         for _ in range(20):
             parser.feed(b"data: 0123\n")
-    quiet = Parser(limit=30)
+    quiet = SseParser(limit=30)
     for _ in range(100):
         assert quiet.feed(COMMENT) == []
-        assert quiet.feed(b"data: 0123456789\n\n") == [Event("0123456789")]
+        assert quiet.feed(b"data: 0123456789\n\n") == [SseEvent("0123456789")]
     assert quiet.feed(b"") == []
 
 
@@ -89,37 +89,37 @@ def test_every_line_end_in_every_cut(end: bytes, size: int) -> None:
     lines = [b"retry: 5", b"", b": hi", b"id: 1", b"data: a", b"", b"data: b", b"data: c", b"", b"event: e"]
     lines += [b"id: 2", b"data: d", b"", b"id: x\0", b"data: e", b"", b"", b": bye", b""]
     stream = end.join(lines) * 3
-    parser = Parser()
+    parser = SseParser()
     events = [event for at in range(0, len(stream), size) for event in parser.feed(stream[at : at + size])]
     once = [
-        Event("a", "1", retry=5),
-        Event("b\nc", "1", retry=5),
-        Event("d", "2", "e", 5),
-        Event("e", "2", retry=5),
+        SseEvent("a", "1", retry=5),
+        SseEvent("b\nc", "1", retry=5),
+        SseEvent("d", "2", "e", 5),
+        SseEvent("e", "2", retry=5),
     ]
     assert events[:4] == once
     assert len(events) == 12
 
 
 def test_pieces_are_the_bytes_as_they_came() -> None:
-    parser = Parser()
+    parser = SseParser()
     assert parser.pieces(b"\n") == []
-    own = Piece(b"\xff{}", "1", own_id="1")
-    assert parser.pieces(b"id: 1\ndata: \xff{}\n\ndata: x\n\n") == [own, Piece(b"x", "1")]
+    own = SsePiece(b"\xff{}", "1", own_id="1")
+    assert parser.pieces(b"id: 1\ndata: \xff{}\n\ndata: x\n\n") == [own, SsePiece(b"x", "1")]
 
 
 def test_comments_alone_never_fill_the_buffer() -> None:
-    parser = Parser(limit=30)
+    parser = SseParser(limit=30)
     assert parser.feed(b"\n") == []
     for _ in range(100):
         assert parser.feed(b": still here\n") == []
-    assert parser.feed(b"data: x\n\n") == [Event("x")]
+    assert parser.feed(b"data: x\n\n") == [SseEvent("x")]
     with pytest.raises(TooLarge):
         parser.feed(b"data: " + b"x" * 40)
 
 
 def test_a_long_event_comes_in_many_chunks() -> None:
-    parser = Parser()
+    parser = SseParser()
     for chunk in (b"\ndata: ", *([b"x" * 1000] * 100), b"\n"):
         assert parser.feed(chunk) == []
-    assert parser.feed(b"\n") == [Event("x" * 100_000)]
+    assert parser.feed(b"\n") == [SseEvent("x" * 100_000)]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from trunkline.agent.declaration import Effect
-from trunkline.agent.extensions import Change, Report, is_number
+from trunkline.agent.extensions import Change, RunReport, is_number
 from trunkline.agent.skill import Skill
 
 log = logging.getLogger("trunkline.agent")
@@ -39,7 +39,7 @@ class Drift:
         self._count = count
         self._warned: set[tuple[str, str]] = set()
 
-    def look(self, skill: Skill, task_id: str, report: Report, *, success: bool) -> None:
+    def look(self, skill: Skill, task_id: str, report: RunReport, *, success: bool) -> None:
         """Look at a run that has come to its end."""
         for name, _ in report.bodies(success=success):
             if name not in skill.emits and (skill.id, name) not in self._warned:

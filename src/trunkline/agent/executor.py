@@ -11,8 +11,8 @@ from trunkline.agent.result import conclude, give_up, leave, lose
 from trunkline.agent.skill import Skill
 from trunkline.agent.turn import Coalesce, Ended, Turn
 from trunkline.errors import InvalidParams, Refused, TurnOver
-from trunkline.run.chain import Bounds, Grants
 from trunkline.run.executor import OnCrash, Verdict, Work
+from trunkline.run.hops import Bounds, Grants
 from trunkline.wire.types import Message, Metadata, SendRequest, TaskState
 
 _HINTS = ("skillHint", "skill")

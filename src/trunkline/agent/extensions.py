@@ -74,7 +74,7 @@ class Change(Struct, frozen=True):
     op: str = "inc"
 
 
-class Report:
+class RunReport:
     """Gathers what a run says about itself and shapes it at the end, as far as the caller wants it."""
 
     __slots__ = ("_only", "changes", "confidence", "usage")

@@ -34,7 +34,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Form(Enum):
+class SkillForm(Enum):
     """How a function is called."""
 
     COROUTINE = "coroutine"
@@ -54,7 +54,7 @@ class Skill(Struct, frozen=True):
     output_modes: tuple[str, ...]
     function: Author
     binding: Binding
-    form: Form
+    form: SkillForm
     takes_text: bool
     on_crash: OnCrash = OnCrash.FAIL
     # The extensions it emits, by name, and what it changes in shared state.
@@ -101,9 +101,9 @@ class Skill(Struct, frozen=True):
         binding, function = self.binding, self.function
         value = binding.read(turn.request) if binding.typed else None
         text = turn.text if binding.text else ""
-        if self.form is Form.COROUTINE:
+        if self.form is SkillForm.COROUTINE:
             return await cast("Awaitable[Result]", function(**binding.arguments(turn, text, value)))
-        if self.form is Form.ASYNC_GENERATOR:
+        if self.form is SkillForm.ASYNC_GENERATOR:
             return await _unfold(turn, function(**binding.arguments(turn, text, value)))
         blocking = SyncTurn(turn)
         arguments = binding.arguments(blocking, text, value)
@@ -177,12 +177,12 @@ def read_on_crash(value: object) -> OnCrash:
         raise Misuse(f"on_crash is one of {known}, not {value!r}") from None
 
 
-def _form(function: Author) -> Form:
+def _form(function: Author) -> SkillForm:
     if is_async(function):
-        return Form.COROUTINE
+        return SkillForm.COROUTINE
     plain = inspect.unwrap(inner(function))
     called = plain if inspect.isroutine(plain) else type(plain).__call__
-    return Form.ASYNC_GENERATOR if inspect.isasyncgenfunction(called) else Form.SYNC
+    return SkillForm.ASYNC_GENERATOR if inspect.isasyncgenfunction(called) else SkillForm.SYNC
 
 
 class SyncTurn:

@@ -11,8 +11,8 @@ import msgspec
 
 from trunkline.agent.drift import Drift, Drifted
 from trunkline.clock import random_bits
-from trunkline.net.carrier import Request
-from trunkline.net.inside import Inside
+from trunkline.net.http import HttpRequest
+from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire import sse
 
 _TURN = {"role": "ROLE_USER"}
@@ -57,7 +57,7 @@ class TestClient:
     def __init__(self, app: object) -> None:
         self.headers: dict[str, str] = {}
         self._app = cast("App", app)
-        self._inside = Inside(self._app)
+        self._inside = InProcessHttpClient(self._app)
         self._drift = self._app.drift
         self._life: AbstractAsyncContextManager[None] | None = None
 
@@ -116,7 +116,7 @@ class TestClient:
 
     async def frames(self, method: str, params: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         """The frames of any streaming method."""
-        parser = sse.Parser()
+        parser = sse.SseParser()
         async for piece in self._post(method, params):
             if piece.startswith(b"{"):
                 raise CallFailed(msgspec.json.decode(piece)["error"])
@@ -130,7 +130,7 @@ class TestClient:
     async def _post(self, method: str, params: dict[str, Any]) -> AsyncIterator[bytes]:
         body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
         reply = await self._inside.open(
-            Request("POST", "http://localhost/a2a", (*_HEADERS, *self.headers.items()), body)
+            HttpRequest("POST", "http://localhost/a2a", (*_HEADERS, *self.headers.items()), body)
         )
         try:
             async for piece in reply.chunks():

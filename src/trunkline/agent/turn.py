@@ -17,12 +17,12 @@ from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 import msgspec
 
 from trunkline.agent.binding import Author
-from trunkline.agent.extensions import Change, Report, Usage
+from trunkline.agent.extensions import Change, RunReport, Usage
 from trunkline.agent.step import encoded, fitted, perform
 from trunkline.errors import Misuse, TurnOver
 from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
-from trunkline.run.chain import Grants
 from trunkline.run.executor import Work
+from trunkline.run.hops import Grants
 from trunkline.telemetry import traces
 from trunkline.wire.types import Artifact, Message, Metadata, Part, Role, TaskState
 
@@ -69,7 +69,7 @@ class Turn:
     def __init__(self, work: Work, skill: str, coalesce: Coalesce, grants: Grants) -> None:
         self.skill = skill
         self._grants = grants
-        self.report = Report(work.state.extensions)
+        self.report = RunReport(work.state.extensions)
         self._work = work
         self._coalesce = coalesce
         self._loop = work.loop

@@ -68,7 +68,7 @@ class _Kept(Struct, frozen=True, gc=False):
     principal: Principal
 
 
-class Tokens:
+class TokenVerifier:
     """Verifies tokens, and remembers for a while those that it has verified."""
 
     def __init__(

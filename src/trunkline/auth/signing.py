@@ -18,7 +18,7 @@ from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.auth.vault import Vault
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.log.ids import Ids
-from trunkline.net import sign
+from trunkline.net import webhook_signature
 from trunkline.store.base import Doc, Docs
 
 log = logging.getLogger("trunkline.auth")
@@ -104,7 +104,7 @@ class Signer:
         """The header `webhook-signature`: one signature, two in the day after a rotation."""
         now = self._now()
         return " ".join(
-            sign.sign(private, webhook_id, timestamp_s, body)
+            webhook_signature.sign(private, webhook_id, timestamp_s, body)
             for key, private in self._keys
             if _in_use(key, now)
         )
@@ -137,7 +137,7 @@ class Signer:
     def _make(self) -> SigningKey:
         private = Ed25519PrivateKey.generate()
         kid = self._ids.new()
-        sealed = self._vault.seal(sign.secret_text(private), _about(kid))
+        sealed = self._vault.seal(webhook_signature.secret_text(private), _about(kid))
         return SigningKey(kid, _base64url(private.public_key().public_bytes_raw()), sealed, self._now())
 
     async def _put(self, ring: _Ring, *, expected_rev: int) -> None:
@@ -150,7 +150,7 @@ class Signer:
         keys: list[tuple[SigningKey, Ed25519PrivateKey]] = []
         for place, key in enumerate(ring.keys):
             try:
-                private = sign.signing_key(self._vault.open(key.sealed, _about(key.kid)))
+                private = webhook_signature.signing_key(self._vault.open(key.sealed, _about(key.kid)))
             except Misuse as error:
                 if place == 0:
                     raise Misuse(f"{error}; or make a new one: trunkline keys rotate --signing") from None

@@ -35,7 +35,7 @@ _SIGNS = (
 _RIFF = {b"WEBP": "image/webp", b"WAVE": "audio/wav"}
 
 
-class Asked(Struct, frozen=True):
+class ToolArguments(Struct, frozen=True):
     """A call as it goes to the agent; with a task id it goes on with that task."""
 
     parts: tuple[Part, ...] = ()
@@ -59,7 +59,7 @@ def decode_arguments(given: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", found)
 
 
-def read_arguments(given: Mapping[str, Any], inputs: Inputs) -> Asked:
+def read_arguments(given: Mapping[str, Any], inputs: Inputs) -> ToolArguments:
     """What the arguments ask of the agent.
 
     Raises:
@@ -69,13 +69,13 @@ def read_arguments(given: Mapping[str, Any], inputs: Inputs) -> Asked:
     task_id = _word(said, inputs.task_id)
     said.pop(inputs.task_id, None)
     if inputs.typed:
-        return Asked(_typed_parts(said, inputs, task_id), task_id)
+        return ToolArguments(_typed_parts(said, inputs, task_id), task_id)
     _check_names(said, inputs, answering=bool(task_id))
     parts = _parts(said, inputs.modes)
     if not parts and not task_id:
         known = ", ".join(name for name in inputs.schema["properties"] if name != inputs.task_id)
         raise InvalidParams(f"there is nothing to send; give {known}", field="arguments")
-    return Asked(parts, task_id)
+    return ToolArguments(parts, task_id)
 
 
 def _typed_parts(said: dict[str, Any], inputs: Inputs, task_id: str) -> tuple[Part, ...]:

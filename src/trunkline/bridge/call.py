@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
-from trunkline.bridge.arguments import Asked
+from trunkline.bridge.arguments import ToolArguments
 from trunkline.bridge.outcome import Handle, ToolOutcome
 from trunkline.bridge.tool import Tool
 from trunkline.client.result import Result, text_of
@@ -35,7 +35,7 @@ _FAILED = {
 }
 
 
-class Peer(Protocol):
+class ToolClient(Protocol):
     """What a tool needs of a client; `trunkline.Client` is one."""
 
     async def card(self, *, refresh: bool = False) -> PeerCard:
@@ -53,7 +53,7 @@ class Peer(Protocol):
         ...
 
 
-async def call_tool(tool: Tool, peer: Peer, asked: Asked, context_id: str = "") -> ToolOutcome:
+async def call_tool(tool: Tool, peer: ToolClient, asked: ToolArguments, context_id: str = "") -> ToolOutcome:
     """Ask the agent and wait for what comes of it. Only mistakes in code are raised."""
     try:
         if asked.task_id and not asked.parts:

@@ -14,7 +14,7 @@ from trunkline.bridge.sources import Extra
 from trunkline.client.client import Client
 from trunkline.config import Secret, environment
 from trunkline.errors import Misuse
-from trunkline.net.carrier import Carrier
+from trunkline.net.http import HttpClient
 from trunkline.wire.card import Skill
 
 log = logging.getLogger("trunkline.bridge")
@@ -65,7 +65,7 @@ class AgentEntry(Struct, frozen=True, forbid_unknown_fields=True):
             self.skill_filter, tuple(Skill(one.name, one.name, one.description, ()) for one in named)
         )
 
-    def client(self, carrier: Carrier | None = None) -> Client:
+    def client(self, carrier: HttpClient | None = None) -> Client:
         """The client that it stands for.
 
         Raises:

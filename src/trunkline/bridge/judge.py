@@ -11,7 +11,7 @@ from typing import Any, NoReturn, cast
 import msgspec
 from msgspec import Struct
 
-from trunkline.bridge.call import Peer
+from trunkline.bridge.call import ToolClient
 from trunkline.client.result import Result
 from trunkline.errors import TrunklineError
 
@@ -25,7 +25,7 @@ _ASKED = (
 )
 
 
-class Verdict(Struct, frozen=True):
+class Judgement(Struct, frozen=True):
     """What a judge says of an output. `error` is why there is no score, which counts as 0."""
 
     score: float
@@ -35,7 +35,7 @@ class Verdict(Struct, frozen=True):
 
 
 async def judge(
-    client: Peer,
+    client: ToolClient,
     output: str,
     *,
     criteria: str = "",
@@ -43,7 +43,7 @@ async def judge(
     extra: Mapping[str, Any] | None = None,
     min_score: float | None = None,
     skill: str = "",
-) -> Verdict:
+) -> Judgement:
     """Have an agent judge an output, with the conversation that led to it if given.
 
     It has passed with `min_score` or more; without one as the judge says, or with a score of 0.5. How long it
@@ -62,7 +62,7 @@ async def judge(
     return read_verdict(result, min_score)
 
 
-def read_verdict(result: Result, min_score: float | None = None) -> Verdict:
+def read_verdict(result: Result, min_score: float | None = None) -> Judgement:
     """The verdict in an answer: a data part, or a JSON object anywhere in the text. The last one counts."""
     objects = [one for one in result.all_data if _is_verdict(one)] or [
         one for one in _objects(result.text) if _is_verdict(one)
@@ -79,12 +79,12 @@ def read_verdict(result: Result, min_score: float | None = None) -> Verdict:
     elif not isinstance(passed, bool):
         passed = score >= 0.5
     reasoning = said.get("reasoning", said.get("reason", said.get("explanation", "")))
-    return Verdict(score, passed, reasoning if isinstance(reasoning, str) else "")
+    return Judgement(score, passed, reasoning if isinstance(reasoning, str) else "")
 
 
-def _unjudged(error: str) -> Verdict:
+def _unjudged(error: str) -> Judgement:
     log.warning("judge.failed error=%r", error)
-    return Verdict(0.0, False, error=error)
+    return Judgement(0.0, False, error=error)
 
 
 def _is_verdict(value: object) -> bool:

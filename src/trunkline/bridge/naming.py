@@ -22,7 +22,7 @@ _OTHER = re.compile("[^a-z0-9]+")
 _PREFIX = re.compile("[a-zA-Z0-9_-]{0,24}")
 
 
-class Owner(Struct, frozen=True):
+class NamedAgent(Struct, frozen=True):
     """Whose a tool is: the agent by name and by address, and the skill."""
 
     agent: str
@@ -42,7 +42,7 @@ def plain(name: str) -> str:
     return _OTHER.sub("_", folded.lower()).strip("_") or "x" + sha256(name.encode()).hexdigest()[:_TAIL]
 
 
-def names_of(owners: Sequence[Owner], prefix: str = "a2a") -> tuple[str, ...]:
+def names_of(owners: Sequence[NamedAgent], prefix: str = "a2a") -> tuple[str, ...]:
     """The names of tools, in the order of their owners.
 
     Raises:

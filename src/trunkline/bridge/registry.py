@@ -22,14 +22,14 @@ from trunkline.bridge.pick import Pick
 from trunkline.bridge.sources import Agents
 from trunkline.config import Secret
 from trunkline.errors import Misuse
-from trunkline.net.carrier import Carrier
+from trunkline.net.http import HttpClient
 
 log = logging.getLogger("trunkline.bridge")
 _LISTS = ("agents", "a2a_agents")
 _UNKNOWN = re.compile("unknown field `(.*?)`")
 
 
-def load_agents(path: str | Path, *, carrier: Carrier | None = None) -> Agents:
+def load_agents(path: str | Path, *, carrier: HttpClient | None = None) -> Agents:
     """A client for each agent of the file, by name; none where there is no file.
 
     All clients go by `carrier` where one is given.

@@ -12,18 +12,18 @@ from typing import cast
 from msgspec import Struct
 
 from trunkline.agent.agent import Agent
-from trunkline.bridge.call import Peer
+from trunkline.bridge.call import ToolClient
 from trunkline.bridge.pick import Pick
 from trunkline.client.client import Client
 from trunkline.client.sync import SyncClient
 from trunkline.errors import Misuse, TrunklineError
-from trunkline.net.guard import shown
-from trunkline.net.inside import Inside
+from trunkline.net.egress import shown
+from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.card import Skill
 from trunkline.wire.peer_card import PeerCard
 
 log = logging.getLogger("trunkline.bridge")
-One = PeerCard | Peer | Agent | str
+One = PeerCard | ToolClient | Agent | str
 Source = One | Iterable[One] | Mapping[str, One]
 
 
@@ -65,7 +65,7 @@ class Found(Struct, frozen=True):
     name: str
     url: str
     card: PeerCard
-    peer: Peer | None
+    peer: ToolClient | None
     extra: Extra = Extra()
 
     @property
@@ -122,7 +122,7 @@ def _rows(given: Source) -> list[tuple[str, One]]:
     return [("", one) for one in given]
 
 
-async def _peer(one: One, stack: AsyncExitStack) -> Peer | None:
+async def _peer(one: One, stack: AsyncExitStack) -> ToolClient | None:
     if isinstance(one, PeerCard):
         return None
     if isinstance(one, Agent):
@@ -136,19 +136,19 @@ async def _peer(one: One, stack: AsyncExitStack) -> Peer | None:
     return one
 
 
-async def _inside(agent: Agent, stack: AsyncExitStack) -> Peer:
+async def _inside(agent: Agent, stack: AsyncExitStack) -> ToolClient:
     """A client of an agent in this process, which runs for as long as the tools do."""
     app = agent.asgi()
     await stack.enter_async_context(app.lifespan())
     keys = app.settings.keys
-    carrier = Inside(app)
+    carrier = InProcessHttpClient(app)
     stack.push_async_callback(carrier.close)
     return await stack.enter_async_context(
         Client("http://localhost/a2a", carrier=carrier, api_key=keys[0] if keys else "")
     )
 
 
-async def _card(one: One, peer: Peer | None) -> PeerCard:
+async def _card(one: One, peer: ToolClient | None) -> PeerCard:
     if isinstance(one, PeerCard):
         return one
     assert peer is not None

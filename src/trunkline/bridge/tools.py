@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from trunkline.bridge.arguments import Asked, decode_arguments, read_arguments
-from trunkline.bridge.call import Peer, call_tool, failed
-from trunkline.bridge.naming import Owner, names_of
+from trunkline.bridge.arguments import ToolArguments, decode_arguments, read_arguments
+from trunkline.bridge.call import ToolClient, call_tool, failed
+from trunkline.bridge.naming import NamedAgent, names_of
 from trunkline.bridge.outcome import Handle, ToolOutcome
 from trunkline.bridge.pick import Pick, pick
 from trunkline.bridge.sources import Found, Source, find
@@ -81,10 +81,10 @@ class Opening:
             return Toolbox(_lists(found, self._wanted, self._prefix), missing, stack.pop_all())
 
 
-def _lists(found: Iterable[Found], wanted: Pick, prefix: str) -> list[tuple[Tool, Peer | None]]:
+def _lists(found: Iterable[Found], wanted: Pick, prefix: str) -> list[tuple[Tool, ToolClient | None]]:
     # Named before they are picked, so that a filter changes no name.
     rows = [(one, skill) for one in found for skill in one.skills]
-    names = names_of([Owner(one.name, one.url, skill.id) for one, skill in rows], prefix)
+    names = names_of([NamedAgent(one.name, one.url, skill.id) for one, skill in rows], prefix)
     made = [
         (make_tool(name, one.name, skill, one.card), one)
         for name, (one, skill) in zip(names, rows, strict=True)
@@ -100,7 +100,7 @@ class Toolbox:
 
     def __init__(
         self,
-        tools: Iterable[tuple[Tool, Peer | None]],
+        tools: Iterable[tuple[Tool, ToolClient | None]],
         missing: Mapping[str, str] | None = None,
         stack: AsyncExitStack | None = None,
     ) -> None:
@@ -196,7 +196,7 @@ class Toolbox:
         kept = self._questions.get(asked.task_id)
         return await self._ask(name, asked, context_id or (kept.context_id if kept else ""))
 
-    def _read(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> Asked:
+    def _read(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> ToolArguments:
         if name not in self._tools:
             known = ", ".join(self._tools) or "none"
             raise InvalidParams(f"there is no tool {name!r}; there are {known}", field="name")
@@ -218,9 +218,11 @@ class Toolbox:
                 raise Misuse(f"this is no handle of a question: {error}") from None
         if handle.tool not in self._tools:
             raise Misuse(f"the tool {handle.tool!r} that asked is not in this toolbox")
-        return await self._ask(handle.tool, Asked((Part(text=text),), handle.task_id), handle.context_id)
+        return await self._ask(
+            handle.tool, ToolArguments((Part(text=text),), handle.task_id), handle.context_id
+        )
 
-    async def _ask(self, name: str, asked: Asked, context_id: str) -> ToolOutcome:
+    async def _ask(self, name: str, asked: ToolArguments, context_id: str) -> ToolOutcome:
         tool, peer = self._tools[name]
         if peer is None:
             raise Misuse(f"{name} was made of a card alone; make tools of a Client of the agent to call it")

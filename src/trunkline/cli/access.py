@@ -10,8 +10,8 @@ from trunkline.cli.reference import Reference
 from trunkline.cli.screen import remark
 from trunkline.config import Secret
 from trunkline.errors import Misuse
-from trunkline.net.caller import Caller
-from trunkline.net.guard import Egress
+from trunkline.net.egress import Egress
+from trunkline.net.http_client import SocketHttpClient
 
 _BINDINGS = {
     "jsonrpc": "JSONRPC",
@@ -25,10 +25,10 @@ _FLOOR = "1.0"
 _SECRET = ("bearer", "api-key", "svc-param", "client-secret")
 
 
-def caller_for(reference: Reference, choices: Choices) -> Caller:
+def caller_for(reference: Reference, choices: Choices) -> SocketHttpClient:
     """A carrier to the host that was named."""
     host = urlsplit(reference.url).hostname or ""
-    return Caller(Egress(hosts=[host]), verify=not choices.flag("insecure"))
+    return SocketHttpClient(Egress(hosts=[host]), verify=not choices.flag("insecure"))
 
 
 def parameters_of(choices: Choices) -> dict[str, str]:

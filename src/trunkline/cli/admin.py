@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.app import hosts_of
-from trunkline.auth.book import Book
+from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import Vault, find_key
@@ -123,7 +123,7 @@ async def _perform(
     store = store_from_url(settings.store, read_only=method == "GET")
     await store.open()
     try:
-        acts = Admin(store, Book(store, Keyring(()), now_ms), lambda: _signer(settings, store))
+        acts = Admin(store, KeyStore(store, Keyring(()), now_ms), lambda: _signer(settings, store))
         _, answer = await acts.perform(method, path, query, body, by=LOCAL.name)
     finally:
         await store.close()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from trunkline.cli.errand import carry_out
-from trunkline.cli.menu.client import Given
+from trunkline.cli.command import carry_out
+from trunkline.cli.commands.client import Given
 from trunkline.cli.schema import faults
 from trunkline.cli.screen import document, field
 from trunkline.cli.session import Session

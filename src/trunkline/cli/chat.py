@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import AsyncIterator
 
-from trunkline.cli.errand import carry_out
-from trunkline.cli.menu.client import Given
+from trunkline.cli.command import carry_out
+from trunkline.cli.commands.client import Given
 from trunkline.cli.outcome import follow, note, show_result, warn
 from trunkline.cli.screen import clear, document, plain, remark
 from trunkline.cli.session import Session

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.completion import get_completion_inspect_parameters, shell_complete
 
-from trunkline.cli.failure import Failure, tell
+from trunkline.cli.failure import CommandFailure, tell
 from trunkline.cli.options import COMPLETING
 
 SHELLS = ("bash", "zsh", "fish")
@@ -20,7 +20,7 @@ def script(ctx: typer.Context, shell: str) -> None:
         typer.Exit: there is none for that shell.
     """
     if shell not in SHELLS:
-        failure = Failure("A2ACLI_ERR_USAGE", f"no completion for {shell}: choose {', '.join(SHELLS)}")
+        failure = CommandFailure("A2ACLI_ERR_USAGE", f"no completion for {shell}: choose {', '.join(SHELLS)}")
         tell(failure, as_json=False)
         raise typer.Exit(failure.exit)
     make_ready()
@@ -43,7 +43,7 @@ def usage(ctx: typer.Context, words: list[str]) -> str:
     for word in words:
         command = getattr(found.command, "commands", {}).get(word)
         if command is None:
-            failure = Failure(
+            failure = CommandFailure(
                 "A2ACLI_ERR_USAGE", f"there is no command {' '.join(words)!r}", hint="trunkline help"
             )
             tell(failure, as_json=False)

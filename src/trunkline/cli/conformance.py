@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import msgspec
 from msgspec import Struct
 
-from trunkline.cli.errand import carry_out
-from trunkline.cli.menu.client import Given
+from trunkline.cli.command import carry_out
+from trunkline.cli.commands.client import Given
 from trunkline.cli.screen import document, field, progress, remark
 from trunkline.cli.session import Session
 from trunkline.errors import Misuse, TimedOut
@@ -24,7 +24,7 @@ _SUITE = Path("tests", "compatibility")
 _CLONE = "git clone --branch 1.0-dev https://github.com/a2aproject/a2a-tck tck"
 
 
-class Tally(Struct, frozen=True):
+class KitTally(Struct, frozen=True):
     """What the kit found over one transport."""
 
     transport: str
@@ -45,7 +45,7 @@ async def _conformance(session: Session) -> int:
     if not transports:
         raise Misuse("the card offers no transport that the kit tests here: JSONRPC or HTTP+JSON")
     base = session.reference.url.removesuffix("/").removesuffix("/a2a")
-    tallies: list[Tally] = []
+    tallies: list[KitTally] = []
     try:
         async with asyncio.timeout(session.choices.seconds("timeout")):
             for name in transports:
@@ -71,7 +71,7 @@ def _offered(card: PeerCard) -> list[str]:
     return [name for name in _TRANSPORTS if any(each.binding == name for each in card.interfaces)]
 
 
-async def _tested(kit: Path, base: str, transport: str) -> Tally:
+async def _tested(kit: Path, base: str, transport: str) -> KitTally:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         command = [
@@ -95,7 +95,7 @@ def _python(kit: Path) -> str:
     return str(own) if own.exists() else sys.executable
 
 
-def _read(report: Path, transport: str, said: bytes) -> Tally:
+def _read(report: Path, transport: str, said: bytes) -> KitTally:
     try:
         cases = list(ElementTree.parse(report).iter("testcase"))
     except (FileNotFoundError, ElementTree.ParseError):
@@ -103,7 +103,7 @@ def _read(report: Path, transport: str, said: bytes) -> Tally:
         raise Misuse(f"the kit did not run; give it a .venv with what it depends on: {end}") from None
     failed = tuple(_failed(cases))
     skipped = sum(case.find("skipped") is not None for case in cases)
-    return Tally(transport, len(cases) - len(failed) - skipped, failed, skipped)
+    return KitTally(transport, len(cases) - len(failed) - skipped, failed, skipped)
 
 
 def _failed(cases: list[ElementTree.Element]) -> Iterator[str]:
@@ -112,7 +112,7 @@ def _failed(cases: list[ElementTree.Element]) -> Iterator[str]:
             yield case.get("name", "")
 
 
-def _show(session: Session, tallies: list[Tally]) -> None:
+def _show(session: Session, tallies: list[KitTally]) -> None:
     if session.choices.as_json:
         document(msgspec.json.encode({"transports": tallies}), compact=False)
     else:

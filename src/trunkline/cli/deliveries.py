@@ -15,7 +15,7 @@ from trunkline.cli.admin import ask, settings_for
 from trunkline.config import Settings
 from trunkline.errors import Misuse
 from trunkline.server.admin import PREFIX
-from trunkline.store.base import Posted
+from trunkline.store.base import DeliveryRecord
 from trunkline.wire.times import timestamp
 
 DELIVERIES = PREFIX + "deliveries"
@@ -96,11 +96,11 @@ def replay_dead(url: str | None, wanted: Wanted) -> None:
     print(f"{answer['replayed']} deliveries are due again")
 
 
-def _each(settings: Settings, wanted: Wanted, page: int) -> Iterator[Posted]:
+def _each(settings: Settings, wanted: Wanted, page: int) -> Iterator[DeliveryRecord]:
     query = {**msgspec.structs.asdict(wanted), "limit": str(page), "after": ""}
     while True:
         answer = ask(settings, "GET", DELIVERIES, query=query)
-        found = msgspec.convert(answer["deliveries"], list[Posted])
+        found = msgspec.convert(answer["deliveries"], list[DeliveryRecord])
         yield from found
         if len(found) < page:
             return

@@ -13,12 +13,12 @@ from rich.console import Console
 from trunkline.cli.screen import document
 from trunkline.config import Secret, environment
 from trunkline.doctor.report import as_json, as_junit, exit_code, show, show_checks
-from trunkline.doctor.run import Report, chosen, examine
-from trunkline.doctor.subject import TEXT, Options
+from trunkline.doctor.run import DoctorReport, chosen, examine
+from trunkline.doctor.subject import TEXT, DoctorOptions
 from trunkline.errors import Misuse
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class DoctorArguments(Struct, frozen=True, kw_only=True):
     """What the flags say."""
 
     credentials: tuple[tuple[str, Secret], ...] = ()
@@ -33,7 +33,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     junit: str = ""
 
 
-def doctor(url: str, asked: Asked) -> int:
+def doctor(url: str, asked: DoctorArguments) -> int:
     """Examine, print, and give the exit code.
 
     Raises:
@@ -49,12 +49,12 @@ def doctor(url: str, asked: Asked) -> int:
     return exit_code(report)
 
 
-def list_checks(asked: Asked) -> None:
+def list_checks(asked: DoctorArguments) -> None:
     """Print the checks that the flags choose."""
     show_checks(chosen(options_of(asked)), Console(file=sys.stdout, highlight=False, soft_wrap=True))
 
 
-def options_of(asked: Asked) -> Options:
+def options_of(asked: DoctorArguments) -> DoctorOptions:
     """The flags as the doctor takes them.
 
     Raises:
@@ -62,7 +62,7 @@ def options_of(asked: Asked) -> Options:
     """
     if not asked.timeout_s > 0:
         raise Misuse("--timeout is a number of seconds above 0")
-    return Options(
+    return DoctorOptions(
         credentials=asked.credentials,
         only=asked.only,
         skip=asked.skip,
@@ -103,7 +103,7 @@ def _meant(word: str) -> str:
     return value
 
 
-def _write(path: str, report: Report) -> None:
+def _write(path: str, report: DoctorReport) -> None:
     try:
         Path(path).write_bytes(as_junit(report))
     except OSError as error:

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from trunkline.cli.errand import carry_out
-from trunkline.cli.menu.client import Given
+from trunkline.cli.command import carry_out
+from trunkline.cli.commands.client import Given
 from trunkline.cli.render import content, show_ids
 from trunkline.cli.screen import document, field, remark
 from trunkline.cli.session import Session

@@ -42,7 +42,7 @@ _UNNAMED: dict[type[e.TrunklineError], str] = {
 _IN_PYTHON = re.compile(r" \(give [^()]*(?:\([^()]*\)[^()]*)?\)|; (?:give|try) api_key=… or bearer=…")
 
 
-class Failure(Struct, frozen=True):
+class CommandFailure(Struct, frozen=True):
     """An error as it is told."""
 
     code: str
@@ -56,7 +56,7 @@ class Failure(Struct, frozen=True):
         return EXITS.get(self.code, 1)
 
 
-def failure_of(error: BaseException, *, finding: bool, credentials: bool) -> Failure:
+def failure_of(error: BaseException, *, finding: bool, credentials: bool) -> CommandFailure:
     """How an exception is told. `finding` says that the card was still looked for, `credentials` that some
     were sent.
     """
@@ -64,32 +64,32 @@ def failure_of(error: BaseException, *, finding: bool, credentials: bool) -> Fai
     if isinstance(error, e.Unauthenticated | e.Forbidden):
         code = "A2ACLI_ERR_AUTH_FAILED" if credentials else "A2ACLI_ERR_CREDENTIALS_MISSING"
         number = 401 if isinstance(error, e.Unauthenticated) else 403
-        return Failure(code, _IN_PYTHON.sub("", text), a2a_code=number)
+        return CommandFailure(code, _IN_PYTHON.sub("", text), a2a_code=number)
     if isinstance(error, e.Misuse):
-        return Failure("A2ACLI_ERR_USAGE", text)
+        return CommandFailure("A2ACLI_ERR_USAGE", text)
     if isinstance(error, e.TimedOut) and error.reason != "connect":
-        return Failure("A2ACLI_ERR_TIMEOUT", text)
+        return CommandFailure("A2ACLI_ERR_TIMEOUT", text)
     if isinstance(error, e.Uncertain):
-        return Failure("TRUNKLINE_UNCERTAIN", text)
+        return CommandFailure("TRUNKLINE_UNCERTAIN", text)
     if isinstance(error, e.Unreachable):
-        return Failure("A2ACLI_ERR_UNREACHABLE", text)
+        return CommandFailure("A2ACLI_ERR_UNREACHABLE", text)
     if isinstance(error, e.Unreadable):
-        return Failure("A2ACLI_ERR_CARD_INVALID" if finding else "A2ACLI_ERR_INTERNAL", text)
+        return CommandFailure("A2ACLI_ERR_CARD_INVALID" if finding else "A2ACLI_ERR_INTERNAL", text)
     if isinstance(error, e.Refused):
         return _refusal(error, finding=finding)
-    return Failure("A2ACLI_ERR_INTERNAL", f"{type(error).__name__}: {text}")
+    return CommandFailure("A2ACLI_ERR_INTERNAL", f"{type(error).__name__}: {text}")
 
 
-def _refusal(error: e.Refused, *, finding: bool) -> Failure:
+def _refusal(error: e.Refused, *, finding: bool) -> CommandFailure:
     if finding:
-        return Failure("A2ACLI_ERR_CARD_NOT_FOUND", error.message)
+        return CommandFailure("A2ACLI_ERR_CARD_NOT_FOUND", error.message)
     code = CODES[type(error)]
     told = error.code if isinstance(error, e.PeerError) else code.rpc
     name = _FURTHER.get(told) or _UNNAMED.get(type(error)) or code.name_03
-    return Failure(name, error.message, a2a_code=told)
+    return CommandFailure(name, error.message, a2a_code=told)
 
 
-def tell(failure: Failure, *, as_json: bool, compact: bool = False) -> None:
+def tell(failure: CommandFailure, *, as_json: bool, compact: bool = False) -> None:
     """Print it: where a program reads, in place of the result; else on standard error."""
     clear()
     if as_json:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from trunkline import errors as e
-from trunkline.cli.failure import Failure
+from trunkline.cli.failure import CommandFailure
 from trunkline.wire.peer_card import PeerCard
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _LOGIN = {"oauth2", "openIdConnect"}
 _WAYS = {"apiKey": "A2ACLI_API_KEY to a key", "http": "A2ACLI_BEARER to a token"}
 
 
-def hint_for(failure: Failure, error: Exception, session: Session | None) -> str:
+def hint_for(failure: CommandFailure, error: Exception, session: Session | None) -> str:
     """What to do, as a command where there is one; empty if nothing useful can be said."""
     if session is None or failure.code == "A2ACLI_ERR_USAGE":
         return "trunkline help"

@@ -8,16 +8,16 @@ import sys
 import msgspec
 
 from trunkline.cli.access import caller_for
-from trunkline.cli.errand import carry_out
-from trunkline.cli.menu.client import Given
+from trunkline.cli.command import carry_out
+from trunkline.cli.commands.client import Given
 from trunkline.cli.oauth import DEVICE, Device, Flow, Grant, ask_client, ask_device, flows_of
 from trunkline.cli.screen import document, field, line, remark
 from trunkline.cli.session import Session
-from trunkline.cli.tokens import Kept, Tokens, made, origin_of
-from trunkline.cli.wiretap import Redaction, Wiretap
+from trunkline.cli.tokens import Kept, TokenFile, made, origin_of
+from trunkline.cli.wire_trace import Redaction, WireTrace
 from trunkline.errors import Misuse, TimedOut
-from trunkline.net.carrier import Carrier
-from trunkline.net.guard import shown
+from trunkline.net.egress import shown
+from trunkline.net.http import HttpClient
 from trunkline.wire.times import timestamp
 
 
@@ -39,10 +39,10 @@ async def _login(session: Session) -> None:
     if not client_id:
         raise Misuse("--client-id says who logs in, as the authorization server knows it")
     scopes = choices.items("scope") or flow.scopes
-    carrier: Carrier = caller_for(session.reference, choices)
+    carrier: HttpClient = caller_for(session.reference, choices)
     if choices.flag("debug"):
         secret = choices.secret("client-secret")
-        carrier = Wiretap(carrier, Redaction([secret.reveal()] if secret else []))
+        carrier = WireTrace(carrier, Redaction([secret.reveal()] if secret else []))
     try:
         async with asyncio.timeout(choices.seconds("timeout")):
             grant = await _granted(session, carrier, flow, scopes)
@@ -52,7 +52,7 @@ async def _login(session: Session) -> None:
         await carrier.close()
     url = session.reference.url
     kept = made(grant, Kept("", flow.token_url, client_id, flow.kind, scopes=scopes))
-    tokens = Tokens()
+    tokens = TokenFile()
     tokens.keep(url, kept)
     shown = {"Agent": origin_of(url), "Flow": flow.kind, "Kept": str(tokens.path)}
     if kept.expires_ms:
@@ -60,7 +60,7 @@ async def _login(session: Session) -> None:
     _show(session, shown)
 
 
-async def _granted(session: Session, carrier: Carrier, flow: Flow, scopes: tuple[str, ...]) -> Grant:
+async def _granted(session: Session, carrier: HttpClient, flow: Flow, scopes: tuple[str, ...]) -> Grant:
     client_id, secret = session.choices.text("client-id"), session.choices.secret("client-secret")
     if flow.kind == DEVICE:
         return await ask_device(carrier, flow, client_id, scopes, _invite)
@@ -84,7 +84,7 @@ def _invite(device: Device) -> None:
 
 async def _logout(session: Session) -> None:
     url = session.reference.url
-    there = Tokens().drop(url)
+    there = TokenFile().drop(url)
     _show(session, {"Agent": origin_of(url), "Forgotten": "yes" if there else "there was none"})
 
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from trunkline.cli.menu import deliveries, keys, mock, store, talk, task, tool, tools
-from trunkline.cli.menu.client import ClientGroup
-from trunkline.cli.menu.doctor import doctor
-from trunkline.cli.menu.flags import SERVE, TRY
-from trunkline.cli.menu.serve import demo, serve
+from trunkline.cli.commands import deliveries, keys, mock, store, talk, task, tool, tools
+from trunkline.cli.commands.client import ClientGroup
+from trunkline.cli.commands.doctor import doctor
+from trunkline.cli.commands.flags import SERVE, TRY
+from trunkline.cli.commands.serve import demo, serve
 from trunkline.cli.options import COMPLETING
 from trunkline.cli.screen import plain
 from trunkline.config import environment

@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from trunkline.errors import Misuse
 from trunkline.mock.app import Mock
-from trunkline.mock.record import Recorder
+from trunkline.mock.recorder import Recorder
 from trunkline.mock.scenario import Scenario
 from trunkline.mock.script import load_scenarios, write_scenario
 from trunkline.mock.serve import App, Mocks, bound, server_of
-from trunkline.net.caller import Caller
-from trunkline.net.guard import Egress
-from trunkline.server.guard import is_loopback
+from trunkline.net.egress import Egress
+from trunkline.net.http_client import SocketHttpClient
+from trunkline.server.host_check import is_loopback
 from trunkline.telemetry.logs import set_up_logs
 
 log = logging.getLogger("trunkline.mock")
@@ -56,7 +56,7 @@ def record(url: str, output: str, *, host: str, port: int, is_open: bool, timing
         raise Misuse(f"{file.parent} is no folder; name another --output")
     # Whoever names an agent may call it, wherever it is.
     egress = Egress(hosts=[urlsplit(url).hostname or ""], loopback=True)
-    recorder = Recorder(url, Caller(egress), timing=timing)
+    recorder = Recorder(url, SocketHttpClient(egress), timing=timing)
     _listen(recorder, host, port, [(recorder.path, url)])
     text = write_scenario(recorder.scenario())
     if file is None:

@@ -12,8 +12,8 @@ from msgspec import Struct
 
 from trunkline.config import Secret
 from trunkline.errors import Misuse, Unauthenticated, Unreadable
-from trunkline.net.carrier import Carrier, Request
-from trunkline.net.guard import shown, target
+from trunkline.net.egress import shown, target
+from trunkline.net.http import HttpClient, HttpRequest
 from trunkline.wire.peer_card import PeerCard
 
 DEVICE, CLIENT = "device", "client"
@@ -92,7 +92,7 @@ def _declared(flows: dict[str, Any]) -> list[Flow]:
 
 
 async def ask_device(
-    carrier: Carrier, flow: Flow, client_id: str, scopes: tuple[str, ...], show: Callable[[Device], None]
+    carrier: HttpClient, flow: Flow, client_id: str, scopes: tuple[str, ...], show: Callable[[Device], None]
 ) -> Grant:
     """Have a person approve, and wait until that is done.
 
@@ -122,7 +122,7 @@ async def ask_device(
 
 
 async def ask_client(
-    carrier: Carrier, token_url: str, client_id: str, secret: Secret | None, scopes: tuple[str, ...]
+    carrier: HttpClient, token_url: str, client_id: str, secret: Secret | None, scopes: tuple[str, ...]
 ) -> Grant:
     """A token for the client itself.
 
@@ -142,7 +142,7 @@ async def ask_client(
 
 
 async def renew(
-    carrier: Carrier, kept: tuple[str, str, tuple[str, ...]], refresh_token: str, secret: Secret | None
+    carrier: HttpClient, kept: tuple[str, str, tuple[str, ...]], refresh_token: str, secret: Secret | None
 ) -> Grant:
     """A new token in place of one that has run out; see `ask_client`."""
     token_url, client_id, scopes = kept
@@ -152,21 +152,21 @@ async def renew(
     return await _granted(carrier, token_url, fields)
 
 
-async def _granted(carrier: Carrier, url: str, fields: dict[str, str]) -> Grant:
+async def _granted(carrier: HttpClient, url: str, fields: dict[str, str]) -> Grant:
     status, answer = await _post(carrier, url, fields)
     if status != 200:
         raise Unauthenticated(f"no token was given: {_said(answer, status)}")
     return _read(answer, Grant, url)
 
 
-async def _post(carrier: Carrier, url: str, fields: dict[str, str]) -> tuple[int, dict[str, Any]]:
+async def _post(carrier: HttpClient, url: str, fields: dict[str, str]) -> tuple[int, dict[str, Any]]:
     # The same reader of URLs as the carrier's, so that what is judged is what is called.
     at = target(url)
     if at.scheme != "https" and at.host not in _LOOPBACK:
         raise Misuse(f"{shown(url)} is not https; no secret is sent there")
     body = urlencode({name: value for name, value in fields.items() if value}).encode()
     headers = (("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json"))
-    reply = await carrier.open(Request("POST", url, headers, body))
+    reply = await carrier.open(HttpRequest("POST", url, headers, body))
     try:
         raw = await reply.read(_LIMIT, idle_s=_IDLE_S)
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trunkline.cli.render import show_event, show_ids, show_message, show_task
 from trunkline.cli.screen import clear, document, field, progress, remark
 from trunkline.cli.session import Session
-from trunkline.client.gather import Update
+from trunkline.client.assembler import Update
 from trunkline.client.result import Result
 from trunkline.client.stream import Stream
 from trunkline.wire import v1

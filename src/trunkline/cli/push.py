@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trunkline.cli.choices import Choices
-from trunkline.cli.errand import carry_out
-from trunkline.cli.menu.client import Given
+from trunkline.cli.command import carry_out
+from trunkline.cli.commands.client import Given
 from trunkline.cli.screen import document, field
 from trunkline.cli.session import Session
 from trunkline.config import Secret

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trunkline.cli.choices import Choices
-from trunkline.cli.errand import carry_out
-from trunkline.cli.menu.client import Given
+from trunkline.cli.command import carry_out
+from trunkline.cli.commands.client import Given
 from trunkline.cli.outcome import follow, show_result, show_stream
 from trunkline.cli.parts import message_parts
 from trunkline.cli.render import show_sent

@@ -16,14 +16,14 @@ import uvicorn
 
 from trunkline.agent.agent import Agent
 from trunkline.app import Application, build, exposure
-from trunkline.auth.book import has_keys
+from trunkline.auth.key_store import has_keys
 from trunkline.cli.admin import close_entrance, open_entrance
-from trunkline.cli.connection import Connection
-from trunkline.cli.server import FAILED, Server
-from trunkline.cli.workers import Order, Workers, bind
 from trunkline.config import Settings, assignment, strangers
 from trunkline.errors import Misuse, StoreError
-from trunkline.server.guard import is_loopback
+from trunkline.http.connection import ServerConnection
+from trunkline.http.server import FAILED, HttpServer
+from trunkline.http.workers import Order, Workers, bind
+from trunkline.server.host_check import is_loopback
 from trunkline.store.url import database_file, shown, store_from_url
 from trunkline.telemetry.logs import set_up_logs
 
@@ -116,10 +116,10 @@ def serve(
         proxy_headers=False,
         backlog=BACKLOG,
         ws="none",
-        http=Connection,
+        http=ServerConnection,
         lifespan="on",
     )
-    server = Server(config, application, started, lifeline)
+    server = HttpServer(config, application, started, lifeline)
     server.run(sockets)
     if not server.started:
         raise SystemExit(FAILED)

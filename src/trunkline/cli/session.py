@@ -17,14 +17,14 @@ from trunkline.cli.access import (
     version_of,
 )
 from trunkline.cli.choices import Choices
-from trunkline.cli.menu.client import Given
+from trunkline.cli.commands.client import Given
 from trunkline.cli.reference import Reference, named, named_alone, refer
 from trunkline.cli.screen import remark
-from trunkline.cli.tokens import Tokens
-from trunkline.cli.wiretap import Redaction, Wiretap
+from trunkline.cli.tokens import TokenFile
+from trunkline.cli.wire_trace import Redaction, WireTrace
 from trunkline.client.client import Client
 from trunkline.config import Secret
-from trunkline.net.carrier import Carrier
+from trunkline.net.http import HttpClient
 from trunkline.wire.peer_card import PeerCard
 
 
@@ -48,7 +48,7 @@ class Session:
             self.told, self.words = named(given.words, given.flags, choices)
         self.choices = at_home(choices, typed=len(self.words) < len(given.words))
         self._client: Client | None = None
-        self._tap: Carrier | None = None
+        self._tap: HttpClient | None = None
         self._reference: Reference | None = None
 
     @property
@@ -128,7 +128,7 @@ class Session:
         reference = self.reference
         headers = parameters_of(choices)
         bearer, api_key = credentials_of(choices)
-        check_insecure(choices, logged_in=self._keeps and Tokens().has(reference.url))
+        check_insecure(choices, logged_in=self._keeps and TokenFile().has(reference.url))
         if bearer is None and api_key is None and self._keeps:
             bearer = await self._kept(reference)
         self.credentials = bearer is not None or api_key is not None
@@ -166,7 +166,7 @@ class Session:
 
     async def _kept(self, reference: Reference) -> Secret | None:
         """The token of an earlier `auth login`, made fresh where it is stale."""
-        tokens = Tokens()
+        tokens = TokenFile()
         self.logged_in = tokens.has(reference.url)
         if not self.logged_in:
             return None
@@ -180,6 +180,8 @@ class Session:
         finally:
             await carrier.close()
 
-    def _carrier(self, reference: Reference, redaction: Redaction) -> Carrier | None:
+    def _carrier(self, reference: Reference, redaction: Redaction) -> HttpClient | None:
         """One that shows the wire; None leaves it to the client."""
-        return Wiretap(caller_for(reference, self.choices), redaction) if self.choices.flag("debug") else None
+        return (
+            WireTrace(caller_for(reference, self.choices), redaction) if self.choices.flag("debug") else None
+        )

@@ -8,11 +8,11 @@ import msgspec
 import typer
 
 from trunkline.cli.choices import DEFAULT, Chosen, choose
+from trunkline.cli.commands.client import Given
 from trunkline.cli.failure import failure_of, tell, wants_json
-from trunkline.cli.menu.client import Given
 from trunkline.cli.options import OPTIONS
 from trunkline.cli.screen import document, field
-from trunkline.cli.tokens import Tokens
+from trunkline.cli.tokens import TokenFile
 from trunkline.config import Secret
 from trunkline.errors import Misuse
 
@@ -21,7 +21,7 @@ def show(given: Given) -> None:
     """Print them all; a secret only as one that is set."""
     try:
         choices = choose(given.flags)
-        logins = Tokens().origins()
+        logins = TokenFile().origins()
     except Misuse as error:
         as_json = given.flags["output"] == "json" if "output" in given.flags else wants_json(())
         failure = failure_of(error, finding=False, credentials=False)
@@ -37,7 +37,7 @@ def show(given: Given) -> None:
     for name, one in found.items():
         field(name, f"{_text(one)} ({one.source})")
     for origin in logins:
-        field("login", f"{origin} ({Tokens().path})")
+        field("login", f"{origin} ({TokenFile().path})")
 
 
 def _text(one: Chosen) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from trunkline.cli.errand import carry_out
-from trunkline.cli.menu.client import Given
+from trunkline.cli.command import carry_out
+from trunkline.cli.commands.client import Given
 from trunkline.cli.outcome import follow, show_result, show_stream
 from trunkline.cli.render import show_task
 from trunkline.cli.screen import document, field
 from trunkline.cli.session import Session
 from trunkline.errors import Misuse, TaskNotCancelable
 from trunkline.wire import v1
-from trunkline.wire.foreign import state_named
+from trunkline.wire.spellings import state_named
 from trunkline.wire.types import RESTING, STATES, TaskState
 
 _ID = "the task's id"

@@ -14,7 +14,7 @@ from trunkline.cli.oauth import Grant, renew
 from trunkline.clock import now_ms
 from trunkline.config import LONGEST_S, Secret
 from trunkline.errors import Misuse, Unauthenticated
-from trunkline.net.carrier import Carrier
+from trunkline.net.http import HttpClient
 
 NAME = "tokens.json"
 # A token that runs out on the way is of no use.
@@ -37,7 +37,7 @@ class Kept(Struct, frozen=True, omit_defaults=True):
         return "Kept(***)"
 
 
-class Tokens:
+class TokenFile:
     """The file; read when it is asked, written whole."""
 
     def __init__(self, path: Path | None = None) -> None:
@@ -63,7 +63,7 @@ class Tokens:
             self._write(known)
         return found is not None
 
-    async def fresh(self, url: str, carrier: Carrier, secret: Secret | None = None) -> Secret:
+    async def fresh(self, url: str, carrier: HttpClient, secret: Secret | None = None) -> Secret:
         """The token for the agent at this URL, renewed if it has run out.
 
         Raises:

@@ -16,9 +16,9 @@ from trunkline.bridge.sources import Source
 from trunkline.bridge.tools import Toolbox
 from trunkline.bridge.tools import tools as tools_of
 from trunkline.cli.choices import Choices, choose
-from trunkline.cli.errand import INTERRUPTED
-from trunkline.cli.failure import Failure, failure_of, tell, wants_json
-from trunkline.cli.menu.client import Given
+from trunkline.cli.command import INTERRUPTED
+from trunkline.cli.commands.client import Given
+from trunkline.cli.failure import CommandFailure, failure_of, tell, wants_json
 from trunkline.cli.screen import block, document
 from trunkline.cli.session import Session
 from trunkline.client.client import Client
@@ -48,7 +48,7 @@ def tools(given: Given) -> None:
     except TrunklineError as error:
         failure = failure_of(error, finding=True, credentials=False)
         hint = "trunkline help tools" if failure.code == "A2ACLI_ERR_USAGE" else ""
-        tell(Failure(failure.code, failure.message, hint, failure.a2a_code), as_json=as_json)
+        tell(CommandFailure(failure.code, failure.message, hint, failure.a2a_code), as_json=as_json)
         raise typer.Exit(failure.exit) from None
     if not worked:
         raise typer.Exit(1)

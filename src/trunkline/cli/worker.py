@@ -9,8 +9,8 @@ import sys
 import msgspec
 
 from trunkline.cli.serve import prepare, serve
-from trunkline.cli.workers import Order
 from trunkline.errors import TrunklineError
+from trunkline.http.workers import Order
 
 
 def main() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from trunkline.client.peer import FAILURES
 from trunkline.client.retry import may_be_taken
+from trunkline.client.session import FAILURES
 from trunkline.client.transport import Call, Transport
 from trunkline.errors import TaskNotCancelable
 from trunkline.wire.types import Task, TaskQuery, TaskState
 
 
-class Cancel:
+class CancelAttempt:
     """The work of one cancel; each attempt is a call of it."""
 
     __slots__ = ("_lost", "_query")

@@ -8,23 +8,23 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar, Unpack, cast
 
-from trunkline.client.cancel import Cancel
+from trunkline.client.assembler import Assembler
+from trunkline.client.cancel import CancelAttempt
 from trunkline.client.chat import Chat
-from trunkline.client.contact import Contact
 from trunkline.client.credentials import Auth, Guarded, credentials
 from trunkline.client.fixed import Fixed
-from trunkline.client.gather import Gather
 from trunkline.client.message import Content, Sending, compose
+from trunkline.client.negotiation import Negotiation
 from trunkline.client.options import Options, check_seconds
-from trunkline.client.peer import Peer, Work, out_of_time
 from trunkline.client.result import Result
+from trunkline.client.session import AgentSession, Work, out_of_time
 from trunkline.client.stream import Stream
 from trunkline.client.transport import Frame, TransportFactory
 from trunkline.config import Secret
 from trunkline.errors import ExtendedCardNotConfigured, Misuse, Unreachable
-from trunkline.net.caller import Caller
-from trunkline.net.carrier import Carrier, Headers
-from trunkline.net.guard import Egress, target
+from trunkline.net.egress import Egress, target
+from trunkline.net.http import Headers, HttpClient
+from trunkline.net.http_client import SocketHttpClient
 from trunkline.wire.peer_card import PeerCard
 from trunkline.wire.types import (
     RESTING,
@@ -70,7 +70,7 @@ class Client:
         retries: int = 3,
         deduplicates: bool | None = None,
         verify_tls: bool = True,
-        carrier: Carrier | None = None,
+        carrier: HttpClient | None = None,
         transports: Mapping[str, TransportFactory] | None = None,
         egress: Egress | None = None,
     ) -> None:
@@ -90,14 +90,14 @@ class Client:
         self._options = options
         # A carrier that was given belongs to whoever gave it.
         self._own = None if carrier is not None else _caller(url, egress, connect_s, verify=verify_tls)
-        way = cast("Carrier", carrier or self._own)
+        way = cast("HttpClient", carrier or self._own)
         if headers:
             way = Guarded(way, Fixed(headers), url)
         known = credentials(
             auth, api_key=api_key, api_key_env=api_key_env, bearer=bearer, bearer_env=bearer_env
         )
-        self._contact = Contact(url, options, way, auth=known, transports=transports, card=card)
-        self._peer = Peer(url, options, self._contact)
+        self._contact = Negotiation(url, options, way, auth=known, transports=transports, card=card)
+        self._peer = AgentSession(url, options, self._contact)
 
     async def __aenter__(self) -> Client:
         return self
@@ -162,7 +162,7 @@ class Client:
         request = compose(content, said, wait=wait)
         headers = _about(said)
         seconds = self._seconds(said.get("timeout_s"))
-        known = Gather()
+        known = Assembler()
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
@@ -174,7 +174,7 @@ class Client:
         return found
 
     async def _sent(
-        self, request: SendRequest, headers: Headers, limit: asyncio.Timeout, known: Gather
+        self, request: SendRequest, headers: Headers, limit: asyncio.Timeout, known: Assembler
     ) -> Result:
         if request.push is not None:
             await self._peer.check_push()
@@ -204,7 +204,7 @@ class Client:
         """Follow a task, through its questions: from a snapshot, or from what came `after` an event's id."""
         return Stream(
             self._peer,
-            known=Gather(_named(task_id), after),
+            known=Assembler(_named(task_id), after),
             timeout_s=self._options.timeout_s,
             through_questions=True,
         )
@@ -223,7 +223,7 @@ class Client:
                 found = await self._got(TaskQuery(_named(task_id)), limit)
                 if found.state in RESTING:
                     return found
-                known = Gather(task_id)
+                known = Assembler(task_id)
                 return await Stream(self._peer, known=known, deadline=limit.when()).finish()
         except TimeoutError:
             if not limit.expired():
@@ -267,7 +267,7 @@ class Client:
         Raises:
             TaskNotCancelable: it has already ended.
         """
-        return Result(await self._ask(Cancel(_named(task_id))))
+        return Result(await self._ask(CancelAttempt(_named(task_id))))
 
     async def set_push(self, task_id: str, config: PushConfig) -> PushConfig:
         """Have a webhook told of a task.
@@ -330,9 +330,9 @@ def _checked(url: str) -> str:
     return url
 
 
-def _caller(url: str, egress: Egress | None, connect_s: float, *, verify: bool) -> Caller:
+def _caller(url: str, egress: Egress | None, connect_s: float, *, verify: bool) -> SocketHttpClient:
     """To the public, and to the host that the operator names, wherever that is."""
-    return Caller(egress or Egress(hosts=[target(url).host]), connect_s=connect_s, verify=verify)
+    return SocketHttpClient(egress or Egress(hosts=[target(url).host]), connect_s=connect_s, verify=verify)
 
 
 def _named(task_id: str) -> str:

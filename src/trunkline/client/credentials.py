@@ -14,11 +14,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from trunkline.client.flow import HttpxAuth
+from trunkline.client.httpx_auth import HttpxAuth
 from trunkline.config import Secret, environment
 from trunkline.errors import Misuse
-from trunkline.net.carrier import Carrier, Reply, Request
-from trunkline.net.guard import target
+from trunkline.net.egress import target
+from trunkline.net.http import HttpClient, HttpRequest, HttpResponse
 from trunkline.wire.peer_card import PeerCard, PeerScheme
 
 log = logging.getLogger("trunkline.client")
@@ -32,7 +32,7 @@ _NAMED = 8
 class Auth(Protocol):
     """Shows an agent who calls. It sees only requests that may show it."""
 
-    async def carry(self, request: Request, carrier: Carrier) -> Reply:
+    async def carry(self, request: HttpRequest, carrier: HttpClient) -> HttpResponse:
         """The answer to the request with credentials; asked again if new ones may help."""
         ...
 
@@ -48,7 +48,7 @@ class _Shown:
         self._name = name
         self._value = Secret(value)
 
-    async def carry(self, request: Request, carrier: Carrier) -> Reply:
+    async def carry(self, request: HttpRequest, carrier: HttpClient) -> HttpResponse:
         """See `Auth`."""
         return await carrier.open(_with(request, self._name, self._value.reveal()))
 
@@ -91,7 +91,7 @@ class ApiKey:
         known = place if place in ("header", "query", "cookie") else "header"
         return ApiKey(self._key, name=wanted[0].name, place=known)
 
-    async def carry(self, request: Request, carrier: Carrier) -> Reply:
+    async def carry(self, request: HttpRequest, carrier: HttpClient) -> HttpResponse:
         """See `Auth`."""
         name, key = self.name or API_KEY, self._key.reveal()
         if self.place == "header":
@@ -110,7 +110,7 @@ class Unset:
     def __init__(self, variable: str) -> None:
         self.variable = variable
 
-    async def carry(self, request: Request, carrier: Carrier) -> Reply:
+    async def carry(self, request: HttpRequest, carrier: HttpClient) -> HttpResponse:
         """See `Auth`."""
         return await carrier.open(request)
 
@@ -166,7 +166,9 @@ class Guarded:
     To anybody else a request goes without, and from https never to http.
     """
 
-    def __init__(self, carrier: Carrier, auth: Auth | None, url: str, *, hosts: Iterable[str] = ()) -> None:
+    def __init__(
+        self, carrier: HttpClient, auth: Auth | None, url: str, *, hosts: Iterable[str] = ()
+    ) -> None:
         self.auth = auth
         self._carrier = carrier
         self._at = target(url)
@@ -187,14 +189,14 @@ class Guarded:
         shown = f"only {self._at.host} was shown credentials, not {others}"
         return f"{said}; {shown}: give that URL if it may see them"
 
-    async def open(self, request: Request) -> Reply:
-        """See `Carrier`."""
+    async def open(self, request: HttpRequest) -> HttpResponse:
+        """See `HttpClient`."""
         if self.auth is None or not self._may_see(request.url):
             return await self._carrier.open(request)
         return await self.auth.carry(request, self._carrier)
 
     async def close(self) -> None:
-        """See `Carrier`."""
+        """See `HttpClient`."""
         await self._carrier.close()
 
     def _may_see(self, url: str) -> bool:
@@ -272,5 +274,5 @@ def _words(scheme: PeerScheme) -> str:
     return f"a bearer token{issuer} (give bearer=…)"
 
 
-def _with(request: Request, name: str, value: str) -> Request:
-    return Request(request.method, request.url, (*request.headers, (name, value)), request.body)
+def _with(request: HttpRequest, name: str, value: str) -> HttpRequest:
+    return HttpRequest(request.method, request.url, (*request.headers, (name, value)), request.body)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from urllib.parse import quote
 
-from trunkline.client.exchange import JSON, answered
+from trunkline.client.http_transport import JSON, answered
 from trunkline.client.transport import Call, Frame
 from trunkline.errors import PushNotSupported, UnsupportedOperation
-from trunkline.net.carrier import Carrier, Headers, Request
-from trunkline.net.guard import shown
+from trunkline.net.egress import shown
+from trunkline.net.http import Headers, HttpClient, HttpRequest
 from trunkline.wire.answers import Notice
 from trunkline.wire.delegate import read_record, submission_of
 from trunkline.wire.peer_card import Interface, PeerCard
@@ -30,7 +30,7 @@ _HEADERS: Headers = (("accept", JSON),)
 class Delegate:
     """One interface that speaks the task API. Its tenant is the agent that submissions are for."""
 
-    def __init__(self, interface: Interface, carrier: Carrier) -> None:
+    def __init__(self, interface: Interface, carrier: HttpClient) -> None:
         self._url = f"{interface.url.rstrip('/')}/tasks"
         self._agent = interface.tenant
         self._carrier = carrier
@@ -44,7 +44,7 @@ class Delegate:
         """
         body = submission_of(request, self._agent)
         headers = (("content-type", JSON), *_HEADERS, *call.headers)
-        return Notice(await self._task(Request("POST", self._url, headers, body), call))
+        return Notice(await self._task(HttpRequest("POST", self._url, headers, body), call))
 
     async def stream(self, request: SendRequest, call: Call) -> AsyncGenerator[Frame]:
         """Submit; the one frame is the task as it was then."""
@@ -53,7 +53,7 @@ class Delegate:
     async def get(self, query: TaskQuery, call: Call) -> Task:
         """A task as it stands."""
         url = f"{self._url}/{quote(query.id, safe='')}"
-        return await self._task(Request("GET", url, (*_HEADERS, *call.headers)), call)
+        return await self._task(HttpRequest("GET", url, (*_HEADERS, *call.headers)), call)
 
     async def list(self, query: ListQuery, call: Call) -> TaskPage:
         """Not in this API."""
@@ -88,7 +88,7 @@ class Delegate:
         """Not in this API."""
         raise _lacks("give a card")
 
-    async def _task(self, request: Request, call: Call) -> Task:
+    async def _task(self, request: HttpRequest, call: Call) -> Task:
         answer = await answered(self._carrier, request, call)
         if not answer.ok:
             raise answer.refusal(of_task=request.method == "GET")

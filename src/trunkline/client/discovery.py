@@ -24,8 +24,8 @@ from trunkline.errors import (
     Unreachable,
     Unreadable,
 )
-from trunkline.net.carrier import Carrier, Headers, Request
-from trunkline.net.guard import shown, target
+from trunkline.net.egress import shown, target
+from trunkline.net.http import Headers, HttpClient, HttpRequest
 from trunkline.wire.peer_card import PeerCard, read_card
 
 log = logging.getLogger("trunkline.client")
@@ -86,7 +86,7 @@ class Discovery:
     def __init__(
         self,
         url: str,
-        carrier: Carrier,
+        carrier: HttpClient,
         *,
         card_url: str = "",
         ttl_s: float = TTL_S,
@@ -237,7 +237,7 @@ class Discovery:
     async def _get(self, url: str, headers: Headers) -> Answered:
         for _ in range(HOPS + 1):
             # Without A2A-Version: who knows the header answers with a card for every version.
-            request = Request("GET", url, (("accept", "application/json"), *headers))
+            request = HttpRequest("GET", url, (("accept", "application/json"), *headers))
             reply = await self._carrier.open(request)
             try:
                 location = reply.headers.get("location", "")

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from trunkline.client.assembler import Update
 from trunkline.client.client import Client
-from trunkline.client.gather import Update
 from trunkline.client.result import Result, artifact_text
 from trunkline.client.stream import Stream
 from trunkline.errors import Misuse, TimedOut, TrunklineError

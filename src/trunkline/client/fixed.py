@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from trunkline.net.carrier import Carrier, Reply, Request
+from trunkline.net.http import HttpClient, HttpRequest, HttpResponse
 
 
 class Fixed:
@@ -13,7 +13,7 @@ class Fixed:
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._headers = tuple(headers.items())
 
-    async def carry(self, request: Request, carrier: Carrier) -> Reply:
+    async def carry(self, request: HttpRequest, carrier: HttpClient) -> HttpResponse:
         """See `Auth`."""
         headers = (*request.headers, *self._headers)
-        return await carrier.open(Request(request.method, request.url, headers, request.body))
+        return await carrier.open(HttpRequest(request.method, request.url, headers, request.body))

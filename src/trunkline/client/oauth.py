@@ -14,8 +14,8 @@ from msgspec import Struct
 from trunkline.client.credentials import Bearer
 from trunkline.config import Secret
 from trunkline.errors import Misuse, Unauthenticated, Unreadable
-from trunkline.net.carrier import Carrier, Reply, Request
-from trunkline.net.guard import target
+from trunkline.net.egress import target
+from trunkline.net.http import HttpClient, HttpRequest, HttpResponse
 
 # A token is replaced this long before its end, so that none ends on the way.
 SKEW_S = 30.0
@@ -69,7 +69,7 @@ class ClientCredentials:
         self._until = 0.0
         self._fetching = asyncio.Lock()
 
-    async def carry(self, request: Request, carrier: Carrier) -> Reply:
+    async def carry(self, request: HttpRequest, carrier: HttpClient) -> HttpResponse:
         """See `Auth`. After a 401 the token is replaced, once."""
         bearer = await self._current(carrier)
         reply = await bearer.carry(request, carrier)
@@ -80,7 +80,7 @@ class ClientCredentials:
             self._bearer = None
         return await (await self._current(carrier)).carry(request, carrier)
 
-    async def _current(self, carrier: Carrier) -> Bearer:
+    async def _current(self, carrier: HttpClient) -> Bearer:
         now = asyncio.get_running_loop().time
         if self._bearer is not None and now() < self._until:
             return self._bearer
@@ -94,7 +94,7 @@ class ClientCredentials:
                 self._bearer = Bearer(token.access_token)
             return self._bearer
 
-    async def _fetch(self, carrier: Carrier) -> _Token:
+    async def _fetch(self, carrier: HttpClient) -> _Token:
         reply = await carrier.open(self._request())
         try:
             body = await reply.read(_ANSWER, idle_s=_IDLE_S)
@@ -115,7 +115,7 @@ class ClientCredentials:
             raise Unreadable(f"{self._host} answers without a bearer token")
         return token
 
-    def _request(self) -> Request:
+    def _request(self) -> HttpRequest:
         form = {"grant_type": "client_credentials"}
         if self._scopes:
             form["scope"] = " ".join(self._scopes)
@@ -127,7 +127,7 @@ class ClientCredentials:
             headers = (*headers, ("authorization", f"Basic {b64encode(login).decode()}"))
         else:
             form |= {"client_id": self._id, "client_secret": self._secret.reveal()}
-        return Request("POST", self._url, headers, urlencode(form).encode())
+        return HttpRequest("POST", self._url, headers, urlencode(form).encode())
 
 
 def _seconds(said: float | str | None) -> float:

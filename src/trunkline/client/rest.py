@@ -9,7 +9,16 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from trunkline.client.exchange import EITHER, JSON, Answer, Flow, answered, first_of, followed, spoken
+from trunkline.client.http_transport import (
+    EITHER,
+    JSON,
+    HttpAnswer,
+    HttpStream,
+    answered,
+    first_of,
+    followed,
+    spoken,
+)
 from trunkline.client.transport import Call, Frame
 from trunkline.errors import (
     InvalidParams,
@@ -19,8 +28,8 @@ from trunkline.errors import (
     UnsupportedOperation,
     VersionNotSupported,
 )
-from trunkline.net.carrier import Carrier, Headers, Request
-from trunkline.net.guard import shown
+from trunkline.net.egress import shown
+from trunkline.net.http import Headers, HttpClient, HttpRequest
 from trunkline.wire import requests
 from trunkline.wire.answers import Notice
 from trunkline.wire.operations import Operation
@@ -50,7 +59,7 @@ Q = TypeVar("Q", SendRequest, TaskQuery, ListQuery, PushRequest, PushQuery)
 class Rest:
     """One interface that speaks HTTP+JSON."""
 
-    def __init__(self, interface: Interface, carrier: Carrier) -> None:
+    def __init__(self, interface: Interface, carrier: HttpClient) -> None:
         modern = (interface.words or interface.version).startswith("1")
         self._dialect = Dialect.V1 if modern else Dialect.V03_PROTO
         self._base = interface.url.rstrip("/")
@@ -71,7 +80,7 @@ class Rest:
         asked = requests.rest_send(self._at_home(request), self._dialect)
         return self._notice(await self._ask(asked, call, of_task=bool(request.message.task_id)))
 
-    def stream(self, request: SendRequest, call: Call) -> Flow:
+    def stream(self, request: SendRequest, call: Call) -> HttpStream:
         """Send and follow."""
         asked = requests.rest_send(self._at_home(request), self._dialect, stream=True)
         return self._follow(asked, call, of_task=bool(request.message.task_id))
@@ -92,9 +101,9 @@ class Rest:
         asked = requests.rest_task(Operation.CANCEL, self._at_home(query), self._dialect)
         return task_of(self._notice(await self._ask(asked, call, of_task=True)))
 
-    def subscribe(self, query: TaskQuery, call: Call, *, after: str = "") -> Flow:
+    def subscribe(self, query: TaskQuery, call: Call, *, after: str = "") -> HttpStream:
         """Follow a task; `after` is sent as `Last-Event-ID`."""
-        return Flow(self._subscribed(query, call, after))
+        return HttpStream(self._subscribed(query, call, after))
 
     async def _subscribed(self, query: TaskQuery, call: Call, after: str) -> AsyncGenerator[list[Frame]]:
         asked = requests.rest_task(Operation.SUBSCRIBE, self._at_home(query), self._dialect)
@@ -158,10 +167,10 @@ class Rest:
         """The request with the tenant of this interface, which every request must repeat."""
         return replace(request, tenant=self._tenant) if self._tenant else request
 
-    def _notice(self, answer: Answer) -> Notice:
+    def _notice(self, answer: HttpAnswer) -> Notice:
         return rest_notice(answer.body, proto=self._is_proto)
 
-    async def _optional(self, operation: Operation, asked: RestRequest, call: Call) -> Answer:
+    async def _optional(self, operation: Operation, asked: RestRequest, call: Call) -> HttpAnswer:
         """The answer to an operation that not every agent has."""
         try:
             return await self._ask(asked, call, of_task=operation is not Operation.LIST)
@@ -173,14 +182,14 @@ class Rest:
                 raise _absent(operation, asked, refused) from None
             raise
 
-    async def _ask(self, asked: RestRequest, call: Call, *, of_task: bool) -> Answer:
+    async def _ask(self, asked: RestRequest, call: Call, *, of_task: bool) -> HttpAnswer:
         answer = await answered(self._carrier, self._request(asked, self._headers, call), call)
         if not answer.ok:
             raise answer.refusal(of_task=of_task)
         return answer
 
-    def _follow(self, asked: RestRequest, call: Call, *, of_task: bool) -> Flow:
-        def whole(answer: Answer) -> Notice:
+    def _follow(self, asked: RestRequest, call: Call, *, of_task: bool) -> HttpStream:
+        def whole(answer: HttpAnswer) -> Notice:
             if not answer.ok:
                 raise answer.refusal(of_task=of_task)
             return self._notice(answer)
@@ -188,9 +197,9 @@ class Rest:
         request = self._request(asked, self._stream_headers, call)
         return followed(self._carrier, request, call, partial(rest_notice, proto=self._is_proto), whole)
 
-    def _request(self, asked: RestRequest, kept: Headers, call: Call) -> Request:
+    def _request(self, asked: RestRequest, kept: Headers, call: Call) -> HttpRequest:
         body = () if asked.body is None else _BODY
-        return Request(asked.verb, self._base + asked.path, (*body, *kept, *call.headers), asked.body)
+        return HttpRequest(asked.verb, self._base + asked.path, (*body, *kept, *call.headers), asked.body)
 
 
 def _absent(operation: Operation, asked: RestRequest, refused: Refused) -> Refused:

@@ -8,12 +8,21 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from trunkline.client.exchange import EITHER, JSON, Answer, Flow, answered, first_of, followed, spoken
+from trunkline.client.http_transport import (
+    EITHER,
+    JSON,
+    HttpAnswer,
+    HttpStream,
+    answered,
+    first_of,
+    followed,
+    spoken,
+)
 from trunkline.client.transport import Call, Frame
 from trunkline.clock import random_bits
 from trunkline.errors import MethodNotFound, PushNotSupported, Refused, UnsupportedOperation
-from trunkline.net.carrier import Carrier, Headers, Request
-from trunkline.net.guard import shown
+from trunkline.net.egress import shown
+from trunkline.net.http import Headers, HttpClient, HttpRequest
 from trunkline.wire import requests
 from trunkline.wire.answers import Notice
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
@@ -46,7 +55,7 @@ Q = TypeVar("Q", SendRequest, TaskQuery, ListQuery, PushRequest, PushQuery)
 class JsonRpc:
     """One interface that speaks JSON-RPC."""
 
-    def __init__(self, interface: Interface, carrier: Carrier) -> None:
+    def __init__(self, interface: Interface, carrier: HttpClient) -> None:
         self._url = interface.url
         self._tenant = interface.tenant
         self._carrier = carrier
@@ -67,7 +76,7 @@ class JsonRpc:
         params = requests.send_params(self._at_home(request), self._dialect)
         return await self._notice(Operation.SEND, params, call)
 
-    def stream(self, request: SendRequest, call: Call) -> Flow:
+    def stream(self, request: SendRequest, call: Call) -> HttpStream:
         """Send and follow."""
         params = requests.send_params(self._at_home(request), self._dialect)
         return self._follow(self._methods[Operation.STREAM], params, call)
@@ -87,9 +96,9 @@ class JsonRpc:
         params = requests.task_params(self._at_home(query), self._dialect)
         return task_of(await self._notice(Operation.CANCEL, params, call))
 
-    def subscribe(self, query: TaskQuery, call: Call, *, after: str = "") -> Flow:
+    def subscribe(self, query: TaskQuery, call: Call, *, after: str = "") -> HttpStream:
         """Follow a task; `after` is sent as `Last-Event-ID`."""
-        return Flow(self._subscribed(query, call, after))
+        return HttpStream(self._subscribed(query, call, after))
 
     async def _subscribed(self, query: TaskQuery, call: Call, after: str) -> AsyncGenerator[list[Frame]]:
         params = requests.task_params(replace(self._at_home(query), history_length=None), self._dialect)
@@ -152,23 +161,23 @@ class JsonRpc:
         except MethodNotFound as refused:
             raise _absent(operation, method, refused) from None
 
-    async def _ask(self, method: str, params: bytes, call: Call) -> tuple[str, Answer]:
+    async def _ask(self, method: str, params: bytes, call: Call) -> tuple[str, HttpAnswer]:
         request_id, body = self._envelope(method, params)
         headers = (*self._headers, *call.headers)
-        answer = await answered(self._carrier, Request("POST", self._url, headers, body), call)
+        answer = await answered(self._carrier, HttpRequest("POST", self._url, headers, body), call)
         if not answer.ok:
             raise answer.refusal()
         return request_id, answer
 
-    def _follow(self, method: str, params: bytes, call: Call) -> Flow:
+    def _follow(self, method: str, params: bytes, call: Call) -> HttpStream:
         request_id, body = self._envelope(method, params)
 
-        def whole(answer: Answer) -> Notice:
+        def whole(answer: HttpAnswer) -> Notice:
             if not answer.ok:
                 raise answer.refusal()
             return rpc_notice(answer.body, request_id)
 
-        request = Request("POST", self._url, (*self._stream_headers, *call.headers), body)
+        request = HttpRequest("POST", self._url, (*self._stream_headers, *call.headers), body)
         return followed(self._carrier, request, call, lambda data: rpc_notice(data, request_id), whole)
 
     def _envelope(self, method: str, params: bytes) -> tuple[str, bytes]:

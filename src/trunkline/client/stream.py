@@ -7,12 +7,12 @@ import weakref
 from collections.abc import Callable
 from types import TracebackType
 
-from trunkline.client.gather import Gather, Update
-from trunkline.client.peer import Peer
-from trunkline.client.pursuit import Pursuit
+from trunkline.client.assembler import Assembler, Update
 from trunkline.client.result import Result
+from trunkline.client.session import AgentSession
+from trunkline.client.stream_engine import StreamEngine
 from trunkline.errors import Misuse
-from trunkline.net.carrier import Headers
+from trunkline.net.http import Headers
 from trunkline.wire.types import SendRequest
 
 
@@ -24,16 +24,16 @@ class Stream:
 
     def __init__(
         self,
-        peer: Peer,
+        peer: AgentSession,
         *,
         request: SendRequest | None = None,
-        known: Gather | None = None,
+        known: Assembler | None = None,
         headers: Headers = (),
         timeout_s: float | None = None,
         deadline: float | None = None,
         through_questions: bool = False,
     ) -> None:
-        self._pursuit = Pursuit(
+        self._pursuit = StreamEngine(
             peer, request=request, known=known, headers=headers, through_questions=through_questions
         )
         # With a timeout the stream has a clock of its own; a deadline is kept by whoever gives it.

@@ -12,18 +12,18 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypedDict, TypeVar, Unpack
 
+from trunkline.client.assembler import Update
 from trunkline.client.chat import Chat
 from trunkline.client.client import Client
 from trunkline.client.credentials import Auth
-from trunkline.client.gather import Update
 from trunkline.client.message import Content, Sending
 from trunkline.client.result import Result
 from trunkline.client.stream import Stream
 from trunkline.client.transport import TransportFactory
 from trunkline.config import Secret
 from trunkline.errors import Misuse
-from trunkline.net.carrier import Carrier
-from trunkline.net.guard import Egress
+from trunkline.net.egress import Egress
+from trunkline.net.http import HttpClient
 from trunkline.wire.peer_card import PeerCard
 from trunkline.wire.types import PushConfig, TaskPage, TaskState
 
@@ -51,7 +51,7 @@ class ClientOptions(TypedDict, total=False):
     retries: int
     deduplicates: bool | None
     verify_tls: bool
-    carrier: Carrier | None
+    carrier: HttpClient | None
     transports: Mapping[str, TransportFactory] | None
     egress: Egress | None
 

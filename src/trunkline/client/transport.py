@@ -12,7 +12,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from trunkline.net.carrier import Carrier, Headers
+from trunkline.net.http import Headers, HttpClient
 from trunkline.wire.answers import Notice
 from trunkline.wire.peer_card import Interface, PeerCard
 from trunkline.wire.types import (
@@ -97,6 +97,6 @@ class Transport(Protocol):
 class TransportFactory(Protocol):
     """Makes a transport for an interface, with the carrier that it goes by."""
 
-    def __call__(self, interface: Interface, carrier: Carrier, /) -> Transport:
+    def __call__(self, interface: Interface, carrier: HttpClient, /) -> Transport:
         """The transport."""
         ...

@@ -1,4 +1,4 @@
-"""The tour's own webhook: a few lines of HTTP server around `trunkline.push.Receiver`."""
+"""The tour's own webhook: a few lines of HTTP server around `trunkline.webhook.Receiver`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from trunkline.errors import Refused
-from trunkline.push import Notification, Receiver
+from trunkline.webhook import Notification, Receiver
 
 
-class Hook:
+class TourWebhook:
     """Listens on loopback; what it was told and could believe is in `told`."""
 
     def __init__(self, receiver: Receiver) -> None:

@@ -10,7 +10,7 @@ from trunkline.demo.remote import StepFailed
 from trunkline.log.decide import plain
 
 
-class Ledger:
+class Acknowledged:
     """The newest answer for each task."""
 
     def __init__(self) -> None:

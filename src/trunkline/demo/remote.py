@@ -14,9 +14,9 @@ from pathlib import Path
 
 from trunkline.client.sync import SyncClient
 from trunkline.errors import Refused, TrunklineError, Unavailable
-from trunkline.net.caller import Caller
-from trunkline.net.carrier import Request
-from trunkline.net.guard import Egress
+from trunkline.net.egress import Egress
+from trunkline.net.http import HttpRequest
+from trunkline.net.http_client import SocketHttpClient
 
 READY_S = 20.0
 # One that was told to end may take so long; one that was killed is known to be dead much sooner.
@@ -162,9 +162,9 @@ class Demo:
 
 
 async def _read(url: str) -> bytes:
-    caller = Caller(Egress(hosts=[_HOST]))
+    caller = SocketHttpClient(Egress(hosts=[_HOST]))
     try:
-        reply = await caller.open(Request("GET", url))
+        reply = await caller.open(HttpRequest("GET", url))
         return await reply.read(_KEYS_LIMIT)
     finally:
         await caller.close()

@@ -18,14 +18,14 @@ from rich.table import Table
 
 from trunkline.client.result import Result, text_of
 from trunkline.clock import random_bits
-from trunkline.demo.hook import Hook
-from trunkline.demo.ledger import Ledger, in_words
+from trunkline.demo.hook import TourWebhook
+from trunkline.demo.ledger import Acknowledged, in_words
 from trunkline.demo.lines import LINES
 from trunkline.demo.remote import READY_S, Demo, Gone, StepFailed, free_port
-from trunkline.doctor.finding import Outcome
+from trunkline.doctor.finding import CheckOutcome
 from trunkline.doctor.run import examine
 from trunkline.log.decide import plain
-from trunkline.push import Notification, Receiver
+from trunkline.webhook import Notification, Receiver
 from trunkline.wire.types import PushConfig, TaskState
 
 # How often in a row somebody may kill the server before the tour gives up.
@@ -52,7 +52,7 @@ class Tour:
     def __init__(self, demo: Demo, console: Console) -> None:
         self._demo = demo
         self._console = console
-        self._ledger = Ledger()
+        self._ledger = Acknowledged()
         self._finished = ""
         self._asking = ""
 
@@ -214,7 +214,7 @@ class Tour:
 
     def _webhook(self) -> None:
         token = f"{random_bits(128):032x}"
-        hook = Hook(Receiver(tokens=[token], keys=self._demo.signing_keys()))
+        hook = TourWebhook(Receiver(tokens=[token], keys=self._demo.signing_keys()))
         try:
             push = PushConfig(hook.url, token=token)
             receipt = self._demo.client.send(f"{STEPS} 60", skill="steps", push=push, wait=False)
@@ -227,7 +227,7 @@ class Tour:
             raise StepFailed(f"the webhook was told {last.text!r} of task {last.task_id}")
         self._console.print(f"   the result came along: {last.text}")
 
-    def _await(self, hook: Hook, state: TaskState) -> Notification:
+    def _await(self, hook: TourWebhook, state: TaskState) -> Notification:
         for _ in range(round(READY_S / TICK_S)):
             try:
                 told = hook.told.get(timeout=TICK_S)
@@ -251,8 +251,8 @@ class Tour:
 
     def _examine(self) -> None:
         report = asyncio.run(examine(self._demo.base))
-        passed = sum(one.outcome is Outcome.PASSED for one in report.findings)
-        odd = [one for one in report.findings if one.outcome in (Outcome.FAILED, Outcome.UNKNOWN)]
+        passed = sum(one.outcome is CheckOutcome.PASSED for one in report.findings)
+        odd = [one for one in report.findings if one.outcome in (CheckOutcome.FAILED, CheckOutcome.UNKNOWN)]
         if odd or not passed:
             self._demo.ending()
             found = "; ".join(f"{one.check}: {one.seen}" for one in odd)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trunkline.doctor.finding import ERROR, Verdict, failed, judge, of_way, unknown
-from trunkline.doctor.look import TERMINAL, state_of
-from trunkline.doctor.trials import new_id, task_in
-from trunkline.doctor.way import NOT_CANCELABLE, NOT_FOUND, Way
+from trunkline.doctor.binding import NOT_CANCELABLE, NOT_FOUND, ProbeBinding
+from trunkline.doctor.finding import ERROR, CheckVerdict, failed, judge, of_way, unknown
+from trunkline.doctor.fixtures import new_id, task_in
+from trunkline.doctor.json_access import TERMINAL, state_of
 
 
 @of_way(
@@ -15,7 +15,7 @@ from trunkline.doctor.way import NOT_CANCELABLE, NOT_FOUND, Way
     means="Callers believe that something was stopped.",
     fix="Answer a cancel of a task that nobody knows with TaskNotFound (-32001).",
 )
-async def unknown_task(way: Way) -> Verdict:
+async def unknown_task(way: ProbeBinding) -> CheckVerdict:
     """A cancel of a task that never was is refused."""
     answer = await way.call("cancel", {"id": new_id()})
     return judge(answer.is_code(NOT_FOUND), answer.told(), answer.exchange)
@@ -29,7 +29,7 @@ async def unknown_task(way: Way) -> Verdict:
     fix="Answer a cancel of an ended task with TaskNotCancelable (-32002), and leave the task as it is.",
     sends=True,
 )
-async def ended_task(way: Way) -> Verdict:
+async def ended_task(way: ProbeBinding) -> CheckVerdict:
     """A cancel of an ended task is refused, and the task stays as it is."""
     task = await way.subject.trials(way).ended()
     answer = await way.call("cancel", {"id": task["id"]})
@@ -49,7 +49,7 @@ async def ended_task(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def race(way: Way) -> Verdict:
+async def race(way: ProbeBinding) -> CheckVerdict:
     """A cancel right behind a send: one end, and the same for everybody."""
     found = await way.subject.trials(way).race()
     end = state_of(task_in(found.end))

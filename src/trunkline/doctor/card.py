@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from trunkline.doctor.finding import ERROR, PASSED, WARNING, Verdict, failed, judge, of_agent, skipped
-from trunkline.doctor.look import items, members, parsed, snake_members, text
+from trunkline.doctor.finding import ERROR, PASSED, WARNING, CheckVerdict, failed, judge, of_agent, skipped
+from trunkline.doctor.json_access import items, members, parsed, snake_members, text
 from trunkline.doctor.subject import Subject
 
 _SHARED = ("name", "description", "version", "capabilities")
@@ -32,7 +32,7 @@ _TYPES = frozenset(("apiKey", "http", "oauth2", "openIdConnect", "mutualTLS"))
     means="Clients that check cards refuse this one.",
     fix="Add the missing members; lists must have at least one entry.",
 )
-async def required(subject: Subject) -> Verdict:
+async def required(subject: Subject) -> CheckVerdict:
     """Everything that must be there is there, in the layout of its version."""
     card = subject.card
     missing = [name for name in _SHARED if not text(card.get(name)) and name != "capabilities"]
@@ -52,7 +52,7 @@ async def required(subject: Subject) -> Verdict:
     means="Clients do not see members under these names.",
     fix="Spell members in camelCase, such as protocolVersion and defaultInputModes.",
 )
-async def camel_case(subject: Subject) -> Verdict:
+async def camel_case(subject: Subject) -> CheckVerdict:
     """No member has an underscore."""
     odd = list(snake_members(subject.card))
     return judge(not odd, f"spelled with underscores: {', '.join(odd[:5])}")
@@ -65,7 +65,7 @@ async def camel_case(subject: Subject) -> Verdict:
     means="The card says one version and has the layout of another; clients pick the wrong dialect or none.",
     fix="List 1.0 interfaces under supportedInterfaces, and keep url and protocolVersion for 0.3.",
 )
-async def layout(subject: Subject) -> Verdict:
+async def layout(subject: Subject) -> CheckVerdict:
     """1.0 is declared in the layout of 1.0, older versions in theirs."""
     declared = text(subject.card.get("protocolVersion"))
     if declared.startswith("1") and not items(subject.card.get("supportedInterfaces")):
@@ -80,7 +80,7 @@ async def layout(subject: Subject) -> Verdict:
     means="Clients cannot tell where to call or in which protocol.",
     fix="Give each interface url, protocolBinding and protocolVersion (0.3: url and transport).",
 )
-async def interface_members(subject: Subject) -> Verdict:
+async def interface_members(subject: Subject) -> CheckVerdict:
     """Each interface is whole."""
     lacking = [
         f"{where} lacks {name}"
@@ -98,7 +98,7 @@ async def interface_members(subject: Subject) -> Verdict:
     means="Clients compare Major.Minor; another form may match nothing.",
     fix="Write the protocolVersion of an interface as Major.Minor: 1.0 or 0.3.",
 )
-async def interface_version(subject: Subject) -> Verdict:
+async def interface_version(subject: Subject) -> CheckVerdict:
     """Versions of interfaces are Major.Minor."""
     versions = [text(members(one).get("protocolVersion")) for one in _listed(subject)]
     odd = [one for one in versions if one and not re.fullmatch(r"[0-9]+\.[0-9]+", one)]
@@ -112,7 +112,7 @@ async def interface_version(subject: Subject) -> Verdict:
     means="Clients do not know this binding and skip the interface.",
     fix="Use JSONRPC, HTTP+JSON or GRPC; name a binding of your own by a URI.",
 )
-async def bindings(subject: Subject) -> Verdict:
+async def bindings(subject: Subject) -> CheckVerdict:
     """Bindings are the standard ones, or URIs."""
     names = [text(members(one).get("protocolBinding")) for one in _listed(subject)]
     names += [text(members(one).get("transport")) for one in items(subject.card.get("additionalInterfaces"))]
@@ -128,7 +128,7 @@ async def bindings(subject: Subject) -> Verdict:
     means="Routers and planners choose by id, description and tags; this skill cannot be chosen.",
     fix="Give every skill id, name, description and at least one tag.",
 )
-async def skills(subject: Subject) -> Verdict:
+async def skills(subject: Subject) -> CheckVerdict:
     """Each skill is whole."""
     lacking: list[str] = []
     for place, skill in enumerate(map(members, items(subject.card.get("skills")))):
@@ -147,7 +147,7 @@ async def skills(subject: Subject) -> Verdict:
     means="A caller who names a skill may reach another one.",
     fix="Give each skill an id of its own.",
 )
-async def unique(subject: Subject) -> Verdict:
+async def unique(subject: Subject) -> CheckVerdict:
     """No two skills share an id."""
     names = [text(members(one).get("id")) for one in items(subject.card.get("skills"))]
     twice = sorted({one for one in names if one and names.count(one) > 1})
@@ -161,7 +161,7 @@ async def unique(subject: Subject) -> Verdict:
     means="Clients match modes as media types; a word such as `text` matches nothing.",
     fix="Write modes as media types: text/plain, application/json.",
 )
-async def modes(subject: Subject) -> Verdict:
+async def modes(subject: Subject) -> CheckVerdict:
     """Modes are media types."""
     card = subject.card
     found = [*items(card.get("defaultInputModes")), *items(card.get("defaultOutputModes"))]
@@ -178,7 +178,7 @@ async def modes(subject: Subject) -> Verdict:
     means="Clients that check cards refuse this one.",
     fix="Give the provider both organization and url, or leave it out.",
 )
-async def provider(subject: Subject) -> Verdict:
+async def provider(subject: Subject) -> CheckVerdict:
     """A provider is whole."""
     if "provider" not in subject.card:
         return skipped("the card names no provider")
@@ -194,7 +194,7 @@ async def provider(subject: Subject) -> Verdict:
     means="Clients cannot tell which credentials to send.",
     fix="Make each scheme one of the known kinds, and name in the requirements only schemes that are there.",
 )
-async def security_schemes(subject: Subject) -> Verdict:
+async def security_schemes(subject: Subject) -> CheckVerdict:
     """Schemes are of a known kind, and requirements name existing ones."""
     schemes = members(subject.card.get("securitySchemes"))
     wrong = [f"{name} is of no known kind" for name, one in schemes.items() if not _is_scheme(members(one))]
@@ -209,7 +209,7 @@ async def security_schemes(subject: Subject) -> Verdict:
     means="The card is public: whoever reads it has the secret.",
     fix="Take it out of the card, and make a new one.",
 )
-async def secrets(subject: Subject) -> Verdict:
+async def secrets(subject: Subject) -> CheckVerdict:
     """Nothing in the card looks like a secret."""
     for path, said in _texts(subject.card, ""):
         if _SECRET.search(said):
@@ -224,7 +224,7 @@ async def secrets(subject: Subject) -> Verdict:
     means="Clients that check signatures refuse the card.",
     fix="Put alg and kid into the protected header of each signature (base64url of a JSON object).",
 )
-async def signature(subject: Subject) -> Verdict:
+async def signature(subject: Subject) -> CheckVerdict:
     """Each signature says how it was made."""
     signatures = items(subject.card.get("signatures"))
     if not signatures:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from trunkline.doctor.finding import ERROR, PASSED, Verdict, failed, judge, of_way, skipped
-from trunkline.doctor.look import TERMINAL, members, parsed, state_of, text, unwrapped
-from trunkline.doctor.way import Way
+from trunkline.doctor.binding import ProbeBinding
+from trunkline.doctor.finding import ERROR, PASSED, CheckVerdict, failed, judge, of_way, skipped
+from trunkline.doctor.json_access import TERMINAL, members, parsed, state_of, text, unwrapped
 from trunkline.errors import Refused, Unauthenticated
-from trunkline.push import Receiver
+from trunkline.webhook import Receiver
 
 _MEMBERS = ("task", "message", "statusUpdate", "artifactUpdate")
 
@@ -20,7 +20,7 @@ _MEMBERS = ("task", "message", "statusUpdate", "artifactUpdate")
     first=True,
     sends=True,
 )
-async def round_trip(way: Way) -> Verdict:
+async def round_trip(way: ProbeBinding) -> CheckVerdict:
     """A notification of the end of a task arrives at this machine."""
     way.subject.needs("pushNotifications")
     pushed = await way.subject.trials(way).pushed()
@@ -40,7 +40,7 @@ async def round_trip(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def token(way: Way) -> Verdict:
+async def token(way: ProbeBinding) -> CheckVerdict:
     """The token comes along."""
     way.subject.needs("pushNotifications")
     pushed = await way.subject.trials(way).pushed()
@@ -67,7 +67,7 @@ async def token(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def body(way: Way) -> Verdict:
+async def body(way: ProbeBinding) -> CheckVerdict:
     """The body is what the version says."""
     way.subject.needs("pushNotifications")
     pushed = await way.subject.trials(way).pushed()

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from trunkline.doctor.finding import ERROR, INFO, PASSED, WARNING, Verdict, failed, judge, of_agent, skipped
-from trunkline.doctor.look import members
+from trunkline.doctor.finding import (
+    ERROR,
+    INFO,
+    PASSED,
+    WARNING,
+    CheckVerdict,
+    failed,
+    judge,
+    of_agent,
+    skipped,
+)
+from trunkline.doctor.json_access import members
 from trunkline.doctor.subject import CARD, LEGACY, Subject
-from trunkline.net.carrier import Request
+from trunkline.net.http import HttpRequest
 
 
 @of_agent(
@@ -15,7 +25,7 @@ from trunkline.net.carrier import Request
     means="Clients look for the card at /.well-known/agent-card.json and find nothing, so they cannot call.",
     fix="Serve the card as JSON with status 200 at /.well-known/agent-card.json.",
 )
-async def found(subject: Subject) -> Verdict:
+async def found(subject: Subject) -> CheckVerdict:
     """The card is at the well-known path of 0.3 and 1.0."""
     seen = subject.found.get(CARD) or await subject.look_up(subject.base + CARD)
     return judge(seen.status == 200 and members(seen.json), seen.told(), seen)
@@ -28,7 +38,7 @@ async def found(subject: Subject) -> Verdict:
     means="Older clients look at /.well-known/agent.json; to them this agent does not exist.",
     fix="Serve the same card at /.well-known/agent.json too.",
 )
-async def legacy(subject: Subject) -> Verdict:
+async def legacy(subject: Subject) -> CheckVerdict:
     """The card is at the older path too, and is the same."""
     seen = subject.found.get(LEGACY) or await subject.look_up(subject.base + LEGACY)
     if seen.status != 200 or not members(seen.json):
@@ -46,7 +56,7 @@ async def legacy(subject: Subject) -> Verdict:
     means="Strict clients refuse a card that is not served as JSON.",
     fix="Send Content-Type: application/json with the card.",
 )
-async def content_type(subject: Subject) -> Verdict:
+async def content_type(subject: Subject) -> CheckVerdict:
     """The card says that it is JSON."""
     seen = subject.card_seen
     good = seen.media_type == "application/json" or seen.media_type.endswith("+json")
@@ -60,7 +70,7 @@ async def content_type(subject: Subject) -> Verdict:
     means="Without the card nobody can learn which credentials the agent wants.",
     fix="Serve the public card without credentials; keep what is private for the extended card.",
 )
-async def public(subject: Subject) -> Verdict:
+async def public(subject: Subject) -> CheckVerdict:
     """The card needs no credentials."""
     if not subject.credentials:
         return skipped("no credentials were given, and the card came")
@@ -76,7 +86,7 @@ async def public(subject: Subject) -> Verdict:
     means="Clients do not know how long they may keep the card, and fetch it before every call.",
     fix="Send Cache-Control with max-age, for example max-age=300.",
 )
-async def cache_control(subject: Subject) -> Verdict:
+async def cache_control(subject: Subject) -> CheckVerdict:
     """The card says how long it may be kept."""
     seen = subject.card_seen
     said = seen.headers.get("cache-control", "")
@@ -90,7 +100,7 @@ async def cache_control(subject: Subject) -> Verdict:
     means="Clients cannot ask whether the card has changed, and load all of it each time.",
     fix="Send an ETag with the card and answer 304 to If-None-Match with the same one.",
 )
-async def etag(subject: Subject) -> Verdict:
+async def etag(subject: Subject) -> CheckVerdict:
     """The card has an ETag, and a client that knows it hears 304."""
     seen = subject.card_seen
     tag = seen.headers.get("etag", "")
@@ -107,8 +117,8 @@ async def etag(subject: Subject) -> Verdict:
     means="Monitors and proxies that ask by HEAD see an agent that is not there.",
     fix="Answer HEAD like GET, without a body.",
 )
-async def head(subject: Subject) -> Verdict:
+async def head(subject: Subject) -> CheckVerdict:
     """HEAD is answered."""
     url = subject.card_seen.request.url
-    seen = await subject.line.fetch(Request("HEAD", url, subject.credentials), "card")
+    seen = await subject.line.fetch(HttpRequest("HEAD", url, subject.credentials), "card")
     return judge(200 <= seen.status < 300, seen.told(), seen)

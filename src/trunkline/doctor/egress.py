@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trunkline.doctor.finding import ERROR, PASSED, Verdict, failed, judge, of_way, skipped
+from trunkline.doctor.binding import ProbeBinding
+from trunkline.doctor.finding import ERROR, PASSED, CheckVerdict, failed, judge, of_way, skipped
 from trunkline.doctor.push import forget
-from trunkline.doctor.way import Way
 
 _METADATA = "http://169.254.169.254/latest/meta-data/"
 _PRIVATE = ("http://10.0.0.1/", "http://192.168.0.1/", "http://[::ffff:10.0.0.1]/", "http://100.64.0.1/")
@@ -20,7 +20,7 @@ _LOOPBACK = ("http://127.0.0.1:9/", "http://localhost:9/", "http://[::1]:9/", "h
     first=True,
     sends=True,
 )
-async def metadata_service(way: Way) -> Verdict:
+async def metadata_service(way: ProbeBinding) -> CheckVerdict:
     """A webhook at 169.254.169.254 is refused."""
     return await _refuses(way, (_METADATA,))
 
@@ -34,7 +34,7 @@ async def metadata_service(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def private(way: Way) -> Verdict:
+async def private(way: ProbeBinding) -> CheckVerdict:
     """Webhooks into private networks are refused, however the address is written."""
     return await _refuses(way, _PRIVATE)
 
@@ -48,7 +48,7 @@ async def private(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def loopback(way: Way) -> Verdict:
+async def loopback(way: ProbeBinding) -> CheckVerdict:
     """Webhooks to the agent's own machine are refused."""
     verdict = await _refuses(way, _LOOPBACK)
     if verdict is not PASSED and way.subject.is_local:
@@ -65,7 +65,7 @@ async def loopback(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def schemes(way: Way) -> Verdict:
+async def schemes(way: ProbeBinding) -> CheckVerdict:
     """Only http and https are taken, without a login."""
     return await _refuses(
         way, ("file:///etc/passwd", "gopher://example.com/", "https://user:pw@example.com/")
@@ -81,7 +81,7 @@ async def schemes(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def with_message(way: Way) -> Verdict:
+async def with_message(way: ProbeBinding) -> CheckVerdict:
     """A webhook at 169.254.169.254 is refused in a message too."""
     way.subject.needs("pushNotifications")
     trials = way.subject.trials(way)
@@ -90,7 +90,7 @@ async def with_message(way: Way) -> Verdict:
     return judge(answer.refused, f"a message with the webhook {_METADATA} was accepted", answer.exchange)
 
 
-async def _refuses(way: Way, urls: tuple[str, ...]) -> Verdict:
+async def _refuses(way: ProbeBinding, urls: tuple[str, ...]) -> CheckVerdict:
     way.subject.needs("pushNotifications")
     task = await way.subject.trials(way).task()
     for url in urls:

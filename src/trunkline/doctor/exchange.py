@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from trunkline.doctor.look import parsed
+from trunkline.doctor.json_access import parsed
 from trunkline.errors import TooLarge, TrunklineError, Unreachable
-from trunkline.net.carrier import Carrier, Headers, Reply, Request
+from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
 from trunkline.wire import sse
 
 AT_ONCE = 8
@@ -32,15 +32,15 @@ class Evidence(Struct, frozen=True):
     response: str
 
 
-class Exchange(Struct, kw_only=True):
+class ProbeExchange(Struct, kw_only=True):
     """What was asked and what came back. `trouble` says why nothing, or not everything, came."""
 
-    request: Request
+    request: HttpRequest
     label: str = ""
     status: int = 0
     headers: dict[str, str] = {}
     body: bytes = b""
-    events: list[sse.Event] = []
+    events: list[sse.SseEvent] = []
     # Of a stream: the agent closed it by itself.
     closed: bool = False
     trouble: str = ""
@@ -69,11 +69,11 @@ class Exchange(Struct, kw_only=True):
         return f"HTTP {self.status} {self.media_type or 'without a content type'}: {text or 'empty'}{end}"
 
 
-class Line:
+class ProbeClient:
     """Takes requests out and writes everything down. At most `AT_ONCE` are under way."""
 
-    def __init__(self, carrier: Carrier, *, secrets: Sequence[str] = (), timeout_s: float = 4.0) -> None:
-        self.journal: list[Exchange] = []
+    def __init__(self, carrier: HttpClient, *, secrets: Sequence[str] = (), timeout_s: float = 4.0) -> None:
+        self.journal: list[ProbeExchange] = []
         self.timeout_s = timeout_s
         # When everything must have been said, by the loop's clock.
         self.until = math.inf
@@ -81,11 +81,13 @@ class Line:
         self._secrets = sorted((one for one in secrets if one), key=len, reverse=True)
         self._room = asyncio.Semaphore(AT_ONCE)
 
-    async def fetch(self, request: Request, label: str = "", timeout_s: float | None = None) -> Exchange:
+    async def fetch(
+        self, request: HttpRequest, label: str = "", timeout_s: float | None = None
+    ) -> ProbeExchange:
         """Ask, and read the whole answer."""
-        seen = Exchange(request=request, label=label)
+        seen = ProbeExchange(request=request, label=label)
 
-        async def read(reply: Reply) -> None:
+        async def read(reply: HttpResponse) -> None:
             seen.body = await reply.read(_LIMIT)
 
         await self._ask(seen, read, timeout_s)
@@ -93,19 +95,19 @@ class Line:
 
     async def follow(
         self,
-        request: Request,
+        request: HttpRequest,
         label: str = "",
         timeout_s: float | None = None,
-        enough: Callable[[sse.Event], bool] | None = None,
-    ) -> Exchange:
+        enough: Callable[[sse.SseEvent], bool] | None = None,
+    ) -> ProbeExchange:
         """Ask for a stream and read it to its end, or until an event is enough."""
-        seen = Exchange(request=request, label=label, events=[])
+        seen = ProbeExchange(request=request, label=label, events=[])
 
-        async def read(reply: Reply) -> None:
+        async def read(reply: HttpResponse) -> None:
             if seen.media_type != "text/event-stream":
                 seen.body = await reply.read(_LIMIT)
                 return
-            parser = sse.Parser(limit=_LIMIT)
+            parser = sse.SseParser(limit=_LIMIT)
             size = 0
             async for chunk in reply.chunks():
                 size += len(chunk)
@@ -121,7 +123,9 @@ class Line:
         await self._ask(seen, read, timeout_s)
         return seen
 
-    async def _ask(self, seen: Exchange, read: Callable[[Reply], Any], timeout_s: float | None) -> None:
+    async def _ask(
+        self, seen: ProbeExchange, read: Callable[[HttpResponse], Any], timeout_s: float | None
+    ) -> None:
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         async with self._room:
             self.journal.append(seen)
@@ -140,7 +144,7 @@ class Line:
                 seen.trouble = f"the connection failed: {error}"
             seen.took_s = loop.time() - began
 
-    async def _read(self, seen: Exchange, read: Callable[[Reply], Any]) -> None:
+    async def _read(self, seen: ProbeExchange, read: Callable[[HttpResponse], Any]) -> None:
         try:
             reply = await self._carrier.open(seen.request)
         except Unreachable as error:
@@ -159,7 +163,7 @@ class Line:
         """Let go of the connections."""
         await self._carrier.close()
 
-    def evidence(self, seen: Exchange) -> Evidence:
+    def evidence(self, seen: ProbeExchange) -> Evidence:
         """What can be shown of an exchange."""
         request = seen.request
         shown = [f"{request.method} {request.url}"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trunkline.doctor.finding import ERROR, WARNING, NotPossible, Verdict, judge, of_way
-from trunkline.doctor.trials import new_id
-from trunkline.doctor.way import NO_EXTENSION, NOT_FOUND, Answer, Way
+from trunkline.doctor.binding import NO_EXTENSION, NOT_FOUND, ProbeAnswer, ProbeBinding
+from trunkline.doctor.finding import ERROR, WARNING, CheckVerdict, NotPossible, judge, of_way
+from trunkline.doctor.fixtures import new_id
 
 _NOBODYS = "https://doctor.example/ext/nobody-knows/v1"
 
@@ -18,7 +18,7 @@ _NOBODYS = "https://doctor.example/ext/nobody-knows/v1"
     versions=("1.0",),
     sends=True,
 )
-async def required(way: Way) -> Verdict:
+async def required(way: ProbeBinding) -> CheckVerdict:
     """A send without a required extension is refused."""
     if not way.subject.extensions(required=True):
         raise NotPossible("the card requires no extension")
@@ -33,13 +33,13 @@ async def required(way: Way) -> Verdict:
     means="Callers that speak more than the agent are turned away.",
     fix="Ignore extensions that are not known.",
 )
-async def unknown(way: Way) -> Verdict:
+async def unknown(way: ProbeBinding) -> CheckVerdict:
     """An extension that nobody knows does not matter."""
     names = [*way.subject.extensions(required=True), _NOBODYS]
     answer = await _with(way, "get", {"id": new_id()}, ", ".join(names))
     return judge(answer.is_code(NOT_FOUND), answer.told(), answer.exchange)
 
 
-async def _with(way: Way, operation: str, given: dict[str, object], names: str) -> Answer:
+async def _with(way: ProbeBinding, operation: str, given: dict[str, object], names: str) -> ProbeAnswer:
     request = way.request(operation, given, headers=((way.extending, names),))
     return way.understood(await way.subject.line.fetch(request, operation, way.subject.send_s))

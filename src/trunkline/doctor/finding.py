@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from trunkline.doctor.exchange import Evidence, Exchange
+from trunkline.doctor.exchange import Evidence, ProbeExchange
 
 if TYPE_CHECKING:
+    from trunkline.doctor.binding import ProbeBinding
     from trunkline.doctor.subject import Subject
-    from trunkline.doctor.way import Way
 
-    OfAgent = Callable[[Subject], Awaitable["Verdict"]]
-    OfWay = Callable[[Way], Awaitable["Verdict"]]
+    OfAgent = Callable[[Subject], Awaitable["CheckVerdict"]]
+    OfWay = Callable[[ProbeBinding], Awaitable["CheckVerdict"]]
 
 
 class Severity(Enum):
@@ -27,7 +27,7 @@ class Severity(Enum):
     INFO = "info"
 
 
-class Outcome(Enum):
+class CheckOutcome(Enum):
     """What came of a check."""
 
     PASSED = "passed"
@@ -36,33 +36,33 @@ class Outcome(Enum):
     UNKNOWN = "unknown"
 
 
-class Verdict(Struct, frozen=True):
+class CheckVerdict(Struct, frozen=True):
     """The outcome of one run of a check, what was seen, and the exchanges that show it."""
 
-    outcome: Outcome
+    outcome: CheckOutcome
     seen: str = ""
-    exchanges: tuple[Exchange, ...] = ()
+    exchanges: tuple[ProbeExchange, ...] = ()
 
 
-PASSED = Verdict(Outcome.PASSED)
+PASSED = CheckVerdict(CheckOutcome.PASSED)
 
 
-def failed(seen: str, *exchanges: Exchange) -> Verdict:
+def failed(seen: str, *exchanges: ProbeExchange) -> CheckVerdict:
     """The agent does it wrong."""
-    return Verdict(Outcome.FAILED, seen, exchanges)
+    return CheckVerdict(CheckOutcome.FAILED, seen, exchanges)
 
 
-def skipped(why: str) -> Verdict:
+def skipped(why: str) -> CheckVerdict:
     """Nothing to judge here."""
-    return Verdict(Outcome.SKIPPED, why)
+    return CheckVerdict(CheckOutcome.SKIPPED, why)
 
 
-def unknown(why: str, *exchanges: Exchange) -> Verdict:
+def unknown(why: str, *exchanges: ProbeExchange) -> CheckVerdict:
     """It could not be found out."""
-    return Verdict(Outcome.UNKNOWN, why, exchanges)
+    return CheckVerdict(CheckOutcome.UNKNOWN, why, exchanges)
 
 
-def judge(good: object, seen: str, *exchanges: Exchange) -> Verdict:
+def judge(good: object, seen: str, *exchanges: ProbeExchange) -> CheckVerdict:
     """Passed if it is good, else failed with what was seen."""
     return PASSED if good else failed(seen, *exchanges)
 
@@ -101,7 +101,7 @@ class Finding(Struct, frozen=True, kw_only=True):
     check: str
     family: str
     severity: Severity
-    outcome: Outcome
+    outcome: CheckOutcome
     reference: str
     where: str = ""
     seen: str = ""
@@ -117,7 +117,7 @@ REST = ("HTTP+JSON",)
 ANY = ("JSONRPC", "HTTP+JSON")
 
 CHECKS: dict[str, Check] = {}
-_Run = TypeVar("_Run", bound=Callable[..., Awaitable[Verdict]])
+_Run = TypeVar("_Run", bound=Callable[..., Awaitable[CheckVerdict]])
 
 
 def of_agent(

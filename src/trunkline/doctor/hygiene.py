@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from trunkline.doctor.finding import ERROR, PASSED, WARNING, Verdict, failed, of_agent
-from trunkline.doctor.look import at, text
+from trunkline.doctor.binding import INTERNAL
+from trunkline.doctor.finding import ERROR, PASSED, WARNING, CheckVerdict, failed, of_agent
+from trunkline.doctor.json_access import at, text
 from trunkline.doctor.subject import Subject
-from trunkline.doctor.way import INTERNAL
 
 _INSIDES = re.compile(
     r"Traceback \(most recent call last\)|File \"[^\"]+\", line \d+|\bat [\w.$<>]+ ?\([^)]*:\d+(:\d+)?\)"
@@ -24,7 +24,7 @@ _INSIDES = re.compile(
     fix="Log stack traces, and send callers a short text without paths and class names.",
     late=True,
 )
-async def inside(subject: Subject) -> Verdict:
+async def inside(subject: Subject) -> CheckVerdict:
     """No answer shows a stack trace or a path of the machine."""
     for way in subject.ways:
         for answer in way.refusals:
@@ -46,7 +46,7 @@ async def inside(subject: Subject) -> Verdict:
     fix="Find the request in the agent's log, and refuse it by its own error.",
     late=True,
 )
-async def internal(subject: Subject) -> Verdict:
+async def internal(subject: Subject) -> CheckVerdict:
     """Nothing was answered with HTTP 500 or -32603."""
     for seen in subject.line.journal:
         code = at(seen.json, "error", "code")

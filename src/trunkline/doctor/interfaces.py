@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import SplitResult, urlsplit
 
+from trunkline.doctor.binding import NO_METHOD, NO_VERSION, NOT_FOUND, ProbeBinding
 from trunkline.doctor.finding import (
     ERROR,
     INFO,
     PASSED,
     RPC,
     WARNING,
-    Verdict,
+    CheckVerdict,
     failed,
     judge,
     of_agent,
@@ -19,11 +20,10 @@ from trunkline.doctor.finding import (
     skipped,
     unknown,
 )
-from trunkline.doctor.look import items, members, text
+from trunkline.doctor.fixtures import new_id
+from trunkline.doctor.json_access import items, members, text
 from trunkline.doctor.subject import Subject, is_private, joined, same_origin
-from trunkline.doctor.trials import new_id
-from trunkline.doctor.way import NO_METHOD, NO_VERSION, NOT_FOUND, Way
-from trunkline.net.carrier import Request
+from trunkline.net.http import HttpRequest
 
 _BRING = "give the doctor credentials by --key, --bearer or --header"
 
@@ -35,7 +35,7 @@ _BRING = "give the doctor credentials by --key, --bearer or --header"
     means="The card sends callers to their own machine or into a private network; calls never arrive.",
     fix="Set the agent's public URL, and build the card's addresses from it instead of the bind address.",
 )
-async def not_private(subject: Subject) -> Verdict:
+async def not_private(subject: Subject) -> CheckVerdict:
     """An agent that is found at a public address does not name private ones."""
     if is_private(subject.place.hostname or ""):
         return skipped("the agent itself was asked at a private address")
@@ -50,7 +50,7 @@ async def not_private(subject: Subject) -> Verdict:
     means="Clients that keep credentials to one host will not call there, and a typing error looks the same.",
     fix="Name the host under which the card is found, unless the endpoint really lives elsewhere.",
 )
-async def same_host(subject: Subject) -> Verdict:
+async def same_host(subject: Subject) -> CheckVerdict:
     """The card's addresses are where the card is."""
     odd = [url for url in _addresses(subject) if not _same_host(url, subject.place)]
     return judge(not odd, f"the card is at {subject.origin} and names {', '.join(odd)}")
@@ -63,7 +63,7 @@ async def same_host(subject: Subject) -> Verdict:
     means="Whoever goes by the card calls where nobody is; only clients that correct cards get through.",
     fix="Name the port at which the agent is reached, not the one that it listens at behind a proxy.",
 )
-async def somebody_there(subject: Subject) -> Verdict:
+async def somebody_there(subject: Subject) -> CheckVerdict:
     """Somebody answers where the card names another port of its own host."""
     near = [
         url
@@ -73,7 +73,7 @@ async def somebody_there(subject: Subject) -> Verdict:
     if not near:
         return skipped("the card names no other port of its host")
     for url in near:
-        seen = await subject.line.fetch(Request("GET", url), "card")
+        seen = await subject.line.fetch(HttpRequest("GET", url), "card")
         if not seen.status:
             return failed(f"the card names {url}: {seen.trouble}", seen)
     return PASSED
@@ -86,7 +86,7 @@ async def somebody_there(subject: Subject) -> Verdict:
     means="Calls and credentials go over the network in the clear.",
     fix="Name https addresses in the card; behind a proxy, take the scheme from its forwarded headers.",
 )
-async def https(subject: Subject) -> Verdict:
+async def https(subject: Subject) -> CheckVerdict:
     """No address in the card leads from https to http, or over the network by http."""
     odd = [
         url
@@ -105,7 +105,7 @@ async def https(subject: Subject) -> Verdict:
     means="Nobody knows where to call.",
     fix="List at least one interface with its url.",
 )
-async def listed(subject: Subject) -> Verdict:
+async def listed(subject: Subject) -> CheckVerdict:
     """There is at least one interface that can be examined."""
     if subject.ways:
         return PASSED
@@ -123,7 +123,7 @@ async def listed(subject: Subject) -> Verdict:
     means="Nobody who follows the card reaches the agent this way.",
     fix="Serve this binding at the address in the card, or take the entry out.",
 )
-async def answers(way: Way) -> Verdict:
+async def answers(way: ProbeBinding) -> CheckVerdict:
     """A read is answered in the interface's own binding, in time."""
     answer = await way.call("get", {"id": new_id()})
     if way.is_rpc:
@@ -143,7 +143,7 @@ async def answers(way: Way) -> Verdict:
     means="The card declares a version that is not spoken; every call of such a client fails.",
     fix="Declare the version that is spoken, or route the methods of the declared one.",
 )
-async def speaks(way: Way) -> Verdict:
+async def speaks(way: ProbeBinding) -> CheckVerdict:
     """A read in the declared version is understood."""
     answer = await way.call("get", {"id": new_id()})
     wrong = answer.is_code(NO_VERSION) or (way.is_rpc and answer.is_code(NO_METHOD))
@@ -157,7 +157,7 @@ async def speaks(way: Way) -> Verdict:
     means="Clients cannot tell a task that is gone from a broken agent, and go on asking.",
     fix="Answer TaskNotFound (-32001; HTTP 404) for a task id that nobody knows.",
 )
-async def unknown_task(way: Way) -> Verdict:
+async def unknown_task(way: ProbeBinding) -> CheckVerdict:
     """A task that never was is not found."""
     answer = await way.call("get", {"id": new_id()})
     return judge(answer.is_code(NOT_FOUND), answer.told(), answer.exchange)
@@ -172,12 +172,12 @@ async def unknown_task(way: Way) -> Verdict:
     bindings=RPC,
     first=True,
 )
-async def trailing_slash(way: Way) -> Verdict:
+async def trailing_slash(way: ProbeBinding) -> CheckVerdict:
     """The endpoint answers with a slash at its end."""
     if way.url.endswith("/"):
         return PASSED
     request = way.request("get", {"id": new_id()})
-    moved = Request(request.method, f"{request.url}/", request.headers, request.body)
+    moved = HttpRequest(request.method, f"{request.url}/", request.headers, request.body)
     answer = way.understood(await way.subject.line.fetch(moved))
     return judge(answer.code or answer.result is not None, answer.exchange.told(), answer.exchange)
 

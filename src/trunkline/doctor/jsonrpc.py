@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from trunkline.doctor.binding import BAD_PARAMS, INVALID, NO_METHOD, PARSE, ProbeAnswer, ProbeBinding
 from trunkline.doctor.exchange import encoded
 from trunkline.doctor.finding import (
     ERROR,
     PASSED,
     RPC,
     WARNING,
-    Verdict,
+    CheckVerdict,
     failed,
     judge,
     of_way,
     skipped,
     unknown,
 )
-from trunkline.doctor.look import at, items, members, text
+from trunkline.doctor.fixtures import new_id
+from trunkline.doctor.json_access import at, items, members, text
 from trunkline.doctor.spelling import METHODS, method
-from trunkline.doctor.trials import new_id
-from trunkline.doctor.way import BAD_PARAMS, INVALID, NO_METHOD, PARSE, Answer, Way
-from trunkline.net.carrier import Request
+from trunkline.net.http import HttpRequest
 
 _INFO = "type.googleapis.com/google.rpc.ErrorInfo"
 _NEEDED = ("send", "get", "cancel")
@@ -33,7 +33,7 @@ _NEEDED = ("send", "get", "cancel")
     fix="Answer a body that is no JSON with a JSON-RPC error -32700 and id null.",
     bindings=RPC,
 )
-async def parse_error(way: Way) -> Verdict:
+async def parse_error(way: ProbeBinding) -> CheckVerdict:
     """Broken JSON is -32700, with id null."""
     answer = await way.post(b'{"jsonrpc": "2.0", "id": 1, "method": ')
     if answer.code != PARSE:
@@ -49,7 +49,7 @@ async def parse_error(way: Way) -> Verdict:
     fix="Answer JSON that is no JSON-RPC 2.0 request with -32600.",
     bindings=RPC,
 )
-async def invalid_request(way: Way) -> Verdict:
+async def invalid_request(way: ProbeBinding) -> CheckVerdict:
     """JSON without jsonrpc and method is -32600."""
     answer = await way.post(encoded({"id": 1, "hello": "world"}))
     return judge(answer.code == INVALID, answer.told(), answer.exchange)
@@ -63,7 +63,7 @@ async def invalid_request(way: Way) -> Verdict:
     fix="Answer a method that does not exist with -32601, as application/json with HTTP 200.",
     bindings=RPC,
 )
-async def unknown_method(way: Way) -> Verdict:
+async def unknown_method(way: ProbeBinding) -> CheckVerdict:
     """A method that does not exist is -32601."""
     answer = await way.post(b'{"jsonrpc":"2.0","id":7,"method":"trunkline/doctor","params":{}}')
     return judge(answer.code == NO_METHOD, answer.told(), answer.exchange)
@@ -77,7 +77,7 @@ async def unknown_method(way: Way) -> Verdict:
     fix="Answer parameters that do not fit with -32602, and name the member.",
     bindings=RPC,
 )
-async def invalid_params(way: Way) -> Verdict:
+async def invalid_params(way: ProbeBinding) -> CheckVerdict:
     """A send without a message is -32602."""
     answer = await way.call("send", {"configuration": {}})
     return judge(answer.code == BAD_PARAMS, answer.told(), answer.exchange)
@@ -91,7 +91,7 @@ async def invalid_params(way: Way) -> Verdict:
     fix="Give back the id as it came: a text as the same text, a number as the same number.",
     bindings=RPC,
 )
-async def id_echoed(way: Way) -> Verdict:
+async def id_echoed(way: ProbeBinding) -> CheckVerdict:
     """Ids come back as they were sent, texts and numbers."""
     for sent in ("doctor-id", 4711):
         answer = await way.call("get", {"id": new_id()}, request_id=sent)
@@ -110,7 +110,7 @@ async def id_echoed(way: Way) -> Verdict:
     bindings=RPC,
     late=True,
 )
-async def envelope(way: Way) -> Verdict:
+async def envelope(way: ProbeBinding) -> CheckVerdict:
     """Every answer is a JSON-RPC 2.0 answer."""
     seen = 0
     for answer in [*way.refusals]:
@@ -138,7 +138,7 @@ async def envelope(way: Way) -> Verdict:
     fix="Send Content-Type: application/json with every JSON-RPC answer.",
     bindings=RPC,
 )
-async def content_type(way: Way) -> Verdict:
+async def content_type(way: ProbeBinding) -> CheckVerdict:
     """Answers are application/json."""
     answer = await way.call("get", {"id": new_id()})
     seen = answer.exchange
@@ -158,7 +158,7 @@ async def content_type(way: Way) -> Verdict:
     bindings=RPC,
     first=True,
 )
-async def batch(way: Way) -> Verdict:
+async def batch(way: ProbeBinding) -> CheckVerdict:
     """A batch is served or refused, and nothing breaks."""
     one = {"jsonrpc": "2.0", "id": 1, "method": method("get", way.version), "params": {"id": new_id()}}
     answer = await way.post(encoded([one, {**one, "id": 2}]))
@@ -175,7 +175,7 @@ async def batch(way: Way) -> Verdict:
     bindings=RPC,
     first=True,
 )
-async def notification(way: Way) -> Verdict:
+async def notification(way: ProbeBinding) -> CheckVerdict:
     """A request without an id has no result."""
     body = {"jsonrpc": "2.0", "method": method("get", way.version), "params": {"id": new_id()}}
     answer = await way.post(encoded(body))
@@ -192,10 +192,10 @@ async def notification(way: Way) -> Verdict:
     fix="Route all methods of the version; refuse those that are not offered by their own error.",
     bindings=RPC,
 )
-async def routed(way: Way) -> Verdict:
+async def routed(way: ProbeBinding) -> CheckVerdict:
     """No method of the version is unknown; those that are not offered are refused otherwise."""
     lacking: list[str] = []
-    answer: Answer | None = None
+    answer: ProbeAnswer | None = None
     for operation in _expected(way):
         answer = await way.call(operation, {"id": new_id()} if operation != "send" else {})
         if answer.code == NO_METHOD:
@@ -204,7 +204,7 @@ async def routed(way: Way) -> Verdict:
     return judge(not lacking, f"unknown here: {', '.join(lacking)}", *exchanges)
 
 
-def _expected(way: Way) -> list[str]:
+def _expected(way: ProbeBinding) -> list[str]:
     """What a client may rely on: all in 1.0, in 0.3 what is needed and what is declared."""
     if way.version == "1.0":
         return [one for one in METHODS if one not in ("stream", "subscribe", "extended-card")]
@@ -221,7 +221,7 @@ def _expected(way: Way) -> list[str]:
     bindings=RPC,
     versions=("1.0",),
 )
-async def error_data(way: Way) -> Verdict:
+async def error_data(way: ProbeBinding) -> CheckVerdict:
     """A2A errors carry an ErrorInfo."""
     answer = await way.call("get", {"id": new_id()})
     if not answer.refused:
@@ -243,7 +243,7 @@ async def error_data(way: Way) -> Verdict:
     versions=("1.0",),
     late=True,
 )
-async def metadata_texts(way: Way) -> Verdict:
+async def metadata_texts(way: ProbeBinding) -> CheckVerdict:
     """The metadata of an ErrorInfo are texts."""
     for answer in way.refusals:
         for one in items(at(answer.error, "data" if way.is_rpc else "details")):
@@ -264,7 +264,7 @@ async def metadata_texts(way: Way) -> Verdict:
     bindings=RPC,
     first=True,
 )
-async def text_plain(way: Way) -> Verdict:
+async def text_plain(way: ProbeBinding) -> CheckVerdict:
     """A request that does not say that it is JSON is refused."""
     request = way.request("get", {"id": new_id()})
     answer = await way.post(request.body or b"", ("Content-Type", "text/plain"))
@@ -282,7 +282,7 @@ async def text_plain(way: Way) -> Verdict:
     bindings=RPC,
     first=True,
 )
-async def get_refused(way: Way) -> Verdict:
+async def get_refused(way: ProbeBinding) -> CheckVerdict:
     """GET at the endpoint is answered, and not by a broken server."""
-    seen = await way.subject.line.fetch(Request("GET", way.url, way.headers()), "get")
+    seen = await way.subject.line.fetch(HttpRequest("GET", way.url, way.headers()), "get")
     return judge(0 < seen.status < 500, seen.told(), seen)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trunkline.doctor.finding import ERROR, RPC, WARNING, Verdict, failed, judge, of_way
-from trunkline.doctor.trials import new_id
-from trunkline.doctor.way import Answer, Way
+from trunkline.doctor.binding import ProbeAnswer, ProbeBinding
+from trunkline.doctor.finding import ERROR, RPC, WARNING, CheckVerdict, failed, judge, of_way
+from trunkline.doctor.fixtures import new_id
 
 _HUGE = 4 * 1024 * 1024
 _DEEP = 20_000
@@ -19,7 +19,7 @@ _DEEP = 20_000
     bindings=RPC,
     first=True,
 )
-async def body_limit(way: Way) -> Verdict:
+async def body_limit(way: ProbeBinding) -> CheckVerdict:
     """A body of 4 MiB for a method that does not exist is refused, and the agent lives."""
     body = b'{"jsonrpc":"2.0","id":1,"method":"trunkline/doctor","params":{"x":"' + b"x" * _HUGE + b'"}}'
     return await _survived(way, await way.post(body), "a body of 4 MiB")
@@ -34,14 +34,14 @@ async def body_limit(way: Way) -> Verdict:
     bindings=RPC,
     first=True,
 )
-async def deep_nesting(way: Way) -> Verdict:
+async def deep_nesting(way: ProbeBinding) -> CheckVerdict:
     """JSON nested twenty thousand deep is refused, and the agent lives."""
     inner = b"[" * _DEEP + b"]" * _DEEP
     body = b'{"jsonrpc":"2.0","id":1,"method":"trunkline/doctor","params":' + inner + b"}"
     return await _survived(way, await way.post(body), "JSON nested 20000 deep")
 
 
-async def _survived(way: Way, answer: Answer, what: str) -> Verdict:
+async def _survived(way: ProbeBinding, answer: ProbeAnswer, what: str) -> CheckVerdict:
     after = await way.call("get", {"id": new_id()})
     if not after.exchange.status:
         return failed(f"after {what}: {after.exchange.trouble}", answer.exchange, after.exchange)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trunkline.doctor.finding import ERROR, PASSED, WARNING, Verdict, failed, judge, of_way
-from trunkline.doctor.trials import new_id
-from trunkline.doctor.way import BAD_PARAMS, INVALID, NOT_FOUND, Way
+from trunkline.doctor.binding import BAD_PARAMS, INVALID, NOT_FOUND, ProbeBinding
+from trunkline.doctor.finding import ERROR, PASSED, WARNING, CheckVerdict, failed, judge, of_way
+from trunkline.doctor.fixtures import new_id
 
 
 @of_way(
@@ -15,7 +15,7 @@ from trunkline.doctor.way import BAD_PARAMS, INVALID, NOT_FOUND, Way
     fix="Refuse a message without messageId, role or parts with invalid params (-32602), naming the member.",
     sends=True,
 )
-async def bad_message(way: Way) -> Verdict:
+async def bad_message(way: ProbeBinding) -> CheckVerdict:
     """A message without messageId, role or parts is refused."""
     trials = way.subject.trials(way)
     await trials.sent()
@@ -37,7 +37,7 @@ async def bad_message(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def empty_parts(way: Way) -> Verdict:
+async def empty_parts(way: ProbeBinding) -> CheckVerdict:
     """A message without any part is refused."""
     trials = way.subject.trials(way)
     await trials.sent()
@@ -56,7 +56,7 @@ async def empty_parts(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def part_without_content(way: Way) -> Verdict:
+async def part_without_content(way: ProbeBinding) -> CheckVerdict:
     """A part that holds nothing is refused."""
     trials = way.subject.trials(way)
     await trials.sent()
@@ -72,7 +72,7 @@ async def part_without_content(way: Way) -> Verdict:
     means="Newer clients, which send more, are turned away.",
     fix="Ignore members that are not known.",
 )
-async def unknown_members(way: Way) -> Verdict:
+async def unknown_members(way: ProbeBinding) -> CheckVerdict:
     """A member that nobody knows does not matter."""
     answer = await way.call("get", {"id": new_id(), "trunklineDoctor": "1"})
     return judge(answer.is_code(NOT_FOUND), answer.told(), answer.exchange)

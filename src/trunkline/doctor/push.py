@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from trunkline.doctor.finding import ERROR, NotPossible, Verdict, failed, judge, of_way, skipped
-from trunkline.doctor.look import at, items, text
-from trunkline.doctor.trials import new_id
-from trunkline.doctor.way import BAD_PARAMS, INVALID, NO_METHOD, NO_PUSH, NOT_FOUND, UNSUPPORTED, Answer, Way
+from trunkline.doctor.binding import (
+    BAD_PARAMS,
+    INVALID,
+    NO_METHOD,
+    NO_PUSH,
+    NOT_FOUND,
+    UNSUPPORTED,
+    ProbeAnswer,
+    ProbeBinding,
+)
+from trunkline.doctor.finding import ERROR, CheckVerdict, NotPossible, failed, judge, of_way, skipped
+from trunkline.doctor.fixtures import new_id
+from trunkline.doctor.json_access import at, items, text
 
 
 @of_way(
@@ -17,7 +26,7 @@ from trunkline.doctor.way import BAD_PARAMS, INVALID, NO_METHOD, NO_PUSH, NOT_FO
     means="The card says that there is no push, and there is; or the refusal is not the agreed one.",
     fix="Declare capabilities.pushNotifications, or refuse with PushNotificationNotSupported (-32003).",
 )
-async def undeclared(way: Way) -> Verdict:
+async def undeclared(way: ProbeBinding) -> CheckVerdict:
     """What is not declared is refused."""
     if way.subject.flag("pushNotifications"):
         return skipped("the card declares push notifications")
@@ -35,7 +44,7 @@ async def undeclared(way: Way) -> Verdict:
     means="Callers wait for notifications of a task that is not there.",
     fix="Answer a push config for a task that nobody knows with TaskNotFound (-32001).",
 )
-async def unknown_task(way: Way) -> Verdict:
+async def unknown_task(way: ProbeBinding) -> CheckVerdict:
     """A config for a task that never was is refused."""
     way.subject.needs("pushNotifications")
     answer = await way.call("push-list", {"taskId": new_id()})
@@ -51,7 +60,7 @@ async def unknown_task(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def missing_url(way: Way) -> Verdict:
+async def missing_url(way: ProbeBinding) -> CheckVerdict:
     """A config without a url is refused."""
     way.subject.needs("pushNotifications")
     task = await way.subject.trials(way).task()
@@ -71,7 +80,7 @@ async def missing_url(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def config_kept(way: Way) -> Verdict:
+async def config_kept(way: ProbeBinding) -> CheckVerdict:
     """A config can be made, read, listed and deleted."""
     way.subject.needs("pushNotifications")
     task = await way.subject.trials(way).task()
@@ -104,7 +113,7 @@ async def config_kept(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def two_configs(way: Way) -> Verdict:
+async def two_configs(way: ProbeBinding) -> CheckVerdict:
     """Two configs without ids get two ids."""
     way.subject.needs("pushNotifications")
     task = await way.subject.trials(way).task()
@@ -114,7 +123,7 @@ async def two_configs(way: Way) -> Verdict:
     return judge(_name(one) != _name(other), f"both are {_name(one)!r}", one.exchange, other.exchange)
 
 
-async def _accepted(way: Way, **given: str) -> Answer:
+async def _accepted(way: ProbeBinding, **given: str) -> ProbeAnswer:
     """A config that the agent takes: for this machine, else for an address that is nobody's."""
     told = ""
     urls = ["https://example.com/trunkline-doctor"]
@@ -129,18 +138,18 @@ async def _accepted(way: Way, **given: str) -> Answer:
     raise NotPossible(f"no webhook was taken, neither at this machine nor at example.com: {told}")
 
 
-async def forget(way: Way, task_id: str, made: Answer) -> None:
+async def forget(way: ProbeBinding, task_id: str, made: ProbeAnswer) -> None:
     """Take back a config."""
     name = _name(made)
     if name:
         await way.call("push-delete", {"taskId": task_id, "id": name})
 
 
-def _name(answer: Answer) -> str:
+def _name(answer: ProbeAnswer) -> str:
     """The id of a config, in either version."""
     return text(at(answer.result, "id")) or text(at(answer.result, "pushNotificationConfig", "id"))
 
 
-def _names(answer: Answer) -> list[str]:
+def _names(answer: ProbeAnswer) -> list[str]:
     listed: list[Any] = items(answer.result) or items(at(answer.result, "configs"))
     return [text(at(one, "id")) or text(at(one, "pushNotificationConfig", "id")) for one in listed]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from trunkline.doctor.finding import ERROR, PASSED, WARNING, NotPossible, Verdict, failed, judge, of_way
-from trunkline.doctor.look import items, members, state_of, text, texts
-from trunkline.doctor.trials import task_in
-from trunkline.doctor.way import BAD_PARAMS, NO_METHOD, UNSUPPORTED, Answer, Way
+from trunkline.doctor.binding import BAD_PARAMS, NO_METHOD, UNSUPPORTED, ProbeAnswer, ProbeBinding
+from trunkline.doctor.finding import ERROR, PASSED, WARNING, CheckVerdict, NotPossible, failed, judge, of_way
+from trunkline.doctor.fixtures import task_in
+from trunkline.doctor.json_access import items, members, state_of, text, texts
 
 _V1 = ("1.0",)
 
@@ -20,7 +20,7 @@ _V1 = ("1.0",)
     fix="Keep what is sent: id, contextId, state and artifacts of a task are the same in every answer.",
     sends=True,
 )
-async def equals_send(way: Way) -> Verdict:
+async def equals_send(way: ProbeBinding) -> CheckVerdict:
     """A get gives what the send has given."""
     task = await way.subject.trials(way).ended()
     answer = await way.call("get", {"id": task["id"]})
@@ -43,7 +43,7 @@ async def equals_send(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def repeatable(way: Way) -> Verdict:
+async def repeatable(way: ProbeBinding) -> CheckVerdict:
     """Two gets of an ended task are equal."""
     task = await way.subject.trials(way).ended()
     one, other = [await way.call("get", {"id": task["id"]}) for _ in range(2)]
@@ -59,7 +59,7 @@ async def repeatable(way: Way) -> Verdict:
     versions=_V1,
     sends=True,
 )
-async def history_zero(way: Way) -> Verdict:
+async def history_zero(way: ProbeBinding) -> CheckVerdict:
     """historyLength 0 gives no history."""
     task = await way.subject.trials(way).ended()
     answer = await way.call("get", {"id": task["id"], "historyLength": 0})
@@ -75,7 +75,7 @@ async def history_zero(way: Way) -> Verdict:
     fix="Give at most historyLength messages, the newest ones.",
     sends=True,
 )
-async def history_limit(way: Way) -> Verdict:
+async def history_limit(way: ProbeBinding) -> CheckVerdict:
     """historyLength 1 gives one message at most."""
     task = await way.subject.trials(way).ended()
     answer = await way.call("get", {"id": task["id"], "historyLength": 1})
@@ -93,7 +93,7 @@ async def history_limit(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def history_negative(way: Way) -> Verdict:
+async def history_negative(way: ProbeBinding) -> CheckVerdict:
     """A negative historyLength is refused."""
     task = await way.subject.trials(way).task()
     answer = await way.call("get", {"id": task["id"], "historyLength": -1})
@@ -108,7 +108,7 @@ async def history_negative(way: Way) -> Verdict:
     fix="Put tasks, nextPageToken (empty on the last page), pageSize and totalSize into every page.",
     versions=_V1,
 )
-async def list_members(way: Way) -> Verdict:
+async def list_members(way: ProbeBinding) -> CheckVerdict:
     """A page has all four members, also an empty one."""
     answer = await _list(way, contextId="trunkline-doctor-nothing")
     page = members(answer.result)
@@ -127,7 +127,7 @@ async def list_members(way: Way) -> Verdict:
     versions=_V1,
     sends=True,
 )
-async def context_filter(way: Way) -> Verdict:
+async def context_filter(way: ProbeBinding) -> CheckVerdict:
     """A list of one context has the task of that context, and no other."""
     task = await way.subject.trials(way).ended()
     answer = await _list(way, contextId=task.get("contextId", ""))
@@ -147,7 +147,7 @@ async def context_filter(way: Way) -> Verdict:
     versions=_V1,
     sends=True,
 )
-async def artifacts_hidden(way: Way) -> Verdict:
+async def artifacts_hidden(way: ProbeBinding) -> CheckVerdict:
     """Artifacts are in a list when they are asked for, and only then."""
     task = await way.subject.trials(way).ended()
     context = task.get("contextId", "")
@@ -173,7 +173,7 @@ async def artifacts_hidden(way: Way) -> Verdict:
     late=True,
     sends=True,
 )
-async def newest_first(way: Way) -> Verdict:
+async def newest_first(way: ProbeBinding) -> CheckVerdict:
     """The list is ordered by the time of the status."""
     await way.subject.trials(way).ended()
     answer = await _list(way, pageSize=20)
@@ -194,7 +194,7 @@ async def newest_first(way: Way) -> Verdict:
     late=True,
     sends=True,
 )
-async def paging(way: Way) -> Verdict:
+async def paging(way: ProbeBinding) -> CheckVerdict:
     """Two pages of one task each are two tasks."""
     await way.subject.trials(way).ended()
     one = await _list(way, pageSize=1)
@@ -218,7 +218,7 @@ async def paging(way: Way) -> Verdict:
     fix="Refuse a pageSize below 1 or over 100 with invalid params (-32602).",
     versions=_V1,
 )
-async def bad_page_size(way: Way) -> Verdict:
+async def bad_page_size(way: ProbeBinding) -> CheckVerdict:
     """Page sizes of 0 and 101 are refused."""
     for size in (0, 101):
         answer = await _list(way, pageSize=size, refusals=True)
@@ -235,7 +235,7 @@ async def bad_page_size(way: Way) -> Verdict:
     fix="Refuse a pageToken that was never given with invalid params (-32602).",
     versions=_V1,
 )
-async def bad_page_token(way: Way) -> Verdict:
+async def bad_page_token(way: ProbeBinding) -> CheckVerdict:
     """A page token that was never given is refused."""
     answer = await _list(way, pageToken="trunkline-doctor", refusals=True)  # noqa: S106 - no password
     return judge(answer.is_code(BAD_PARAMS), answer.told(), answer.exchange)
@@ -249,13 +249,13 @@ async def bad_page_token(way: Way) -> Verdict:
     fix="Refuse a status that is no state with invalid params (-32602).",
     versions=_V1,
 )
-async def bad_status(way: Way) -> Verdict:
+async def bad_status(way: ProbeBinding) -> CheckVerdict:
     """A status that does not exist is refused."""
     answer = await _list(way, status="TASK_STATE_NOWHERE", refusals=True)
     return judge(answer.is_code(BAD_PARAMS), answer.told(), answer.exchange)
 
 
-async def _list(way: Way, *, refusals: bool = False, **query: Any) -> Answer:
+async def _list(way: ProbeBinding, *, refusals: bool = False, **query: Any) -> ProbeAnswer:
     answer = await way.call("list", query)
     if answer.is_code(NO_METHOD) or answer.is_code(UNSUPPORTED) and not answer.is_code(BAD_PARAMS):
         raise NotPossible(f"there is no list here: {answer.told()}")

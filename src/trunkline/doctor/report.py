@@ -12,15 +12,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trunkline.doctor.finding import Check, Finding, Outcome, Severity
-from trunkline.doctor.run import Report
+from trunkline.doctor.finding import Check, CheckOutcome, Finding, Severity
+from trunkline.doctor.run import DoctorReport
 
 HEALTHY, SICK, USAGE, UNREACHABLE, LOCKED = 0, 1, 2, 3, 4
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _RANK = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 
-def exit_code(report: Report) -> int:
+def exit_code(report: DoctorReport) -> int:
     """0 healthy, 1 errors were found, 3 nobody or no card there, 4 the credentials do not open it."""
     if report.nothing:
         return UNREACHABLE
@@ -29,7 +29,7 @@ def exit_code(report: Report) -> int:
     return LOCKED if report.locked else HEALTHY
 
 
-def as_json(report: Report) -> bytes:
+def as_json(report: DoctorReport) -> bytes:
     """One JSON document."""
     document: dict[str, Any] = msgspec.to_builtins(report)
     document["tookSeconds"] = document.pop("took_s")
@@ -37,7 +37,7 @@ def as_json(report: Report) -> bytes:
     return msgspec.json.encode(document)
 
 
-def as_junit(report: Report) -> bytes:
+def as_junit(report: DoctorReport) -> bytes:
     """JUnit XML: a suite per family, a case per check and interface."""
     suites = Element("testsuites", name="trunkline doctor", time=f"{report.took_s:.3f}")
     families: dict[str, Element] = {}
@@ -46,13 +46,13 @@ def as_junit(report: Report) -> bytes:
         if suite is None:
             suite = families[one.family] = SubElement(suites, "testsuite", name=one.family)
         case = SubElement(suite, "testcase", classname=f"doctor.{one.family}", name=_title(one))
-        if one.outcome is Outcome.FAILED and one.severity is Severity.ERROR:
+        if one.outcome is CheckOutcome.FAILED and one.severity is Severity.ERROR:
             SubElement(case, "failure", message=_clean(one.seen), type=one.severity.value).text = _clean(
                 _body(one)
             )
-        elif one.outcome is Outcome.FAILED:
+        elif one.outcome is CheckOutcome.FAILED:
             SubElement(case, "system-out").text = _clean(f"{one.severity.value}: {one.seen}\n{_body(one)}")
-        elif one.outcome is not Outcome.PASSED:
+        elif one.outcome is not CheckOutcome.PASSED:
             SubElement(case, "skipped", message=_clean(one.seen))
     for suite in families.values():
         suite.set("tests", str(len(suite.findall("testcase"))))
@@ -62,10 +62,10 @@ def as_junit(report: Report) -> bytes:
     return tostring(suites, encoding="utf-8", xml_declaration=True)
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: DoctorReport, console: Console) -> None:
     """Print it: a table on a terminal, plain lines in a pipe."""
     bad = sorted(report.failed(), key=lambda one: _RANK[one.severity])
-    unknown = [one for one in report.findings if one.outcome is Outcome.UNKNOWN]
+    unknown = [one for one in report.findings if one.outcome is CheckOutcome.UNKNOWN]
     if console.is_terminal:
         _table(bad, console)
     else:
@@ -116,7 +116,7 @@ def _explain(alike: list[Finding], console: Console) -> None:
         console.print(_plain(_indented("  < ", each.response)))
 
 
-def _summary(report: Report) -> Iterator[str]:
+def _summary(report: DoctorReport) -> Iterator[str]:
     if report.nothing:
         yield report.nothing
         return
@@ -133,11 +133,11 @@ def _summary(report: Report) -> Iterator[str]:
         yield "nothing is served without credentials: give --key, --bearer or --header"
 
 
-def _counted(report: Report) -> dict[str, int]:
+def _counted(report: DoctorReport) -> dict[str, int]:
     outcomes = Counter(one.outcome.value for one in report.findings)
     severities = Counter(one.severity.value for one in report.failed())
     return {
-        **{one.value: outcomes[one.value] for one in Outcome},
+        **{one.value: outcomes[one.value] for one in CheckOutcome},
         **{f"{one.value}s": severities[one.value] for one in Severity},
         "checks": len({one.check for one in report.findings}),
     }

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from trunkline.doctor.finding import ERROR, PASSED, REST, WARNING, Verdict, failed, judge, of_way, skipped
-from trunkline.doctor.look import at, items, members, text
+from trunkline.doctor.binding import NOT_FOUND, ProbeBinding
+from trunkline.doctor.finding import (
+    ERROR,
+    PASSED,
+    REST,
+    WARNING,
+    CheckVerdict,
+    failed,
+    judge,
+    of_way,
+    skipped,
+)
+from trunkline.doctor.fixtures import new_id
+from trunkline.doctor.json_access import at, items, members, text
 from trunkline.doctor.spelling import route
-from trunkline.doctor.trials import new_id
-from trunkline.doctor.way import NOT_FOUND, Way
-from trunkline.net.carrier import Request
+from trunkline.net.http import HttpRequest
 
 _V1 = ("1.0",)
 _INFO = "type.googleapis.com/google.rpc.ErrorInfo"
@@ -22,7 +32,7 @@ _INFO = "type.googleapis.com/google.rpc.ErrorInfo"
     bindings=REST,
     versions=_V1,
 )
-async def error_body(way: Way) -> Verdict:
+async def error_body(way: ProbeBinding) -> CheckVerdict:
     """An error is a google.rpc.Status as JSON."""
     answer = await way.call("get", {"id": new_id()})
     error = members(at(answer.exchange.json, "error"))
@@ -42,7 +52,7 @@ async def error_body(way: Way) -> Verdict:
     bindings=REST,
     versions=_V1,
 )
-async def error_details(way: Way) -> Verdict:
+async def error_details(way: ProbeBinding) -> CheckVerdict:
     """An error has an ErrorInfo."""
     answer = await way.call("get", {"id": new_id()})
     details = items(at(answer.exchange.json, "error", "details"))
@@ -60,9 +70,11 @@ async def error_details(way: Way) -> Verdict:
     bindings=REST,
     versions=_V1,
 )
-async def unknown_route(way: Way) -> Verdict:
+async def unknown_route(way: ProbeBinding) -> CheckVerdict:
     """A path that does not exist is 404 with JSON."""
-    seen = await way.subject.line.fetch(Request("GET", f"{way.url}/trunkline-doctor/nowhere", way.headers()))
+    seen = await way.subject.line.fetch(
+        HttpRequest("GET", f"{way.url}/trunkline-doctor/nowhere", way.headers())
+    )
     return judge(seen.status == 404 and members(seen.json), seen.told(), seen)
 
 
@@ -75,9 +87,9 @@ async def unknown_route(way: Way) -> Verdict:
     bindings=REST,
     versions=_V1,
 )
-async def wrong_verb(way: Way) -> Verdict:
+async def wrong_verb(way: ProbeBinding) -> CheckVerdict:
     """A verb that does not fit is 405 with JSON."""
-    seen = await way.subject.line.fetch(Request("DELETE", f"{way.url}/message:send", way.headers()))
+    seen = await way.subject.line.fetch(HttpRequest("DELETE", f"{way.url}/message:send", way.headers()))
     return judge(seen.status in (404, 405) and members(seen.json), seen.told(), seen)
 
 
@@ -90,10 +102,12 @@ async def wrong_verb(way: Way) -> Verdict:
     bindings=REST,
     versions=_V1,
 )
-async def bad_json(way: Way) -> Verdict:
+async def bad_json(way: ProbeBinding) -> CheckVerdict:
     """Broken JSON is 400."""
     headers = way.headers(("Content-Type", "application/json"))
-    seen = await way.subject.line.fetch(Request("POST", f"{way.url}/message:send", headers, b'{"message": '))
+    seen = await way.subject.line.fetch(
+        HttpRequest("POST", f"{way.url}/message:send", headers, b'{"message": ')
+    )
     return judge(seen.status in (400, 422), seen.told(), seen)
 
 
@@ -106,10 +120,10 @@ async def bad_json(way: Way) -> Verdict:
     bindings=REST,
     versions=_V1,
 )
-async def media_type(way: Way) -> Verdict:
+async def media_type(way: ProbeBinding) -> CheckVerdict:
     """The protocol's own media type is taken, and answers are JSON."""
     headers = way.headers(("Content-Type", "application/a2a+json"))
-    seen = await way.subject.line.fetch(Request("POST", f"{way.url}/message:send", headers, b"{}"))
+    seen = await way.subject.line.fetch(HttpRequest("POST", f"{way.url}/message:send", headers, b"{}"))
     if seen.status == 415:
         return failed("application/a2a+json is refused with 415", seen)
     return judge(seen.media_type.endswith("json"), f"the answer is {seen.media_type or 'untyped'}", seen)
@@ -124,13 +138,13 @@ async def media_type(way: Way) -> Verdict:
     bindings=REST,
     versions=_V1,
 )
-async def subscribe_verbs(way: Way) -> Verdict:
+async def subscribe_verbs(way: ProbeBinding) -> CheckVerdict:
     """Subscriptions are taken by GET and by POST."""
     if not way.subject.flag("streaming"):
         return skipped("the card does not declare streaming")
     where = way.url + route("subscribe", {"id": new_id()}).path
     for verb in ("GET", "POST"):
-        answer = way.understood(await way.subject.line.fetch(Request(verb, where, way.headers())))
+        answer = way.understood(await way.subject.line.fetch(HttpRequest(verb, where, way.headers())))
         if not answer.is_code(NOT_FOUND) or not members(answer.exchange.json):
             return failed(f"{verb} :subscribe gives {answer.told()}", answer.exchange)
     return PASSED
@@ -146,7 +160,7 @@ async def subscribe_verbs(way: Way) -> Verdict:
     versions=_V1,
     sends=True,
 )
-async def share_tasks(way: Way) -> Verdict:
+async def share_tasks(way: ProbeBinding) -> CheckVerdict:
     """A task made over JSON-RPC is there over HTTP+JSON."""
     other = next((one for one in way.subject.ways if one.is_rpc and one.version == way.version), None)
     if other is None:

@@ -29,25 +29,25 @@ from trunkline.doctor import (
     subscribing,
     versions,
 )
+from trunkline.doctor.binding import ProbeBinding
 from trunkline.doctor.finding import (
     CHECKS,
     Check,
+    CheckOutcome,
+    CheckVerdict,
     Finding,
     NotPossible,
-    Outcome,
     Severity,
-    Verdict,
     skipped,
     unknown,
 )
-from trunkline.doctor.look import TERMINAL, text
-from trunkline.doctor.subject import Options, Subject, host_of
-from trunkline.doctor.trials import task_in
-from trunkline.doctor.way import Way
+from trunkline.doctor.fixtures import task_in
+from trunkline.doctor.json_access import TERMINAL, text
+from trunkline.doctor.subject import DoctorOptions, Subject, host_of
 from trunkline.errors import Misuse
-from trunkline.net.caller import Caller
-from trunkline.net.carrier import Carrier
-from trunkline.net.guard import Egress
+from trunkline.net.egress import Egress
+from trunkline.net.http import HttpClient
+from trunkline.net.http_client import SocketHttpClient
 
 FAMILIES = tuple(
     module.__name__.rpartition(".")[2]
@@ -83,7 +83,7 @@ _LATE = 0.05
 _TIDY_S = 2.0
 
 
-class Report(Struct, frozen=True, kw_only=True):
+class DoctorReport(Struct, frozen=True, kw_only=True):
     """What an examination found. `tasks` were made on the way, `left` of them could not be ended."""
 
     url: str
@@ -104,17 +104,19 @@ class Report(Struct, frozen=True, kw_only=True):
         return [
             one
             for one in self.findings
-            if one.outcome is Outcome.FAILED and (severity is None or one.severity is severity)
+            if one.outcome is CheckOutcome.FAILED and (severity is None or one.severity is severity)
         ]
 
 
-async def examine(url: str, options: Options | None = None, carrier: Carrier | None = None) -> Report:
+async def examine(
+    url: str, options: DoctorOptions | None = None, carrier: HttpClient | None = None
+) -> DoctorReport:
     """Examine the agent at this address.
 
     Raises:
         Misuse: the address is none, or a check is named that does not exist.
     """
-    options = options or Options()
+    options = options or DoctorOptions()
     _known((*options.only, *options.skip))
     own = carrier is None
     subject = Subject(url, carrier or _caller(url), options)
@@ -133,7 +135,7 @@ async def examine(url: str, options: Options | None = None, carrier: Carrier | N
         if own:
             await subject.line.close()
     nothing = "" if subject.card else _nothing(subject)
-    return Report(
+    return DoctorReport(
         url=subject.url,
         agent=text(subject.card.get("name")),
         interfaces=tuple(f"{way.name} at {way.url}" for way in subject.ways),
@@ -147,7 +149,7 @@ async def examine(url: str, options: Options | None = None, carrier: Carrier | N
     )
 
 
-def chosen(options: Options) -> list[Check]:
+def chosen(options: DoctorOptions) -> list[Check]:
     """The checks that the operator wants, in the order of their families."""
     listed = sorted(CHECKS.values(), key=lambda check: FAMILIES.index(check.family))
     only, skip = set(options.only), set(options.skip)
@@ -164,9 +166,9 @@ def _known(names: tuple[str, ...]) -> None:
         raise Misuse(f"there is no check or family {strange[0]!r}; see trunkline doctor --list")
 
 
-def _caller(url: str) -> Caller:
+def _caller(url: str) -> SocketHttpClient:
     # The operator has named this host; where its card leads is a stranger's word.
-    return Caller(Egress(hosts=(host_of(url),)))
+    return SocketHttpClient(Egress(hosts=(host_of(url),)))
 
 
 def _nothing(subject: Subject) -> str:
@@ -195,7 +197,7 @@ async def _look(subject: Subject, until: float) -> list[Finding]:
     return sorted(findings, key=lambda one: order[one.check])
 
 
-def _ways(check: Check, subject: Subject) -> Iterator[Way | None]:
+def _ways(check: Check, subject: Subject) -> Iterator[ProbeBinding | None]:
     """Where a check is done: once, at each interface that it is for, or at the first of each version."""
     if check.of_agent is not None:
         yield None
@@ -214,25 +216,25 @@ async def _shut(subject: Subject) -> dict[str, Finding]:
     for check in (_ANSWERS, _SPEAKS):
         ways = [way for way in subject.ways if way.name not in shut]
         found = await asyncio.gather(*(_run(check, subject, way) for way in ways))
-        shut |= {one.where: one for one in found if one.outcome is not Outcome.PASSED}
+        shut |= {one.where: one for one in found if one.outcome is not CheckOutcome.PASSED}
     return shut
 
 
-def _is_locked(found: list[Finding], way: Way) -> bool:
+def _is_locked(found: list[Finding], way: ProbeBinding) -> bool:
     return any(
-        one.check == _ANSWERS.name and one.where == way.name and one.outcome is Outcome.UNKNOWN
+        one.check == _ANSWERS.name and one.where == way.name and one.outcome is CheckOutcome.UNKNOWN
         for one in found
     )
 
 
 async def _all(
-    batch: list[tuple[Check, Way | None]], subject: Subject, shut: dict[str, Finding], limit_s: float
+    batch: list[tuple[Check, ProbeBinding | None]], subject: Subject, shut: dict[str, Finding], limit_s: float
 ) -> list[Finding]:
     findings: list[Finding] = []
-    open_: list[tuple[Check, Way | None]] = []
+    open_: list[tuple[Check, ProbeBinding | None]] = []
     for check, way in batch:
         closed = None if way is None else shut.get(way.name)
-        if closed is None or (check.family == _DOOR and closed.outcome is Outcome.UNKNOWN):
+        if closed is None or (check.family == _DOOR and closed.outcome is CheckOutcome.UNKNOWN):
             open_.append((check, way))
         elif check.name == closed.check:
             findings.append(closed)
@@ -258,7 +260,7 @@ async def _all(
     return findings
 
 
-async def _run(check: Check, subject: Subject, way: Way | None) -> Finding:
+async def _run(check: Check, subject: Subject, way: ProbeBinding | None) -> Finding:
     try:
         if check.of_way is not None and way is not None:
             verdict = await check.of_way(way)
@@ -271,8 +273,8 @@ async def _run(check: Check, subject: Subject, way: Way | None) -> Finding:
     return _finding(check, way, verdict, subject)
 
 
-def _finding(check: Check, way: Way | None, verdict: Verdict, subject: Subject) -> Finding:
-    bad = verdict.outcome is Outcome.FAILED
+def _finding(check: Check, way: ProbeBinding | None, verdict: CheckVerdict, subject: Subject) -> Finding:
+    bad = verdict.outcome is CheckOutcome.FAILED
     shown = verdict.exchanges
     if not shown and check.of_agent is not None and subject.card:
         shown = (subject.card_seen,)
@@ -283,7 +285,7 @@ def _finding(check: Check, way: Way | None, verdict: Verdict, subject: Subject) 
         outcome=verdict.outcome,
         reference=check.reference,
         where="" if way is None else way.name,
-        seen=subject.line.redacted(verdict.seen) if verdict.outcome is not Outcome.PASSED else "",
+        seen=subject.line.redacted(verdict.seen) if verdict.outcome is not CheckOutcome.PASSED else "",
         means=check.means if bad else "",
         fix=check.fix if bad else "",
         evidence=tuple(subject.line.evidence(one) for one in shown) if bad else (),
@@ -294,7 +296,7 @@ async def _tidy(subject: Subject) -> int:
     """End what was begun; gives how many tasks could not be."""
     running = [(name, made) for name, made in subject.made.items() if made.state not in TERMINAL]
 
-    async def end(name: str, way: Way) -> bool:
+    async def end(name: str, way: ProbeBinding) -> bool:
         answer = await way.call("cancel", {"id": name}, timeout_s=_TIDY_S)
         if not answer.refused and answer.result is not None:
             return True

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from trunkline.doctor.binding import ProbeAnswer, ProbeBinding
 from trunkline.doctor.card import required_of
 from trunkline.doctor.finding import (
     ERROR,
     PASSED,
     WARNING,
+    CheckVerdict,
     NotPossible,
-    Verdict,
     failed,
     judge,
     of_way,
     skipped,
 )
-from trunkline.doctor.look import at, members, text
-from trunkline.doctor.trials import new_id
-from trunkline.doctor.way import Answer, Way
-from trunkline.net.carrier import Headers, Request
+from trunkline.doctor.fixtures import new_id
+from trunkline.doctor.json_access import at, members, text
+from trunkline.net.http import Headers, HttpRequest
 
 _EXTENDED = ("extendedAgentCard", "supportsAuthenticatedExtendedCard")
 _EVIL = "https://doctor.example"
@@ -32,7 +32,7 @@ _EVIL = "https://doctor.example"
     means="The card asks for credentials, and the door is open.",
     fix="Check credentials before anything else on every operation, and answer 401 without them.",
 )
-async def enforced(way: Way) -> Verdict:
+async def enforced(way: ProbeBinding) -> CheckVerdict:
     """Without credentials nothing is served."""
     _required(way)
     for operation in ("get", "send", "cancel", "stream"):
@@ -49,7 +49,7 @@ async def enforced(way: Way) -> Verdict:
     means="Any credentials open the door.",
     fix="Compare what is sent with what was given out; answer 401 to anything else.",
 )
-async def wrong(way: Way) -> Verdict:
+async def wrong(way: ProbeBinding) -> CheckVerdict:
     """Wrong credentials are refused."""
     _required(way)
     answer = await _as(way, "get", _made_up(way.subject.card))
@@ -63,7 +63,7 @@ async def wrong(way: Way) -> Verdict:
     means="Clients cannot learn from the refusal which credentials to bring.",
     fix="Send WWW-Authenticate with every 401.",
 )
-async def challenge(way: Way) -> Verdict:
+async def challenge(way: ProbeBinding) -> CheckVerdict:
     """A 401 says what is wanted."""
     answer = await _as(way, "get", ())
     if answer.exchange.status != 401:
@@ -80,7 +80,7 @@ async def challenge(way: Way) -> Verdict:
     means="The door wants credentials of which the card says nothing; clients cannot know which.",
     fix="Describe them under securitySchemes, and require them in the card.",
 )
-async def declared(way: Way) -> Verdict:
+async def declared(way: ProbeBinding) -> CheckVerdict:
     """What the door asks for is on the card."""
     if required_of(way.subject.card):
         return skipped("the card requires credentials")
@@ -95,7 +95,7 @@ async def declared(way: Way) -> Verdict:
     means="What is for known callers only is open, or is declared and not there.",
     fix="Serve the extended card to known callers; without a declaration refuse it (-32004).",
 )
-async def extended(way: Way) -> Verdict:
+async def extended(way: ProbeBinding) -> CheckVerdict:
     """The extended card is there for known callers if it is declared, and for nobody else."""
     answer = await way.call("extended-card", {})
     if not way.subject.flag(*_EXTENDED):
@@ -119,7 +119,7 @@ async def extended(way: Way) -> Verdict:
     fix="Name the origins that may call; never give back any Origin together with Allow-Credentials.",
     first=True,
 )
-async def cors(way: Way) -> Verdict:
+async def cors(way: ProbeBinding) -> CheckVerdict:
     """A strange origin is not let in with credentials."""
     request = way.request("get", {"id": new_id()}, headers=(("Origin", _EVIL),))
     seen = await way.subject.line.fetch(request, "get")
@@ -128,18 +128,18 @@ async def cors(way: Way) -> Verdict:
     return judge(not (allowed == _EVIL and creds), f"Origin {_EVIL} is let in with credentials", seen)
 
 
-def _required(way: Way) -> None:
+def _required(way: ProbeBinding) -> None:
     if not required_of(way.subject.card):
         raise NotPossible("the card requires no credentials")
 
 
-async def _as(way: Way, operation: str, credentials: Headers) -> Answer:
+async def _as(way: ProbeBinding, operation: str, credentials: Headers) -> ProbeAnswer:
     """A harmless request with other credentials than the operator's."""
     given: dict[str, Any] = {} if operation in ("send", "stream", "extended-card") else {"id": new_id()}
     request = way.request(operation, given)
     own = {name for name, _ in way.subject.credentials}
     headers = tuple((name, value) for name, value in request.headers if name not in own)
-    asked = Request(request.method, request.url, (*headers, *credentials), request.body)
+    asked = HttpRequest(request.method, request.url, (*headers, *credentials), request.body)
     return way.understood(await way.subject.line.fetch(asked, operation))
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from trunkline.doctor.binding import NOT_FOUND, UNSUPPORTED, ProbeBinding
 from trunkline.doctor.finding import (
     ERROR,
     INFO,
     PASSED,
     WARNING,
-    Verdict,
+    CheckVerdict,
     failed,
     judge,
     of_way,
     skipped,
     unknown,
 )
-from trunkline.doctor.look import INTERRUPTED, TERMINAL, items, members, state_of, text
-from trunkline.doctor.trials import new_id, piece_in, task_in
-from trunkline.doctor.way import NOT_FOUND, UNSUPPORTED, Way
+from trunkline.doctor.fixtures import new_id, piece_in, task_in
+from trunkline.doctor.json_access import INTERRUPTED, TERMINAL, items, members, state_of, text
 from trunkline.wire.extensions import IDEMPOTENT_SEND
 
 
@@ -28,7 +28,7 @@ from trunkline.wire.extensions import IDEMPOTENT_SEND
     fix="Answer a send with a task or a message. If the work takes longer, give the doctor --timeout.",
     sends=True,
 )
-async def answers(way: Way) -> Verdict:
+async def answers(way: ProbeBinding) -> CheckVerdict:
     """A send gives exactly one task or message."""
     trials = way.subject.trials(way)
     answer = await trials.first()
@@ -48,7 +48,7 @@ async def answers(way: Way) -> Verdict:
     versions=("1.0",),
     sends=True,
 )
-async def waits(way: Way) -> Verdict:
+async def waits(way: ProbeBinding) -> CheckVerdict:
     """A plain send answers when the task rests."""
     trials = way.subject.trials(way)
     task, answer = await trials.task(), await trials.first()
@@ -65,7 +65,7 @@ async def waits(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def receipt(way: Way) -> Verdict:
+async def receipt(way: ProbeBinding) -> CheckVerdict:
     """A send that does not wait gives a task that can be read."""
     race = await way.subject.trials(way).race()
     if race.end.refused:
@@ -81,7 +81,7 @@ async def receipt(way: Way) -> Verdict:
     fix="Answer a message with a taskId that nobody knows with TaskNotFound (-32001).",
     sends=True,
 )
-async def unknown_task(way: Way) -> Verdict:
+async def unknown_task(way: ProbeBinding) -> CheckVerdict:
     """A message to a task that never was is refused."""
     trials = way.subject.trials(way)
     await trials.sent()
@@ -98,7 +98,7 @@ async def unknown_task(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def to_ended(way: Way) -> Verdict:
+async def to_ended(way: ProbeBinding) -> CheckVerdict:
     """A message to an ended task is refused."""
     trials = way.subject.trials(way)
     task = await trials.ended()
@@ -115,7 +115,7 @@ async def to_ended(way: Way) -> Verdict:
     fix="Make a contextId when none is given, and put it into the answer.",
     sends=True,
 )
-async def context_made(way: Way) -> Verdict:
+async def context_made(way: ProbeBinding) -> CheckVerdict:
     """A context is made and named."""
     answer = await way.subject.trials(way).sent()
     found = piece_in(answer)
@@ -132,7 +132,7 @@ async def context_made(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def context_kept(way: Way) -> Verdict:
+async def context_kept(way: ProbeBinding) -> CheckVerdict:
     """The caller's contextId comes back as it was."""
     trials = way.subject.trials(way)
     race = await trials.race()
@@ -149,7 +149,7 @@ async def context_kept(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def distinct(way: Way) -> Verdict:
+async def distinct(way: ProbeBinding) -> CheckVerdict:
     """Two sends are two tasks."""
     trials = way.subject.trials(way)
     one, other = await trials.task(), task_in((await trials.race()).sent)
@@ -166,7 +166,7 @@ async def distinct(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def again(way: Way) -> Verdict:
+async def again(way: ProbeBinding) -> CheckVerdict:
     """The same message twice is one task, where the agent says so; elsewhere it is no error."""
     trials = way.subject.trials(way)
     await trials.task()
@@ -189,7 +189,7 @@ async def again(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def in_artifacts(way: Way) -> Verdict:
+async def in_artifacts(way: ProbeBinding) -> CheckVerdict:
     """A completed task has an artifact."""
     task = await way.subject.trials(way).ended()
     if state_of(task) != "completed":
@@ -206,7 +206,7 @@ async def in_artifacts(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def explained(way: Way) -> Verdict:
+async def explained(way: ProbeBinding) -> CheckVerdict:
     """A task that failed says why."""
     task = await way.subject.trials(way).ended()
     if state_of(task) not in ("failed", "rejected"):
@@ -223,7 +223,7 @@ async def explained(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def question(way: Way) -> Verdict:
+async def question(way: ProbeBinding) -> CheckVerdict:
     """An answer to a question continues the same task."""
     trials = way.subject.trials(way)
     task = await trials.task()
@@ -245,7 +245,7 @@ async def question(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def other_context(way: Way) -> Verdict:
+async def other_context(way: ProbeBinding) -> CheckVerdict:
     """A message that names the task with another context is refused."""
     trials = way.subject.trials(way)
     race = await trials.race()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trunkline.doctor.exchange import Exchange
-from trunkline.doctor.finding import ERROR, PASSED, RPC, Verdict, failed, of_way, unknown
-from trunkline.doctor.look import Piece, items, members, pieces, snake_members, text
-from trunkline.doctor.way import Way
+from trunkline.doctor.binding import ProbeBinding
+from trunkline.doctor.exchange import ProbeExchange
+from trunkline.doctor.finding import ERROR, PASSED, RPC, CheckVerdict, failed, of_way, unknown
+from trunkline.doctor.json_access import JsonPiece, items, members, pieces, snake_members, text
 
 _TYPED = frozenset(("task", "message", "status-update", "artifact-update"))
 _STATES = "submitted working input-required completed canceled failed rejected auth-required".split()
@@ -26,19 +26,19 @@ _NEEDED = {
 }
 
 
-def _all(way: Way) -> Iterator[tuple[Piece, Exchange]]:
+def _all(way: ProbeBinding) -> Iterator[tuple[JsonPiece, ProbeExchange]]:
     for top, exchange in _tops(way):
         for piece in pieces(top):
             yield piece, exchange
 
 
-def _tops(way: Way) -> Iterator[tuple[Piece, Exchange]]:
+def _tops(way: ProbeBinding) -> Iterator[tuple[JsonPiece, ProbeExchange]]:
     for top, exchange in way.heard:
         if text(top.value.get("id")) not in way.subject.odd:
             yield top, exchange
 
 
-def _quiet(way: Way) -> Verdict:
+def _quiet(way: ProbeBinding) -> CheckVerdict:
     return PASSED if way.heard else unknown("nothing came to look at")
 
 
@@ -51,7 +51,7 @@ def _quiet(way: Way) -> Verdict:
     bindings=RPC,
     late=True,
 )
-async def kind(way: Way) -> Verdict:
+async def kind(way: ProbeBinding) -> CheckVerdict:
     """`kind` is on every object of 0.3, and on none of 1.0."""
     for piece, exchange in _all(way):
         if way.version == "1.0":
@@ -74,7 +74,7 @@ async def kind(way: Way) -> Verdict:
     late=True,
     sends=True,
 )
-async def wrapper(way: Way) -> Verdict:
+async def wrapper(way: ProbeBinding) -> CheckVerdict:
     """The answer of a send is wrapped in 1.0 and bare in 0.3."""
     answer = await way.subject.trials(way).sent()
     found = members(answer.result)
@@ -92,7 +92,7 @@ async def wrapper(way: Way) -> Verdict:
     fix="Spell states as the version does: TASK_STATE_COMPLETED in 1.0, completed in 0.3.",
     late=True,
 )
-async def states(way: Way) -> Verdict:
+async def states(way: ProbeBinding) -> CheckVerdict:
     """States are spelled as in the version."""
     allowed = _STATES_V1 if way.version == "1.0" else _STATES_V03
     for piece, exchange in _all(way):
@@ -109,7 +109,7 @@ async def states(way: Way) -> Verdict:
     fix="Spell roles as the version does: ROLE_USER and ROLE_AGENT in 1.0, user and agent in 0.3.",
     late=True,
 )
-async def roles(way: Way) -> Verdict:
+async def roles(way: ProbeBinding) -> CheckVerdict:
     """Roles are spelled as in the version."""
     allowed = ("ROLE_USER", "ROLE_AGENT") if way.version == "1.0" else ("user", "agent")
     for piece, exchange in _all(way):
@@ -126,7 +126,7 @@ async def roles(way: Way) -> Verdict:
     fix="Spell members in camelCase on the wire: contextId, artifactId, lastChunk.",
     late=True,
 )
-async def camel_case(way: Way) -> Verdict:
+async def camel_case(way: ProbeBinding) -> CheckVerdict:
     """No member of the protocol has an underscore."""
     for top, exchange in _tops(way):
         odd = next(snake_members(top.value, top.path), "")
@@ -144,7 +144,7 @@ async def camel_case(way: Way) -> Verdict:
     versions=("1.0",),
     late=True,
 )
-async def timestamps(way: Way) -> Verdict:
+async def timestamps(way: ProbeBinding) -> CheckVerdict:
     """Times are UTC and end in Z."""
     for piece, exchange in _all(way):
         said = piece.value.get("timestamp")
@@ -161,7 +161,7 @@ async def timestamps(way: Way) -> Verdict:
     fix="Write all required members: id and status of a task, messageId, role and parts of a message …",
     late=True,
 )
-async def required(way: Way) -> Verdict:
+async def required(way: ProbeBinding) -> CheckVerdict:
     """Required members are there."""
     for piece, exchange in _all(way):
         needed = _NEEDED.get(piece.kind, ())
@@ -182,7 +182,7 @@ async def required(way: Way) -> Verdict:
     fix="Write exactly one of text, raw, url and data in 1.0; the member that kind names in 0.3.",
     late=True,
 )
-async def parts(way: Way) -> Verdict:
+async def parts(way: ProbeBinding) -> CheckVerdict:
     """A part holds exactly one thing."""
     for piece, exchange in _all(way):
         if piece.kind != "part":
@@ -204,7 +204,7 @@ async def parts(way: Way) -> Verdict:
     fix="Give each artifact of a task an id of its own and at least one part.",
     late=True,
 )
-async def artifacts(way: Way) -> Verdict:
+async def artifacts(way: ProbeBinding) -> CheckVerdict:
     """Artifacts have parts, and ids that differ."""
     for piece, exchange in _all(way):
         if piece.kind == "artifact" and not items(piece.value.get("parts")):

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
-from trunkline.doctor.look import items, members
+from trunkline.doctor.json_access import items, members
 
 # operation → its method in 1.0 and in 0.3.
 METHODS: dict[str, tuple[str, str]] = {

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from trunkline.doctor.binding import NO_METHOD, UNSUPPORTED, ProbeBinding, ProbeFrame
 from trunkline.doctor.finding import (
     ERROR,
     PASSED,
     RPC,
-    Verdict,
+    CheckVerdict,
     failed,
     judge,
     of_way,
     skipped,
 )
-from trunkline.doctor.look import INTERRUPTED, TERMINAL, at, members, parsed, state_of, text, texts
+from trunkline.doctor.fixtures import new_id, task_in
+from trunkline.doctor.json_access import INTERRUPTED, TERMINAL, at, members, parsed, state_of, text, texts
 from trunkline.doctor.spelling import method
-from trunkline.doctor.trials import new_id, task_in
-from trunkline.doctor.way import NO_METHOD, UNSUPPORTED, Frame, Way
 
 
 @of_way(
@@ -26,7 +26,7 @@ from trunkline.doctor.way import NO_METHOD, UNSUPPORTED, Frame, Way
     fix="Answer the streaming method with text/event-stream, or set capabilities.streaming to false.",
     sends=True,
 )
-async def works(way: Way) -> Verdict:
+async def works(way: ProbeBinding) -> CheckVerdict:
     """Streaming is declared, and a stream comes."""
     way.subject.needs("streaming")
     tape = await way.subject.trials(way).streamed()
@@ -50,7 +50,7 @@ async def works(way: Way) -> Verdict:
     bindings=RPC,
     sends=True,
 )
-async def method_found(way: Way) -> Verdict:
+async def method_found(way: ProbeBinding) -> CheckVerdict:
     """A declared stream is not refused as an unknown method."""
     way.subject.needs("streaming")
     tape = await way.subject.trials(way).streamed()
@@ -66,7 +66,7 @@ async def method_found(way: Way) -> Verdict:
     means="The card says that there are no streams, and there are; or the refusal is not the agreed one.",
     fix="Declare capabilities.streaming, or refuse with UnsupportedOperation (-32004).",
 )
-async def undeclared(way: Way) -> Verdict:
+async def undeclared(way: ProbeBinding) -> CheckVerdict:
     """What is not declared is refused."""
     if way.subject.flag("streaming"):
         return skipped("the card declares streaming")
@@ -86,7 +86,7 @@ async def undeclared(way: Way) -> Verdict:
     fix="Begin every stream with the task; a direct message is the only frame of its stream.",
     sends=True,
 )
-async def first_frame(way: Way) -> Verdict:
+async def first_frame(way: ProbeBinding) -> CheckVerdict:
     """The first frame is the task, or the only one a message."""
     tape = await way.subject.trials(way).tape()
     kind = tape.frames[0].piece.kind if tape.frames[0].piece else "nothing known"
@@ -102,7 +102,7 @@ async def first_frame(way: Way) -> Verdict:
     fix="Make each event one JSON document; over JSON-RPC an answer with the id of the request.",
     sends=True,
 )
-async def envelope(way: Way) -> Verdict:
+async def envelope(way: ProbeBinding) -> CheckVerdict:
     """Every frame is a whole answer with the request's id and one known thing in it."""
     tape = await way.subject.trials(way).tape()
     sent = at(parsed(tape.exchange.request.body or b""), "id")
@@ -128,7 +128,7 @@ async def envelope(way: Way) -> Verdict:
     fix="Put the same taskId and contextId into every frame.",
     sends=True,
 )
-async def names_task(way: Way) -> Verdict:
+async def names_task(way: ProbeBinding) -> CheckVerdict:
     """Every frame names the same task and context."""
     tape = await way.subject.trials(way).tape()
     found: set[tuple[str, str]] = set()
@@ -148,7 +148,7 @@ async def names_task(way: Way) -> Verdict:
     fix="Close the stream behind the terminal state, and send that state before closing.",
     sends=True,
 )
-async def closes(way: Way) -> Verdict:
+async def closes(way: ProbeBinding) -> CheckVerdict:
     """The stream ends with a state in which the task rests, and is closed."""
     tape = await way.subject.trials(way).tape()
     last = [
@@ -169,7 +169,7 @@ async def closes(way: Way) -> Verdict:
     fix="Send nothing behind a terminal state.",
     sends=True,
 )
-async def one_end(way: Way) -> Verdict:
+async def one_end(way: ProbeBinding) -> CheckVerdict:
     """No state follows a terminal one."""
     tape = await way.subject.trials(way).tape()
     states = [state_of(frame.piece.value) if frame.piece else "" for frame in tape.frames]
@@ -187,7 +187,7 @@ async def one_end(way: Way) -> Verdict:
     bindings=RPC,
     sends=True,
 )
-async def final_flag(way: Way) -> Verdict:
+async def final_flag(way: ProbeBinding) -> CheckVerdict:
     """`final` is true on the last status and nowhere else."""
     tape = await way.subject.trials(way).tape()
     flags = [
@@ -209,7 +209,7 @@ async def final_flag(way: Way) -> Verdict:
     fix="Send each chunk once, append:true only for what is new, and keep what was sent.",
     sends=True,
 )
-async def equals_task(way: Way) -> Verdict:
+async def equals_task(way: ProbeBinding) -> CheckVerdict:
     """The frames add up to the artifacts of the task."""
     tape = await way.subject.trials(way).tape()
     if not tape.task_id or not tape.exchange.closed:
@@ -223,7 +223,7 @@ async def equals_task(way: Way) -> Verdict:
     )
 
 
-def _added(frames: tuple[Frame, ...]) -> dict[str, str]:
+def _added(frames: tuple[ProbeFrame, ...]) -> dict[str, str]:
     """The text of each artifact, put together from the frames."""
     found: dict[str, str] = {}
     for frame in frames:

@@ -10,13 +10,13 @@ from urllib.parse import SplitResult, quote, urljoin, urlsplit
 from msgspec import Struct
 
 from trunkline.config import Secret
-from trunkline.doctor.exchange import Exchange, Line
+from trunkline.doctor.binding import ProbeBinding, ProbeInterface
+from trunkline.doctor.exchange import ProbeClient, ProbeExchange
 from trunkline.doctor.finding import NotPossible
-from trunkline.doctor.look import Piece, items, members, state_of, text
-from trunkline.doctor.trials import Trials
-from trunkline.doctor.way import Interface, Way
+from trunkline.doctor.fixtures import Fixtures
+from trunkline.doctor.json_access import JsonPiece, items, members, state_of, text
 from trunkline.errors import Misuse
-from trunkline.net.carrier import Carrier, Headers, Request
+from trunkline.net.http import Headers, HttpClient, HttpRequest
 
 CARD, LEGACY = "/.well-known/agent-card.json", "/.well-known/agent.json"
 TEXT = "This is a probe of trunkline doctor. A short answer is enough."
@@ -29,7 +29,7 @@ _LONGEST = 200
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class DoctorOptions(Struct, frozen=True, kw_only=True):
     """What the operator chose."""
 
     # Headers that go to the agent's own host and nowhere else.
@@ -44,17 +44,17 @@ class Options(Struct, frozen=True, kw_only=True):
     skip: tuple[str, ...] = ()
 
 
-class Made(Struct):
+class MadeTask(Struct):
     """A task that the examination made, and how it was last seen."""
 
-    way: Way
+    way: ProbeBinding
     state: str = ""
 
 
 class Subject:
     """One agent."""
 
-    def __init__(self, url: str, carrier: Carrier, options: Options) -> None:
+    def __init__(self, url: str, carrier: HttpClient, options: DoctorOptions) -> None:
         self.url = url.rstrip("/")
         self.options = options
         self.place = _parts(url)
@@ -62,17 +62,17 @@ class Subject:
         # A run has time for one slow thing after another; none may have all of it.
         # A scheme before the credentials is no secret, and what stands behind it is one by itself.
         secrets = [word for _, value in self.credentials for word in (value, value.rpartition(" ")[2])]
-        self.line = Line(carrier, secrets=secrets, timeout_s=max(options.timeout_s / 4, 0.05))
+        self.line = ProbeClient(carrier, secrets=secrets, timeout_s=max(options.timeout_s / 4, 0.05))
         self.send_s = max(options.timeout_s / 2, 0.05)
-        self.ways: list[Way] = []
-        self.made: dict[str, Made] = {}
+        self.ways: list[ProbeBinding] = []
+        self.made: dict[str, MadeTask] = {}
         # Tasks of requests that were wrong on purpose.
         self.odd: set[str] = set()
         self.card: dict[str, Any] = {}
         self.base = self.origin
         # The card as it was found at each of the well-known paths.
-        self.found: dict[str, Exchange] = {}
-        self._trials: dict[str, Trials] = {}
+        self.found: dict[str, ProbeExchange] = {}
+        self._trials: dict[str, Fixtures] = {}
 
     @property
     def origin(self) -> str:
@@ -90,7 +90,7 @@ class Subject:
         return self.is_local or not is_loopback(self.options.receiver)
 
     @property
-    def card_seen(self) -> Exchange:
+    def card_seen(self) -> ProbeExchange:
         """The exchange that brought the card; only if there is one."""
         return next(one for one in self.found.values() if one.status == 200 and members(one.json))
 
@@ -113,17 +113,17 @@ class Subject:
         if not self.flag(name):
             raise NotPossible(f"the card does not declare {name}")
 
-    def trials(self, way: Way) -> Trials:
+    def trials(self, way: ProbeBinding) -> Fixtures:
         """The tasks made one way, shared by all who look at them."""
-        return self._trials.setdefault(way.name, Trials(way))
+        return self._trials.setdefault(way.name, Fixtures(way))
 
-    def note(self, way: Way, piece: Piece | None, *, new: bool) -> None:
+    def note(self, way: ProbeBinding, piece: JsonPiece | None, *, new: bool) -> None:
         """Remember a task that was made, and its state."""
         if piece is None or piece.kind not in ("task", "status-update"):
             return
         name = text(piece.value.get("id" if piece.kind == "task" else "taskId"))
         if name and (new or name in self.made):
-            self.made.setdefault(name, Made(way)).state = state_of(piece.value)
+            self.made.setdefault(name, MadeTask(way)).state = state_of(piece.value)
 
     async def discover(self) -> bool:
         """Look for the card at every place where it may be; False if there is none."""
@@ -139,16 +139,16 @@ class Subject:
                 return True
         return False
 
-    async def look_up(self, url: str, *, known: bool = True, headers: Headers = ()) -> Exchange:
+    async def look_up(self, url: str, *, known: bool = True, headers: Headers = ()) -> ProbeExchange:
         """GET a page of the operator's host, through redirects that stay there."""
         sent = (("Accept", "application/json"), *headers, *(self.credentials if known else ()))
-        seen = await self.line.fetch(Request("GET", url, sent), "card")
+        seen = await self.line.fetch(HttpRequest("GET", url, sent), "card")
         for _ in range(_HOPS):
             onward = joined(url, seen.headers.get("location", ""))
             if seen.status not in _REDIRECTS or not same_origin(urlsplit(onward), self.place):
                 break
             url = onward
-            seen = await self.line.fetch(Request("GET", url, sent), "card")
+            seen = await self.line.fetch(HttpRequest("GET", url, sent), "card")
         return seen
 
     async def settle(self) -> None:
@@ -158,25 +158,25 @@ class Subject:
                 continue
             place = urlsplit(interface.url)
             if same_origin(place, self.place):
-                self.ways.append(Way(self, interface))
+                self.ways.append(ProbeBinding(self, interface))
                 continue
             self.ways.append(await self._pinned(interface, place))
 
-    async def _pinned(self, interface: Interface, place: SplitResult) -> Way:
+    async def _pinned(self, interface: ProbeInterface, place: SplitResult) -> ProbeBinding:
         """The same path at the host that the operator named; if nobody answers there, as the card says."""
-        moved = Interface(
+        moved = ProbeInterface(
             place._replace(scheme=self.place.scheme, netloc=self.place.netloc).geturl(),
             interface.binding,
             interface.version,
             interface.declared,
             interface.tenant,
         )
-        here = Way(self, moved)
+        here = ProbeBinding(self, moved)
         answer = await here.call("get", {"id": "trunkline-doctor"})
-        return here if answer.code else Way(self, interface, trusted=False)
+        return here if answer.code else ProbeBinding(self, interface, trusted=False)
 
 
-def interfaces_of(card: dict[str, Any], url: str) -> list[Interface]:
+def interfaces_of(card: dict[str, Any], url: str) -> list[ProbeInterface]:
     """All that a card of either layout says of where to call, as far as the doctor speaks it."""
     listed = list(map(members, items(card.get("supportedInterfaces"))))
     if text(card.get("url")):
@@ -187,13 +187,13 @@ def interfaces_of(card: dict[str, Any], url: str) -> list[Interface]:
             {"url": one.get("url"), "protocolBinding": one.get("transport"), "protocolVersion": version}
             for one in older
         ]
-    found: list[Interface] = []
+    found: list[ProbeInterface] = []
     for one in listed:
         where, binding, declared = (text(one.get(name)) for name in _NAMES)
         version = "1.0" if declared.split(".")[0] == "1" else "0.3" if declared.startswith("0.") else ""
         if where and (binding, version) in _SPOKEN:
             there = joined(f"{url}/", where)
-            found.append(Interface(there, binding, version, declared, text(one.get("tenant"))))
+            found.append(ProbeInterface(there, binding, version, declared, text(one.get("tenant"))))
     return found
 
 

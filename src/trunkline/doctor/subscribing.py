@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from trunkline.doctor.finding import ERROR, INFO, Verdict, failed, judge, of_way, skipped
-from trunkline.doctor.look import INTERRUPTED, TERMINAL, state_of
-from trunkline.doctor.trials import new_id
-from trunkline.doctor.way import NOT_FOUND, UNSUPPORTED, Way
+from trunkline.doctor.binding import NOT_FOUND, UNSUPPORTED, ProbeBinding
+from trunkline.doctor.finding import ERROR, INFO, CheckVerdict, failed, judge, of_way, skipped
+from trunkline.doctor.fixtures import new_id
+from trunkline.doctor.json_access import INTERRUPTED, TERMINAL, state_of
 
 
 @of_way(
@@ -17,7 +17,7 @@ from trunkline.doctor.way import NOT_FOUND, UNSUPPORTED, Way
     first=True,
     sends=True,
 )
-async def survives(way: Way) -> Verdict:
+async def survives(way: ProbeBinding) -> CheckVerdict:
     """The task goes on when its listener leaves after the first frame."""
     tape = await way.subject.trials(way).dropped()
     end = await way.subject.trials(way).settled(tape.task_id)
@@ -32,7 +32,7 @@ async def survives(way: Way) -> Verdict:
     means="Clients wait on a stream that never says anything.",
     fix="Answer a subscription to a task that nobody knows with TaskNotFound (-32001).",
 )
-async def subscribe_unknown(way: Way) -> Verdict:
+async def subscribe_unknown(way: ProbeBinding) -> CheckVerdict:
     """A subscription to a task that never was is refused."""
     way.subject.needs("streaming")
     tape = await way.follow("subscribe", {"id": new_id()}, timeout_s=way.subject.line.timeout_s)
@@ -48,7 +48,7 @@ async def subscribe_unknown(way: Way) -> Verdict:
     fix="Refuse with UnsupportedOperation (-32004) in 1.0; in 0.3 send the end again and close, or refuse.",
     sends=True,
 )
-async def subscribe_ended(way: Way) -> Verdict:
+async def subscribe_ended(way: ProbeBinding) -> CheckVerdict:
     """A subscription to an ended task is refused, or in 0.3 comes to its end."""
     way.subject.needs("streaming")
     task = await way.subject.trials(way).ended()
@@ -69,7 +69,7 @@ async def subscribe_ended(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def subscribe_live(way: Way) -> Verdict:
+async def subscribe_live(way: ProbeBinding) -> CheckVerdict:
     """A running task can be followed again: first the task, then the rest, then the end."""
     dropped = await way.subject.trials(way).dropped()
     tape = await way.follow(
@@ -99,7 +99,7 @@ async def subscribe_live(way: Way) -> Verdict:
     first=True,
     sends=True,
 )
-async def resume(way: Way) -> Verdict:
+async def resume(way: ProbeBinding) -> CheckVerdict:
     """Last-Event-ID is honoured where frames have ids."""
     tape = await way.subject.trials(way).tape()
     ids = [frame.id for frame in tape.frames if frame.id]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from trunkline.doctor.binding import NO_METHOD, NO_VERSION, NOT_FOUND, ProbeAnswer, ProbeBinding
 from trunkline.doctor.exchange import encoded
-from trunkline.doctor.finding import ERROR, INFO, PASSED, RPC, Verdict, failed, judge, of_way
-from trunkline.doctor.trials import new_id
-from trunkline.doctor.way import NO_METHOD, NO_VERSION, NOT_FOUND, Answer, Way
-from trunkline.net.carrier import Request
+from trunkline.doctor.finding import ERROR, INFO, PASSED, RPC, CheckVerdict, failed, judge, of_way
+from trunkline.doctor.fixtures import new_id
+from trunkline.net.http import HttpRequest
 
 
 @of_way(
@@ -17,7 +17,7 @@ from trunkline.net.carrier import Request
     fix="Refuse an A2A-Version that is not spoken with VersionNotSupported (-32009; HTTP 400).",
     versions=("1.0",),
 )
-async def unknown_refused(way: Way) -> Verdict:
+async def unknown_refused(way: ProbeBinding) -> CheckVerdict:
     """Version 9.9 is refused."""
     answer = await _read(way, "9.9")
     return judge(answer.is_code(NO_VERSION), f"A2A-Version: 9.9 gives {answer.told()}", answer.exchange)
@@ -31,7 +31,7 @@ async def unknown_refused(way: Way) -> Verdict:
     fix="Compare Major.Minor with the versions on the card, not only the major one.",
     versions=("1.0",),
 )
-async def minor_refused(way: Way) -> Verdict:
+async def minor_refused(way: ProbeBinding) -> CheckVerdict:
     """Version 1.1 is refused where only 1.0 is on the card."""
     if any(one.interface.declared.startswith("1.1") for one in way.subject.ways):
         return PASSED
@@ -47,7 +47,7 @@ async def minor_refused(way: Way) -> Verdict:
     fix="Ignore the patch number: 1.0.7 is 1.0.",
     versions=("1.0",),
 )
-async def patch_ignored(way: Way) -> Verdict:
+async def patch_ignored(way: ProbeBinding) -> CheckVerdict:
     """Version 1.0.7 is served as 1.0."""
     answer = await _read(way, "1.0.7")
     return judge(answer.is_code(NOT_FOUND), f"A2A-Version: 1.0.7 gives {answer.told()}", answer.exchange)
@@ -61,11 +61,11 @@ async def patch_ignored(way: Way) -> Verdict:
     fix="Read A2A-Version from the query too when there is no header.",
     versions=("1.0",),
 )
-async def query_parameter(way: Way) -> Verdict:
+async def query_parameter(way: ProbeBinding) -> CheckVerdict:
     """The version may be a query parameter."""
     request = way.request("get", {"id": new_id()}, version="")
     glue = "&" if "?" in request.url else "?"
-    asked = Request(request.method, f"{request.url}{glue}A2A-Version=1.0", request.headers, request.body)
+    asked = HttpRequest(request.method, f"{request.url}{glue}A2A-Version=1.0", request.headers, request.body)
     answer = way.understood(await way.subject.line.fetch(asked))
     return judge(answer.is_code(NOT_FOUND), f"?A2A-Version=1.0 gives {answer.told()}", answer.exchange)
 
@@ -79,7 +79,7 @@ async def query_parameter(way: Way) -> Verdict:
     bindings=RPC,
     versions=("1.0",),
 )
-async def absent(way: Way) -> Verdict:
+async def absent(way: ProbeBinding) -> CheckVerdict:
     """A method of 0.3 without a version is served as 0.3, or refused as a version or a method."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": new_id()}}
     answer = await way.post(encoded(body), version="")
@@ -96,7 +96,7 @@ async def absent(way: Way) -> Verdict:
     bindings=RPC,
     versions=("1.0",),
 )
-async def mixed(way: Way) -> Verdict:
+async def mixed(way: ProbeBinding) -> CheckVerdict:
     """A method of 0.3 under version 1.0 is refused as such, or understood."""
     body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": new_id()}}
     answer = await way.post(encoded(body))
@@ -105,6 +105,6 @@ async def mixed(way: Way) -> Verdict:
     return failed(f"tasks/get under A2A-Version: 1.0 gives {answer.told()}", answer.exchange)
 
 
-async def _read(way: Way, version: str) -> Answer:
+async def _read(way: ProbeBinding, version: str) -> ProbeAnswer:
     """A read that is right in all but its version."""
     return await way.call("get", {"id": new_id()}, version=version)

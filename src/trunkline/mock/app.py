@@ -14,17 +14,17 @@ import msgspec
 from msgspec import Struct
 
 from trunkline import errors
-from trunkline.mock import asked as ask
-from trunkline.mock.asked import Asked
+from trunkline.mock import request as ask
 from trunkline.mock.card import card_document, patched
-from trunkline.mock.faults import REFUSALS, Fault, Schedule
-from trunkline.mock.line import Flow, Line, Whole, refusal
-from trunkline.mock.manner import Manner
-from trunkline.mock.post import Post
+from trunkline.mock.faults import REFUSALS, FaultSchedule, MockFault
+from trunkline.mock.playback import Playback
+from trunkline.mock.quirks import Quirks
+from trunkline.mock.request import MockRequest
+from trunkline.mock.response import MockResponse, ResponseStream, Whole, refusal
 from trunkline.mock.scenario import Entry, Persona, Scenario
-from trunkline.mock.stage import Begun, Cue, Stage, trimmed
-from trunkline.mock.work import Work
-from trunkline.server.exchange import Receive, Scope, Send
+from trunkline.mock.state import Begun, Cue, MockState, trimmed
+from trunkline.mock.webhooks import Post
+from trunkline.server.request import Receive, Scope, Send
 from trunkline.wire.configs import write_config, write_configs
 from trunkline.wire.operations import Operation
 from trunkline.wire.types import (
@@ -43,7 +43,7 @@ from trunkline.wire.writer import Dialect
 log = logging.getLogger("trunkline.mock")
 
 
-class Received(Struct, frozen=True):
+class ReceivedRequest(Struct, frozen=True):
     """One request as it came: what it asked for, the message if it brought one, and the rule that it hit."""
 
     asked: str
@@ -51,7 +51,7 @@ class Received(Struct, frozen=True):
     headers: dict[str, str]
     message: Message | None = None
     rule: str = ""
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[MockFault, ...] = ()
 
     def __repr__(self) -> str:
         # Headers stay unsaid: one of them may be a credential.
@@ -68,10 +68,10 @@ class Mock:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
-        self.received: list[Received] = []
+        self.received: list[ReceivedRequest] = []
         self._post: Post | None = None
-        self._stage = Stage(scenario, self._tell)
-        self._schedule = Schedule(scenario.faults, scenario.seed)
+        self._stage = MockState(scenario, self._tell)
+        self._schedule = FaultSchedule(scenario.faults, scenario.seed)
         self._persona = _claimed(scenario.agent, self._stage.manner)
 
     @property
@@ -96,8 +96,8 @@ class Mock:
     def reset(self) -> None:
         """Forget everything, as a restart would."""
         self._stage.close()
-        self._stage = Stage(self.scenario, self._tell)
-        self._schedule = Schedule(self.scenario.faults, self.scenario.seed)
+        self._stage = MockState(self.scenario, self._tell)
+        self._schedule = FaultSchedule(self.scenario.faults, self.scenario.seed)
         self.received.clear()
 
     async def close(self) -> None:
@@ -112,7 +112,7 @@ class Mock:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            await self._serve(Line(scope, receive, send))
+            await self._serve(MockResponse(scope, receive, send))
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while (await receive())["type"] != "lifespan.shutdown":
@@ -120,7 +120,7 @@ class Mock:
         await self.close()
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _serve(self, line: Line) -> None:
+    async def _serve(self, line: MockResponse) -> None:
         manner = self._stage.manner
         if line.path in manner.card_paths:
             await self._serve_card(line)
@@ -140,7 +140,7 @@ class Mock:
             return
         await self._serve_call(line, asked)
 
-    def _at_the_door(self, line: Line) -> Whole | None:
+    def _at_the_door(self, line: MockResponse) -> Whole | None:
         auth = self._persona.auth
         if auth is None or _is_known(auth, line.headers):
             return None
@@ -148,15 +148,15 @@ class Mock:
         log.info("mock.unauthenticated path=%s", line.path)
         return Whole(b'{"error":"say who you are"}', 401, headers=(("www-authenticate", challenge),))
 
-    async def _serve_card(self, line: Line) -> None:
+    async def _serve_card(self, line: MockResponse) -> None:
         faults = self._schedule.due("card", line.path)
-        self.received.append(Received("card", line.path, line.headers, faults=faults))
+        self.received.append(ReceivedRequest("card", line.path, line.headers, faults=faults))
         if await self._is_refused(line, faults, None):
             return
         body = msgspec.json.encode(self._card(line, faults))
         await line.deliver(Whole(body), faults)
 
-    def _card(self, line: Line, faults: tuple[Fault, ...]) -> Metadata:
+    def _card(self, line: MockResponse, faults: tuple[MockFault, ...]) -> Metadata:
         scenario = self.scenario
         document = card_document(
             self._persona, self._stage.manner, line.base, deduplicates=scenario.deduplicates
@@ -166,11 +166,11 @@ class Mock:
                 document = patched(document, fault.card)
         return document
 
-    async def _serve_call(self, line: Line, asked: Asked) -> None:
+    async def _serve_call(self, line: MockResponse, asked: MockRequest) -> None:
         faults = self._schedule.due(asked.word, line.path)
         request = asked.params if isinstance(asked.params, SendRequest) else None
         cue: Cue | None = None
-        answer: Whole | Flow | None = None
+        answer: Whole | ResponseStream | None = None
         if request is not None:
             try:
                 cue = self._stage.cue(request)
@@ -178,7 +178,7 @@ class Mock:
             except errors.Refused as refused:
                 answer = ask.refuse(refused, asked)
         self.received.append(
-            Received(
+            ReceivedRequest(
                 asked.word,
                 line.path,
                 line.headers,
@@ -197,7 +197,9 @@ class Mock:
         late = next((fault for fault in faults if fault.do in REFUSALS and fault.worked), None)
         await line.deliver(answer if late is None else refusal(late), faults)
 
-    async def _is_refused(self, line: Line, faults: tuple[Fault, ...], asked: Asked | None) -> bool:
+    async def _is_refused(
+        self, line: MockResponse, faults: tuple[MockFault, ...], asked: MockRequest | None
+    ) -> bool:
         """Answer now, if a fault says so before anything is done."""
         for fault in faults:
             if fault.do == "drop":
@@ -215,8 +217,8 @@ class Mock:
         return False
 
     async def _answer(
-        self, line: Line, asked: Asked, cue: Cue | None, faults: tuple[Fault, ...]
-    ) -> Whole | Flow:
+        self, line: MockResponse, asked: MockRequest, cue: Cue | None, faults: tuple[MockFault, ...]
+    ) -> Whole | ResponseStream:
         try:
             if cue is not None and isinstance(asked.params, SendRequest):
                 return await self._send(line, asked, asked.params, cue)
@@ -224,7 +226,9 @@ class Mock:
         except errors.Refused as refused:
             return ask.refuse(refused, asked)
 
-    async def _send(self, line: Line, asked: Asked, request: SendRequest, cue: Cue) -> Whole | Flow:
+    async def _send(
+        self, line: MockResponse, asked: MockRequest, request: SendRequest, cue: Cue
+    ) -> Whole | ResponseStream:
         streams = asked.operation is Operation.STREAM
         if streams and not self._persona.streaming:
             raise errors.UnsupportedOperation("this agent does not stream")
@@ -245,18 +249,20 @@ class Mock:
         task = work.task if wait and not work.receipt else begun.task
         return asked.sent(trimmed(task, request.history_length))
 
-    def _stream(self, asked: Asked, begun: Begun, cue: Cue) -> Flow:
+    def _stream(self, asked: MockRequest, begun: Begun, cue: Cue) -> ResponseStream:
         work = begun.work
         if work.message is not None:
             frame = asked.frame(None, asked.writer().message_frame(work.message))
-            return Flow(_only(frame))
+            return ResponseStream(_only(frame))
         if asked.last_event_id is not None and self._stage.manner.ids:
             after = _place(asked.last_event_id, work)
-            return Flow(self._stage.frames(asked, work, after, None, through=False))
+            return ResponseStream(self._stage.frames(asked, work, after, None, through=False))
         opening = begun.task if cue.work is not None and self._stage.manner.opening else None
-        return Flow(self._stage.frames(asked, work, begun.seq, opening, through=False))
+        return ResponseStream(self._stage.frames(asked, work, begun.seq, opening, through=False))
 
-    async def _other(self, line: Line, asked: Asked, faults: tuple[Fault, ...]) -> Whole | Flow:
+    async def _other(
+        self, line: MockResponse, asked: MockRequest, faults: tuple[MockFault, ...]
+    ) -> Whole | ResponseStream:
         stage = self._stage
         match asked.operation, asked.params:
             case Operation.GET, TaskQuery(id=task_id, history_length=length):
@@ -276,19 +282,19 @@ class Mock:
             case _:
                 raise errors.MethodNotFound("there is no such method here")
 
-    def _subscribe(self, asked: Asked, work: Work) -> Flow:
+    def _subscribe(self, asked: MockRequest, work: Playback) -> ResponseStream:
         if not self._persona.streaming:
             raise errors.UnsupportedOperation("this agent does not stream")
         if asked.last_event_id is not None and self._stage.manner.ids:
             after = _place(asked.last_event_id, work)
-            return Flow(self._stage.frames(asked, work, after, None, through=True))
+            return ResponseStream(self._stage.frames(asked, work, after, None, through=True))
         if work.over and asked.dialect is Dialect.V1:
             raise errors.UnsupportedOperation(f"task {work.id} has ended; get it")
         # Of a task that has ended, 0.3 hears the end again.
         seq = len(work.events) - work.over
-        return Flow(self._stage.frames(asked, work, seq, work.task, through=True))
+        return ResponseStream(self._stage.frames(asked, work, seq, work.task, through=True))
 
-    async def _push(self, asked: Asked, params: PushRequest | PushQuery) -> Whole:
+    async def _push(self, asked: MockRequest, params: PushRequest | PushQuery) -> Whole:
         if not self._persona.push:
             raise errors.PushNotSupported("this agent sends no push notifications")
         work = self._stage.find(params.task_id)
@@ -316,7 +322,7 @@ class Mock:
                 raise errors.InvalidParams(f"url: {error}", field="url") from None
         return config
 
-    def _keep(self, work: Work, config: PushConfig, asked: Asked) -> PushConfig:
+    def _keep(self, work: Playback, config: PushConfig, asked: MockRequest) -> PushConfig:
         config = msgspec.structs.replace(config, id=config.id or f"config-{len(work.push) + 1}")
         version = Version.V1 if asked.dialect is Dialect.V1 else Version.V03
         work.push[config.id] = (config, version.value)
@@ -327,12 +333,12 @@ class Mock:
             self._post = Post()
         return self._post
 
-    def _tell(self, work: Work) -> None:
+    def _tell(self, work: Playback) -> None:
         if work.push:
             self._posting().tell(work)
 
 
-def _claimed(persona: Persona, manner: Manner) -> Persona:
+def _claimed(persona: Persona, manner: Quirks) -> Persona:
     """The persona as its manner lets it be."""
     return msgspec.structs.replace(
         persona,
@@ -345,7 +351,7 @@ async def _only(frame: bytes) -> AsyncIterator[bytes]:
     yield frame
 
 
-def _is_rpc(line: Line, manner: Manner) -> bool:
+def _is_rpc(line: MockResponse, manner: Quirks) -> bool:
     return line.path.rstrip("/") == manner.path.rstrip("/") and line.method == "POST"
 
 
@@ -357,12 +363,12 @@ def _is_known(auth: Entry, headers: dict[str, str]) -> bool:
     return any(wanted and hmac.compare_digest(wanted.encode(), given.encode()) for wanted, given in shown)
 
 
-def _in_other_dialect(asked: Asked) -> Asked:
+def _in_other_dialect(asked: MockRequest) -> MockRequest:
     other = Dialect.V03 if asked.dialect is Dialect.V1 else Dialect.V1
     return msgspec.structs.replace(asked, dialect=other)
 
 
-def _place(text: str, work: Work) -> int:
+def _place(text: str, work: Playback) -> int:
     if text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= len(work.events):
         return int(text)
     raise errors.InvalidParams("Last-Event-ID is no event of this task", field="Last-Event-ID")

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
-from trunkline.mock.manner import Manner
+from trunkline.mock.quirks import Quirks
 from trunkline.mock.scenario import Ability, Extra, Persona
 from trunkline.wire.card import ApiKeyScheme, BearerScheme, Card, Extension, Scheme, Skill, card_hybrid
 from trunkline.wire.extensions import IDEMPOTENT_SEND
@@ -24,7 +24,7 @@ _OF_03 = (
 _OF_1 = ("supportedInterfaces", "securityRequirements")
 
 
-def card_document(persona: Persona, manner: Manner, base: str, *, deduplicates: bool) -> Metadata:
+def card_document(persona: Persona, manner: Quirks, base: str, *, deduplicates: bool) -> Metadata:
     """The card as a document; `base` is where it was asked for."""
     base = (persona.url or base).rstrip("/")
     card = Card(
@@ -60,7 +60,7 @@ def patched(document: Metadata, patch: Metadata) -> Metadata:
     return found
 
 
-def _shaped(document: Metadata, persona: Persona, manner: Manner) -> Metadata:
+def _shaped(document: Metadata, persona: Persona, manner: Quirks) -> Metadata:
     document["supportedInterfaces"] = [
         each
         for each in document["supportedInterfaces"]

@@ -32,7 +32,7 @@ _OF_STREAMS = frozenset({"cut", "end", "duplicate", "reorder"})
 REFUSALS = frozenset({"status", "html", "redirect", "version"})
 
 
-class Fault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class MockFault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One thing that goes wrong, and when."""
 
     do: Kind
@@ -85,17 +85,17 @@ class Aim(TypedDict, total=False):
     path: str
 
 
-class Schedule:
+class FaultSchedule:
     """Which faults are due, request by request. The same seed and requests always give the same."""
 
-    def __init__(self, faults: Sequence[Fault], seed: int) -> None:
+    def __init__(self, faults: Sequence[MockFault], seed: int) -> None:
         self._faults = faults
         self._counts = [0] * len(faults)
         self._dice = random.Random(seed)
 
-    def due(self, asked: str, path: str) -> tuple[Fault, ...]:
+    def due(self, asked: str, path: str) -> tuple[MockFault, ...]:
         """The faults of this request."""
-        found: list[Fault] = []
+        found: list[MockFault] = []
         for place, fault in enumerate(self._faults):
             if not fault.concerns(asked, path):
                 continue
@@ -119,125 +119,125 @@ def _aimed(aim: Aim) -> Aim:
     }
 
 
-def _made(do: Kind, aim: Aim, **more: object) -> Fault:
-    return Fault(do=do, **_aimed(aim), **more)  # pyright: ignore[reportArgumentType]
+def _made(do: Kind, aim: Aim, **more: object) -> MockFault:
+    return MockFault(do=do, **_aimed(aim), **more)  # pyright: ignore[reportArgumentType]
 
 
-def cut(at: int = 1, **aim: Unpack[Aim]) -> Fault:
+def cut(at: int = 1, **aim: Unpack[Aim]) -> MockFault:
     """The connection breaks off after event `at` of a stream."""
     return _made("cut", aim, at=at)
 
 
-def end(at: int = 1, **aim: Unpack[Aim]) -> Fault:
+def end(at: int = 1, **aim: Unpack[Aim]) -> MockFault:
     """A stream ends cleanly after event `at`, whatever was still to come."""
     return _made("end", aim, at=at)
 
 
-def duplicate(at: int = 1, **aim: Unpack[Aim]) -> Fault:
+def duplicate(at: int = 1, **aim: Unpack[Aim]) -> MockFault:
     """Event `at` comes twice."""
     return _made("duplicate", aim, at=at)
 
 
-def reorder(at: int = 1, **aim: Unpack[Aim]) -> Fault:
+def reorder(at: int = 1, **aim: Unpack[Aim]) -> MockFault:
     """Event `at` comes after the next one."""
     return _made("reorder", aim, at=at)
 
 
-def stall(at: int = 1, seconds: float | None = None, **aim: Unpack[Aim]) -> Fault:
+def stall(at: int = 1, seconds: float | None = None, **aim: Unpack[Aim]) -> MockFault:
     """Nothing comes after event `at` for so long, or ever; an answer that is no stream does not begin."""
     return _made("stall", aim, at=at, seconds=seconds)
 
 
-def status(code: int, *, worked: bool = False, seconds: float | None = None, **aim: Unpack[Aim]) -> Fault:
+def status(code: int, *, worked: bool = False, seconds: float | None = None, **aim: Unpack[Aim]) -> MockFault:
     """An HTTP status instead of an answer; `seconds` is its Retry-After."""
     return _made("status", aim, status=code, worked=worked, seconds=seconds)
 
 
-def unauthorized(challenge: str = "Bearer", *, worked: bool = False, **aim: Unpack[Aim]) -> Fault:
+def unauthorized(challenge: str = "Bearer", *, worked: bool = False, **aim: Unpack[Aim]) -> MockFault:
     """401 with `WWW-Authenticate`."""
     return _made("status", aim, status=401, worked=worked, headers={"WWW-Authenticate": challenge})
 
 
-def busy(seconds: float = 1.0, **aim: Unpack[Aim]) -> Fault:
+def busy(seconds: float = 1.0, **aim: Unpack[Aim]) -> MockFault:
     """429 with `Retry-After`."""
     return _made("status", aim, status=429, seconds=seconds)
 
 
-def html(code: int = 502, *, worked: bool = False, **aim: Unpack[Aim]) -> Fault:
+def html(code: int = 502, *, worked: bool = False, **aim: Unpack[Aim]) -> MockFault:
     """A proxy's error page."""
     return _made("html", aim, status=code, worked=worked)
 
 
-def garbage(at: int = 1, **aim: Unpack[Aim]) -> Fault:
+def garbage(at: int = 1, **aim: Unpack[Aim]) -> MockFault:
     """The work is done and the answer is no JSON; of a stream, event `at` is none."""
     return _made("garbage", aim, at=at)
 
 
-def empty(**aim: Unpack[Aim]) -> Fault:
+def empty(**aim: Unpack[Aim]) -> MockFault:
     """The work is done and the answer has no body."""
     return _made("empty", aim)
 
 
-def truncate(at: int = 1, **aim: Unpack[Aim]) -> Fault:
+def truncate(at: int = 1, **aim: Unpack[Aim]) -> MockFault:
     """The work is done and the connection breaks off amid the answer, or amid event `at`."""
     return _made("truncate", aim, at=at)
 
 
-def media_type(to: str = "text/plain", **aim: Unpack[Aim]) -> Fault:
+def media_type(to: str = "text/plain", **aim: Unpack[Aim]) -> MockFault:
     """The right answer under a wrong Content-Type."""
     return _made("media_type", aim, to=to)
 
 
-def version(**aim: Unpack[Aim]) -> Fault:
+def version(**aim: Unpack[Aim]) -> MockFault:
     """The version is not supported, whatever the card says: -32009."""
     return _made("version", aim)
 
 
-def dialect(**aim: Unpack[Aim]) -> Fault:
+def dialect(**aim: Unpack[Aim]) -> MockFault:
     """The answer is written in the other version."""
     return _made("dialect", aim)
 
 
-def wrong_id(**aim: Unpack[Aim]) -> Fault:
+def wrong_id(**aim: Unpack[Aim]) -> MockFault:
     """The answer carries the id of some other JSON-RPC request."""
     return _made("wrong_id", aim)
 
 
-def slow(seconds: float = 0.05, **aim: Unpack[Aim]) -> Fault:
+def slow(seconds: float = 0.05, **aim: Unpack[Aim]) -> MockFault:
     """The body comes in eight pieces, with so many seconds before each."""
     return _made("slow", aim, seconds=seconds)
 
 
-def huge(size: int = 32 << 20, at: int = 1, **aim: Unpack[Aim]) -> Fault:
+def huge(size: int = 32 << 20, at: int = 1, **aim: Unpack[Aim]) -> MockFault:
     """The body, or event `at`, is padded with so many bytes."""
     return _made("huge", aim, size=size, at=at)
 
 
-def redirect(to: str, code: int = 307, **aim: Unpack[Aim]) -> Fault:
+def redirect(to: str, code: int = 307, **aim: Unpack[Aim]) -> MockFault:
     """A redirect to a path or another host."""
     return _made("redirect", aim, to=to, status=code)
 
 
-def drop(**aim: Unpack[Aim]) -> Fault:
+def drop(**aim: Unpack[Aim]) -> MockFault:
     """The request is taken and the connection closed; nothing is done."""
     return _made("drop", aim)
 
 
-def lose(**aim: Unpack[Aim]) -> Fault:
+def lose(**aim: Unpack[Aim]) -> MockFault:
     """The work is done, and the connection closed without an answer."""
     return _made("lose", aim)
 
 
-def gzip(**aim: Unpack[Aim]) -> Fault:
+def gzip(**aim: Unpack[Aim]) -> MockFault:
     """The body is packed, though nobody asked for that."""
     return _made("gzip", aim)
 
 
-def close(**aim: Unpack[Aim]) -> Fault:
+def close(**aim: Unpack[Aim]) -> MockFault:
     """The connection is closed after the answer, which did not say so; only where there is a socket."""
     return _made("close", aim)
 
 
-def lie(card: Metadata, **aim: Unpack[Aim]) -> Fault:
+def lie(card: Metadata, **aim: Unpack[Aim]) -> MockFault:
     """The card says this instead; null leaves a member out."""
     return _made("lie", aim, card=card)

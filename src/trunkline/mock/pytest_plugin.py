@@ -13,7 +13,7 @@ import pytest
 if TYPE_CHECKING:
     from trunkline.agent.agent import Agent
     from trunkline.client.sync import SyncClient
-    from trunkline.mock.here import AgentHere, MockHere, Script, Target
+    from trunkline.mock.in_process import AgentHere, MockHere, Script, Target
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def a2a_mock() -> Iterator[Callable[..., MockHere]]:
 
     What a scenario expects is verified when the test is over.
     """
-    from trunkline.mock.here import MockHere
+    from trunkline.mock.in_process import MockHere
 
     made: list[MockHere] = []
 
@@ -40,7 +40,7 @@ def a2a_mock() -> Iterator[Callable[..., MockHere]]:
 @pytest.fixture
 def a2a_agent() -> Iterator[Callable[..., AgentHere]]:
     """Serves an `Agent` in this process, with a store in memory; settings may follow it."""
-    from trunkline.mock.here import AgentHere
+    from trunkline.mock.in_process import AgentHere
 
     made: list[AgentHere] = []
 
@@ -59,7 +59,7 @@ def a2a_client() -> Iterator[Callable[..., SyncClient]]:
 
     In a test with a loop, `mock.client()` and `agent.client()` make the asynchronous one.
     """
-    from trunkline.mock.here import connect
+    from trunkline.mock.in_process import connect
 
     made: list[SyncClient] = []
 

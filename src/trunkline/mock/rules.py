@@ -16,7 +16,7 @@ from trunkline.wire.types import Message, Metadata
 _HINTS = ("skillId", "skillHint", "skill")
 
 
-class Heard(Struct, frozen=True):
+class HeardMessage(Struct, frozen=True):
     """A message as the rules see it; `turn` says the how-many-th of its conversation it is."""
 
     message: Message
@@ -38,7 +38,7 @@ def skill_of(message: Message, metadata: Metadata | None) -> str:
     return ""
 
 
-def fits(when: When, heard: Heard) -> bool:
+def fits(when: When, heard: HeardMessage) -> bool:
     """Whether this is a message that is meant."""
     text = heard.text
     return (
@@ -93,15 +93,15 @@ def check_rules(scenario: Scenario) -> None:
             raise Misuse(f"expect: there is no rule {expected.rule!r}; rules are {', '.join(sorted(names))}")
 
 
-class Taken(Struct, frozen=True):
+class RuleHit(Struct, frozen=True):
     """A message that came, the rule it hit (empty: none) and the text of its reply as far as it was told."""
 
-    heard: Heard
+    heard: HeardMessage
     rule: str
     replied: str
 
 
-def missed(expected: Expect, taken: Sequence[Taken]) -> str:
+def missed(expected: Expect, taken: Sequence[RuleHit]) -> str:
     """What is wrong, in words; empty if it is as expected."""
     found = [
         each

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from trunkline.mock.faults import Fault
-from trunkline.mock.manner import Manner
+from trunkline.mock.faults import MockFault
+from trunkline.mock.quirks import Quirks
 from trunkline.wire.types import Metadata
 
 State = Literal[
@@ -24,7 +24,7 @@ class Strict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of all that is written by hand: a misspelled member is an error, not a surprise."""
 
 
-class File(Strict, frozen=True):
+class ScriptedFile(Strict, frozen=True):
     """A file: its content as text or base64, or where it is."""
 
     name: str = ""
@@ -39,7 +39,7 @@ class Piece(Strict, frozen=True):
 
     text: str | None = None
     data: Any | UnsetType = UNSET
-    file: File | None = None
+    file: ScriptedFile | None = None
     media_type: str = ""
     metadata: Metadata | None = None
 
@@ -55,7 +55,7 @@ class Made(Strict, frozen=True):
     description: str = ""
     text: str | None = None
     data: Any | UnsetType = UNSET
-    file: File | None = None
+    file: ScriptedFile | None = None
     parts: tuple[Piece, ...] = ()
     metadata: Metadata | None = None
 
@@ -86,7 +86,7 @@ class Reply(Strict, frozen=True):
     # What is made: one artifact each.
     text: str | None = None
     data: Any | UnsetType = UNSET
-    file: File | None = None
+    file: ScriptedFile | None = None
     echo: bool = False
     artifacts: tuple[Made, ...] = ()
     # One artifact in chunks.
@@ -137,7 +137,7 @@ class Rule(Strict, frozen=True):
     when: When = When()
     reply: Reply | str = Reply()
     times: int | None = None
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[MockFault, ...] = ()
 
 
 class Ability(Strict, frozen=True):
@@ -214,9 +214,9 @@ class Scenario(Strict, frozen=True):
     otherwise: Reply | str | None = None
     # It knows a message that comes twice, and says so on its card.
     deduplicates: bool = False
-    dialect: str | Manner = Manner()
+    dialect: str | Quirks = Quirks()
     # Before every reply.
     delay: float = 0
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[MockFault, ...] = ()
     seed: int = 0
     expect: tuple[Expect, ...] = ()

@@ -18,9 +18,19 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from trunkline.errors import Misuse
 from trunkline.mock.faults import OPERATIONS
-from trunkline.mock.manner import manner_of
+from trunkline.mock.quirks import manner_of
 from trunkline.mock.rules import check_rules
-from trunkline.mock.scenario import Ability, Made, Persona, Piece, Reply, Rule, Scenario, Strict, When
+from trunkline.mock.scenario import (
+    Ability,
+    Made,
+    Persona,
+    Piece,
+    Reply,
+    Rule,
+    Scenario,
+    Strict,
+    When,
+)
 
 _PATH = re.compile(r" - at `\$([^`]*)`\Z")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]|\[\.\.\.\]")

@@ -14,8 +14,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from trunkline.errors import Misuse
 from trunkline.mock.app import Mock
-from trunkline.mock.line import ABORT, CLOSE
-from trunkline.server.exchange import Receive, Scope, Send
+from trunkline.mock.response import ABORT, CLOSE
+from trunkline.server.request import Receive, Scope, Send
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 _START_S = 10.0
@@ -85,7 +85,7 @@ def bound(host: str, port: int) -> socket.socket:
         raise Misuse(f"cannot listen on {host}:{port}: {why}; choose another --host or --port") from None
 
 
-class Server(uvicorn.Server):
+class MockServer(uvicorn.Server):
     """Uvicorn, but a signal ends it and not the process: there is something to do afterwards."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -95,7 +95,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def server_of(app: App) -> Server:
+def server_of(app: App) -> MockServer:
     """A server that is not yet running."""
     config = uvicorn.Config(
         app,
@@ -107,7 +107,7 @@ def server_of(app: App) -> Server:
         lifespan="on",
         timeout_graceful_shutdown=1,
     )
-    return Server(config)
+    return MockServer(config)
 
 
 class Listening:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trunkline.net.http import Answer, Outbound
+    from trunkline.net.outbound import Answer, Outbound
 
 
 class Way:

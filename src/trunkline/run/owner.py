@@ -17,10 +17,10 @@ from trunkline.log.decide import LIMITS
 from trunkline.log.events import AnyEvent, Replied, Status, Stepped, Taken
 from trunkline.log.fold import State
 from trunkline.log.ids import Ids
+from trunkline.run.buffer import RETRY_S, UNFLUSHED_LIMIT, EventBuffer
 from trunkline.run.conversation import earlier
 from trunkline.run.executor import Again, Executor, Verdict
 from trunkline.run.feed import Feed
-from trunkline.run.pen import RETRY_S, UNFLUSHED_LIMIT, Pen
 from trunkline.run.replay import Replay, replay
 from trunkline.run.tasks import Tasks
 from trunkline.telemetry import traces
@@ -96,7 +96,7 @@ class Owner:
         self._question: asyncio.Lock | None = None
         self._asked = 0
         unsaid = feed.state.state is TaskState.SUBMITTED
-        self._pen = Pen(self, feed, desk.tasks, desk.node, loop=loop, unsaid=unsaid)
+        self._pen = EventBuffer(self, feed, desk.tasks, desk.node, loop=loop, unsaid=unsaid)
         self._stop: Status | None = None
         self._force: asyncio.TimerHandle | None = None
         self._begun = self._spoken = self._abandoned = False

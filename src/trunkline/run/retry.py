@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 
 from msgspec import Struct
 
-from trunkline.store.base import Delivery, Outcome, Settled
+from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryResult
 
 _SECOND = 1000
 _MINUTE = 60 * _SECOND
@@ -71,30 +71,30 @@ class Schedule(Struct, frozen=True):
         """How long a delivery may wait for a target that is down, before it is given up."""
         return (sum(QUICK) + sum(LONG)) * 6 // 5 if self.long else 15 * _MINUTE
 
-    def settle(self, delivery: Delivery, attempt: Attempt, now: int, chance: float) -> Settled:
+    def settle(self, delivery: Delivery, attempt: Attempt, now: int, chance: float) -> DeliveryResult:
         """The verdict on an attempt; `chance` is from 0 to 1 and spreads the long waits."""
         status = attempt.status
         if 200 <= status < 300:
-            return self._verdict(delivery, attempt, Outcome.DONE)
+            return self._verdict(delivery, attempt, DeliveryOutcome.DONE)
         if status == GONE:
-            return Settled(delivery.id, Outcome.DROPPED, 0, status, "HTTP 410: disabled")
+            return DeliveryResult(delivery.id, DeliveryOutcome.DROPPED, 0, status, "HTTP 410: disabled")
         if attempt.trouble in _OURS or (300 <= status < 500 and status not in _PATIENT):
-            return self._verdict(delivery, attempt, Outcome.DEAD)
+            return self._verdict(delivery, attempt, DeliveryOutcome.DEAD)
         wait = self._wait(delivery.attempts, chance)
         if wait is None:
-            return self._verdict(delivery, attempt, Outcome.DEAD)
+            return self._verdict(delivery, attempt, DeliveryOutcome.DEAD)
         wait = max(wait, min(attempt.retry_after_ms, _LONGEST_WAIT))
-        return Settled(delivery.id, Outcome.RETRY, now + wait, status, attempt.note)
+        return DeliveryResult(delivery.id, DeliveryOutcome.RETRY, now + wait, status, attempt.note)
 
-    def unread(self, delivery: Delivery, now: int) -> Settled:
+    def unread(self, delivery: Delivery, now: int) -> DeliveryResult:
         """The verdict when the store did not say what to post: later, but not for ever."""
         if delivery.attempts >= _UNREAD_TIMES:
-            return Settled(delivery.id, Outcome.DEAD, note="the task cannot be read")
+            return DeliveryResult(delivery.id, DeliveryOutcome.DEAD, note="the task cannot be read")
         wait = min(_SECOND << min(delivery.attempts, 10), _UNREAD_WAIT)
-        return Settled(delivery.id, Outcome.RETRY, now + wait, note="the task cannot be read")
+        return DeliveryResult(delivery.id, DeliveryOutcome.RETRY, now + wait, note="the task cannot be read")
 
-    def _verdict(self, delivery: Delivery, attempt: Attempt, outcome: Outcome) -> Settled:
-        return Settled(delivery.id, outcome, 0, attempt.status, attempt.note)
+    def _verdict(self, delivery: Delivery, attempt: Attempt, outcome: DeliveryOutcome) -> DeliveryResult:
+        return DeliveryResult(delivery.id, outcome, 0, attempt.status, attempt.note)
 
     def _wait(self, attempts: int, chance: float) -> int | None:
         if attempts < len(QUICK):

@@ -15,13 +15,13 @@ from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotCancelable,
 from trunkline.log.decide import Cancel, ForceCancel, Release, Say, plain
 from trunkline.log.events import PushTarget, Status, Submitted
 from trunkline.log.ids import Ids
-from trunkline.run import chain
+from trunkline.run import hops
 from trunkline.run.executor import Again, Executor, OnCrash
 from trunkline.run.feed import Feed
-from trunkline.run.follow import Follower
-from trunkline.run.keeper import Keeper
 from trunkline.run.owner import RETRY_S, Owner
-from trunkline.run.patrol import Patrol
+from trunkline.run.replication import Replication
+from trunkline.run.retention import Retention
+from trunkline.run.takeover import Takeover
 from trunkline.run.tasks import Tasks
 from trunkline.store.ack import Ack
 from trunkline.store.base import Dedup, Store
@@ -41,7 +41,7 @@ class Limits(Struct, frozen=True):
     cancel_s: float = 5.0
     drain_s: float = 20.0
     retention_s: float = 0.0
-    bounds: chain.Bounds = chain.Bounds()
+    bounds: hops.Bounds = hops.Bounds()
 
 
 class Runner:
@@ -58,9 +58,9 @@ class Runner:
         self.dev = dev
         self.node = ids.new()
         self._store = store
-        self._patrol = Patrol(self)
-        self._follower = Follower(self.tasks, self._patrol.call)
-        self._keeper = Keeper(self.tasks, self.limits.retention_s)
+        self._patrol = Takeover(self)
+        self._follower = Replication(self.tasks, self._patrol.call)
+        self._keeper = Retention(self.tasks, self.limits.retention_s)
         self._owners: set[Owner] = set()
         self._background: set[asyncio.Task[None]] = set()
         # Messages on their way to an executor; the end waits for them.
@@ -239,7 +239,7 @@ class Runner:
         """
         self._check_open()
         if request.metadata or request.message.metadata:
-            chain.check(request, self.limits.bounds, now_ms())
+            hops.check(request, self.limits.bounds, now_ms())
         skill = self.executor.admit(request)
         said = request.message
         task_id = self.ids.new()
@@ -349,7 +349,7 @@ class Runner:
                     continue
                 if owner.heard_at < silent_since:
                     owner.stop_with("The skill was silent for too long and was stopped.")
-                elif chain.is_late(owner.state, now):
+                elif hops.is_late(owner.state, now):
                     owner.stop_with("The deadline that came with the message has passed.")
 
 

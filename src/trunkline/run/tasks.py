@@ -13,14 +13,14 @@ from weakref import WeakValueDictionary
 
 from trunkline.clock import now_ms
 from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotFound
-from trunkline.log.announce import announced, delivery_id, lane
 from trunkline.log.decide import Command, decide
 from trunkline.log.events import AnyEvent, PushSet, Recorded, Status, Submitted
 from trunkline.log.fold import Head, State
 from trunkline.log.ids import is_task_id
+from trunkline.log.notifications import announced, delivery_id, lane
 from trunkline.run.feed import PAGE, Feed, weight
 from trunkline.store.ack import Ack, Follower
-from trunkline.store.base import Announcement, Dedup, Hint, Store
+from trunkline.store.base import Dedup, Hint, OutboxEntry, Store
 from trunkline.wire.types import TaskState
 
 Watch = Callable[[str, Head, str, tuple[TaskState, int] | None], None]
@@ -280,9 +280,9 @@ def _brings(events: Sequence[AnyEvent]) -> bool:
     return any([type(event) is PushSet for event in events])
 
 
-def _deliveries(state: State, events: Sequence[AnyEvent], at: int) -> list[Announcement]:
+def _deliveries(state: State, events: Sequence[AnyEvent], at: int) -> list[OutboxEntry]:
     return [
-        Announcement(delivery_id(state.task_id, seq, target.id), seq, target.id, lane(target.url), at)
+        OutboxEntry(delivery_id(state.task_id, seq, target.id), seq, target.id, lane(target.url), at)
         for seq, target in announced(state, events)
     ]
 

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from trunkline import errors
-from trunkline.auth.book import Book
 from trunkline.auth.identity import bearer
+from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import digest_of
 from trunkline.auth.principal import DEFAULT_TENANT, OPERATOR, Principal
 from trunkline.auth.signing import Signer
@@ -58,7 +58,7 @@ class Prune(Struct, frozen=True, forbid_unknown_fields=True):
 class Admin:
     """The acts of operators on one store."""
 
-    def __init__(self, store: Store, book: Book, signer: Callable[[], Signer | None]) -> None:
+    def __init__(self, store: Store, book: KeyStore, signer: Callable[[], Signer | None]) -> None:
         self._store = store
         self._book = book
         self._signer = signer

@@ -13,11 +13,13 @@ from trunkline.auth.principal import Principal
 from trunkline.config import Settings
 from trunkline.server import delegate, rest, rpc
 from trunkline.server.admin import PREFIX, Admin
-from trunkline.server.calls import Caller, Calls
+from trunkline.server.admission import Admission, permit
 from trunkline.server.card import Cards, etag_of, respond
 from trunkline.server.cors import PREFLIGHT, Cors
-from trunkline.server.door import Door, permit
-from trunkline.server.exchange import (
+from trunkline.server.extensions import read_asked
+from trunkline.server.health import Health
+from trunkline.server.operations import Caller, Operations
+from trunkline.server.request import (
     EVENTS,
     AsgiExchange,
     Disconnected,
@@ -29,13 +31,11 @@ from trunkline.server.exchange import (
     query,
     text,
 )
-from trunkline.server.extensions import read_asked
-from trunkline.server.health import Health
 from trunkline.server.scopes import ADMIN, METRICS, NEEDED, READ, WRITE
 from trunkline.server.streams import Plan, Streams
 from trunkline.telemetry import traces
 from trunkline.telemetry.counts import Counts
-from trunkline.telemetry.traces import Seen
+from trunkline.telemetry.traces import TraceSeen
 from trunkline.wire import jsonrpc, sse
 from trunkline.wire import rest as routes
 from trunkline.wire.codes import code_of
@@ -48,7 +48,7 @@ log = logging.getLogger("trunkline.server")
 _UNREAD = Envelope()
 # What a stream shall send, and what stands before and after each of its frames.
 Following = tuple[Plan, tuple[bytes, bytes]]
-Route = Callable[[Exchange, Seen], Awaitable[Following | None]]
+Route = Callable[[Exchange, TraceSeen], Awaitable[Following | None]]
 # The page of metrics and its media type, for what the reader accepts.
 Render = Callable[[str], tuple[bytes, bytes]]
 
@@ -58,11 +58,11 @@ class Server:
 
     def __init__(
         self,
-        calls: Calls,
+        calls: Operations,
         streams: Streams,
         cards: Cards,
         settings: Settings,
-        door: Door,
+        door: Admission,
         *,
         identity: Identity,
         cors: Cors | None,
@@ -107,7 +107,7 @@ class Server:
         if probe is not None:
             await probe(exchange)
             return
-        seen = Seen()
+        seen = TraceSeen()
         try:
             if traces.tracing():
                 with traces.request(exchange.headers, seen):
@@ -145,7 +145,7 @@ class Server:
             return fixed
         return next((route for prefix, route in self._below.items() if path.startswith(prefix)), self._rest)
 
-    async def _preflight(self, exchange: Exchange, seen: Seen) -> None:
+    async def _preflight(self, exchange: Exchange, seen: TraceSeen) -> None:
         seen.operation = "Preflight"
         try:
             self._door.check(exchange)
@@ -154,7 +154,7 @@ class Server:
         else:
             await exchange.respond(204, b"", headers=PREFLIGHT)
 
-    async def _metrics(self, render: Render, exchange: Exchange, seen: Seen) -> None:
+    async def _metrics(self, render: Render, exchange: Exchange, seen: TraceSeen) -> None:
         seen.operation = "Metrics"
         try:
             principal = await self._door.admit(exchange, seen)
@@ -166,7 +166,7 @@ class Server:
         except errors.Refused as refused:
             await self._refuse_rest(exchange, seen, refused, Dialect.V1)
 
-    async def _delegate(self, exchange: Exchange, seen: Seen) -> None:
+    async def _delegate(self, exchange: Exchange, seen: TraceSeen) -> None:
         seen.operation = "Delegate"
         try:
             principal = await self._door.admit(exchange, seen)
@@ -183,7 +183,7 @@ class Server:
         else:
             await exchange.respond(status, body)
 
-    async def _admin(self, exchange: Exchange, seen: Seen) -> None:
+    async def _admin(self, exchange: Exchange, seen: TraceSeen) -> None:
         seen.operation = "Admin"
         try:
             self._door.check(exchange)
@@ -205,7 +205,7 @@ class Server:
         else:
             await exchange.respond(status, answer, headers=[(b"cache-control", b"no-store")])
 
-    async def _jwks(self, jwks: Callable[[], bytes], exchange: Exchange, seen: Seen) -> None:
+    async def _jwks(self, jwks: Callable[[], bytes], exchange: Exchange, seen: TraceSeen) -> None:
         seen.operation = "Jwks"
         try:
             self._door.check(exchange)
@@ -216,7 +216,7 @@ class Server:
         except errors.Refused as refused:
             await self._refuse_rest(exchange, seen, refused, Dialect.V1)
 
-    async def _card(self, exchange: Exchange, seen: Seen) -> None:
+    async def _card(self, exchange: Exchange, seen: TraceSeen) -> None:
         seen.operation = "AgentCard"
         try:
             self._door.check(exchange)
@@ -224,7 +224,7 @@ class Server:
         except errors.Refused as refused:
             await self._refuse_rest(exchange, seen, refused, Dialect.V1)
 
-    async def _rpc(self, exchange: Exchange, seen: Seen) -> Following | None:
+    async def _rpc(self, exchange: Exchange, seen: TraceSeen) -> Following | None:
         envelope = _UNREAD
         try:
             principal = self._door.enter(exchange, seen) or await self._door.ask(exchange, seen)
@@ -264,7 +264,7 @@ class Server:
         return None
 
     async def _refuse_rpc(
-        self, exchange: Exchange, seen: Seen, envelope: Envelope, refused: errors.Refused
+        self, exchange: Exchange, seen: TraceSeen, envelope: Envelope, refused: errors.Refused
     ) -> None:
         _note(exchange, seen, refused)
         status = rpc.http_status(refused)
@@ -275,7 +275,7 @@ class Server:
         else:
             await exchange.respond(status, body, headers=self._headers(refused))
 
-    async def _rest(self, exchange: Exchange, seen: Seen) -> Following | None:
+    async def _rest(self, exchange: Exchange, seen: TraceSeen) -> Following | None:
         dialect = Dialect.V03_PROTO if exchange.path.startswith("/v1/") else Dialect.V03
         try:
             if exchange.headers.get(b"a2a-version") == b"1.0":
@@ -322,7 +322,7 @@ class Server:
         return body
 
     async def _refuse_rest(
-        self, exchange: Exchange, seen: Seen, refused: errors.Refused, dialect: Dialect
+        self, exchange: Exchange, seen: TraceSeen, refused: errors.Refused, dialect: Dialect
     ) -> None:
         _note(exchange, seen, refused)
         status, body = rest.error(refused, dialect)
@@ -374,7 +374,7 @@ def _asked(exchange: Exchange) -> Version | None:
     return negotiate(None if header is None else header.decode("latin-1"), named)
 
 
-def _note(exchange: Exchange, seen: Seen, refused: errors.Refused) -> None:
+def _note(exchange: Exchange, seen: TraceSeen, refused: errors.Refused) -> None:
     # No text of the refusal: it may quote the caller. The reason and the field are ours; a path is
     # written in ASCII with escapes, or a line end in it would forge a line of the log.
     seen.outcome = code_of(refused).reason

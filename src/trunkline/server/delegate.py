@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from msgspec.structs import replace
 
 from trunkline.errors import RouteNotFound
-from trunkline.server.calls import Caller, Calls
-from trunkline.server.exchange import Exchange
+from trunkline.server.operations import Caller, Operations
+from trunkline.server.request import Exchange
 from trunkline.wire.delegate import read_submission, record, request_of
 from trunkline.wire.types import TaskQuery
 
@@ -20,7 +20,7 @@ _CREATED = 201
 
 
 async def perform(
-    calls: Calls, exchange: Exchange, caller: Caller, read_body: Callable[[Exchange], Awaitable[bytes]]
+    calls: Operations, exchange: Exchange, caller: Caller, read_body: Callable[[Exchange], Awaitable[bytes]]
 ) -> tuple[int, bytes]:
     """Submit or poll; gives status and body."""
     path, method = exchange.path, exchange.method

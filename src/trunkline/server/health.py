@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trunkline.server.exchange import Exchange
+from trunkline.server.request import Exchange
 
 _ALIVE = b'{"status":"ok"}'
 _READY = b'{"status":"ready"}'

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trunkline import errors
-from trunkline.server.calls import Caller, Calls
-from trunkline.server.exchange import A2A_JSON, JSON, Exchange
+from trunkline.server.operations import Caller, Operations
+from trunkline.server.request import A2A_JSON, JSON, Exchange
 from trunkline.server.streams import Plan
 from trunkline.wire import read
 from trunkline.wire.configs import read_set
@@ -60,7 +60,7 @@ def success_status(call: RestCall, dialect: Dialect) -> int:
 
 
 async def perform(
-    calls: Calls, call: RestCall, caller: Caller, body: bytes, query: dict[str, str]
+    calls: Operations, call: RestCall, caller: Caller, body: bytes, query: dict[str, str]
 ) -> bytes | Plan:
     """Read path, query and body, and make the call."""
     match call.operation:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from trunkline import errors
-from trunkline.server.calls import Caller, Calls
-from trunkline.server.exchange import A2A_JSON, EVENTS, JSON, Exchange
+from trunkline.server.operations import Caller, Operations
+from trunkline.server.request import A2A_JSON, EVENTS, JSON, Exchange
 from trunkline.server.streams import Plan
 from trunkline.wire import read
 from trunkline.wire.codes import code_of
@@ -51,7 +51,9 @@ def check_media_type(exchange: Exchange) -> None:
         raise errors.ContentTypeNotSupported("send Content-Type: application/json", field="Content-Type")
 
 
-async def perform(calls: Calls, operation: Operation, envelope: Envelope, caller: Caller) -> bytes | Plan:
+async def perform(
+    calls: Operations, operation: Operation, envelope: Envelope, caller: Caller
+) -> bytes | Plan:
     """Read the params and make the call."""
     params = envelope.params
     match operation:

@@ -14,8 +14,8 @@ from trunkline.clock import random_bits
 from trunkline.errors import StoreError
 from trunkline.log.events import Compacted, Recorded
 from trunkline.run.feed import Feed, pages
-from trunkline.server.exchange import EVENTS, Exchange
 from trunkline.server.frames import frame, range_frames
+from trunkline.server.request import EVENTS, Exchange
 from trunkline.store.base import Log
 from trunkline.wire import sse
 from trunkline.wire.writer import Dialect

@@ -29,7 +29,7 @@ class Dedup(Struct, frozen=True, gc=False):
     expires_at: int
 
 
-class Announcement(Struct, frozen=True, gc=False):
+class OutboxEntry(Struct, frozen=True, gc=False):
     """One event to tell one target; `seq` is the event's, `id` stays over retries.
 
     `lane` is the host behind the target: what it cannot take must not keep others waiting.
@@ -55,7 +55,7 @@ class Delivery(Struct, frozen=True, gc=False):
     attempts: int
 
 
-class Outcome(Enum):
+class DeliveryOutcome(Enum):
     """How an attempt at a delivery ended; DROPPED is one that nobody wants any more."""
 
     DONE = "done"
@@ -64,21 +64,21 @@ class Outcome(Enum):
     DROPPED = "dropped"
 
 
-class Settled(Struct, frozen=True, gc=False):
+class DeliveryResult(Struct, frozen=True, gc=False):
     """What became of an attempt: its outcome, when to try again, the HTTP status if any, and a word why.
 
     One that is `untried` was given back before anybody could answer, and does not count.
     """
 
     id: str
-    outcome: Outcome
+    outcome: DeliveryOutcome
     next_due: int = 0
     status: int = 0
     note: str = ""
     untried: bool = False
 
 
-class Posted(Struct, frozen=True, gc=False):
+class DeliveryRecord(Struct, frozen=True, gc=False):
     """A delivery as operators see it. `state` is pending, done, dead or dropped; `at` its last attempt."""
 
     id: str
@@ -178,7 +178,7 @@ class Log(Protocol):
         *,
         at: int,
         head: Head | None = None,
-        deliveries: Sequence[Announcement] = (),
+        deliveries: Sequence[OutboxEntry] = (),
         dedup: Dedup | None = None,
     ) -> Ack:
         """Add events after seq `expected`, all or none; gives the new last seq.
@@ -263,7 +263,7 @@ class Outbox(Protocol):
         """
         ...
 
-    async def settle(self, settled: Sequence[Settled]) -> None:
+    async def settle(self, settled: Sequence[DeliveryResult]) -> None:
         """Record how attempts ended, all at once; RETRY makes one due again at its `next_due`."""
         ...
 
@@ -279,7 +279,7 @@ class Outbox(Protocol):
         state: str | None = None,
         limit: int = 100,
         after: str = "",
-    ) -> list[Posted]:
+    ) -> list[DeliveryRecord]:
         """Deliveries by id, newest task first, behind the id `after`."""
         ...
 

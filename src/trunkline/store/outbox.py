@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from trunkline.store.base import Delivery, Outcome, Posted, Settled
+from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryRecord, DeliveryResult
 from trunkline.store.statements import Value, statements
 
 # How many are given up in one transaction, so that appends need not wait for all of them.
@@ -39,11 +39,11 @@ def take(
     return sorted(taken, key=lambda delivery: (delivery.due, delivery.id))
 
 
-def settle(connection: sqlite3.Connection, settled: Sequence[Settled], now: int) -> None:
+def settle(connection: sqlite3.Connection, settled: Sequence[DeliveryResult], now: int) -> None:
     """Record attempts; what another has settled meanwhile stays as it is."""
     connection.executemany(_SQL["settle"], [_columns(one, now) for one in settled])
     for one in settled:
-        if one.outcome is Outcome.RETRY:
+        if one.outcome is DeliveryOutcome.RETRY:
             connection.execute(_SQL["hold_back"], {"id": one.id, "due": one.next_due})
 
 
@@ -66,14 +66,14 @@ def deliveries(
     state: str | None,
     limit: int,
     after: str,
-) -> list[Posted]:
+) -> list[DeliveryRecord]:
     """A page of deliveries, the last id first."""
     names = filters(tenant, task_id, state, after)
     text = _SQL["deliveries"].replace("/*filters*/", " ".join(_SQL[name] for name in names))
     # What is pending is little beside all that was ever sent.
     text = text.replace("/*by*/", _SQL["by_lane"] if "filter_pending" in names else "")
     values = {"tenant": tenant, "task_id": task_id, "state": state, "limit": limit, "after": after}
-    return [Posted(*row) for row in connection.execute(text, values).fetchall()]
+    return [DeliveryRecord(*row) for row in connection.execute(text, values).fetchall()]
 
 
 def filters(tenant: str | None, task_id: str | None, state: str | None, after: str) -> list[str]:
@@ -92,8 +92,8 @@ def filters(tenant: str | None, task_id: str | None, state: str | None, after: s
     return names
 
 
-def _columns(one: Settled, now: int) -> tuple[Value, ...]:
-    retry = one.outcome is Outcome.RETRY
+def _columns(one: DeliveryResult, now: int) -> tuple[Value, ...]:
+    retry = one.outcome is DeliveryOutcome.RETRY
     due, state = (one.next_due, "pending") if retry else (None, one.outcome.value)
     return due, state, one.status, one.note, now, int(one.untried), one.id
 

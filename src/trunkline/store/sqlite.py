@@ -20,34 +20,34 @@ from trunkline.log.fold import Head
 from trunkline.log.ids import Position
 from trunkline.store import changes, outbox, rows
 from trunkline.store.ack import Ack
+from trunkline.store.append_plan import AppendPlan
 from trunkline.store.base import (
-    Announcement,
     Cursor,
     Dedup,
     Delivery,
+    DeliveryRecord,
+    DeliveryResult,
     Doc,
     Fault,
     HeadPage,
     Hint,
     Observer,
     Orphan,
+    OutboxEntry,
     Poll,
-    Posted,
-    Settled,
     TailRecord,
     TaskRef,
     Where,
 )
-from trunkline.store.bell import Bell
-from trunkline.store.direct import DirectWriter
-from trunkline.store.ledger import Ledger
+from trunkline.store.hints import HintBroadcast
 from trunkline.store.lock import FileLock
+from trunkline.store.maintenance import SqliteMaintenance
+from trunkline.store.memory import MemoryWriter
 from trunkline.store.migrate import migrate, verify
 from trunkline.store.readers import Readers
-from trunkline.store.scribe import Scribe
-from trunkline.store.sweep import Sweep
 from trunkline.store.thread import WriterThread
-from trunkline.store.writer import Entry, Writer
+from trunkline.store.transaction import SqliteTransactions
+from trunkline.store.writer import Entry, GroupCommit
 
 T = TypeVar("T")
 
@@ -75,13 +75,13 @@ class SqliteStore:
         # The schema's version before and after it was opened.
         self.migrated = (0, 0)
         self._lock = FileLock(self._path)
-        self._bell = Bell()
-        self._ledger = Ledger(now_ms)
-        self._writer = Writer(self._submit, self._bell)
-        self._scribe = Scribe(self._connect, self._ledger)
-        self._thread = (WriterThread if self._path else DirectWriter)(self._scribe, self._writer.done)
+        self._bell = HintBroadcast()
+        self._ledger = AppendPlan(now_ms)
+        self._writer = GroupCommit(self._submit, self._bell)
+        self._scribe = SqliteTransactions(self._connect, self._ledger)
+        self._thread = (WriterThread if self._path else MemoryWriter)(self._scribe, self._writer.done)
         self._readers = Readers(self._connect_reader)
-        self._sweep = Sweep(self._change, self._look, self._ledger, now_ms)
+        self._sweep = SqliteMaintenance(self._change, self._look, self._ledger, now_ms)
 
     @property
     def shared(self) -> bool:
@@ -223,7 +223,7 @@ class SqliteStore:
         *,
         at: int,
         head: Head | None = None,
-        deliveries: Sequence[Announcement] = (),
+        deliveries: Sequence[OutboxEntry] = (),
         dedup: Dedup | None = None,
     ) -> Ack:
         """See `Log`."""
@@ -312,7 +312,7 @@ class SqliteStore:
             partial(outbox.take, limit=limit, lease_ms=lease_ms, now=now, per_lane=per_lane, busy=busy)
         )
 
-    async def settle(self, settled: Sequence[Settled]) -> None:
+    async def settle(self, settled: Sequence[DeliveryResult]) -> None:
         """See `Outbox`."""
         await self._change(partial(outbox.settle, settled=settled, now=self._now()))
 
@@ -331,7 +331,7 @@ class SqliteStore:
         state: str | None = None,
         limit: int = 100,
         after: str = "",
-    ) -> list[Posted]:
+    ) -> list[DeliveryRecord]:
         """See `Outbox`."""
         call = partial(outbox.deliveries, tenant=tenant, task_id=task_id, state=state, limit=limit)
         return await self._look(partial(call, after=after))

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from trunkline.store.batch import Batch, Job
-from trunkline.store.scribe import Scribe
+from trunkline.store.transaction import SqliteTransactions
 from trunkline.store.writer import Entry, Outcome
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ class WriterThread:
 
     def __init__(
         self,
-        scribe: Scribe,
+        scribe: SqliteTransactions,
         done: Callable[[Sequence[Entry], Sequence[Outcome]], None],
     ) -> None:
         self._scribe = scribe

@@ -17,8 +17,8 @@ from trunkline.log.decide import BYTES_LIMIT, LIMITS
 from trunkline.log.events import AnyEvent, written
 from trunkline.log.fold import Head
 from trunkline.store.ack import Ack
-from trunkline.store.base import Announcement, Dedup, Observer
-from trunkline.store.bell import Bell
+from trunkline.store.base import Dedup, Observer, OutboxEntry
+from trunkline.store.hints import HintBroadcast
 
 GROUP_EVENTS = 500
 GROUP_BYTES = 1 << 20
@@ -38,11 +38,11 @@ class Entry(Struct, gc=False, eq=False):
     body: bytes
     at: int
     head: Head | None
-    deliveries: Sequence[Announcement]
+    deliveries: Sequence[OutboxEntry]
     dedup: Dedup | None
 
 
-class Writer:
+class GroupCommit:
     """The queue of appends. At most one group is with the backend at any time."""
 
     __slots__ = (
@@ -62,7 +62,7 @@ class Writer:
     _loop: asyncio.AbstractEventLoop
     _idle: asyncio.Event
 
-    def __init__(self, submit: Callable[[list[Entry]], None], bell: Bell) -> None:
+    def __init__(self, submit: Callable[[list[Entry]], None], bell: HintBroadcast) -> None:
         self._submit = submit
         self._bell = bell
         self._pending: list[Entry] = []
@@ -95,7 +95,7 @@ class Writer:
         *,
         at: int,
         head: Head | None,
-        deliveries: Sequence[Announcement],
+        deliveries: Sequence[OutboxEntry],
         dedup: Dedup | None,
     ) -> Ack:
         """Queue one append; its promise ends with its last seq, Conflict, Duplicate or StoreError.

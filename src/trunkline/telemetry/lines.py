@@ -28,7 +28,7 @@ _encode = msgspec.json.Encoder().encode
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
-class Head(Protocol):
+class LineHead(Protocol):
     """What a line says of a task."""
 
     @property
@@ -59,10 +59,10 @@ class Head(Protocol):
 
 # When, whose, what, the state it came to in plain words, the event that brought it there, and the
 # `traceparent` that it was opened with.
-Change = tuple[int, str, Head, str, int, str]
+Change = tuple[int, str, LineHead, str, int, str]
 
 
-class Form(Protocol):
+class LineFormat(Protocol):
     """A way to write lines; each ends with a line end."""
 
     def record(self, record: logging.LogRecord) -> bytes:
@@ -146,7 +146,7 @@ class Json:
         )
 
 
-FORMS: dict[str, Form] = {"text": Text(), "json": Json()}
+FORMS: dict[str, LineFormat] = {"text": Text(), "json": Json()}
 
 
 @lru_cache(maxsize=64)

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from select import PIPE_BUF
 
-from trunkline.telemetry.lines import CHANGED, FORMS, TASK_LOG, Change, Form, arguments
+from trunkline.telemetry.lines import CHANGED, FORMS, TASK_LOG, Change, LineFormat, arguments
 
 BATCH = 256
 BATCH_S = 0.05
@@ -31,7 +31,7 @@ _task_log = logging.getLogger(TASK_LOG)
 class Lines(logging.Handler):
     """Writes records and changed tasks, in the order in which they came."""
 
-    def __init__(self, form: Form, write: Callable[[bytes], None]) -> None:
+    def __init__(self, form: LineFormat, write: Callable[[bytes], None]) -> None:
         super().__init__()
         self._form = form
         self._write = write

@@ -18,7 +18,7 @@ from prometheus_client.registry import Collector
 from trunkline.telemetry.counts import Counts, Histogram
 
 
-class Work(Protocol):
+class WorkCounts(Protocol):
     """What is asked of the runner."""
 
     node: str
@@ -58,7 +58,7 @@ class Metrics(Collector):
     """Every number of this process, and those of the author's own."""
 
     def __init__(
-        self, counts: Counts, work: Work, streams: Sized, deliveries: Deliveries | None = None
+        self, counts: Counts, work: WorkCounts, streams: Sized, deliveries: Deliveries | None = None
     ) -> None:
         self._counts = counts
         self._work = work

@@ -38,7 +38,7 @@ _w3c = TraceContextTextMapPropagator()
 _tracer: Tracer | None = None
 
 
-class Seen:
+class TraceSeen:
     """What a request turned out to be, what became of it, and for whom it counts while it lasts."""
 
     __slots__ = ("holds", "operation", "outcome", "tenant")
@@ -63,7 +63,7 @@ def tracing() -> bool:
     return _tracer is not None
 
 
-def request(headers: Mapping[bytes, bytes], seen: Seen) -> AbstractContextManager[None]:
+def request(headers: Mapping[bytes, bytes], seen: TraceSeen) -> AbstractContextManager[None]:
     """A server's span around a request, named by what it is found to be."""
     return _NOTHING if _tracer is None else _Request(_tracer, headers, seen)
 
@@ -87,7 +87,7 @@ class _Current:
 class _Request(_Current):
     __slots__ = ("_seen",)
 
-    def __init__(self, tracer: Tracer, headers: Mapping[bytes, bytes], seen: Seen) -> None:
+    def __init__(self, tracer: Tracer, headers: Mapping[bytes, bytes], seen: TraceSeen) -> None:
         # Mounted in a host that traces, the host's span is the parent; else the caller's.
         known = get_current_span().get_span_context().is_valid
         super().__init__(

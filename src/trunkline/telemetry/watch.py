@@ -8,7 +8,7 @@ from enum import Enum
 
 from trunkline.clock import now_ms
 from trunkline.telemetry.counts import Counts
-from trunkline.telemetry.lines import TASK_LOG, Head
+from trunkline.telemetry.lines import TASK_LOG, LineHead
 from trunkline.telemetry.logs import change_log
 
 _log = logging.getLogger(TASK_LOG)
@@ -24,7 +24,7 @@ class Watch:
         self._names = names
         self._note = change_log()
 
-    def __call__(self, tenant: str, head: Head, trace: str, passed: tuple[Enum, int] | None) -> None:
+    def __call__(self, tenant: str, head: LineHead, trace: str, passed: tuple[Enum, int] | None) -> None:
         """Take a change in, and the state that was passed through on the way to it, with its seq."""
         names = self._names
         state = names[head.state]

@@ -12,11 +12,10 @@ import msgspec
 from msgspec import Raw, Struct
 
 from trunkline.errors import InvalidParams
-from trunkline.wire.faults import UNREADABLE, check_structure, misfit, not_json
-from trunkline.wire.foreign import check_foreign, plain_task_id, role_named, state_told
+from trunkline.wire.decode_errors import UNREADABLE, check_structure, misfit, not_json
 from trunkline.wire.params import read_params
 from trunkline.wire.parts import read_part
-from trunkline.wire.shapes import (
+from trunkline.wire.raw import (
     AnswerShape,
     ArtifactShape,
     MessageShape,
@@ -25,6 +24,7 @@ from trunkline.wire.shapes import (
     TaskAnswerShape,
     UpdateShape,
 )
+from trunkline.wire.spellings import check_foreign, plain_task_id, role_named, state_told
 from trunkline.wire.types import (
     Artifact,
     ArtifactUpdate,

@@ -9,15 +9,15 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from trunkline.errors import InvalidParams
-from trunkline.wire.foreign import check_foreign, plain_task_id
 from trunkline.wire.params import read_params
-from trunkline.wire.shapes import (
+from trunkline.wire.raw import (
     AuthenticationShape,
     ConfigurationShape,
     PushConfigShape,
     PushQueryShape,
     PushShape,
 )
+from trunkline.wire.spellings import check_foreign, plain_task_id
 from trunkline.wire.types import PushConfig, PushQuery, PushRequest, WireStruct
 from trunkline.wire.writer import Dialect
 

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from trunkline.errors import InvalidParams, ParseError, PushNotSupported, Unreadable, UnsupportedOperation
-from trunkline.wire.faults import UNREADABLE, check_structure, misfit, not_json
-from trunkline.wire.foreign import check_foreign, state_told
-from trunkline.wire.refusals import printable
+from trunkline.wire.decode_errors import UNREADABLE, check_structure, misfit, not_json
+from trunkline.wire.error_reader import printable
+from trunkline.wire.spellings import check_foreign, state_told
 from trunkline.wire.types import (
     Artifact,
     Message,

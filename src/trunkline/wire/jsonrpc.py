@@ -9,8 +9,8 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from trunkline.errors import InvalidParams, InvalidRequest, Refused
 from trunkline.wire.codes import code_of
+from trunkline.wire.decode_errors import UNREADABLE, not_json
 from trunkline.wire.details import Detail, details
-from trunkline.wire.faults import UNREADABLE, not_json
 from trunkline.wire.operations import METHODS_V03, METHODS_V1
 
 __all__ = [

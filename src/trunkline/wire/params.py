@@ -7,9 +7,9 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw
 
-from trunkline.wire.faults import UNREADABLE, check_structure, misfit, not_json
-from trunkline.wire.shapes import Shape
-from trunkline.wire.tidy import PLANS, tidy
+from trunkline.wire.decode_errors import UNREADABLE, check_structure, misfit, not_json
+from trunkline.wire.normalize import PLANS, tidy
+from trunkline.wire.raw import Shape
 
 S = TypeVar("S", bound=Shape)
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, cast
 from msgspec import UNSET, UnsetType
 
 from trunkline.errors import InvalidParams
-from trunkline.wire.shapes import FileShape, PartShape
+from trunkline.wire.raw import FileShape, PartShape
 from trunkline.wire.types import Part
 
 # Which members each discriminator of 0.3 (`kind`) and of its ancestors (`type`) may announce.

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from trunkline.errors import ParseError, Unreadable
 from trunkline.wire.card import Extension, Provider, Skill
-from trunkline.wire.faults import UNREADABLE, check_structure
+from trunkline.wire.decode_errors import UNREADABLE, check_structure
+from trunkline.wire.error_reader import printable
 from trunkline.wire.peer_schemes import PeerScheme, items, members, read_security, take, text, texts
-from trunkline.wire.refusals import printable
 
 __all__ = ["Interface", "PeerCard", "PeerScheme", "read_card"]
 

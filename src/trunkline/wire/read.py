@@ -11,10 +11,10 @@ from msgspec import Raw
 
 from trunkline.errors import InvalidParams
 from trunkline.wire.configs import inline_config
-from trunkline.wire.foreign import check_foreign, plain_task_id, role_named, state_named
 from trunkline.wire.params import read_params, read_query
 from trunkline.wire.parts import read_part
-from trunkline.wire.shapes import ConfigurationShape, ListShape, MessageShape, SendShape, TaskShape
+from trunkline.wire.raw import ConfigurationShape, ListShape, MessageShape, SendShape, TaskShape
+from trunkline.wire.spellings import check_foreign, plain_task_id, role_named, state_named
 from trunkline.wire.times import milliseconds
 from trunkline.wire.types import STATES, ListQuery, Message, Role, SendRequest, TaskQuery, TaskState
 

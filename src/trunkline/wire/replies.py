@@ -14,9 +14,9 @@ from msgspec import Raw, Struct
 from trunkline.errors import ParseError, Refused, Unreadable
 from trunkline.wire.answers import Notice, read_notice, read_shape
 from trunkline.wire.configs import read_set
-from trunkline.wire.faults import UNREADABLE, check_structure
-from trunkline.wire.refusals import decoded, printable, read_error
-from trunkline.wire.shapes import AnswerShape
+from trunkline.wire.decode_errors import UNREADABLE, check_structure
+from trunkline.wire.error_reader import decoded, printable, read_error
+from trunkline.wire.raw import AnswerShape
 from trunkline.wire.types import PushConfig, Task, TaskPage
 
 

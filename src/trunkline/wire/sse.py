@@ -31,7 +31,7 @@ def _is_one_line(head: bytes) -> bool:
     return b"\n" not in head and b"\0" not in head
 
 
-class Event(Struct, frozen=True):
+class SseEvent(Struct, frozen=True):
     """One event as received; `id` is the newest id seen so far, as the rules say."""
 
     data: str
@@ -40,7 +40,7 @@ class Event(Struct, frozen=True):
     retry: int | None = None
 
 
-class Piece(Struct, frozen=True, gc=False):
+class SsePiece(Struct, frozen=True, gc=False):
     """The same with its data as it came: bytes that a JSON reader takes as they are."""
 
     data: bytes
@@ -56,7 +56,7 @@ class Piece(Struct, frozen=True, gc=False):
 Take = Callable[[bytes], str]
 
 
-class Parser:
+class SseParser:
     """Turns chunks of bytes, cut anywhere, into events.
 
     What stands between blank lines is taken whole while lines end with a line feed or a CRLF. Lone carriage
@@ -76,18 +76,18 @@ class Parser:
         self._after_cr = False
         self._first_line = True
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[SseEvent]:
         """The events that this chunk completes.
 
         Raises:
             TooLarge: an unfinished event holds more than the limit.
         """
         return [
-            Event(piece.data.decode(errors="replace"), piece.id, piece.event, piece.retry)
+            SseEvent(piece.data.decode(errors="replace"), piece.id, piece.event, piece.retry)
             for piece in self.pieces(chunk)
         ]
 
-    def pieces(self, chunk: bytes, take: Take | None = None) -> list[Piece]:
+    def pieces(self, chunk: bytes, take: Take | None = None) -> list[SsePiece]:
         """The same, with bytes for data. What `take` takes is not among them, and came before them.
 
         Raises:
@@ -111,13 +111,13 @@ class Parser:
             chunk = plain
         return self._by_blocks(chunk, take)
 
-    def _by_blocks(self, chunk: bytes, take: Take | None) -> list[Piece]:
+    def _by_blocks(self, chunk: bytes, take: Take | None) -> list[SsePiece]:
         if self._pending:
             if b"\n\n" not in self._pending[-1][-1:] + chunk:
                 return self._keep(chunk)
             chunk = self._taken() + chunk
         whole, end, rest = chunk.rpartition(b"\n\n")
-        found: list[Piece] = []
+        found: list[SsePiece] = []
         if end and take is not None and (last := take(whole)):
             self._id = last
         elif end:
@@ -129,7 +129,7 @@ class Parser:
                 head, _, data = block.partition(b"\ndata: ")
                 if data and b"\n" not in data and (head.isdigit() or _is_one_line(head)):
                     self._id = own = head.decode("utf-8", "replace")
-                    found.append(Piece(data, own, "message", self._retry, own))
+                    found.append(SsePiece(data, own, "message", self._retry, own))
                 else:
                     for each in (b"id: " + block).split(b"\n\n"):
                         self._block(each, found)
@@ -137,15 +137,15 @@ class Parser:
             found += self._keep(rest)
         return found
 
-    def _block(self, block: bytes, found: list[Piece]) -> None:
+    def _block(self, block: bytes, found: list[SsePiece]) -> None:
         if block[:6] == b"data: " and b"\n" not in block:
-            found.append(Piece(block[6:], self._id, "message", self._retry))
+            found.append(SsePiece(block[6:], self._id, "message", self._retry))
             return
         for line in block.split(b"\n"):
             self._line(line, found)
         self._line(b"", found)
 
-    def _keep(self, rest: bytes) -> list[Piece]:
+    def _keep(self, rest: bytes) -> list[SsePiece]:
         self._pending.append(rest)
         self._pending_size += len(rest)
         # Comments between two events count for nothing; line by line they are dropped, a few at a time.
@@ -158,9 +158,9 @@ class Parser:
         self._pending_size = 0
         return taken
 
-    def _by_lines(self, chunk: bytes) -> list[Piece]:
+    def _by_lines(self, chunk: bytes) -> list[SsePiece]:
         self._after_cr = chunk.endswith(b"\r")
-        found: list[Piece] = []
+        found: list[SsePiece] = []
         if chunk and b"\n" not in chunk and b"\r" not in chunk:
             rest = chunk
         else:
@@ -177,7 +177,7 @@ class Parser:
             raise TooLarge(f"an event of the stream is over {self._limit} bytes")
         return found
 
-    def _line(self, line: bytes, found: list[Piece]) -> None:
+    def _line(self, line: bytes, found: list[SsePiece]) -> None:
         if self._first_line:
             self._first_line = False
             line = line.removeprefix(_BOM)
@@ -199,10 +199,10 @@ class Parser:
         elif name == b"retry" and value.isdigit() and len(value) < 10:
             self._retry = int(value)
 
-    def _dispatch(self, found: list[Piece]) -> None:
+    def _dispatch(self, found: list[SsePiece]) -> None:
         if self._data:
             data, event = b"\n".join(self._data), self._event or "message"
-            found.append(Piece(data, self._id, event, self._retry, self._own_id))
+            found.append(SsePiece(data, self._id, event, self._retry, self._own_id))
         self._data.clear()
         self._data_size = 0
         self._event = self._own_id = ""

@@ -7,7 +7,7 @@ import os
 import sys
 
 from trunkline.log.events import Delta
-from trunkline.store.base import Announcement, Outcome, Settled
+from trunkline.store.base import DeliveryOutcome, DeliveryResult, OutboxEntry
 from trunkline.store.url import store_from_url
 
 AT = 1_800_000_000_000
@@ -19,7 +19,7 @@ async def announce(store) -> None:
     while True:
         number += 1
         deliveries = [
-            Announcement(f"d{number}-{seq}", seq, "hook", f"lane-{number % 5}", AT) for seq in (1, 2)
+            OutboxEntry(f"d{number}-{seq}", seq, "hook", f"lane-{number % 5}", AT) for seq in (1, 2)
         ]
         await store.append("default", f"t{number}", 0, [Delta("a", "x")] * 2, at=AT, deliveries=deliveries)
         # One write of a short line to a pipe is whole or not at all.
@@ -29,7 +29,9 @@ async def announce(store) -> None:
 async def deliver(store) -> None:
     while True:
         taken = await store.take(4, LEASE, per_lane=2)
-        await store.settle([Settled(delivery.id, Outcome.DONE, status=200) for delivery in taken])
+        await store.settle(
+            [DeliveryResult(delivery.id, DeliveryOutcome.DONE, status=200) for delivery in taken]
+        )
         for delivery in taken:
             os.write(1, f"settled {delivery.id}\n".encode())
 

@@ -10,7 +10,7 @@ from tests.conformance.store.given import AT, A, B, delta, deltas, message, stat
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.log import events as ev
 from trunkline.log.fold import Head
-from trunkline.store.base import Announcement, Dedup
+from trunkline.store.base import Dedup, OutboxEntry
 from trunkline.wire.types import Artifact, Part, Role, TaskState
 
 
@@ -111,7 +111,7 @@ def test_a_conflict_writes_nothing(run, store):
         await store_append(store, deltas(2))
         head = Head("t1", "c", "ann", TaskState.FAILED, AT, 2, "n1")
         dedup = Dedup("k", b"d", AT + 10_000)
-        delivery = Announcement("d1", 2, "hook", "lane", AT)
+        delivery = OutboxEntry("d1", 2, "hook", "lane", AT)
         with pytest.raises(Conflict):
             await store_append(store, [delta()], expected=1, head=head, dedup=dedup, deliveries=[delivery])
         assert await store.head(A, "t1") is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.store.given import AT, A, B, delta, task
-from trunkline.store.base import START, Announcement, TaskRef
+from trunkline.store.base import START, OutboxEntry, TaskRef
 
 
 async def every(store, limit=500):
@@ -32,7 +32,7 @@ def test_every_task_once_by_its_id_whatever_the_page(run, store):
 def test_what_is_sound_has_no_fault(run, store):
     async def case():
         author = await task(store, "t1")
-        announced = [Announcement("d1", 3, "hook", "lane", AT)]
+        announced = [OutboxEntry("d1", 3, "hook", "lane", AT)]
         await store.append(A, "t1", author.state.seq, [delta()], at=AT, deliveries=announced)
         return await store.faults()
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, delta, deltas, listed, task
 from trunkline.errors import Duplicate, Misuse, StoreError
-from trunkline.store.base import Announcement, Dedup, Hint, Outcome, Settled, Where
+from trunkline.store.base import Dedup, DeliveryOutcome, DeliveryResult, Hint, OutboxEntry, Where
 
 CALLS = {
     "read": lambda store: store.read(A, "t1"),
@@ -25,7 +25,7 @@ CALLS = {
     "alive": lambda store: store.alive("n1"),
     "orphans": lambda store: store.orphans(),
     "take": lambda store: store.take(1, 1, per_lane=1),
-    "settle": lambda store: store.settle([Settled("d", Outcome.DONE)]),
+    "settle": lambda store: store.settle([DeliveryResult("d", DeliveryOutcome.DONE)]),
     "expire": lambda store: store.expire("lane", AT, ""),
     "deliveries": lambda store: store.deliveries(),
     "replay": lambda store: store.replay("d", AT),
@@ -106,7 +106,7 @@ def test_everything_outlives_the_store(run, bench):
 
     async def fill(store):
         author = await task(store, "t1")
-        delivery = Announcement("d1", 3, "hook", "lane", AT)
+        delivery = OutboxEntry("d1", 3, "hook", "lane", AT)
         await store.append(
             A, "t1", author.state.seq, deltas(3), at=AT, deliveries=[delivery],
             dedup=Dedup("k", b"digest", AT + 10_000),

@@ -12,7 +12,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, Author, B, delta, status, submitted, task
 from trunkline.errors import StoreError
-from trunkline.store.base import Announcement, Delivery, Outcome, Posted, Settled
+from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryRecord, DeliveryResult, OutboxEntry
 from trunkline.wire.types import TaskState
 
 LEASE = 30_000
@@ -23,7 +23,7 @@ async def announce(store, *deliveries, task_id="t1", tenant=A, expected=0):
 
 
 def one(name="d1", seq=1, target="hook", lane="host", due=AT):
-    return Announcement(name, seq, target, lane, due)
+    return OutboxEntry(name, seq, target, lane, due)
 
 
 async def take(store, limit=10, per_lane=100, busy=()):
@@ -35,7 +35,7 @@ async def taken(store, limit=10, per_lane=100, busy=()):
 
 
 async def settle(store, outcome, *names, **more):
-    await store.settle([Settled(name, outcome, **more) for name in names])
+    await store.settle([DeliveryResult(name, outcome, **more) for name in names])
 
 
 async def shown(store, **which):
@@ -99,7 +99,7 @@ def test_done_is_done(run, store, clock):
     async def case():
         await announce(store, one())
         await taken(store)
-        await settle(store, Outcome.DONE, "d1")
+        await settle(store, DeliveryOutcome.DONE, "d1")
         clock.ms = AT + 10 * LEASE
         return await taken(store)
 
@@ -110,7 +110,7 @@ def test_retry_is_due_when_it_says(run, store, clock):
     async def case():
         await announce(store, one())
         await taken(store)
-        await settle(store, Outcome.RETRY, "d1", next_due=AT + 50)
+        await settle(store, DeliveryOutcome.RETRY, "d1", next_due=AT + 50)
         early = await taken(store)
         clock.ms = AT + 50
         return early, [(d.id, d.attempts, d.due) for d in await take(store)]
@@ -125,7 +125,7 @@ def test_attempts_add_up(run, store):
         for _ in range(4):
             (delivery,) = await take(store)
             counts.append(delivery.attempts)
-            await settle(store, Outcome.RETRY, "d1", next_due=AT)
+            await settle(store, DeliveryOutcome.RETRY, "d1", next_due=AT)
         return counts
 
     assert run(case()) == [0, 1, 2, 3]
@@ -135,8 +135,8 @@ def test_what_was_not_tried_does_not_count(run, store):
     async def scene():
         await announce(store, one(), one("d2", target="other"))
         await take(store)
-        await settle(store, Outcome.RETRY, "d1", next_due=AT, untried=True)
-        await settle(store, Outcome.RETRY, "d2", next_due=AT)
+        await settle(store, DeliveryOutcome.RETRY, "d1", next_due=AT, untried=True)
+        await settle(store, DeliveryOutcome.RETRY, "d2", next_due=AT)
         return {delivery.id: delivery.attempts for delivery in await take(store)}
 
     assert run(scene()) == {"d1": 0, "d2": 1}
@@ -146,7 +146,7 @@ def test_dead_is_never_taken_again(run, store, clock):
     async def case():
         await announce(store, one())
         await taken(store)
-        await settle(store, Outcome.DEAD, "d1")
+        await settle(store, DeliveryOutcome.DEAD, "d1")
         clock.ms = AT + 10 * LEASE
         return await taken(store)
 
@@ -158,7 +158,10 @@ def test_settling_the_unknown_is_fine(run, store):
         await announce(store, one())
         await store.settle([])
         await store.settle(
-            [*(Settled("nothing", outcome) for outcome in Outcome), Settled("d1", Outcome.DEAD)]
+            [
+                *(DeliveryResult("nothing", outcome) for outcome in DeliveryOutcome),
+                DeliveryResult("d1", DeliveryOutcome.DEAD),
+            ]
         )
         return [(posted.id, posted.state) for posted in await store.deliveries()]
 
@@ -188,7 +191,7 @@ def test_one_at_a_time_for_a_task_and_target(run, store):
         order = []
         while names := await taken(store):
             order.append(names)
-            await settle(store, Outcome.DONE, *names)
+            await settle(store, DeliveryOutcome.DONE, *names)
         return order
 
     assert run(case()) == [["d1"], ["d2"], ["d3"]]
@@ -198,7 +201,7 @@ def test_a_retry_holds_back_what_follows(run, store, clock):
     async def case():
         await announce(store, one("d1", 1), one("d2", 2))
         await taken(store)
-        await settle(store, Outcome.RETRY, "d1", next_due=AT + 100)
+        await settle(store, DeliveryOutcome.RETRY, "d1", next_due=AT + 100)
         held = await taken(store)
         clock.ms = AT + 100
         return held, await taken(store)
@@ -210,7 +213,7 @@ def test_a_dead_one_lets_the_next_pass(run, store):
     async def case():
         await announce(store, one("d1", 1), one("d2", 2))
         await taken(store)
-        await settle(store, Outcome.DEAD, "d1")
+        await settle(store, DeliveryOutcome.DEAD, "d1")
         return await taken(store)
 
     assert run(case()) == ["d2"]
@@ -267,7 +270,7 @@ def test_settles_made_together(run, store, clock):
     async def case():
         await announce(store, *(one(f"d{n}", target=f"h{n}") for n in range(20)))
         names = await taken(store, 100)
-        await asyncio.gather(*(settle(store, Outcome.DONE, name) for name in names))
+        await asyncio.gather(*(settle(store, DeliveryOutcome.DONE, name) for name in names))
         clock.ms = AT + 10 * LEASE
         return await taken(store)
 
@@ -358,10 +361,10 @@ def test_a_retry_moves_what_follows_behind_it(run, store, clock):
     async def case():
         await announce(store, one("d1", 1), one("d2", 2), one("d3", 3, due=AT + 500), one("x", 2, "other"))
         await taken(store)
-        await settle(store, Outcome.RETRY, "d1", next_due=AT + 100)
+        await settle(store, DeliveryOutcome.RETRY, "d1", next_due=AT + 100)
         dues = {posted.id: posted.due for posted in await store.deliveries()}
         clock.ms = AT + 100
-        await settle(store, Outcome.DONE, *await taken(store))
+        await settle(store, DeliveryOutcome.DONE, *await taken(store))
         return dues, await taken(store)
 
     assert run(case()) == ({"d1": AT + 100, "d2": AT + 100, "d3": AT + 500, "x": AT}, ["d2"])
@@ -376,16 +379,16 @@ def test_settled_ones_are_shown_with_how_they_ended(run, store, clock):
         await taken(store, 4)
         clock.ms = AT + 7
         settled = [
-            Settled("d1", Outcome.DONE, status=200),
-            Settled("d2", Outcome.RETRY, AT + 50, 503, "busy"),
-            Settled("d3", Outcome.DEAD, 0, 404, "no such page"),
-            Settled("d4", Outcome.DROPPED, note="nobody wants it"),
+            DeliveryResult("d1", DeliveryOutcome.DONE, status=200),
+            DeliveryResult("d2", DeliveryOutcome.RETRY, AT + 50, 503, "busy"),
+            DeliveryResult("d3", DeliveryOutcome.DEAD, 0, 404, "no such page"),
+            DeliveryResult("d4", DeliveryOutcome.DROPPED, note="nobody wants it"),
         ]
         await store.settle(settled)
         return await store.deliveries()
 
     def posted(n, *rest):
-        return Posted(f"d{n}", A, "t1", 1, f"h{n}", "host", *rest)
+        return DeliveryRecord(f"d{n}", A, "t1", 1, f"h{n}", "host", *rest)
 
     assert run(case()) == [
         posted(5, "pending", AT, 0, 0, "", 0),
@@ -400,20 +403,20 @@ def test_dropped_is_never_taken_again_and_lets_the_next_pass(run, store):
     async def case():
         await announce(store, one("d1", 1), one("d2", 2))
         await taken(store)
-        await settle(store, Outcome.DROPPED, "d1")
+        await settle(store, DeliveryOutcome.DROPPED, "d1")
         return await taken(store)
 
     assert run(case()) == ["d2"]
 
 
-@pytest.mark.parametrize("late", Outcome, ids=str)
+@pytest.mark.parametrize("late", DeliveryOutcome, ids=str)
 def test_what_comes_late_changes_nothing(run, store, clock, late):
     async def case():
         await announce(store, one())
         await taken(store)
         clock.ms = AT + LEASE
         await taken(store)
-        await settle(store, Outcome.DONE, "d1", status=200)
+        await settle(store, DeliveryOutcome.DONE, "d1", status=200)
         before = await store.deliveries()
         clock.ms += 1
         await settle(store, late, "d1", status=500, next_due=AT)
@@ -425,7 +428,12 @@ def test_what_comes_late_changes_nothing(run, store, clock, late):
 def test_a_note_may_hold_anything(run, store):
     async def case():
         await announce(store, one("d1"), one("d2", target="other"))
-        await store.settle([Settled("d1", Outcome.DEAD, note="a\0b'é\n"), Settled("d2", Outcome.DONE)])
+        await store.settle(
+            [
+                DeliveryResult("d1", DeliveryOutcome.DEAD, note="a\0b'é\n"),
+                DeliveryResult("d2", DeliveryOutcome.DONE),
+            ]
+        )
         return [(posted.state, posted.note.replace("\0", "")) for posted in await store.deliveries()]
 
     assert run(case()) == [("done", ""), ("dead", "ab'é\n")]
@@ -440,7 +448,13 @@ async def mixed(store):
             await announce(
                 store, *(one(f"{name}.{t}", target=t) for t in targets), task_id=name, tenant=tenant
             )
-            await store.settle([Settled(f"{name}.{o.value}", o) for o in Outcome if o is not Outcome.RETRY])
+            await store.settle(
+                [
+                    DeliveryResult(f"{name}.{o.value}", o)
+                    for o in DeliveryOutcome
+                    if o is not DeliveryOutcome.RETRY
+                ]
+            )
 
 
 def test_deliveries_are_listed_by_what_is_asked_for(run, store):
@@ -515,7 +529,9 @@ def test_a_great_deal_is_given_up(run, store):
     assert run(case()) == (2_300, 2_300)
 
 
-@pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.DEAD, Outcome.DROPPED], ids=str)
+@pytest.mark.parametrize(
+    "outcome", [DeliveryOutcome.DONE, DeliveryOutcome.DEAD, DeliveryOutcome.DROPPED], ids=str
+)
 def test_a_settled_one_can_be_sent_again(run, store, clock, outcome):
     async def case():
         await announce(store, one())
@@ -549,7 +565,7 @@ def test_only_what_is_settled_can_be_sent_again(run, store):
 def test_what_is_sent_again_goes_before_what_follows(run, store):
     async def case():
         await announce(store, one("d1", 1), one("d2", 2))
-        await settle(store, Outcome.DEAD, *await taken(store))
+        await settle(store, DeliveryOutcome.DEAD, *await taken(store))
         await store.replay("d1", AT)
         return await taken(store), await taken(store)
 
@@ -565,7 +581,9 @@ async def ended(store, task_id, *deliveries):
     await store.append(A, task_id, 2, [delta()], at=AT, deliveries=deliveries)
 
 
-@pytest.mark.parametrize("outcome", [Outcome.DONE, Outcome.DEAD, Outcome.DROPPED], ids=str)
+@pytest.mark.parametrize(
+    "outcome", [DeliveryOutcome.DONE, DeliveryOutcome.DEAD, DeliveryOutcome.DROPPED], ids=str
+)
 def test_a_task_is_not_forgotten_before_all_were_told(run, store, outcome):
     async def case():
         await ended(store, "t1", one("d1", 3), one("d2", 3, "other"))
@@ -574,7 +592,7 @@ def test_a_task_is_not_forgotten_before_all_were_told(run, store, outcome):
         await settle(store, outcome, "d1")
         counts.append(await store.prune(AT + 1))
         assert len(await store.read(A, "t1")) == 3
-        await settle(store, Outcome.DONE, "d2")
+        await settle(store, DeliveryOutcome.DONE, "d2")
         counts.append(await store.prune(AT + 1))
         return counts, await shown(store), await store.faults()
 
@@ -596,7 +614,7 @@ def test_what_nobody_posts_does_not_keep_a_task_for_ever(run, store):
 def test_what_is_sent_again_is_not_forgotten(run, store):
     async def case():
         await ended(store, "t1", one("d1", 3))
-        await settle(store, Outcome.DEAD, "d1")
+        await settle(store, DeliveryOutcome.DEAD, "d1")
         await store.replay("d1", AT)
         return await store.prune(AT + 1), await taken(store)
 
@@ -629,7 +647,7 @@ def test_deliveries_of_appends_made_together(run, store):
         rounds = []
         while names := await taken(store, 100):
             rounds.append(sorted(names))
-            await settle(store, Outcome.DONE, *names)
+            await settle(store, DeliveryOutcome.DONE, *names)
         return rounds
 
     assert run(case()) == [[f"d{n:02}" for n in range(start, start + 7)] for start in range(0, 70, 7)]
@@ -644,7 +662,7 @@ def test_what_was_taken_outlives_the_taker(run, bench):
         await first.open()
         await announce(first, one("d1"), one("d2", target="other"))
         await taken(first)
-        await settle(first, Outcome.DONE, "d2", status=200)
+        await settle(first, DeliveryOutcome.DONE, "d2", status=200)
         await first.close()
         second = bench.make()
         await second.open()
@@ -686,7 +704,7 @@ def test_a_kill_loses_nothing_that_was_announced_or_settled(run, bench):
         again = []
         while names := await taken(store, 1_000, 1_000):
             again += names
-            await settle(store, Outcome.DONE, *names)
+            await settle(store, DeliveryOutcome.DONE, *names)
         await store.close()
         return states, again
 

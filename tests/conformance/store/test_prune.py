@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, Author, B, delta, ids, listed, status, submitted, task
 from trunkline.errors import Conflict, Duplicate
-from trunkline.store.base import Announcement, Dedup, Outcome, Settled, Where
+from trunkline.store.base import Dedup, DeliveryOutcome, DeliveryResult, OutboxEntry, Where
 from trunkline.wire.types import STATES, TERMINAL, TaskState
 
 OPEN = [state for state in STATES if state not in TERMINAL]
@@ -63,13 +63,13 @@ def test_their_deliveries_go_too(run, store):
         author = await task(store, "t1")
         other = await task(store, "t2")
         for number, each in enumerate((author, other)):
-            delivery = Announcement(f"d{number}", each.state.seq + 1, "hook", "lane", AT)
+            delivery = OutboxEntry(f"d{number}", each.state.seq + 1, "hook", "lane", AT)
             await store.append(A, each.state.task_id, each.state.seq, [delta()], at=AT, deliveries=[delivery])
         ended = Author(store, "t3")
         await ended.append(submitted(), status(TaskState.COMPLETED))
-        done = [Announcement("d3", 2, "hook", "lane", AT)]
+        done = [OutboxEntry("d3", 2, "hook", "lane", AT)]
         await store.append(A, "t3", 2, [delta()], at=AT, deliveries=done)
-        await store.settle([Settled("d3", Outcome.DONE)])
+        await store.settle([DeliveryResult("d3", DeliveryOutcome.DONE)])
         await store.prune(AT + 1)
         assert [posted.id for posted in await store.deliveries()] == ["d1", "d0"]
         return sorted(delivery.id for delivery in await store.take(10, 1_000, per_lane=10))

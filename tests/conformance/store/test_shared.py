@@ -10,7 +10,16 @@ import pytest
 from tests.conformance.store.given import AT, A, Author, delta, deltas, status, task
 from trunkline.errors import Conflict, Duplicate
 from trunkline.log import events as ev
-from trunkline.store.base import START, Announcement, Dedup, Hint, Orphan, Outcome, Poll, Settled
+from trunkline.store.base import (
+    START,
+    Dedup,
+    DeliveryOutcome,
+    DeliveryResult,
+    Hint,
+    Orphan,
+    OutboxEntry,
+    Poll,
+)
 from trunkline.wire.types import TaskState
 
 # The others are one process's alone.
@@ -245,14 +254,14 @@ def test_deliveries_instants_and_documents_have_one_taker(run, pair):
         async with pair() as stores:
             for n in range(30):
                 await stores[0].append(
-                    A, f"t{n}", 0, [delta()], at=AT, deliveries=[Announcement(f"d{n}", 1, "hook", "lane", AT)]
+                    A, f"t{n}", 0, [delta()], at=AT, deliveries=[OutboxEntry(f"d{n}", 1, "hook", "lane", AT)]
                 )
             taken = await asyncio.gather(*(store.take(20, 1_000, per_lane=20) for store in stores))
             ids = [delivery.id for batch in taken for delivery in batch]
             fired = await asyncio.gather(*(stores[n % 2].fire_once("daily", n // 2) for n in range(20)))
             puts = [stores[n % 2].put(A, "agent", f"x{n // 2}", b"", 0) for n in range(20)]
             put = await asyncio.gather(*puts, return_exceptions=True)
-            await stores[1].settle([Settled("d0", Outcome.DONE)])
+            await stores[1].settle([DeliveryResult("d0", DeliveryOutcome.DONE)])
             return len(ids) == len(set(ids)), sum(fired), sum(result == 1 for result in put)
 
     assert run(case()) == (True, 10, 10)

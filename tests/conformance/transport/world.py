@@ -13,7 +13,7 @@ from trunkline.client.transport import Call, Frame, Transport, TransportFactory
 from trunkline.clock import now_ms, random_bits
 from trunkline.demo.agent import agent
 from trunkline.log.ids import Ids
-from trunkline.net.inside import Inside
+from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.answers import Answer
 from trunkline.wire.peer_card import Interface
 from trunkline.wire.types import (
@@ -53,7 +53,7 @@ class World:
             coalesce_characters=0,
         )
         self._life = app.lifespan()
-        self.carrier = Inside(app)
+        self.carrier = InProcessHttpClient(app)
         self.run(self._life.__aenter__)
 
     def run(self, scene: Callable[[], Awaitable[Any]]) -> Any:

@@ -12,7 +12,7 @@ import pytest
 from tests.client.web import Asked, Page, Web
 from trunkline.client.client import Client
 from trunkline.errors import PushNotSupported, Unauthenticated, VersionNotSupported
-from trunkline.push import Receiver
+from trunkline.webhook import Receiver
 from trunkline.wire.types import PushConfig, TaskState
 
 HOME = "https://peer.example"

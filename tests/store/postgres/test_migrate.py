@@ -9,7 +9,7 @@ import pytest
 from tests import postgres
 from trunkline.errors import Misuse, StoreError
 from trunkline.store.base import Delivery
-from trunkline.store.postgres.address import Address
+from trunkline.store.postgres.address import DatabaseAddress
 from trunkline.store.postgres.migrate import POSTGRES, migrate, verify
 from trunkline.store.postgres.store import PostgresStore
 from trunkline.store.statements import Migration
@@ -23,7 +23,7 @@ def fresh(postgres_database):
 
 
 async def migrated(url, steps=POSTGRES, by=migrate):
-    address = Address(url)
+    address = DatabaseAddress(url)
     connection = await address.connect("test", seconds=5)
     try:
         return await by(connection, address, steps)
@@ -65,7 +65,7 @@ def test_stopped_in_the_middle_it_goes_on(run, fresh, postgres_database):
 def test_deliveries_of_the_first_schema_go_on(run, fresh, opened):
     async def case():
         await migrated(fresh, POSTGRES[:1])
-        connection = await Address(fresh).connect("test", seconds=5)
+        connection = await DatabaseAddress(fresh).connect("test", seconds=5)
         await connection.execute(
             "INSERT INTO outbox (tenant, task_id, target, seq, id, due, lease_until, attempts) VALUES "
             "('a', 't1', 'hook', 1, 'd1', NULL, 0, 1), ('a', 't1', 'hook', 2, 'd2', 5, 0, 2), "

@@ -16,8 +16,8 @@ from trunkline.clock import now_ms
 from trunkline.errors import StoreError
 from trunkline.log.events import Delta, Submitted
 from trunkline.log.fold import Head
-from trunkline.store.base import Announcement, Dedup, Outcome, Settled, TaskRef
-from trunkline.store.postgres import draft, outbox, sweep
+from trunkline.store.base import Dedup, DeliveryOutcome, DeliveryResult, OutboxEntry, TaskRef
+from trunkline.store.postgres import append_plan, maintenance, outbox
 from trunkline.store.postgres.store import PostgresStore
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Message, TaskState
@@ -30,7 +30,7 @@ async def fill(store, tenant):
     head = Head(f"t-{tenant}", "c", "ann", TaskState.WORKING, 1, 1, "n")
     await store.append(
         tenant, f"t-{tenant}", 0, [Submitted(Message("m"), "c", "ann", "n")], at=1, head=head,
-        dedup=Dedup("k", b"", 1 << 50), deliveries=[Announcement(f"d-{tenant}", 1, "hook", "lane", 1)],
+        dedup=Dedup("k", b"", 1 << 50), deliveries=[OutboxEntry(f"d-{tenant}", 1, "hook", "lane", 1)],
     )  # fmt: skip
     await store.put(tenant, "kind", "x", b"body", 0)
 
@@ -191,7 +191,7 @@ def test_sessions_are_few_and_named(run, worker_id, postgres_database, opened):
 
 
 def test_a_target_that_comes_while_its_task_is_dropped_leaves_nothing(run, postgres_url, opened, monkeypatch):
-    drop = sweep._drop
+    drop = maintenance._drop
 
     async def late(connection, **more):
         gone = await drop(connection, **more)
@@ -205,7 +205,7 @@ def test_a_target_that_comes_while_its_task_is_dropped_leaves_nothing(run, postg
         )
         return gone
 
-    monkeypatch.setattr(sweep, "_drop", late)
+    monkeypatch.setattr(maintenance, "_drop", late)
 
     async def case():
         async with opened(postgres_url) as store:
@@ -226,19 +226,19 @@ def test_a_caller_whose_clock_is_wrong_waits_neither_longer_nor_shorter(
     def wrong() -> int:
         return now_ms() + skew
 
-    monkeypatch.setattr(draft, "now_ms", wrong)
+    monkeypatch.setattr(append_plan, "now_ms", wrong)
     monkeypatch.setattr(outbox, "now_ms", wrong)
 
     async def case():
         async with opened(postgres_url) as store:
             news = [
-                Announcement("d-1", 1, "hook", "lane", wrong()),
-                Announcement("d-2", 2, "hook", "lane", wrong()),
+                OutboxEntry("d-1", 1, "hook", "lane", wrong()),
+                OutboxEntry("d-2", 2, "hook", "lane", wrong()),
             ]
             await store.append("a", "t-1", 0, [Delta("a", "x")] * 2, at=1, deliveries=news)
             (first,) = await store.take(9, 60_000, per_lane=9)
             assert first.id == "d-1"
-            await store.settle([Settled("d-1", Outcome.RETRY, wrong() + 60_000)])
+            await store.settle([DeliveryResult("d-1", DeliveryOutcome.RETRY, wrong() + 60_000)])
             assert await store.take(9, 60_000, per_lane=9) == []
             for posted in await store.deliveries():
                 assert abs(posted.due - await store.now() - 60_000) < 5000

@@ -42,7 +42,7 @@ _RACES = ("40001", "40P01")
 _SESSION_OVER = ("08", "57P")
 
 
-class Address:
+class DatabaseAddress:
     """A database by its URL, without the parameters that are ours: `schema`."""
 
     __slots__ = ("_dsn", "_password", "name", "schema")

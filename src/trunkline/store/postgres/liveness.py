@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from trunkline.errors import StoreError
-from trunkline.store.postgres.address import DATABASE_ERRORS, Address
-from trunkline.store.postgres.link import hang_up
+from trunkline.store.postgres.address import DATABASE_ERRORS, DatabaseAddress
 from trunkline.store.postgres.migrate import lock_key
 from trunkline.store.postgres.rows import fetch
+from trunkline.store.postgres.session import hang_up
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
@@ -42,7 +42,7 @@ _SETTINGS = {
 class Liveness:
     """The nodes of this process. All but the methods above the line run in the thread."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: DatabaseAddress) -> None:
         self._address = address
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None

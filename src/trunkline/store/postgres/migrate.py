@@ -10,7 +10,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 from trunkline.errors import StoreError
-from trunkline.store.postgres.address import Address
+from trunkline.store.postgres.address import DatabaseAddress
 from trunkline.store.statements import Migration, migrations
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _OLDEST_SERVER = 14
 
 
 async def migrate(
-    connection: Connection, address: Address, steps: Sequence[Migration] = POSTGRES
+    connection: Connection, address: DatabaseAddress, steps: Sequence[Migration] = POSTGRES
 ) -> tuple[int, int]:
     """Apply the steps that this schema lacks; gives its version before and after.
 
@@ -52,7 +52,7 @@ async def migrate(
 
 
 async def verify(
-    connection: Connection, address: Address, steps: Sequence[Migration] = POSTGRES
+    connection: Connection, address: DatabaseAddress, steps: Sequence[Migration] = POSTGRES
 ) -> tuple[int, int]:
     """See that this schema can be read as it is; gives its version, twice.
 
@@ -80,7 +80,7 @@ def lock_key(schema: str, name: str) -> int:
     return int.from_bytes(digest, "big", signed=True)
 
 
-async def _version(connection: Connection, address: Address, newest: int) -> int:
+async def _version(connection: Connection, address: DatabaseAddress, newest: int) -> int:
     found = await connection.fetchrow(
         "SELECT to_regclass('version') IS NOT NULL, "
         "(SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace($1))",
@@ -102,7 +102,7 @@ async def _version(connection: Connection, address: Address, newest: int) -> int
     return version
 
 
-async def _apply(connection: Connection, address: Address, step: Migration) -> None:
+async def _apply(connection: Connection, address: DatabaseAddress, step: Migration) -> None:
     async with connection.transaction():
         # Only where it lacks, because to create one may be forbidden where it was given to us.
         if await connection.fetchval("SELECT to_regnamespace($1) IS NULL", address.schema):

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trunkline.store.base import Orphan
-from trunkline.store.postgres.address import EVERY_TENANT, Address
+from trunkline.store.postgres.address import EVERY_TENANT, DatabaseAddress
 from trunkline.store.postgres.liveness import Liveness
 from trunkline.store.postgres.pool import Pool
 from trunkline.store.postgres.rows import fetch
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 SEARCH_SECONDS = 5.0
 
 
-class Nodes:
+class PostgresNodes:
     """A node is dead if it never joined, has left, lost its session, or was silent for too long."""
 
-    def __init__(self, address: Address, pool: Pool, ttl_s: float) -> None:
+    def __init__(self, address: DatabaseAddress, pool: Pool, ttl_s: float) -> None:
         self._pool = pool
         self._ttl_ms = round(ttl_s * 1000)
         self._liveness = Liveness(address)
         self._searched = -SEARCH_SECONDS
 
     async def join(self, node: str) -> None:
-        """See `Nodes`."""
+        """See `PostgresNodes`."""
         await self._liveness.join(node)
 
     async def beat(self, node: str) -> None:
-        """See `Nodes`."""
+        """See `PostgresNodes`."""
         await self._liveness.beat(node)
 
     async def leave(self, node: str) -> None:
-        """See `Nodes`."""
+        """See `PostgresNodes`."""
         if self._liveness.holds(node):
             await self._liveness.leave(node)
         else:
@@ -48,7 +48,7 @@ class Nodes:
         await self._liveness.close()
 
     async def alive(self, node: str) -> bool:
-        """See `Nodes`."""
+        """See `PostgresNodes`."""
         known = await self._pool.look(EVERY_TENANT, partial(self._known, node=node))
         return known.get(node, False)
 
@@ -58,7 +58,7 @@ class Nodes:
         return [node for node, lives in known.items() if not lives]
 
     async def orphans(self, limit: int) -> list[Orphan]:
-        """See `Nodes`."""
+        """See `PostgresNodes`."""
         return await self._pool.look(EVERY_TENANT, partial(self._orphans, limit=limit))
 
     async def _known(self, connection: Connection, node: str | None = None) -> dict[str, bool]:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from trunkline.clock import now_ms
-from trunkline.store.base import Delivery, Outcome, Posted, Settled
+from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryRecord, DeliveryResult
 from trunkline.store.outbox import PAGE_EXPIRED, filters
 from trunkline.store.postgres.rows import fetch
 from trunkline.store.postgres.statements import TEXTS, Statement, Value
@@ -26,16 +26,18 @@ async def take(
     return sorted((Delivery(*row) for row in rows), key=lambda delivery: (delivery.due, delivery.id))
 
 
-async def settle(connection: Connection, settled: Sequence[Settled], now: int | None) -> None:
+async def settle(connection: Connection, settled: Sequence[DeliveryResult], now: int | None) -> None:
     """Record attempts; what another has settled meanwhile stays as it is."""
-    retried = [one for one in settled if one.outcome is Outcome.RETRY]
+    retried = [one for one in settled if one.outcome is DeliveryOutcome.RETRY]
     async with _along_indexes(connection):
         await fetch(
             connection,
             "settle",
             ids=[one.id for one in settled],
-            dues=[one.next_due if one.outcome is Outcome.RETRY else None for one in settled],
-            states=["pending" if one.outcome is Outcome.RETRY else one.outcome.value for one in settled],
+            dues=[one.next_due if one.outcome is DeliveryOutcome.RETRY else None for one in settled],
+            states=[
+                "pending" if one.outcome is DeliveryOutcome.RETRY else one.outcome.value for one in settled
+            ],
             statuses=[one.status for one in settled],
             notes=[_text(one.note) for one in settled],
             untried=[int(one.untried) for one in settled],
@@ -68,14 +70,14 @@ async def deliveries(
     state: str | None,
     limit: int,
     after: str,
-) -> list[Posted]:
+) -> list[DeliveryRecord]:
     """A page of deliveries, the last id first."""
     chosen = " ".join(TEXTS[name] for name in filters(tenant, task_id, state, after))
     statement = Statement(TEXTS["deliveries"].replace("/*filters*/", chosen))
     given: dict[str, Value] = {
         "tenant": tenant, "task_id": task_id, "state": state, "limit": limit, "after": after
     }  # fmt: skip
-    return [Posted(*row) for row in await connection.fetch(statement.text, *statement.values(given))]
+    return [DeliveryRecord(*row) for row in await connection.fetch(statement.text, *statement.values(given))]
 
 
 @asynccontextmanager

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from trunkline.errors import StoreError
-from trunkline.store.postgres.address import DATABASE_ERRORS, EVERY_TENANT, Address, is_data, is_loss
-from trunkline.store.postgres.link import hang_up
+from trunkline.store.postgres.address import DATABASE_ERRORS, EVERY_TENANT, DatabaseAddress, is_data, is_loss
+from trunkline.store.postgres.session import hang_up
 from trunkline.store.postgres.statements import SQL
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class _Seat:
 class Pool:
     """At most `size` sessions, dialled when they are needed; one that failed is thrown away."""
 
-    def __init__(self, address: Address, size: int = SIZE) -> None:
+    def __init__(self, address: DatabaseAddress, size: int = SIZE) -> None:
         self._address = address
         self._free: list[_Seat] = []
         self._places = asyncio.Semaphore(size)

@@ -19,34 +19,34 @@ from trunkline.log.fold import Head
 from trunkline.log.ids import Position
 from trunkline.store.ack import Ack
 from trunkline.store.base import (
-    Announcement,
     Cursor,
     Dedup,
     Delivery,
+    DeliveryRecord,
+    DeliveryResult,
     Doc,
     Fault,
     HeadPage,
     Hint,
     Observer,
     Orphan,
+    OutboxEntry,
     Poll,
-    Posted,
-    Settled,
     TailRecord,
     TaskRef,
     Where,
 )
-from trunkline.store.bell import Bell
+from trunkline.store.hints import HintBroadcast
 from trunkline.store.postgres import outbox, rows
-from trunkline.store.postgres.address import DATABASE_ERRORS, EVERY_TENANT, Address
-from trunkline.store.postgres.doorbell import Doorbell
-from trunkline.store.postgres.link import Link, hang_up
+from trunkline.store.postgres.address import DATABASE_ERRORS, EVERY_TENANT, DatabaseAddress
+from trunkline.store.postgres.hints import PostgresHints
+from trunkline.store.postgres.maintenance import PostgresMaintenance
 from trunkline.store.postgres.migrate import migrate, verify
-from trunkline.store.postgres.nodes import Nodes
+from trunkline.store.postgres.nodes import PostgresNodes
 from trunkline.store.postgres.pool import Pool
-from trunkline.store.postgres.scribe import Scribe
-from trunkline.store.postgres.sweep import Sweep
-from trunkline.store.writer import Entry, Writer
+from trunkline.store.postgres.session import KeptSession, hang_up
+from trunkline.store.postgres.transaction import PostgresTransactions
+from trunkline.store.writer import Entry, GroupCommit
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
@@ -74,21 +74,21 @@ class PostgresStore:
         node_ttl_s: float = NODE_TTL_SECONDS,
         read_only: bool = False,
     ) -> None:
-        self._address = Address(url)
+        self._address = DatabaseAddress(url)
         # Only the schema: whoever looks neither makes it nor moves it on below a server that runs.
         self._prepare = verify if read_only else migrate
         self._clock = now_ms
         self._refusal = _NEW
         # The schema's version before and after it was opened.
         self.migrated = (0, 0)
-        self._bell = Bell()
-        self._writer = Writer(self._submit, self._bell)
-        self._link = Link(self._address, "writer")
+        self._bell = HintBroadcast()
+        self._writer = GroupCommit(self._submit, self._bell)
+        self._link = KeptSession(self._address, "writer")
         self._pool = Pool(self._address)
-        self._doorbell = Doorbell(self._address, self._bell)
-        self._nodes = Nodes(self._address, self._pool, node_ttl_s)
-        self._scribe = Scribe(self._address, self._link, self._moment)
-        self._sweep = Sweep(self._pool, self._moment, self._nodes.dead)
+        self._doorbell = PostgresHints(self._address, self._bell)
+        self._nodes = PostgresNodes(self._address, self._pool, node_ttl_s)
+        self._scribe = PostgresTransactions(self._address, self._link, self._moment)
+        self._sweep = PostgresMaintenance(self._pool, self._moment, self._nodes.dead)
         self._group: asyncio.Future[list[Entry]] | None = None
         self._writing: asyncio.Task[None] | None = None
 
@@ -197,7 +197,7 @@ class PostgresStore:
         *,
         at: int,
         head: Head | None = None,
-        deliveries: Sequence[Announcement] = (),
+        deliveries: Sequence[OutboxEntry] = (),
         dedup: Dedup | None = None,
     ) -> Ack:
         """See `Log`."""
@@ -266,27 +266,27 @@ class PostgresStore:
     # Nodes
 
     async def join(self, node: str) -> None:
-        """See `Nodes`."""
+        """See `PostgresNodes`."""
         self._check()
         await self._nodes.join(node)
 
     async def beat(self, node: str) -> None:
-        """See `Nodes`."""
+        """See `PostgresNodes`."""
         self._check()
         await self._nodes.beat(node)
 
     async def leave(self, node: str) -> None:
-        """See `Nodes`."""
+        """See `PostgresNodes`."""
         self._check()
         await self._nodes.leave(node)
 
     async def alive(self, node: str) -> bool:
-        """See `Nodes`."""
+        """See `PostgresNodes`."""
         self._check()
         return await self._nodes.alive(node)
 
     async def orphans(self, limit: int = 100) -> list[Orphan]:
-        """See `Nodes`."""
+        """See `PostgresNodes`."""
         self._check()
         return await self._nodes.orphans(limit)
 
@@ -301,7 +301,7 @@ class PostgresStore:
             partial(outbox.take, limit=limit, lease_ms=lease_ms, now=now, per_lane=per_lane, busy=busy)
         )
 
-    async def settle(self, settled: Sequence[Settled]) -> None:
+    async def settle(self, settled: Sequence[DeliveryResult]) -> None:
         """See `Outbox`."""
         await self._change(partial(outbox.settle, settled=settled, now=self._moment()))
 
@@ -320,7 +320,7 @@ class PostgresStore:
         state: str | None = None,
         limit: int = 100,
         after: str = "",
-    ) -> list[Posted]:
+    ) -> list[DeliveryRecord]:
         """See `Outbox`."""
         call = partial(outbox.deliveries, tenant=tenant, task_id=task_id, state=state, limit=limit)
         return await self._look(EVERY_TENANT if tenant is None else tenant, partial(call, after=after))

@@ -1,0 +1,160 @@
+"""Makes a command of a function and the names of its options. Nothing of the client is imported here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+import typer.main
+from msgspec import Struct
+from typer.core import TyperCommand, TyperGroup
+
+from trunkline.cli.options import OPTIONS, Option
+
+PARTS = ("text", "file", "data", "media_type")
+
+
+class Given(Struct, frozen=True):
+    """What was typed: words, flags, and the flags of parts in their order."""
+
+    words: tuple[str, ...]
+    flags: dict[str, Any]
+    parts: tuple[tuple[str, str], ...] = ()
+
+
+Run = Callable[[Given], None]
+
+
+class ClientCommand(TyperCommand):
+    """A command whose mistakes of usage are told as the contract wants, and that knows the order of parts.
+
+    Its options are made when it is called or shown: of dozens of commands one is.
+    """
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Its words and options."""
+        whole = getattr(self.callback, "whole", None)
+        if whole is not None:
+            alone = typer.Typer(add_completion=False)
+            alone.command()(whole())
+            built = typer.main.get_command(alone)
+            self.params, self.callback = built.params, built.callback
+        return super().get_params(ctx)
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """As above; what was typed wrongly ends here."""
+        typed = list(args)
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except typer.TyperException as error:
+            raise _told(
+                error, typed, f"{parent.command_path} {info_name}" if parent else "trunkline"
+            ) from None
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Notes in which order parts were given, which a parser of flags forgets."""
+        if not ctx.resilient_parsing:
+            ctx.meta["parts"] = self._in_order(ctx, list(args))
+        return super().parse_args(ctx, args)
+
+    def _in_order(self, ctx: Any, args: list[str]) -> tuple[tuple[str, str], ...]:
+        values, _, order = self.make_parser(ctx).parse_args(args)
+        left = {name: iter(values.get(name, ())) for name in PARTS}
+        return tuple((each.name, next(left[each.name])) for each in order if each.name in left)
+
+
+class ClientGroup(TyperGroup):
+    """A group whose first command is meant when none is named: `trunkline card URL` is `card get URL`."""
+
+    default = ""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Puts the name of that command in front."""
+        if self.default and args and args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Which command is meant; that there is none is told as every mistake of usage."""
+        try:
+            return super().resolve_command(ctx, args)
+        except typer.TyperException as error:
+            raise _told(error, args, ctx.command_path) from None
+
+
+class CardGroup(ClientGroup):
+    """`card get` is the only thing to do with a card."""
+
+    default = "get"
+
+
+def takes(*names: str, words: str, about: str = "") -> Callable[[Run], Callable[..., None]]:
+    """Give a function words and options."""
+
+    def made(function: Run) -> Callable[..., None]:
+        def command(ctx: typer.Context, words: Sequence[str] | None = None, **flags: Any) -> None:
+            told = {name: value for name, value in flags.items() if value not in (None, [], ())}
+            function(Given(tuple(words or ()), told, ctx.meta.get("parts", ())))
+
+        def whole() -> Callable[..., None]:
+            return _signed(command, [*([_words(words, about)] if words else ()), *map(_parameter, names)])
+
+        def short() -> None:
+            # Never called: `ClientCommand.get_params` puts the whole one in its place.
+            raise NotImplementedError
+
+        for each in (command, short):
+            each.__name__, each.__doc__ = function.__name__, function.__doc__
+        vars(short)["whole"] = whole
+        return short
+
+    return made
+
+
+def _signed(command: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    signature = inspect.Signature([context, *parameters])
+    vars(command)["__signature__"] = signature
+    command.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
+    return command
+
+
+def _words(metavar: str, about: str) -> inspect.Parameter:
+    kind = Annotated[list[str] | None, typer.Argument(metavar=metavar, help=about, show_default=False)]
+    return inspect.Parameter("words", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def _parameter(name: str) -> inspect.Parameter:
+    option = OPTIONS[name]
+    kind = {"flag": bool | None, "list": list[str] | None}.get(option.kind, str | None)
+    spelled = [f"--{option.name}", *([option.short] if option.short else ())]
+    info = typer.Option(
+        *spelled,
+        *(f"--{alias}" for alias in option.aliases),
+        metavar=None if option.kind == "flag" else option.metavar or "|".join(option.choices),
+        help=_help(option),
+        show_default=False,
+        autocompletion=(lambda: list(option.choices)) if option.choices else None,
+    )
+    return inspect.Parameter(
+        option.field, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, info]
+    )
+
+
+def _help(option: Option) -> str:
+    default = option.default or ("no" if option.kind == "flag" else "")
+    notes = [f"default: {default}" if default else "", option.variable]
+    told = "; ".join(note for note in notes if note)
+    return f"{option.help} ({told})" if told else option.help
+
+
+def _told(error: typer.TyperException, typed: list[str], path: str) -> Exception:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return error
+    from trunkline.cli.failure import CommandFailure, tell, wants_json
+
+    failure = CommandFailure("A2ACLI_ERR_USAGE", error.format_message(), hint=f"{path} --help")
+    tell(failure, as_json=wants_json(typed))
+    return typer.Exit(failure.exit)

@@ -1,0 +1,321 @@
+"""Puts a task together from the frames of its stream, and tells what is new in each. Pure.
+
+Frames may come twice, in the wrong order, or again as a snapshot after a break; what is told to the reader
+is never told twice. Where the frames leave a doubt, `doubtful` says so: then the stored task is the truth.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from trunkline.client.growing import Growing
+from trunkline.client.result import Result, artifact_text, text_of
+from trunkline.client.size_limit import LIMIT, SizeLimit
+from trunkline.client.transport import Frame
+from trunkline.wire.answers import Notice
+from trunkline.wire.types import (
+    RESTING,
+    TERMINAL,
+    ArtifactUpdate,
+    Message,
+    Metadata,
+    StatusUpdate,
+    Task,
+    TaskState,
+    TaskStatus,
+)
+
+Kind = Literal["task", "message", "status", "artifact"]
+
+
+class Update(Struct, frozen=True, gc=False):
+    """What one frame brought. `text` holds only words that were not told before."""
+
+    kind: Kind
+    text: str
+    state: TaskState | None
+    notice: Notice
+    id: str = ""
+
+
+class Assembler:
+    """All that is known of one answer so far."""
+
+    __slots__ = (
+        "_artifacts",
+        "_history",
+        "_is_rest",
+        "_is_whole",
+        "_metadata",
+        "_place",
+        "_run",
+        "_seen",
+        "_weight",
+        "_skipped",
+        "context_id",
+        "damaged",
+        "doubtful",
+        "last_id",
+        "message",
+        "status",
+        "task_id",
+    )
+
+    def __init__(self, task_id: str = "", after: str = "") -> None:
+        self.task_id = task_id
+        self.context_id = ""
+        self.status: TaskStatus | None = None
+        self.message: Message | None = None
+        # What to resume after: the newest id that came.
+        self.last_id = after
+        self.doubtful = False
+        # More than a doubt: frames came too late, or some never did.
+        self.damaged = False
+        self._place = _number(after)
+        # Whoever asks for what came after an event has the beginning already.
+        self._is_rest = bool(after)
+        # Whether the status came with the whole task.
+        self._is_whole = False
+        self._skipped = False
+        self._seen: set[str] = set()
+        self._weight = SizeLimit()
+        self._artifacts: dict[str, Growing] = {}
+        # The artifact that the newest frame was a piece of, while all that is said of it in `more` holds.
+        self._run: Growing | None = None
+        self._history: tuple[Message, ...] = ()
+        self._metadata: Metadata | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything has come."""
+        return self.status is not None or self.message is not None or bool(self._artifacts)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is more than is kept of one answer."""
+        return self._weight.is_full
+
+    @property
+    def bare(self) -> bool:
+        """Whether the task has made nothing, as far as is known."""
+        return not self._artifacts
+
+    @property
+    def mute(self) -> bool:
+        """Whether it has ended well and without a word, as far as updates told it: that is odd."""
+        status = self.status
+        if self._artifacts or self._is_whole or status is None or status.message is not None:
+            return False
+        return status.state is TaskState.COMPLETED
+
+    @property
+    def rests(self) -> bool:
+        """Whether the agent has done what it can: it has ended, or asks something."""
+        return self.message is not None or (self.status is not None and self.status.state in RESTING)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing can change any more."""
+        return self.message is not None or (self.status is not None and self.status.state in TERMINAL)
+
+    def result(self) -> Result | None:
+        """The answer as far as it has come."""
+        if self.message is not None:
+            return Result(None, self.message)
+        status = self.status
+        if status is None:
+            if not self._artifacts:
+                return None
+            status = TaskStatus(TaskState.WORKING)
+        artifacts = tuple([one.whole() for one in self._artifacts.values()])
+        return Result(Task(self.task_id, self.context_id, status, artifacts, self._history, self._metadata))
+
+    def take(self, frame: Frame) -> tuple[Update, ...]:
+        """What a frame brings: nothing if it has come before."""
+        self._run = None
+        late = False
+        if frame.id:
+            if frame.id in self._seen:
+                return ()
+            late = self._count(frame.id)
+        notice = frame.notice
+        answer = notice.answer
+        if type(answer) is ArtifactUpdate:
+            self.damaged = self.damaged or late
+            return (self._artifact(answer, notice, frame.id),)
+        if type(answer) is StatusUpdate:
+            return self._status(answer, notice, frame.id, late=late)
+        if type(answer) is Task:
+            return self._task(answer, notice, frame.id, late=late)
+        assert type(answer) is Message
+        self.message = answer
+        self.task_id = self.task_id or answer.task_id
+        self.context_id = answer.context_id or self.context_id
+        return (Update("message", text_of(answer), None, notice, frame.id),)
+
+    def more(self, frame: Frame) -> Update | None:
+        """What `take` would give, the short way, for what most frames are: the next piece of a text.
+
+        None for any other frame, and for the first after a `pause`.
+        """
+        run, notice, given = self._run, frame.notice, frame.id
+        update = notice.answer
+        if run is None or type(update) is not ArtifactUpdate or not update.append:
+            return None
+        artifact, weight, before = update.artifact, self._weight, self._place
+        if artifact.artifact_id != run.artifact.artifact_id or update.task_id != self.task_id:
+            return None
+        if before is None or given != str(before + 1) or given in self._seen or weight.total > LIMIT:
+            return None
+        text = run.plainly(artifact)
+        if text is None:
+            return None
+        self._seen.add(given)
+        weight.grow(artifact.artifact_id, text, given)
+        self._place, self._skipped, self.last_id = before + 1, False, given
+        return Update("artifact", text, None, notice, given)
+
+    def pause(self) -> None:
+        """What comes next comes by another connection."""
+        self._run = None
+
+    def settle(self, task: Task) -> tuple[Update, ...]:
+        """The stored task, which is the truth, unless the agent stores less than it says."""
+        state = task.status.state
+        if self.rests and state not in RESTING:
+            return ()
+        self.doubtful = self.damaged = False
+        self._run = None
+        before = self._known()
+        self.status = task.status
+        found = self._task(task, Notice(task, task.artifacts), "", late=False)
+        is_news = self._known() != before or any([update.text for update in found])
+        return found if is_news else ()
+
+    def _known(self) -> tuple[TaskState | None, int]:
+        return (None if self.status is None else self.status.state, len(self._artifacts))
+
+    def _count(self, given: str) -> bool:
+        """Note an id; true if it is older than the newest."""
+        self._seen.add(given)
+        self._weight.note(given)
+        place, before = _number(given), self._place
+        if place is None or before is None or place > before:
+            # What is between may be nothing: not every event of a task is on the wire.
+            self._skipped = place is not None and before is not None and place > before + 1
+            self._place = place
+            self.last_id = given
+            return False
+        self.doubtful = True
+        return True
+
+    def _artifact(self, update: ArtifactUpdate, notice: Notice, place: str) -> Update:
+        artifact = update.artifact
+        self.task_id = update.task_id
+        if not self.context_id:
+            self.context_id = update.context_id
+        if self.ended:
+            self.doubtful = True
+        self._weight.take(artifact, append=update.append)
+        growing = self._artifacts.get(artifact.artifact_id)
+        if growing is None:
+            growing = self._artifacts[artifact.artifact_id] = Growing(
+                artifact, headless=update.append and self._is_rest
+            )
+            # The beginning of it was missed.
+            self.doubtful = self.doubtful or update.append
+            self.damaged = self.damaged or update.append
+            text = artifact_text(artifact)
+            growing.told.append(text)
+        elif update.append:
+            if not place:
+                self.doubtful = True
+            text = growing.append(artifact)
+            if place and self._place is not None and not self.ended:
+                self._run = growing
+        else:
+            new = growing.replace(artifact)
+            text = artifact_text(artifact) if new is None else new
+        return Update("artifact", text, None, notice, place)
+
+    def _status(self, update: StatusUpdate, notice: Notice, place: str, *, late: bool) -> tuple[Update, ...]:
+        self.task_id = update.task_id
+        self.context_id = update.context_id or self.context_id
+        told: list[Update] = []
+        for artifact in notice.artifacts:
+            one = ArtifactUpdate(update.task_id, update.context_id, artifact)
+            found = self._artifact(one, Notice(one, (artifact,)), "")
+            if found.text or artifact_text(artifact) == "":
+                told.append(found)
+        if not self._believed(update.status, late=late):
+            return tuple(told)
+        # Before an end it may be on its way.
+        if self._skipped and update.status.state in RESTING:
+            self.doubtful = True
+        self.status = update.status
+        self._is_whole = False
+        if update.metadata:
+            self._metadata = {**(self._metadata or {}), **update.metadata}
+            self._weight.describe(update.metadata)
+        told.append(Update("status", text_of(update.status.message), update.status.state, notice, place))
+        return tuple(told)
+
+    def _task(self, task: Task, notice: Notice, place: str, *, late: bool) -> tuple[Update, ...]:
+        """A snapshot; what it lacks of what was told stays, and what it says otherwise is told whole."""
+        self.task_id = task.id
+        self.context_id = task.context_id or self.context_id
+        self._history = task.history or self._history
+        self._metadata = task.metadata or self._metadata
+        believed = self._believed(task.status, late=late)
+        if believed:
+            self.status = task.status
+            self._is_whole = True
+        news: list[str] = []
+        others: list[Update] = []
+        for artifact in () if late else task.artifacts:
+            self._weight.take(artifact)
+            growing = self._artifacts.get(artifact.artifact_id)
+            if growing is None:
+                growing = self._artifacts[artifact.artifact_id] = Growing(artifact)
+                growing.told.append(text := artifact_text(artifact))
+                news.append(text)
+                continue
+            new = growing.replace(artifact)
+            if new is None:
+                again = ArtifactUpdate(task.id, task.context_id, artifact)
+                text = artifact_text(artifact)
+                others.append(Update("artifact", text, None, Notice(again, (artifact,)), place))
+            elif new:
+                news.append(new)
+        if not late:
+            self._arrange(task)
+        text = "\n".join(news) or ("" if self._artifacts else text_of(task.status.message))
+        return (Update("task", text, task.status.state, notice, place), *others)
+
+    def _arrange(self, task: Task) -> None:
+        """The artifacts in the order of a snapshot; those that it lacks stay, after them."""
+        known = self._artifacts
+        order = [artifact.artifact_id for artifact in task.artifacts]
+        if len(known) > len(order):
+            self.doubtful = True
+        if [*known][: len(order)] != order:
+            placed = dict.fromkeys((*order, *known))
+            self._artifacts = {one: known[one] for one in placed}
+
+    def _believed(self, status: TaskStatus, *, late: bool) -> bool:
+        """Whether a status is newer than the one that is known: an end is final."""
+        known = self.status
+        if known is None:
+            return True
+        if late:
+            return False
+        if known.state in TERMINAL and status.state is not known.state:
+            self.doubtful = True
+            return False
+        return True
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None

@@ -1,0 +1,211 @@
+"""Finds an agent's card, chooses how to speak to it, and thinks again when the card turns out to be wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from trunkline.client.credentials import Auth, Guarded, choose
+from trunkline.client.delegate import Delegate
+from trunkline.client.discovery import Discovery
+from trunkline.client.options import Options
+from trunkline.client.ranking import STRANGE, no_way, probe, probes, weigh
+from trunkline.client.ranking import named as in_words
+from trunkline.client.rest import Rest
+from trunkline.client.rpc import JsonRpc
+from trunkline.client.transport import Call, Transport, TransportFactory
+from trunkline.errors import (
+    Misuse,
+    PushNotSupported,
+    RouteNotFound,
+    TimedOut,
+    TrunklineError,
+    Unreachable,
+    Unreadable,
+    UnsupportedOperation,
+    VersionNotSupported,
+)
+from trunkline.net.egress import shown
+from trunkline.net.http import HttpClient
+from trunkline.wire.peer_card import Interface, PeerCard
+
+log = logging.getLogger("trunkline.client")
+# An operation that an agent need not have is missing too where another version is spoken.
+_LACKS = (UnsupportedOperation, PushNotSupported)
+TRANSPORTS: dict[str, TransportFactory] = {"JSONRPC": JsonRpc, "HTTP+JSON": Rest, "DELEGATE": Delegate}
+
+
+class Negotiation:
+    """The card and the chosen transport of one agent."""
+
+    def __init__(
+        self,
+        url: str,
+        options: Options,
+        carrier: HttpClient,
+        *,
+        auth: Auth | None = None,
+        transports: Mapping[str, TransportFactory] | None = None,
+        card: PeerCard | None = None,
+    ) -> None:
+        # The card as it was when the interface was chosen, or as it came last; None if there is none.
+        self.known = card
+        self.transport: Transport | None = None
+        # Whether the chosen interface has ever answered as one.
+        self.proven = False
+        self._url = url
+        self._options = options
+        self._auth = auth
+        self._carrier = carrier if auth is None else Guarded(carrier, auth, url)
+        self._discovery = Discovery(url, self._carrier, card_url=options.card_url, ttl_s=options.card_ttl_s)
+        self._is_given = card is not None
+        self._transports = {name.upper(): make for name, make in {**TRANSPORTS, **(transports or {})}.items()}
+        for binding in options.bindings:
+            # The protocol's third way may be preferred by who has another program, too.
+            if binding.upper() not in (*self._transports, "GRPC"):
+                spoken = ", ".join(self._transports)
+                raise Misuse(f"bindings has {binding!r}; spoken here are {spoken} and what transports= adds")
+        self._choosing = asyncio.Lock()
+        self._told: list[str] = []
+        self._notes: tuple[str, ...] = ()
+        self._untried: list[Interface] = []
+        self._chosen: Interface | None = None
+
+    @property
+    def explanation(self) -> tuple[str, ...]:
+        """How the card was found and the interface chosen, line by line."""
+        return (*self._discovery.explanation, *self._told)
+
+    async def card(self, *, refresh: bool = False) -> PeerCard:
+        """The card: the one that was given, or the agent's own, fetched if it must be."""
+        if self.known is not None and self._is_given and not refresh:
+            return self.known
+        self.known = await self._discovery.card(refresh=refresh)
+        return self.known
+
+    async def open(self) -> Transport:
+        """The chosen transport; many who ask at once wait for one choice."""
+        if self.transport is None:
+            async with self._choosing:
+                if self.transport is None:
+                    self.transport = await self._in_time()
+        return self.transport
+
+    async def understands(self) -> bool:
+        """Whether the chosen interface answers as one; asked once, by a question that does no work."""
+        if not self.proven and self.transport is not None:
+            self.proven = not await self._probe(self.transport)
+        return self.proven
+
+    async def reconsider(self, failed: Transport, error: TrunklineError) -> bool:
+        """Choose another interface, as this one does not seem to be one; false if the error is the answer.
+
+        Raises:
+            RouteNotFound: there is none; the text says what was tried.
+        """
+        if (version := self._options.version) and isinstance(error, VersionNotSupported):
+            wanted = f"version {version} is pinned; leave it out to have the agent's own"
+            raise VersionNotSupported(f"{error.message}; {wanted}") from error
+        # Garbage comes from places that the card names rightly, too: it is asked for again, not elsewhere.
+        # What is too large has been made, and would be made once more elsewhere.
+        is_large = isinstance(error, Unreachable) and error.reason == "size"
+        strange = isinstance(error, (*STRANGE, *_LACKS))
+        if self.proven or is_large or isinstance(error, Unreadable) or not strange:
+            return False
+        async with self._choosing:
+            if self.transport is not failed:
+                return True
+            is_dead = isinstance(error, Unreachable)
+            if not is_dead and await self.understands():
+                return False
+            attempts = [(self._chosen, str(error))] if self._chosen is not None else []
+            if await self._elsewhere(attempts, guess=not is_dead):
+                return True
+            if is_dead or isinstance(error, _LACKS):
+                return False
+            raise no_way(self._url, attempts, self._notes) from error
+
+    def wants(self) -> str:
+        """What to say to a caller whom the agent does not let in."""
+        if isinstance(self._carrier, Guarded):
+            return self._carrier.wants(self.known)
+        return choose(self.known, self._auth)
+
+    async def _in_time(self) -> Transport:
+        """Choose. Those who have no clock of their own wait no longer than for a call."""
+        seconds = self._options.timeout_s
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit:
+                return await self._choose()
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            message = f"no way to speak to {shown(self._url)} was found within {seconds:g} seconds"
+            raise TimedOut(message, reason="total") from None
+
+    async def _choose(self) -> Transport:
+        try:
+            card = await self.card()
+        except (RouteNotFound, Unreadable) as error:
+            # Without a card an agent can still be spoken to, if it is where it seems to be.
+            self._notes = (f"no card: {error}",)
+            card = None
+        if card is not None and isinstance(self._carrier, Guarded):
+            self._carrier.fit(card)
+        options = self._options
+        choice = weigh(
+            card, self._url, version=options.version, bindings=options.bindings, adapters=self._transports
+        )
+        self._notes += choice.notes
+        self._tell(*self._notes)
+        self._untried = [one.interface for one in choice.candidates]
+        reasons = {one.interface: one.why for one in choice.candidates}
+        if card is None:
+            attempts: list[tuple[Interface, str]] = []
+            if await self._elsewhere(attempts, guess=False) and self.transport is not None:
+                return self.transport
+            raise no_way(self._url, attempts, self._notes)
+        first = self._untried.pop(0)
+        return self._take(first, reasons[first])
+
+    async def _elsewhere(self, attempts: list[tuple[Interface, str]], *, guess: bool) -> bool:
+        """Ask the other candidates, and the usual places, if they understand; take the first that does."""
+        more = (
+            probes(self._url, self._chosen, version=self._options.version)
+            if guess and self._chosen is not None
+            else ()
+        )
+        tried = {interface for interface, _ in attempts}
+        for interface in (*self._untried, *more):
+            if interface in tried:
+                continue
+            tried.add(interface)
+            got = await self._probe(self._made(interface))
+            if not got:
+                self._take(interface, "it understood")
+                self.proven = True
+                return True
+            attempts.append((interface, got))
+            self._tell(f"{in_words(interface)}: {got}")
+        return False
+
+    async def _probe(self, transport: Transport) -> str:
+        return await probe(transport, Call(idle_s=self._options.idle_s))
+
+    def _take(self, interface: Interface, why: str) -> Transport:
+        if self._chosen is not None:
+            log.warning("client.interface_changed from=%a to=%a", in_words(self._chosen), in_words(interface))
+        self._chosen = interface
+        self.transport = self._made(interface)
+        self._tell(f"{self.transport.name}: chosen, as {why}")
+        return self.transport
+
+    def _made(self, interface: Interface) -> Transport:
+        return self._transports[interface.binding.upper()](interface, self._carrier)
+
+    def _tell(self, *what: str) -> None:
+        self._told.extend(what)
+        # A client may live for months.
+        del self._told[:-50]

@@ -1,0 +1,259 @@
+"""One agent out there: where it is, how it is spoken to, and how it has behaved of late.
+
+Finds the card and chooses the interface at the first call, once; knows what to do when a call fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from trunkline.client.negotiation import Negotiation
+from trunkline.client.options import Options
+from trunkline.client.retry import Budget, Fate, fate_of, is_peer_failure, may_be_taken, pause_s
+from trunkline.client.transport import Call, Transport
+from trunkline.clock import random_bits
+from trunkline.errors import (
+    PushNotSupported,
+    Refused,
+    TimedOut,
+    TrunklineError,
+    Unauthenticated,
+    Uncertain,
+    Unreachable,
+    Unreadable,
+)
+from trunkline.net.breaker import Breaker
+from trunkline.net.egress import shown
+from trunkline.net.http import Headers
+from trunkline.telemetry.traces import traceparent
+from trunkline.wire.extensions import IDEMPOTENT_SEND
+from trunkline.wire.peer_card import PeerCard
+
+log = logging.getLogger("trunkline.client")
+FAILURES = (Refused, Unreachable, Unreadable)
+_LANE = "peer"
+_CHANCES = 1 << 20
+
+T = TypeVar("T")
+Work = Callable[[Transport, Call], Awaitable[T]]
+
+
+class Attempts:
+    """What one call has tried so far."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class AgentSession:
+    """Makes calls to one agent."""
+
+    def __init__(self, url: str, options: Options, contact: Negotiation) -> None:
+        self.url = url
+        self.options = options
+        self.contact = contact
+        self._breaker = Breaker(lanes=1)
+        self._troubled = False
+        self._trouble = ""
+        self._budget = Budget()
+        self._judged: PeerCard | None = None
+        self._declared = False
+
+    @property
+    def streams(self) -> bool:
+        """Whether the card says that there are streams; without a card it is tried."""
+        card = self.contact.known
+        return card is None or card.streaming
+
+    @property
+    def deduplicates(self) -> bool:
+        """Whether the agent knows a message that comes twice."""
+        said, card = self.options.deduplicates, self.contact.known
+        if said is not None or card is None:
+            return said or False
+        if card is not self._judged:
+            # Asked with every message; the card changes once in a while.
+            self._judged = card
+            self._declared = any(one.uri == IDEMPOTENT_SEND for one in card.extensions)
+        return self._declared
+
+    async def ready(self, deadline: float | None = None) -> Transport:
+        """The way to speak to it, found and chosen if that has not been done; no work is asked for yet."""
+        attempts = Attempts()
+        while True:
+            try:
+                return self.contact.transport or await self.contact.open()
+            except FAILURES as error:
+                self.failed(error)
+                if fate_of(error) is Fate.ANSWERED:
+                    raise
+                await self.pause(error, attempts, deadline)
+
+    async def check_push(self, deadline: float | None = None) -> None:
+        """Let a caller pass who wants to be told of a task.
+
+        Raises:
+            PushNotSupported: the card says that the agent tells nobody.
+        """
+        await self.ready(deadline)
+        card = self.contact.known
+        if card is not None and not card.push:
+            raise PushNotSupported(f"{card.name} sends no push notifications; its card says so")
+
+    async def enter(
+        self, headers: Headers, message_id: str = "", deadline: float | None = None
+    ) -> tuple[Transport, Call]:
+        """What one request needs: the transport, the headers, the leave of the breaker."""
+        transport = self.contact.transport or await self.ready(deadline)
+        if self._troubled:
+            self._admit()
+        trace = traceparent("")
+        if trace:
+            headers = (*headers, ("traceparent", trace))
+        if message_id and self.deduplicates:
+            headers = (*headers, ("idempotency-key", message_id))
+        return transport, Call(headers, self.options.idle_s)
+
+    async def call(
+        self, work: Work[T], *, headers: Headers = (), deadline: float | None = None, message_id: str = ""
+    ) -> T:
+        """What the work brings, tried again where that is safe.
+
+        With `message_id` it is a message: what may have been taken is not sent again, unless the agent knows
+        a message that comes twice.
+        """
+        self._budget.earn()
+        attempts: Attempts | None = None
+        while True:
+            transport, call = await self.enter(headers, message_id, deadline)
+            try:
+                found = await work(transport, call)
+            except FAILURES as error:
+                attempts = attempts or Attempts()
+                await self.recover(error, attempts, deadline=deadline, message_id=message_id)
+                continue
+            if self._troubled or not self.contact.proven:
+                self.fine()
+            return found
+
+    async def recover(
+        self, error: TrunklineError, attempts: Attempts, *, deadline: float | None, message_id: str = ""
+    ) -> None:
+        """Make ready for another attempt.
+
+        Raises:
+            TrunklineError: there will be none; the error itself, or `Uncertain` for a message that is lost.
+        """
+        contact, fate = self.contact, fate_of(error)
+        if isinstance(error, Unauthenticated):
+            raise Unauthenticated(f"{error.message}; {contact.wants()}", **error.details) from error
+        # A message that may have been taken is not offered to anybody else.
+        is_lost = bool(message_id) and may_be_taken(error)
+        failed = contact.transport
+        if not is_lost and failed is not None and await contact.reconsider(failed, error):
+            return
+        self.failed(error)
+        if fate is Fate.ANSWERED:
+            raise error
+        if is_lost and not self.deduplicates:
+            raise _lost(error, message_id) from error
+        await self.pause(error, attempts, deadline)
+
+    async def pause(self, error: TrunklineError, attempts: Attempts, deadline: float | None) -> None:
+        """Wait before another attempt; raises the error where there may be none."""
+        if attempts.count >= self.options.retries or not self._budget.spend():
+            raise error
+        await self.rest(error, attempts, deadline)
+
+    async def rest(self, error: TrunklineError, attempts: Attempts, deadline: float | None) -> None:
+        """Wait as before an attempt; raises the error if that would take too long."""
+        attempts.count += 1
+        wait = pause_s(error, attempts.count, random_bits(20) / _CHANCES)
+        if deadline is not None and asyncio.get_running_loop().time() + wait >= deadline:
+            raise error
+        log.info(
+            "client.retry peer=%a attempt=%d wait_s=%.2f why=%a",
+            shown(self.url),
+            attempts.count,
+            wait,
+            str(error),
+        )
+        await asyncio.sleep(wait)
+
+    def fine(self) -> None:
+        """It answered."""
+        self.contact.proven = True
+        self._forgive()
+
+    def _forgive(self) -> None:
+        if self._troubled:
+            self._troubled = False
+            self._breaker.succeeded(_LANE)
+
+    def failed(self, error: TrunklineError) -> None:
+        """A request failed; whether that speaks against the agent is judged here."""
+        if not is_peer_failure(error):
+            # Who refuses is there.
+            if isinstance(error, Refused):
+                self._forgive()
+            return
+        self._troubled = True
+        self._trouble = str(error)
+        if self._breaker.failed(_LANE, asyncio.get_running_loop().time()):
+            log.warning("client.peer.down peer=%a why=%a", shown(self.url), str(error))
+
+    @property
+    def closed_s(self) -> float:
+        """How long the agent is left alone, as it has failed again and again; 0 if it is not."""
+        return max(0.0, self._breaker.due(_LANE) - asyncio.get_running_loop().time())
+
+    def _admit(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if not self._breaker.allows(_LANE, now):
+            why = f"{shown(self.url)} has failed again and again, of late with: {self._trouble}"
+            raise Unreachable(
+                f"{why}; it is left alone for another {self.closed_s:.0f} seconds", reason="breaker"
+            )
+
+
+def _lost(error: TrunklineError, message_id: str) -> TrunklineError:
+    """What a message's sender hears whose answer was lost."""
+    said = (
+        f"{error}; the agent may be doing the work, so message {message_id} is not sent again: look for it "
+        "with list, or give deduplicates=True if the agent knows a message that comes twice"
+    )
+    if isinstance(error, Unreadable):
+        return Unreadable(said)
+    reason = error.reason if isinstance(error, Unreachable) else "sent"
+    return Uncertain(said, reason=reason, message_id=message_id)
+
+
+def out_of_time(seconds: float, task_id: str, message_id: str) -> TimedOut:
+    """What is said when the whole call took too long."""
+    if task_id:
+        rest = f"; task {task_id} goes on: come back with wait or get, or stop it with cancel"
+    elif message_id:
+        rest = f"; the agent may still work on message {message_id}"
+    else:
+        rest = ""
+    return TimedOut(f"no answer within {seconds:g} seconds{rest}", reason="total")
+
+
+def with_task(error: TrunklineError, task_id: str) -> TrunklineError:
+    """The same error, with how to go on."""
+    if isinstance(error, TimedOut):
+        return TimedOut(f"{error}; {_go_on(task_id)}", reason=error.reason)
+    if isinstance(error, Unreachable):
+        return Unreachable(f"{error}; {_go_on(task_id)}", reason=error.reason)
+    if isinstance(error, Unreadable):
+        return Unreadable(f"{error}; {_go_on(task_id)}")
+    return error
+
+
+def _go_on(task_id: str) -> str:
+    return f"the task is {task_id}: go on with wait or get"

@@ -1,0 +1,1 @@
+"""The HTTP server: connections, limits, drain, workers. Knows nothing of A2A."""

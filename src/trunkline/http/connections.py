@@ -1,0 +1,128 @@
+"""The connections of a server together: who answers them, their one clock, and how many there may be."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any, Protocol, cast
+
+from uvicorn.server import ServerState as UvicornState
+
+from trunkline.server.request import Exchange
+
+log = logging.getLogger("trunkline.server")
+FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+# Who is turned away may be sending; closed at once, its own words would cost it ours.
+LEAVE_S = 1.0
+LEAVING = 256
+# Files that are no connections: the store, the log, calls that go out.
+FILES = 200
+
+
+class Member(Protocol):
+    """A connection as the crowd sees it."""
+
+    transport: asyncio.Transport
+
+    def shutdown(self) -> None:
+        """The server goes down."""
+        ...
+
+    def tick(self, now: float) -> None:
+        """A second has passed."""
+        ...
+
+
+class ServerState(UvicornState):
+    """What the connections of a server share; a `limit` of 0 is none."""
+
+    def __init__(
+        self,
+        answer: Callable[[Exchange], Coroutine[Any, Any, None]],
+        write_limit_s: float,
+        limit: int = 0,
+        crowded: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.answer = answer
+        self.write_limit_s = write_limit_s
+        self.now = 0.0
+        self.date = b""
+        self.draining = False
+        self.leaving = 0
+        self._limit = limit
+        self._crowded = crowded
+        self._turned_away = 0
+
+    @property
+    def members(self) -> set[Member]:
+        """Every connection that was let in."""
+        return cast("set[Member]", self.connections)
+
+    def enter(self, member: Member, transport: asyncio.Transport) -> bool:
+        """Let a connection in; one too many is told to come again."""
+        if self._limit and len(self.connections) >= self._limit:
+            self._turned_away += 1
+            if self._crowded is not None:
+                self._crowded()
+            transport.set_protocol(_Leaving(self, transport))
+            return False
+        self.members.add(member)
+        return True
+
+    def drain(self) -> None:
+        """The server goes down: every connection ends with the answer it owes, or soon."""
+        self.draining = True
+        for member in list(self.members):
+            member.shutdown()
+
+    def beat(self, now: float) -> None:
+        """Once a second: a new date, and who has been silent for too long."""
+        self.now = now
+        self.date = b"".join([b"%b: %b\r\n" % header for header in self.default_headers])
+        for member in list(self.members):
+            member.tick(now)
+        if self._turned_away:
+            log.warning("connection.refused count=%d limit=%d", self._turned_away, self._limit)
+            self._turned_away = 0
+
+
+class _Leaving(asyncio.Protocol):
+    """A connection that was one too many: it hears so, and nothing of it is read."""
+
+    def __init__(self, state: ServerState, transport: asyncio.Transport) -> None:
+        self._state = state
+        self._timer: asyncio.TimerHandle | None = None
+        transport.write(FULL)
+        if state.leaving >= LEAVING:
+            transport.close()
+            return
+        state.leaving += 1
+        transport.write_eof()
+        self._timer = asyncio.get_running_loop().call_later(LEAVE_S, transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It has gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._state.leaving -= 1
+
+
+def room(limit: int) -> int:
+    """How many connections there may be: the limit, or as many as this process may open files."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = limit + FILES
+    if not limit or soft == resource.RLIM_INFINITY or soft >= needed:
+        return limit
+    more = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+    with suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (more, hard))
+        soft = more
+    if soft >= needed:
+        return limit
+    fits = max(1, soft - FILES)
+    log.info("connection.limit asked=%d fits=%d files=%d", limit, fits, soft)
+    return fits

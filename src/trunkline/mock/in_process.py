@@ -1,0 +1,237 @@
+"""Mocks and agents in this process, and clients to them: what the pytest plugin hands to a test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Protocol, Unpack
+from weakref import WeakKeyDictionary
+
+from trunkline.agent.agent import Agent
+from trunkline.client.client import Client
+from trunkline.client.sync import ClientOptions, SyncClient
+from trunkline.errors import Misuse
+from trunkline.mock.app import Mock, ReceivedRequest
+from trunkline.mock.scenario import Reply, Rule, Scenario
+from trunkline.mock.script import load_scenarios, read_scenarios
+from trunkline.mock.serve import Listening
+from trunkline.net.http import HttpClient, HttpRequest
+from trunkline.net.in_process import BASE, InProcessHttpClient, Visited
+from trunkline.wire.types import Message
+
+Script = Scenario | Sequence[Rule] | Reply | Path | str
+
+
+class Here(Protocol):
+    """An agent in this process, mocked or real."""
+
+    @property
+    def url(self) -> str:
+        """Where it is: the URL on a socket once it listens, else one that only its own clients can call."""
+        ...
+
+    def client(self, **options: Unpack[ClientOptions]) -> Client:
+        """A client to it, for code with an event loop."""
+        ...
+
+    def sync_client(self, **options: Unpack[ClientOptions]) -> SyncClient:
+        """A client to it, for code without one."""
+        ...
+
+    def listen(self) -> str:
+        """Serve it on a free port of this machine too, for whoever needs a real URL; gives that URL."""
+        ...
+
+    def close(self) -> None:
+        """End what listens."""
+        ...
+
+
+class MockHere:
+    """A mock in this process."""
+
+    def __init__(self, script: Script) -> None:
+        self.mock = Mock(scenario_of(script))
+        self._inside = InProcessHttpClient(self.mock)
+        self._listening: Listening | None = None
+
+    @property
+    def url(self) -> str:
+        """See `Here`."""
+        return BASE if self._listening is None else self._listening.url
+
+    @property
+    def received(self) -> list[ReceivedRequest]:
+        """Every request, in order."""
+        return self.mock.received
+
+    @property
+    def messages(self) -> list[Message]:
+        """Every message, each time it came."""
+        return self.mock.messages
+
+    @property
+    def runs(self) -> Counter[str]:
+        """How often the work of each message was begun, by its id."""
+        return self.mock.runs
+
+    @property
+    def hits(self) -> Counter[str]:
+        """How often each rule was hit, by its name."""
+        return self.mock.hits
+
+    def client(self, **options: Unpack[ClientOptions]) -> Client:
+        """See `Here`."""
+        return Client(BASE, **_by(self._inside, options))
+
+    def sync_client(self, **options: Unpack[ClientOptions]) -> SyncClient:
+        """See `Here`."""
+        return SyncClient(BASE, **_by(self._inside, options))
+
+    def listen(self) -> str:
+        """See `Here`."""
+        if self._listening is None:
+            self._listening = Listening(self.mock)
+            self._listening.start()
+        return self._listening.url
+
+    def verify(self) -> None:
+        """Compare what happened with what the scenario expects.
+
+        Raises:
+            AssertionError: it differs; the text says how.
+        """
+        wrong = self.mock.check()
+        if wrong:
+            raise AssertionError(f"{self.mock.scenario.agent.name}: " + "; ".join(wrong))
+
+    def close(self) -> None:
+        """See `Here`."""
+        if self._listening is not None:
+            self._listening.close()
+
+
+class AgentHere:
+    """A real agent in this process, with a store in memory: one for each event loop that calls it."""
+
+    def __init__(self, agent: Agent, **settings: object) -> None:
+        given = {"store": "memory:", "drain_limit": 1, **settings}
+        self._make: Callable[[], Any] = lambda: agent.asgi(**given)
+        self._carrier = _Living(self._make)
+        self._listening: Listening | None = None
+
+    @property
+    def url(self) -> str:
+        """See `Here`."""
+        return BASE if self._listening is None else self._listening.url
+
+    def client(self, **options: Unpack[ClientOptions]) -> Client:
+        """See `Here`."""
+        return Client(self.url, **self._options(options))
+
+    def sync_client(self, **options: Unpack[ClientOptions]) -> SyncClient:
+        """See `Here`."""
+        return SyncClient(self.url, **self._options(options))
+
+    def _options(self, options: ClientOptions) -> ClientOptions:
+        # On a socket it has one store for all; in process each loop has its own.
+        return options if self._listening is not None else _by(self._carrier, options)
+
+    def listen(self) -> str:
+        """See `Here`."""
+        if self._listening is None:
+            self._listening = Listening(self._make())
+            self._listening.start()
+        return self._listening.url
+
+    def close(self) -> None:
+        """See `Here`."""
+        if self._listening is not None:
+            self._listening.close()
+
+
+class _Living:
+    """A carrier into an application that lives as long as the event loop that first called it."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._lives: WeakKeyDictionary[asyncio.AbstractEventLoop, _Life] = WeakKeyDictionary()
+
+    async def open(self, request: HttpRequest) -> Visited:
+        """See `HttpClient`."""
+        loop = asyncio.get_running_loop()
+        life = self._lives.get(loop)
+        if life is None:
+            life = self._lives[loop] = _Life(self._make())
+        await life.begun()
+        return await life.inside.open(request)
+
+    async def close(self) -> None:
+        """See `HttpClient`; the applications end with their loops."""
+
+
+class _Life:
+    """One application between its start and the end of its loop."""
+
+    def __init__(self, app: Any) -> None:
+        self.inside = InProcessHttpClient(app)
+        self._app = app
+        self._up = asyncio.Event()
+        # Whoever ends the loop cancels what still runs in it, and waits.
+        self._living = asyncio.get_running_loop().create_task(self._live())
+
+    async def begun(self) -> None:
+        waiting = asyncio.ensure_future(self._up.wait())
+        await asyncio.wait({waiting, self._living}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._living.done():
+            await self._living
+
+    async def _live(self) -> None:
+        async with self._app.lifespan():
+            self._up.set()
+            await asyncio.Event().wait()
+
+
+def _by(carrier: HttpClient, options: ClientOptions) -> ClientOptions:
+    options.setdefault("carrier", carrier)
+    return options
+
+
+def scenario_of(script: Script) -> Scenario:
+    """A scenario, or what stands for one: rules, one reply to everything, a YAML file or its text.
+
+    Raises:
+        Misuse: it is none, or holds several.
+    """
+    if isinstance(script, Scenario):
+        return script
+    if isinstance(script, Reply):
+        return Scenario(rules=(Rule(reply=script),))
+    if isinstance(script, Path):
+        return _only(load_scenarios(script))
+    if isinstance(script, str):
+        return _only(read_scenarios(script) if "\n" in script or ":" in script else load_scenarios(script))
+    return Scenario(rules=tuple(script))
+
+
+def _only(scenarios: tuple[Scenario, ...]) -> Scenario:
+    if len(scenarios) != 1:
+        names = ", ".join(scenario.name for scenario in scenarios)
+        raise Misuse(f"the file holds several agents ({names}); read it with load_scenarios and take one")
+    return scenarios[0]
+
+
+Target = MockHere | AgentHere | Agent | Script
+
+
+def connect(target: Target, **options: Unpack[ClientOptions]) -> SyncClient:
+    """A client to whatever stands for an agent; a text that begins with http is the URL of one elsewhere."""
+    if isinstance(target, str) and target.startswith(("http://", "https://")):
+        return SyncClient(target, **options)
+    if isinstance(target, MockHere | AgentHere):
+        return target.sync_client(**options)
+    made: Here = AgentHere(target) if isinstance(target, Agent) else MockHere(target)
+    return made.sync_client(**options)

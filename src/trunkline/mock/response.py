@@ -1,0 +1,310 @@
+"""One request to a mock and the way its answer goes, right or wrong, over bare ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any, cast
+from urllib.parse import parse_qsl, quote
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.mock.faults import MockFault
+from trunkline.server.request import Receive, Scope, Send
+
+Headers = tuple[tuple[str, str], ...]
+# What the server on a socket offers beyond ASGI: to close the connection, at once or when all is written.
+ABORT, CLOSE = "trunkline.abort", "trunkline.close"
+EVENTS = "text/event-stream"
+_PIECES = 8
+_BLOCK = 64 << 10
+_PAGE = b"<!DOCTYPE html><html><head><title>%d</title></head><body><h1>%d</h1></body></html>"
+
+
+class Whole(Struct, frozen=True):
+    """An answer in one piece."""
+
+    body: bytes
+    status: int = 200
+    media_type: str = "application/json"
+    headers: Headers = ()
+
+
+class ResponseStream(Struct, frozen=True):
+    """An answer in frames, as long as there are any."""
+
+    frames: AsyncIterator[bytes]
+    headers: Headers = ()
+
+
+class MockResponse:
+    """What came in, and how to answer it."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self.method: str = scope["method"]
+        root: str = scope.get("root_path", "")
+        path: str = scope["path"]
+        self.path = path.removeprefix(root) if root and path.startswith(root + "/") else path
+        self.headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
+        }
+        raw: bytes = scope.get("raw_path") or b""
+        # As it came, for who passes it on.
+        self.raw_path = raw.decode("latin-1") or quote(self.path)
+        self.query_string: str = scope.get("query_string", b"").decode("latin-1")
+        self.query = dict(parse_qsl(self.query_string, keep_blank_values=True))
+        self.base = f"{scope.get('scheme', 'http')}://{self.headers.get('host', 'localhost')}{root}"
+
+    async def body(self) -> bytes:
+        """All of the request's body that came."""
+        pieces: list[bytes] = []
+        while True:
+            message = await self._receive()
+            pieces.append(message.get("body", b""))
+            if message["type"] != "http.request" or not message.get("more_body"):
+                return b"".join(pieces)
+
+    async def left(self) -> None:
+        """Wait until the caller has gone."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    async def unless_left(self, waited: Coroutine[Any, Any, None]) -> None:
+        """Wait for it, but no longer than the caller does."""
+        waiting, leaving = asyncio.ensure_future(waited), asyncio.ensure_future(self.left())
+        try:
+            await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            leaving.cancel()
+            await asyncio.wait({waiting, leaving})
+
+    async def drop(self) -> None:
+        """Close the connection as it is. In process, returning without the rest is the same."""
+        if self._call(ABORT):
+            await self.left()
+
+    def _call(self, what: str) -> bool:
+        offered = cast("dict[str, Callable[[], None]]", self._scope.get("extensions") or {})
+        if what not in offered:
+            return False
+        offered[what]()
+        return True
+
+    async def deliver(self, answer: Whole | ResponseStream, faults: Sequence[MockFault]) -> None:
+        """Answer, with all that these faults do to it."""
+        by_kind = {fault.do: fault for fault in faults}
+        if "lose" in by_kind:
+            await self.drop()
+        elif isinstance(answer, ResponseStream):
+            await _Stream(self, answer, faults).run()
+        else:
+            await self._deliver_whole(answer, by_kind)
+        if "close" in by_kind:
+            self._call(CLOSE)
+
+    async def _deliver_whole(self, answer: Whole, faults: dict[str, MockFault]) -> None:
+        if (stall := faults.get("stall")) and not await self.wait(stall.seconds):
+            return
+        body, headers = answer.body, list(answer.headers)
+        if "garbage" in faults:
+            body = b'{"jsonrpc": "2.0", "result": <<< this is no JSON >>>'
+        if "wrong_id" in faults:
+            body = other_id(body)
+        if "empty" in faults:
+            body = b""
+        if "gzip" in faults:
+            body = packed(body)
+            headers.append(("content-encoding", "gzip"))
+        media_type = faults["media_type"].to if "media_type" in faults else answer.media_type
+        huge = faults.get("huge")
+        size = len(body) + (huge.size if huge else 0)
+        await self.begin(
+            answer.status, [*headers, ("content-type", media_type), ("content-length", str(size))]
+        )
+        if "truncate" in faults:
+            await self.write(body[: len(body) // 2])
+            await self.drop()
+            return
+        for block in padding(huge.size if huge else 0, b" "):
+            await self.write(block)
+        if (slow := faults.get("slow")) is not None:
+            await self.dribble(body, slow)
+            body = b""
+        await self.write(body, more=False)
+
+    async def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
+        """The head of an answer."""
+        raw = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers]
+        await self._send({"type": "http.response.start", "status": status, "headers": raw})
+
+    async def write(self, body: bytes, *, more: bool = True) -> None:
+        """A piece of its body."""
+        await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+    async def dribble(self, body: bytes, fault: MockFault) -> None:
+        """A body in pieces, with a pause before each."""
+        step = max(1, -(-len(body) // _PIECES))
+        for place in range(0, len(body), step):
+            await asyncio.sleep(fault.seconds or 0)
+            await self.write(body[place : place + step])
+
+    async def wait(self, seconds: float | None) -> bool:
+        """Wait so long, or for ever; false if the caller left meanwhile."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.left()
+        except TimeoutError:
+            return True
+        return False
+
+
+class _Stream:
+    """A stream on its way, with what goes wrong at which event."""
+
+    def __init__(self, line: MockResponse, flow: ResponseStream, faults: Sequence[MockFault]) -> None:
+        self._line = line
+        self._flow = flow
+        self._at: dict[tuple[str, int], MockFault] = {(fault.do, fault.at): fault for fault in faults}
+        self._all = {fault.do: fault for fault in faults}
+        self._packer = zlib.compressobj(wbits=31) if "gzip" in self._all else None
+        self._sent = 0
+
+    async def run(self) -> None:
+        """Send the frames; stops when the caller leaves."""
+        line = self._line
+        sending = asyncio.ensure_future(self._send_all())
+        leaving = asyncio.ensure_future(line.left())
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not sending.done():
+                sending.cancel()
+            await asyncio.wait({sending})
+            if not sending.cancelled():
+                leaving.cancel()
+                if await sending:
+                    await line.drop()
+        finally:
+            sending.cancel()
+            leaving.cancel()
+            await asyncio.wait({sending, leaving})
+
+    async def _send_all(self) -> bool:
+        """True if the connection is to be broken off now."""
+        media_type = self._all["media_type"].to if "media_type" in self._all else EVENTS
+        headers = [("content-type", media_type), ("cache-control", "no-store"), *self._flow.headers]
+        if self._packer is not None:
+            headers.append(("content-encoding", "gzip"))
+        await self._line.begin(200, headers)
+        await self._line.write(b"")
+        if "empty" not in self._all:
+            async with aclosing(cast("Any", self._flow.frames)) as frames:
+                async for frame in self._disordered(frames):
+                    if (verdict := await self._before(self._sent)) is not None:
+                        return verdict
+                    if await self._one(frame):
+                        return True
+            if (verdict := await self._before(self._sent)) is not None:
+                return verdict
+        await self._write(b"", more=False)
+        return False
+
+    async def _disordered(self, frames: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        number, held = 0, b""
+        async for frame in frames:
+            number += 1
+            if ("reorder", number) in self._at and not held:
+                held = frame
+                continue
+            yield frame
+            if ("duplicate", number) in self._at:
+                yield frame
+            if held:
+                yield held
+                held = b""
+        if held:
+            yield held
+
+    async def _before(self, sent: int) -> bool | None:
+        """What happens now that so many frames are out: None is nothing."""
+        if (stall := self._at.pop(("stall", sent), None)) is not None:
+            await asyncio.sleep(stall.seconds) if stall.seconds is not None else await asyncio.Future[None]()
+        if ("cut", sent) in self._at:
+            return True
+        if ("end", sent) in self._at:
+            await self._write(b"", more=False)
+            return False
+        return None
+
+    async def _one(self, frame: bytes) -> bool:
+        """Send one frame; true if the connection breaks off amid it."""
+        self._sent += 1
+        number = self._sent
+        if "wrong_id" in self._all:
+            head, mark, data = frame.partition(b"data: ")
+            frame = head + mark + other_id(data.removesuffix(b"\n\n")) + b"\n\n"
+        if ("garbage", number) in self._at:
+            frame = b"data: <<< this is no JSON >>>\n\n"
+        if (huge := self._at.get(("huge", number))) is not None:
+            await self._write(b": ")
+            for block in padding(huge.size, b"x"):
+                await self._write(block)
+            await self._write(b"\n\n")
+        if ("truncate", number) in self._at:
+            await self._write(frame[: len(frame) // 2])
+            return True
+        if (slow := self._all.get("slow")) is not None:
+            await self._line.dribble(self._packed(frame), slow)
+        else:
+            await self._write(frame)
+        return False
+
+    async def _write(self, data: bytes, *, more: bool = True) -> None:
+        await self._line.write(self._packed(data, more=more), more=more)
+
+    def _packed(self, data: bytes, *, more: bool = True) -> bytes:
+        if self._packer is None:
+            return data
+        mode = zlib.Z_SYNC_FLUSH if more else zlib.Z_FINISH
+        return self._packer.compress(data) + self._packer.flush(mode)
+
+
+def refusal(fault: MockFault) -> Whole:
+    """What is answered instead of the answer."""
+    headers = tuple(fault.headers.items())
+    if fault.do == "redirect":
+        return Whole(b"", fault.status, headers=(*headers, ("location", fault.to)))
+    if fault.seconds is not None:
+        headers = (*headers, ("retry-after", f"{fault.seconds:g}"))
+    if fault.status in (204, 304):
+        return Whole(b"", fault.status, headers=headers)
+    if fault.do == "html":
+        return Whole(_PAGE % (fault.status, fault.status), fault.status, "text/html", headers)
+    return Whole(b'{"error":"the mock was told to say %d"}' % fault.status, fault.status, headers=headers)
+
+
+def padding(size: int, filling: bytes) -> Iterator[bytes]:
+    """So many bytes that mean nothing, in blocks."""
+    while size > 0:
+        yield filling * min(size, _BLOCK)
+        size -= _BLOCK
+
+
+def other_id(body: bytes) -> bytes:
+    """The same answer under the id of another request."""
+    try:
+        answer = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except msgspec.MsgspecError:
+        return body
+    return msgspec.json.encode({**answer, "id": "of-another-request"}) if "jsonrpc" in answer else body
+
+
+def packed(body: bytes) -> bytes:
+    """A body in gzip."""
+    return zlib.compress(body, wbits=31)

@@ -1,0 +1,318 @@
+"""One HTTP/1.1 connection to a server: a request out, its answer in, and then the next.
+
+A line belongs to a lane, which has all the lines to one origin. All that a stranger can make long is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+from functools import lru_cache
+from typing import Protocol, cast
+
+import httptools
+
+from trunkline.errors import Unreachable
+from trunkline.net.body import Body, Chunks
+
+HEAD_LIMIT = 64 << 10
+# Chunks of one byte are six on the wire; beyond this it is not about the body any more.
+OVERHEAD = 16
+_EMPTY = frozenset({204, 304})
+
+
+class Owner(Protocol):
+    """Whoever has a line."""
+
+    host: str
+
+    def gain(self, line: ClientConnection) -> None:
+        """The line stands."""
+        ...
+
+    def settle(self, line: ClientConnection, keep: bool) -> None:
+        """An exchange is over; called once for each. If it says so, the line is good for another."""
+        ...
+
+    def lose(self, line: ClientConnection) -> None:
+        """The line is gone."""
+        ...
+
+
+class Received:
+    """A reply over a line; the line may have been given to somebody else when all of it has come."""
+
+    __slots__ = ("_body", "_line", "headers", "status")
+
+    def __init__(self, line: ClientConnection, status: int, headers: dict[str, str], body: Body) -> None:
+        self._line = line
+        self._body = body
+        self.status = status
+        self.headers = headers
+
+    async def read(self, limit: int, *, idle_s: float | None = None) -> bytes:
+        """See `Reply`."""
+        return await self._body.read(limit, idle_s)
+
+    def chunks(self, *, idle_s: float | None = None) -> Chunks:
+        """See `Reply`."""
+        return Chunks(self._body, idle_s)
+
+    async def close(self) -> None:
+        """See `Reply`. What is not read yet costs the line: the rest of it may be endless."""
+        if not self._body.whole:
+            self._line.abort()
+        self._body.drop()
+
+
+class ClientConnection(asyncio.Protocol):
+    """A connection, as the event loop fills it."""
+
+    __slots__ = (
+        "_blocked",
+        "_body",
+        "_carried",
+        "_done",
+        "_endless",
+        "_headers",
+        "_interim",
+        "_is_head",
+        "_keep",
+        "_loop",
+        "_owner",
+        "_parser",
+        "_paused",
+        "_poll",
+        "_since",
+        "_taken",
+        "_transport",
+        "_waiter",
+        "busy",
+        "gone",
+        "idle_at",
+        "spoke",
+    )
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._poll = select.poll()
+        self._waiter: asyncio.Future[Received] | None = None
+        self._body: Body | None = None
+        self._headers: dict[str, str] | None = None
+        # What came since the request, how much of it was body, and what came since the last of the body.
+        self._taken = self._carried = self._since = 0
+        self._blocked = self._paused = False
+        self._interim = self._done = self._keep = self._endless = self._is_head = False
+        # Between a request and the end of its answer; whether any of the answer has come.
+        self.busy = self.spoke = False
+        self.idle_at = 0.0
+        self.gone: asyncio.Future[None] = self._loop.create_future()
+
+    # What its lane does.
+
+    def ask(self, head: bytes, body: bytes | None, is_head: bool) -> asyncio.Future[Received]:
+        """Send a request; done when the head of its answer is there."""
+        self._taken = self._carried = self._since = 0
+        self._interim = self._done = self._keep = self._endless = self.spoke = False
+        self._is_head = is_head
+        self.busy = True
+        waiter = self._waiter = self._loop.create_future()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            self._fail(Unreachable(f"{self._owner.host}: hangs up on every connection", reason="connect"))
+        elif not body:
+            transport.write(head)
+        elif len(body) < HEAD_LIMIT:
+            transport.write(head + body)
+        else:
+            transport.write(head)
+            transport.write(body)
+        return waiter
+
+    def give_up(self, waiter: asyncio.Future[Received]) -> None:
+        """Nobody waits for this answer. If it has come all the same, the line may be somebody else's."""
+        if self._waiter is waiter:
+            self.abort()
+
+    def is_fresh(self) -> bool:
+        """Whether it can still be used, as far as the kernel knows: the event loop may not have heard yet."""
+        if self._transport is None or self._transport.is_closing():
+            return False
+        return not self._poll.poll(0)
+
+    def abort(self) -> None:
+        """Close at once: whatever was still to be sent or read is of no use to anybody."""
+        if self.busy:
+            reason = "sent" if self._body is None else "connect"
+            self._fail(Unreachable(f"{self._owner.host}: the connection was closed here", reason=reason))
+            self._settle(False)
+        elif self._transport is not None:
+            self._transport.abort()
+
+    # What the event loop does.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Somebody answers."""
+        self._transport = cast("asyncio.Transport", transport)
+        # So that anything unsent counts as blocked; TLS counts from its limit on, the others beyond it.
+        self._transport.set_write_buffer_limits(high=1 if transport.get_extra_info("sslcontext") else 0)
+        self._owner.gain(self)
+        self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on."""
+        if not self.busy:
+            # Nobody has asked: whatever it is, it must not become the answer to the next request.
+            self.abort()
+            return
+        self.spoke = True
+        self._taken += len(data)
+        self._since += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._break("the server changed the protocol")
+        except httptools.HttpParserError as error:
+            long = isinstance(error.__context__, OverflowError)
+            self._break(f"the answer's head is over {HEAD_LIMIT} bytes" if long else "the answer is not HTTP")
+        else:
+            if self._done:
+                self._settle(self._keep)
+            elif self._taken > HEAD_LIMIT + OVERHEAD * self._carried:
+                self._break(f"the answer's head is over {HEAD_LIMIT} bytes")
+            elif self._since > HEAD_LIMIT + len(data):
+                # The parser gathers a trailer whole, however long the body before it was.
+                self._break(f"what follows the answer's body is over {HEAD_LIMIT} bytes")
+
+    def eof_received(self) -> None:
+        """Nothing more will come. Where nothing else says so, that is the end of a body."""
+        if self._endless and self._body is not None:
+            self._body.end()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The line is gone; whoever waits hears why."""
+        self._transport = None
+        if self.busy:
+            host = self._owner.host
+            if self._body is None:
+                self._fail(Unreachable(f"{host}: the connection broke off before an answer", reason="sent"))
+            elif exc is not None:
+                self._fail(Unreachable(f"{host}: the connection broke off", reason="connect"))
+            else:
+                self._fail(Unreachable(f"{host}: the answer ends too soon", reason="protocol"))
+            self._settle(False)
+        # The parser holds on to this line.
+        self._parser = cast("httptools.HttpResponseParser", None)
+        self._owner.lose(self)
+        # Whoever waited for it may have given up.
+        if not self.gone.done():
+            self.gone.set_result(None)
+
+    def pause_writing(self) -> None:
+        """Something is not sent yet."""
+        self._blocked = True
+
+    def resume_writing(self) -> None:
+        """All is sent."""
+        self._blocked = False
+
+    # What the parser does.
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        if self._done:
+            raise ValueError("an answer that nobody asked for")
+        self._headers = {}
+
+    def on_header(self, raw_name: bytes, raw_value: bytes) -> None:
+        """A header. Those behind a body have missed every check of the head, and are left out."""
+        headers = self._headers
+        if headers is None:
+            return
+        name = _name(raw_name)
+        value = raw_value.decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+
+    def on_headers_complete(self) -> None:
+        """A head is complete: whoever waits has its reply."""
+        headers = cast("dict[str, str]", self._headers)
+        self._headers = None
+        if self._taken > HEAD_LIMIT and sum(len(n) + len(v) + 4 for n, v in headers.items()) > HEAD_LIMIT:
+            # It came to its end within one read, before anybody could cut it short.
+            raise OverflowError("a long head")
+        status = self._parser.get_status_code()
+        if status < 200:
+            self._interim = True
+            return
+        coding = headers.get("transfer-encoding")
+        if coding is not None and coding.lower() != "chunked":
+            raise ValueError("a body in an unknown coding")
+        self._endless = coding is None and "content-length" not in headers and status not in _EMPTY
+        body = self._body = Body(self._loop, self._owner.host, self._read_on)
+        if self._is_head:
+            body.end()
+        elif headers.get("content-encoding", "identity").lower() != "identity":
+            message = f"{self._owner.host}: the answer is packed, though nobody asked for that"
+            body.end(Unreachable(message, reason="protocol"))
+        # The parser would take what follows for a body: this is the last answer of the line.
+        self._done = body.whole
+        if not cast("asyncio.Future[Received]", self._waiter).done():
+            cast("asyncio.Future[Received]", self._waiter).set_result(Received(self, status, headers, body))
+
+    def on_body(self, piece: bytes) -> None:
+        """A piece of the body."""
+        body = cast("Body", self._body)
+        self._carried += len(piece)
+        self._since = 0
+        if not body.whole and body.feed(piece) and not self._paused:
+            self._paused = True
+            cast("asyncio.Transport", self._transport).pause_reading()
+
+    def on_message_complete(self) -> None:
+        """All of it has come."""
+        if self._interim:
+            self._interim = False
+            return
+        if not self._done:
+            self._done = True
+            self._keep = self._parser.should_keep_alive()
+            cast("Body", self._body).end()
+
+    def _read_on(self) -> None:
+        if self._paused and self._transport is not None and not self._transport.is_closing():
+            self._paused = False
+            self._transport.resume_reading()
+
+    # The end of an exchange.
+
+    def _break(self, why: str) -> None:
+        """What came is wrong. What was right before it stays right."""
+        reason = "sent" if self._body is None else "protocol"
+        self._fail(Unreachable(f"{self._owner.host}: {why}", reason=reason))
+        self.abort()
+
+    def _fail(self, error: Unreachable) -> None:
+        if self._body is not None:
+            self._body.end(error)
+        elif self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
+
+    def _settle(self, keep: bool) -> None:
+        self.busy = False
+        self._waiter = self._body = None
+        # An answer that came before all of the request was sent says that the rest is not wanted.
+        if keep and not self._blocked and self._transport is not None and not self._transport.is_closing():
+            self._read_on()
+            self._owner.settle(self, True)
+            return
+        if self._transport is not None:
+            self._transport.abort()
+        self._owner.settle(self, False)
+
+
+@lru_cache(maxsize=512)
+def _name(raw: bytes) -> str:
+    return raw.decode("latin-1").lower()

@@ -1,0 +1,233 @@
+"""A carrier into an ASGI application in this process: the same bytes as over a socket, and no socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from trunkline.errors import Misuse, Unreachable
+from trunkline.net.body import Body, Chunks
+from trunkline.net.http import HttpRequest
+
+log = logging.getLogger("trunkline.net")
+BASE = "http://localhost"
+# How long a request that nobody waits for may take to notice.
+LEAVE_S = 1.0
+
+# What a URL may hold as it is; the rest is written as percent signs.
+_PLAIN = "/?:@!$&'()*+,;=-._~%"
+
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class InProcessHttpClient:
+    """Carries to one application, which answers at `base` and nowhere else; empty is everywhere.
+
+    The application's lifespan is its owner's. Closing this waits for the requests that still run.
+    """
+
+    def __init__(self, app: App, *, base: str = BASE) -> None:
+        self._app = app
+        self._lane = _lane(_split(base)) if base else ""
+        if _split(base).path.strip("/"):
+            raise Misuse(f"base is an origin such as {BASE}, without a path")
+        self._visits: set[_Visit] = set()
+
+    async def open(self, request: HttpRequest) -> Visited:
+        """See `Carrier`. What the application raises is `sent`, with its cause."""
+        at = _split(request.url)
+        if self._lane and _lane(at) != self._lane:
+            raise Unreachable(f"{at.hostname}: only {self._lane} is in this process", reason="connect")
+        visit = _Visit(at, request)
+        self._visits.add(visit)
+        visit.task = asyncio.get_running_loop().create_task(self._serve(visit))
+        try:
+            status, headers = await visit.head
+        except BaseException:
+            visit.leave()
+            raise
+        return Visited(visit, status, headers)
+
+    async def _serve(self, visit: _Visit) -> None:
+        try:
+            await self._app(visit.scope, visit.receive, visit.send)
+            visit.finish(None)
+        except asyncio.CancelledError as error:
+            visit.finish(error)
+            raise
+        except Exception as error:  # noqa: BLE001 - whoever waits is told; if nobody does, the log is
+            if not visit.finish(error):
+                log.error("inside.broke", exc_info=error)
+        finally:
+            self._visits.discard(visit)
+
+    async def close(self) -> None:
+        """Leave every request, and wait until its application has noticed."""
+        visits = list(self._visits)
+        for visit in visits:
+            visit.leave()
+        tasks = [visit.task for visit in visits if visit.task is not None]
+        if tasks:
+            _, deaf = await asyncio.wait(tasks, timeout=LEAVE_S)
+            for task in deaf:
+                task.cancel()
+            await asyncio.gather(*deaf, return_exceptions=True)
+
+
+class _Visit:
+    """One request inside."""
+
+    def __init__(self, at: SplitResult, request: HttpRequest) -> None:
+        loop = asyncio.get_running_loop()
+        self.scope = _scope(at, request)
+        self._host = at.hostname or ""
+        self.head: asyncio.Future[tuple[int, dict[str, str]]] = loop.create_future()
+        self.body = Body(loop, self._host, self._make_room)
+        self.task: asyncio.Task[None] | None = None
+        self.ended = asyncio.Event()
+        self._begun: tuple[int, dict[str, str]] | None = None
+        self._asked: bytes | None = request.body or b""
+        self._left = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+
+    async def receive(self) -> dict[str, Any]:
+        if self._asked is not None:
+            body, self._asked = self._asked, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: dict[str, Any]) -> None:
+        if self._left.is_set():
+            return
+        if message["type"] == "http.response.start":
+            if self._begun is not None:
+                raise RuntimeError("http.response.start comes once")
+            self._begun = message["status"], _named(message.get("headers", ()))
+        elif message["type"] == "http.response.body":
+            await self._add(message.get("body", b""), message.get("more_body", False))
+        else:
+            raise RuntimeError(f"{message['type']} is not known here")
+
+    async def _add(self, piece: bytes, is_more: bool) -> None:
+        if self._begun is None or self.body.whole:
+            raise RuntimeError("http.response.body comes after the start and before the end")
+        # As on a socket, the head waits for the first piece.
+        if not self.head.done():
+            self.head.set_result(self._begun)
+        is_full = self.body.feed(bytes(piece)) if piece else False
+        if not is_more:
+            self.body.end()
+            self._left.set()
+        elif is_full:
+            self._room.clear()
+            await self._room.wait()
+
+    def _make_room(self) -> None:
+        self._room.set()
+
+    def finish(self, error: BaseException | None) -> bool:
+        """The application has returned; true if somebody hears of the error."""
+        told = True
+        if not self.head.done():
+            why = "the application broke" if error else "the application returned without an answer"
+            failure = Unreachable(f"{self._host}: {why}", reason="sent")
+            failure.__cause__ = error
+            self.head.set_exception(failure)
+        elif not self.body.whole:
+            failure = Unreachable(f"{self._host}: the answer ends too soon", reason="protocol")
+            failure.__cause__ = error
+            self.body.end(failure)
+        else:
+            told = False
+        self._left.set()
+        self.ended.set()
+        return told
+
+    def leave(self) -> None:
+        """Nobody waits any longer: to the application this is a disconnect."""
+        self._left.set()
+        self._room.set()
+        self.head.cancel()
+        self.body.drop()
+
+
+class Visited:
+    """A reply from inside."""
+
+    __slots__ = ("_visit", "headers", "status")
+
+    def __init__(self, visit: _Visit, status: int, headers: dict[str, str]) -> None:
+        self._visit = visit
+        self.status = status
+        self.headers = headers
+
+    async def read(self, limit: int, *, idle_s: float | None = None) -> bytes:
+        """See `Reply`."""
+        return await self._visit.body.read(limit, idle_s)
+
+    def chunks(self, *, idle_s: float | None = None) -> Chunks:
+        """See `Reply`."""
+        return Chunks(self._visit.body, idle_s)
+
+    async def close(self) -> None:
+        """See `Reply`."""
+        self._visit.leave()
+
+    async def ended(self) -> None:
+        """Wait until the application has returned; it may go on after its answer."""
+        await self._visit.ended.wait()
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        # Asked for, it is checked.
+        _ = parts.port
+    except ValueError:
+        raise Unreachable("this is no URL; give one like http://localhost/a2a", reason="url") from None
+    return parts
+
+
+def _port(at: SplitResult) -> int:
+    return at.port or (443 if at.scheme == "https" else 80)
+
+
+def _lane(at: SplitResult) -> str:
+    return f"{at.scheme}://{at.hostname}:{_port(at)}"
+
+
+def _scope(at: SplitResult, request: HttpRequest) -> dict[str, Any]:
+    raw_path = quote(at.path or "/", safe=_PLAIN).encode()
+    headers = [(name.lower().encode(), value.encode()) for name, value in request.headers]
+    if not any(name == b"host" for name, _ in headers):
+        headers.insert(0, (b"host", at.netloc.encode()))
+    if request.body is not None:
+        headers.append((b"content-length", b"%d" % len(request.body)))
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "method": request.method,
+        "scheme": at.scheme,
+        "path": unquote(raw_path.decode("ascii")),
+        "raw_path": raw_path,
+        "query_string": quote(at.query, safe=_PLAIN).encode(),
+        "root_path": "",
+        "headers": headers,
+        "client": ("127.0.0.1", 0),
+        "server": (at.hostname, _port(at)),
+        "extensions": {},
+    }
+
+
+def _named(raw: Any) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in raw:
+        name, value = bytes(raw_name).decode("latin-1").lower(), bytes(raw_value).decode("latin-1")
+        headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    return headers

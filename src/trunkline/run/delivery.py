@@ -1,0 +1,362 @@
+"""The courier: takes what is due from the outbox, signs it, posts it, and settles it.
+
+The outbox row was written with the event it announces, so a courier that dies loses nothing: its
+leases run out and another one posts again, under the same id. Rows of one task and target come one
+after the other. Every host has its own lane, so that one that hangs keeps nobody else waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import CancelledError, Event, Semaphore, Task
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from trunkline.clock import now_ms, random_bits
+from trunkline.errors import Misuse, StoreError, Unreachable
+from trunkline.log.decide import DeletePush
+from trunkline.log.notifications import lane as lane_of
+from trunkline.run.feed import Feed
+from trunkline.run.notification import NotificationComposer, OutgoingNotification
+from trunkline.run.posts import Posts, Trips
+from trunkline.run.retry import GONE, Attempt, Schedule, patience_ms
+from trunkline.run.tasks import Tasks
+from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryResult
+
+log = logging.getLogger("trunkline.webhook")
+IN_FLIGHT = 192
+# Of these so many are for lanes that have nothing on its way: a few that hang must not hold all of it.
+SPARE = 64
+# Taken at once. A lane that already has fewer may get as many again: nine at most are on their way.
+PER_LANE = 5
+LOOK_S = 1.0
+# Retries that are further away are found by looking.
+SOON_S = 60.0
+LATE_S = 0.05
+PAUSE_S = 0.5
+# Feeds that are kept for what is due of them, and how large a task may be for that.
+HELD = 1024
+HELD_BYTES = 64 << 10
+# While this much is on its way, only what is held is posted: others may be as large as a task can be.
+BYTES = 32 << 20
+READERS = 8
+LATER_MS = 1000
+# How much longer than its POST a delivery is leased: time to settle it.
+SLACK_MS = 15_000
+# A way out that does not keep its own time limit must not hold a place for ever.
+SLACK_S = 5.0
+LINES = {
+    outcome: f"delivery.{outcome.value} task=%s state=%s status=%s attempt=%d lane=%s id=%s"
+    for outcome in DeliveryOutcome
+}
+
+
+class DeliveryCounts(Struct):
+    """What a courier counts."""
+
+    done: int = 0
+    retried: int = 0
+    dead: int = 0
+    dropped: int = 0
+    # How long the oldest of what was taken last had been due.
+    lag_ms: int = 0
+
+
+class DeliveryWorker:
+    """Posts the notifications of one process's share of the outbox."""
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        letters: NotificationComposer,
+        posts: Posts,
+        trips: Trips,
+        schedule: Schedule,
+        *,
+        timeout_s: float,
+        clock: Callable[[], int] = now_ms,
+        tally: DeliveryCounts | None = None,
+    ) -> None:
+        self._tasks = tasks
+        self._letters = letters
+        self._posts = posts
+        self._trips = trips
+        self._schedule = schedule
+        self._limit_s = timeout_s + SLACK_S
+        self._lease_ms = round(timeout_s * 1000) + SLACK_MS
+        self._clock = clock
+        self._bell = Event()
+        # What an earlier process left is due now.
+        self._bell.set()
+        self._ended = Event()
+        self._lanes: Counter[str] = Counter()
+        self._work: set[Task[None]] = set()
+        self._settled: list[tuple[Delivery, DeliveryResult]] = []
+        self._bytes = 0
+        self._reading = Semaphore(READERS)
+        self._stopping = False
+        self._taking = True
+        # Feeds of what was announced here, kept alive so that they need not be read back from the store.
+        self._held: OrderedDict[str, Feed] = OrderedDict()
+        self.tally = tally or DeliveryCounts()
+
+    @property
+    def in_flight(self) -> int:
+        """Deliveries that are being posted."""
+        return len(self._work)
+
+    def announced(self, feed: Feed) -> None:
+        """Something of this task is due, by an append of this process."""
+        self._held.pop(feed.state.task_id, None)
+        if feed.state.size <= HELD_BYTES:
+            self._held[feed.state.task_id] = feed
+            if len(self._held) > HELD:
+                self._held.popitem(last=False)
+        self._bell.set()
+
+    def ring(self) -> None:
+        """Look at the outbox now."""
+        self._bell.set()
+
+    async def run(self) -> None:
+        """Take and post until stopped; settle what was posted, many at a time."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._take_all())
+            group.create_task(self._settle_all())
+        if not self._stopping:
+            # A group says nothing of a task that was cancelled.
+            raise RuntimeError("the courier has ended by itself")
+
+    async def stop(self, limit_s: float) -> None:
+        """Take nothing more; give what is on its way this long, and the rest back."""
+        self._stopping = True
+        self._bell.set()
+        if self._work:
+            await asyncio.wait(self._work, timeout=limit_s)
+        for work in self._work:
+            work.cancel()
+        await asyncio.gather(*self._work, return_exceptions=True)
+        self._ended.set()
+
+    async def _take_all(self) -> None:
+        try:
+            while not self._stopping:
+                await self._wait()
+                await self._take_due()
+        finally:
+            self._taking = False
+            self._ended.set()
+
+    async def _take_due(self) -> None:
+        try:
+            while await self._take():
+                pass
+        except Exception as error:
+            # Whatever it was: without this loop nobody posts.
+            log.error("delivery.untaken error=%s", error, exc_info=_unexpected(error))
+            await asyncio.sleep(PAUSE_S)
+
+    async def _wait(self) -> None:
+        """Until somebody rings, or a second has passed: another process may have announced something."""
+        # By a timer that rings and not by a time limit: nothing but the end should ever cancel this task.
+        timer = asyncio.get_running_loop().call_later(LOOK_S, self._bell.set)
+        await self._bell.wait()
+        timer.cancel()
+        self._bell.clear()
+
+    async def _take(self) -> bool:
+        room = IN_FLIGHT - len(self._work) - len(self._settled)
+        if room <= 0 or self._stopping:
+            return False
+        per_lane = PER_LANE
+        if room > SPARE:
+            room -= SPARE
+        else:
+            per_lane = 1
+        now = asyncio.get_running_loop().time()
+        full = [lane for lane, count in self._lanes.items() if count >= per_lane]
+        busy = [*self._trips.busy(now), *full]
+        taken = await self._tasks.store.take(room, self._lease_ms, per_lane=per_lane, busy=busy)
+        self.tally.lag_ms = max(0, self._clock() - min([one.due for one in taken])) if taken else 0
+        for delivery in taken:
+            if self._stopping:
+                self._give_back(delivery)
+            else:
+                # Busy lanes were left out, so it does; but this is what tells a try from what was on its way.
+                self._trips.allows(delivery.lane, now)
+                self._begin(delivery)
+        return bool(taken)
+
+    def _begin(self, delivery: Delivery) -> None:
+        self._lanes[delivery.lane] += 1
+        work = asyncio.get_running_loop().create_task(self._deliver(delivery))
+        self._work.add(work)
+        work.add_done_callback(self._work.discard)
+
+    def _give_back(self, delivery: Delivery) -> None:
+        now, note = self._clock(), "the server stopped"
+        self._note(delivery, DeliveryResult(delivery.id, DeliveryOutcome.RETRY, now, note=note, untried=True))
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        try:
+            settled = await self._attempt(delivery)
+        except CancelledError:
+            # It may have arrived; whoever posts it next does so under the same id.
+            self._give_back(delivery)
+            raise
+        except StoreError as error:
+            log.error("delivery.unread task=%s error=%s", delivery.task_id, error)
+            settled = self._schedule.unread(delivery, self._clock())
+        except Misuse as error:
+            # No time heals it; with the right key somebody may send it again.
+            log.error("delivery.sealed task=%s id=%s fix=secret_key", delivery.task_id, delivery.id)
+            settled = DeliveryResult(delivery.id, DeliveryOutcome.DEAD, note=str(error))
+        except Exception as error:
+            # A letter that cannot be written must not stop the others, nor be tried for ever.
+            log.error("delivery.broke task=%s seq=%d", delivery.task_id, delivery.seq, exc_info=error)
+            settled = self._schedule.settle(delivery, Attempt(trouble="broke"), self._clock(), 0.5)
+        finally:
+            self._free(delivery.lane)
+        self._note(delivery, settled)
+
+    def _free(self, lane: str) -> None:
+        self._lanes[lane] -= 1
+        if self._lanes[lane] <= 0:
+            del self._lanes[lane]
+
+    async def _attempt(self, delivery: Delivery) -> DeliveryResult:
+        if delivery.task_id in self._held:
+            letter = await self._letters.write(delivery)
+        else:
+            # A few at a time, and looked at again: those that were read meanwhile may be large.
+            async with self._reading:
+                letter = await self._letters.write(delivery) if self._bytes < BYTES else None
+            if self._bytes >= BYTES:
+                due, note = self._clock() + LATER_MS, "too much is on its way"
+                return DeliveryResult(delivery.id, DeliveryOutcome.RETRY, due, note=note, untried=True)
+        if letter is None:
+            self._held.pop(delivery.task_id, None)
+            log.info("delivery.dropped task=%s seq=%d", delivery.task_id, delivery.seq)
+            return DeliveryResult(delivery.id, DeliveryOutcome.DROPPED, note="nobody wants it any more")
+        attempt = await self._post(letter)
+        await self._learn(letter, attempt)
+        settled = self._schedule.settle(delivery, attempt, self._clock(), random_bits(16) / 65535)
+        if attempt.status == GONE:
+            await self._disable(letter)
+        elif letter.last and settled.outcome is not DeliveryOutcome.RETRY:
+            self._held.pop(delivery.task_id, None)
+        self._say(delivery, letter, attempt, settled)
+        return settled
+
+    async def _post(self, letter: OutgoingNotification) -> Attempt:
+        self._bytes += len(letter.body)
+        try:
+            async with asyncio.timeout(self._limit_s):
+                answer = await self._posts.post(letter.url, letter.body, letter.headers)
+        except Unreachable as error:
+            return Attempt(trouble=error.reason)
+        except TimeoutError:
+            return Attempt(trouble="timeout")
+        finally:
+            self._bytes -= len(letter.body)
+        wait = patience_ms(answer.headers.get("retry-after", ""), self._clock())
+        return Attempt(answer.status, retry_after_ms=wait)
+
+    async def _learn(self, letter: OutgoingNotification, attempt: Attempt) -> None:
+        """Note whether the other side is up. It need not be the one whose lane the delivery came on."""
+        if attempt.alive:
+            self._trips.succeeded(lane_of(letter.url))
+        elif attempt.down:
+            lane = lane_of(letter.url)
+            if self._trips.failed(lane, asyncio.get_running_loop().time()):
+                await self._lane_down(lane)
+
+    async def _disable(self, letter: OutgoingNotification) -> None:
+        """It wants nothing more; but whoever replaced it meanwhile is somebody else."""
+        target = letter.target
+        gone = DeletePush(target.id, "", "the target answered 410 Gone", only=target)
+        await self._tasks.change(letter.feed, gone)
+
+    async def _lane_down(self, lane: str) -> None:
+        log.error("lane.down lane=%s", lane)
+        before = self._clock() - self._schedule.span_ms
+        try:
+            given_up = await self._tasks.store.expire(lane, before, "the target was down for too long")
+        except StoreError as error:
+            log.error("delivery.unexpired lane=%s error=%s", lane, error)
+            return
+        if given_up:
+            self.tally.dead += given_up
+            log.error("delivery.expired lane=%s count=%d", lane, given_up)
+
+    def _say(
+        self, delivery: Delivery, letter: OutgoingNotification, attempt: Attempt, settled: DeliveryResult
+    ) -> None:
+        # No body, no token and no path of the url: they may be secrets.
+        level = logging.INFO if settled.outcome is DeliveryOutcome.DONE else logging.WARNING
+        level = logging.ERROR if settled.outcome is DeliveryOutcome.DEAD else level
+        log.log(
+            level,
+            LINES[settled.outcome],
+            delivery.task_id,
+            letter.state,
+            attempt.status or attempt.trouble,
+            delivery.attempts + 1,
+            delivery.lane,
+            delivery.id,
+        )
+
+    def _note(self, delivery: Delivery, settled: DeliveryResult) -> None:
+        self._settled.append((delivery, settled))
+        self._ended.set()
+
+    async def _settle_all(self) -> None:
+        while self._taking or self._work or self._settled:
+            await self._ended.wait()
+            self._ended.clear()
+            if not self._settled:
+                continue
+            # What is not yet settled counts as under way: it stays in the list until it is.
+            batch = self._settled[:]
+            try:
+                await self._tasks.store.settle([settled for _, settled in batch])
+            except Exception as error:
+                # The leases still hold; a row that is settled too late is posted again, under its id.
+                fields = (len(batch), error)
+                log.error("delivery.unsettled count=%d error=%s", *fields, exc_info=_unexpected(error))
+                self._ended.set()
+                await asyncio.sleep(PAUSE_S)
+                continue
+            del self._settled[: len(batch)]
+            for _, settled in batch:
+                self._count(settled)
+            self._bell.set()
+            if self._settled:
+                self._ended.set()
+
+    def _count(self, settled: DeliveryResult) -> None:
+        tally = self.tally
+        match settled.outcome:
+            case DeliveryOutcome.DONE:
+                tally.done += 1
+            case DeliveryOutcome.RETRY:
+                tally.retried += not settled.untried
+                self._wake_at(settled.next_due)
+            case DeliveryOutcome.DEAD:
+                tally.dead += 1
+            case DeliveryOutcome.DROPPED:
+                tally.dropped += 1
+
+    def _wake_at(self, due: int) -> None:
+        delay = max(0.0, (due - self._clock()) / 1000)
+        if delay < SOON_S:
+            # A little late: by the store's clock it may be due some milliseconds after it is by ours.
+            asyncio.get_running_loop().call_later(delay + LATE_S, self._bell.set)
+
+
+def _unexpected(error: Exception) -> Exception | None:
+    """What needs its traceback: a store that fails says all in a line."""
+    return None if isinstance(error, StoreError) else error

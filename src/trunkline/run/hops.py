@@ -1,0 +1,156 @@
+"""What one agent tells the next of the chain of tasks they are part of: hops, budget and deadline.
+
+It travels in the metadata of messages, and nowhere else: the message that opened a task is in its log,
+so whoever goes on with the task reads the same. Pure; the time is passed in.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import cast
+
+from msgspec import Struct
+
+from trunkline.errors import InvalidParams, UnsupportedOperation
+from trunkline.log.fold import State
+from trunkline.wire.types import Metadata, SendRequest
+
+KEY = "trunkline.chain"
+HOPS, BUDGET, DEADLINE = "CHAIN_HOPS", "CHAIN_BUDGET", "CHAIN_DEADLINE"
+_LONGEST_ROOT = 256
+_LARGEST = 2**53
+# A run may ask from several threads; handing out takes no time, so that one lock is enough for all.
+_handing_out = threading.Lock()
+
+
+class Bounds(Struct, frozen=True):
+    """How many tasks may be in a line, and how many there may be below one root with the root itself."""
+
+    hops: int = 8
+    tasks: int = 64
+
+
+class Hops(Struct, frozen=True):
+    """Where a task stands: its root, how many tasks are before it, how many may be made, and until when.
+
+    `budget` counts the task that the message opens; without one there is no limit but the reader's own.
+    """
+
+    root: str = ""
+    hops: int = 0
+    budget: int | None = None
+    deadline: int | None = None
+
+
+def check(request: SendRequest, bounds: Bounds, now_ms: int) -> None:
+    """Whether a message may open a task.
+
+    Raises:
+        InvalidParams: what it says of its chain cannot be read; the path is named.
+        UnsupportedOperation: the chain is too long, has made as many tasks as it may, or is too late.
+    """
+    chain = _read(request.message.metadata, request.metadata)
+    if chain is None:
+        return
+    if chain.hops >= bounds.hops:
+        raise _refused(
+            HOPS,
+            f"this would be task {chain.hops + 1} in a line, and hop_limit is {bounds.hops}: is it a loop?",
+        )
+    if chain.budget is not None and chain.budget <= 0:
+        raise _refused(
+            BUDGET, "the chain has made as many tasks as it may; its first agent's task_budget says how many"
+        )
+    if chain.deadline is not None and chain.deadline <= now_ms:
+        raise _refused(DEADLINE, "the deadline of the chain has passed; nobody waits for the answer")
+
+
+def is_late(state: State, now_ms: int) -> bool:
+    """Whether the deadline of a task's chain has passed."""
+    if not state.message.metadata and not state.metadata:
+        return False
+    chain = _recorded(state)
+    return chain is not None and chain.deadline is not None and chain.deadline <= now_ms
+
+
+class Grants:
+    """What one run gives to those it calls: a share of what its task may still make, so never too much."""
+
+    __slots__ = ("_bounds", "_left")
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._left: int | None = None
+
+    def take(self, state: State) -> Metadata:
+        """The chain for one message to another agent.
+
+        Raises:
+            UnsupportedOperation: the chain ends here; the text says why, `details["reason"]` in a word.
+        """
+        chain = _recorded(state) or Hops()
+        bounds = self._bounds
+        hops = chain.hops + 1
+        if hops >= bounds.hops:
+            raise _refused(
+                HOPS, f"task {state.task_id} is the last that hop_limit ({bounds.hops}) allows in a line"
+            )
+        with _handing_out:
+            if self._left is None:
+                # The task itself is one of those that its caller allowed.
+                self._left = min(chain.budget or bounds.tasks, bounds.tasks) - 1
+            if self._left < 1:
+                raise _refused(
+                    BUDGET,
+                    f"task {state.task_id} has handed out all of its part of task_budget ({bounds.tasks})",
+                )
+            # Most of it to the first: a line of agents gets far, and something stays for others.
+            share = max(1, self._left * 3 // 4)
+            self._left -= share
+        given: Metadata = {"root": chain.root or state.task_id, "hops": hops, "budget": share}
+        return given if chain.deadline is None else {**given, "deadline": chain.deadline}
+
+
+def _refused(reason: str, text: str) -> UnsupportedOperation:
+    return UnsupportedOperation(text, field=f"message.metadata.{KEY}", reason=reason)
+
+
+def _recorded(state: State) -> Hops | None:
+    try:
+        return _read(state.message.metadata, state.metadata)
+    except InvalidParams:
+        # Recorded by a version that did not look at it.
+        return None
+
+
+def _read(of_message: Metadata | None, of_request: Metadata | None) -> Hops | None:
+    for metadata, place in ((of_message, "message.metadata"), (of_request, "metadata")):
+        if metadata and KEY in metadata:
+            return _chain(metadata[KEY], f"{place}.{KEY}")
+    return None
+
+
+def _chain(given: object, place: str) -> Hops:
+    if not isinstance(given, dict):
+        raise InvalidParams(f"{place}: expected object", field=place)
+    members = cast("Mapping[str, object]", given)
+    root = members.get("root", "")
+    if not isinstance(root, str) or len(root) > _LONGEST_ROOT or not root.isprintable():
+        raise InvalidParams(
+            f"{place}.root: expected at most {_LONGEST_ROOT} printable characters", field=f"{place}.root"
+        )
+    hops = _number(members, "hops", place)
+    return Hops(root, hops or 0, _number(members, "budget", place), _number(members, "deadline", place))
+
+
+def _number(members: Mapping[str, object], name: str, place: str) -> int | None:
+    value = members.get(name)
+    if value is None:
+        return None
+    # Some carry metadata as protobuf does, where every number is a float.
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if type(value) is not int or not 0 <= value <= _LARGEST:
+        raise InvalidParams(f"{place}.{name}: expected a whole number, 0 or more", field=f"{place}.{name}")
+    return value

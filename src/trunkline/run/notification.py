@@ -1,0 +1,136 @@
+"""What is posted of one event: the task as it stood then, in the words of the target's version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from trunkline.clock import now_ms
+from trunkline.log.decide import plain
+from trunkline.log.events import PushTarget, Recorded, Replied, Status
+from trunkline.log.fold import State
+from trunkline.run.feed import Feed
+from trunkline.run.push_configs import Proof, Seals, proof_of
+from trunkline.run.tasks import Tasks
+from trunkline.store.base import Delivery
+from trunkline.wire import push_body
+from trunkline.wire.times import timestamp
+from trunkline.wire.types import TERMINAL, Metadata, Task, TaskState, TaskStatus
+from trunkline.wire.versions import Version
+
+# Signs an id, a moment in seconds and a body; gives the header's value.
+Sign = Callable[[str, int, bytes], str]
+Header = tuple[str, str]
+TOKEN = "X-A2A-Notification-Token"
+
+
+class OutgoingNotification(Struct, frozen=True):
+    """One notification, ready to be posted. `state` is what it tells; after a `last` one nothing comes."""
+
+    target: PushTarget
+    body: bytes
+    headers: list[Header]
+    state: str
+    last: bool
+    feed: Feed
+
+    @property
+    def url(self) -> str:
+        """Where it goes."""
+        return self.target.url
+
+
+class NotificationComposer:
+    """Writes them; `whole` is the setting `push_format = task`."""
+
+    def __init__(self, tasks: Tasks, seals: Seals, sign: Sign, *, whole: bool) -> None:
+        self._tasks = tasks
+        self._seals = seals
+        self._sign = sign
+        self._whole = whole
+
+    async def write(self, delivery: Delivery) -> OutgoingNotification | None:
+        """The letter of a delivery; None if its target or its task is no longer there.
+
+        Raises:
+            Misuse: the secrets of its target were sealed under another key.
+        """
+        feed = await self._tasks.load(delivery.tenant, delivery.task_id)
+        if feed is None:
+            return None
+        if feed.state.over:
+            # Loading brings only open tasks up to their logs.
+            await self._tasks.renew(feed)
+        target = feed.state.push.get(delivery.target)
+        if target is None:
+            return None
+        recorded = await self._record(feed, delivery.seq)
+        if recorded is None:
+            return None
+        task, metadata = await self._snapshot(feed, recorded)
+        body = push_body.body(task, target.version, whole=self._whole, metadata=metadata)
+        headers, state = self._headers(delivery, target, body), task.status.state
+        return OutgoingNotification(target, body, headers, plain(state), state in TERMINAL, feed)
+
+    async def _snapshot(self, feed: Feed, recorded: Recorded) -> tuple[Task, Metadata | None]:
+        state, event = feed.state, recorded.event
+        metadata = event.metadata if isinstance(event, Status) else None
+        status = _status(recorded)
+        if status is not None and status.state in TERMINAL:
+            # Nothing changes after the end, so the newest state is the one of that moment.
+            return _task(state, status, artifacts=True), metadata
+        if status is not None and not self._whole:
+            return _task(state, status, artifacts=False), metadata
+        # Also for who came late: the task may have rested when he came, and have ended since.
+        then = await self._tasks.fold(feed.tenant, state.task_id, recorded.seq)
+        return _task(then, then.status(), artifacts=self._whole or then.over), metadata
+
+    async def _record(self, feed: Feed, seq: int) -> Recorded | None:
+        near = feed.newer(seq - 1) or await self._tasks.store.read(
+            feed.tenant, feed.state.task_id, seq - 1, 1
+        )
+        # None if the task was forgotten meanwhile.
+        return near[0] if near else None
+
+    def _headers(self, delivery: Delivery, target: PushTarget, body: bytes) -> list[Header]:
+        moment = now_ms() // 1000
+        return [
+            ("Content-Type", "application/json"),
+            ("A2A-Version", target.version),
+            ("webhook-id", delivery.id),
+            ("webhook-timestamp", str(moment)),
+            ("webhook-signature", self._sign(delivery.id, moment, body)),
+            *_credentials(target, proof_of(target, self._seals)),
+        ]
+
+
+def _status(recorded: Recorded) -> TaskStatus | None:
+    match recorded.event:
+        case Status(state=state, message=message):
+            return TaskStatus(state, message, timestamp(recorded.at))
+        case Replied(message=message):
+            return TaskStatus(TaskState.COMPLETED, message, timestamp(recorded.at))
+        case _:
+            return None
+
+
+def _task(state: State, status: TaskStatus, *, artifacts: bool) -> Task:
+    return Task(
+        id=state.task_id,
+        context_id=state.context_id,
+        status=status,
+        artifacts=state.task(0).artifacts if artifacts else (),
+        metadata=state.metadata,
+    )
+
+
+def _credentials(target: PushTarget, proof: Proof) -> list[Header]:
+    """1.0 has a place for each; before it, either shape is a bearer token, and the token comes first."""
+    token = [(TOKEN, proof.token)] if proof.token else []
+    scheme = target.scheme or "Bearer"
+    named = [("Authorization", f"{scheme} {proof.credentials}")] if proof.credentials else []
+    bearer = [("Authorization", f"Bearer {proof.token}")] if proof.token else []
+    if target.version == Version.V1.value:
+        return [*(named or bearer), *token]
+    return [*(bearer or named), *token]

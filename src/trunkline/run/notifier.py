@@ -1,0 +1,94 @@
+"""Everything that sends notifications, made when the store is open and taken down before it closes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import Task
+from collections.abc import Coroutine
+from typing import Protocol
+
+from trunkline.auth.signing import Signer
+from trunkline.auth.vault import Vault, find_key
+from trunkline.clock import now_ms
+from trunkline.config import Settings
+from trunkline.errors import Misuse
+from trunkline.log.ids import Ids
+from trunkline.net.breaker import Breaker
+from trunkline.run.delivery import DeliveryCounts, DeliveryWorker, Posts
+from trunkline.run.notification import NotificationComposer
+from trunkline.run.push_configs import Checks, PushConfigs
+from trunkline.run.retry import Schedule
+from trunkline.run.tasks import Tasks
+
+log = logging.getLogger("trunkline.webhook")
+# What is on its way when the process goes down has this long; the rest is posted by the next one.
+LINGER_S = 1.5
+# And the store this long to hear what became of it.
+SETTLE_S = 1.0
+
+
+class Out(Checks, Posts, Protocol):
+    """The way out: judges addresses, and posts to them. Whoever made it closes it."""
+
+
+class Notifier:
+    """Push configs, the courier and its keys, of one process."""
+
+    def __init__(self, tasks: Tasks, ids: Ids, settings: Settings) -> None:
+        self._tasks = tasks
+        self._settings = settings
+        self._ids = ids
+        self._running: list[Task[None]] = []
+        self.tally = DeliveryCounts()
+
+    async def start(self, out: Out) -> None:
+        """Take up what is due.
+
+        Raises:
+            Misuse: the secrets that were sealed here cannot be opened.
+            StoreError: the store does not answer.
+        """
+        settings, tasks = self._settings, self._tasks
+        key = find_key(settings)
+        if key is None:
+            raise Misuse("push needs secret_key on this store")
+        vault = Vault(key)
+        self.signer = Signer(tasks.store, vault, now_ms, self._ids)
+        await self.signer.start()
+        self.push = PushConfigs(tasks, self._ids, out, vault, show=settings.push_secrets == "show")
+        letters = NotificationComposer(tasks, vault, self.signer.sign, whole=settings.push_format == "task")
+        schedule = Schedule(long=settings.push_retry == "long")
+        self.courier = DeliveryWorker(
+            tasks,
+            letters,
+            out,
+            Breaker(),
+            schedule,
+            timeout_s=settings.push_timeout,
+            tally=self.tally,
+        )
+        tasks.announced = self.courier.announced
+        self._spawn(self.courier.run())
+        if tasks.store.shared:
+            self._spawn(self.signer.follow())
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(_ended)
+        self._running.append(task)
+
+    async def stop(self) -> None:
+        """Post what is on its way, if that goes quickly, and let go of the rest."""
+        if not self._running:
+            return
+        await self.courier.stop(LINGER_S)
+        await asyncio.wait(self._running[:1], timeout=SETTLE_S)
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+
+def _ended(task: Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("push.broke", exc_info=error)

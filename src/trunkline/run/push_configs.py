@@ -1,0 +1,132 @@
+"""Push configs of tasks: checked, sealed, and set by an event of the task itself.
+
+So a config cannot race the end of its task, survives whatever the task survives, and whoever posts
+reads it from the log at that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.errors import InvalidParams, TaskNotFound, Unreachable
+from trunkline.log.decide import DeletePush, SetPush
+from trunkline.log.events import PushTarget
+from trunkline.log.fold import NOBODY
+from trunkline.log.ids import Ids
+from trunkline.run.feed import Feed
+from trunkline.run.tasks import Tasks
+from trunkline.wire.types import PushConfig
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Checks(Protocol):
+    """Judges where a notification may go."""
+
+    async def check(self, url: str) -> None:
+        """Let the address pass.
+
+        Raises:
+            Unreachable: nothing may be sent there.
+        """
+        ...
+
+
+class Seals(Protocol):
+    """Keeps secrets that must be read again."""
+
+    def seal(self, text: str, about: str) -> str:
+        """The text, unreadable."""
+        ...
+
+    def open(self, sealed: str, about: str) -> str:
+        """The text again."""
+        ...
+
+
+class Proof(Struct, frozen=True, omit_defaults=True):
+    """What shows a receiver that it is us; kept sealed."""
+
+    token: str = ""
+    credentials: str = ""
+
+
+_read_proof = msgspec.json.Decoder(Proof).decode
+
+
+def proof_of(target: PushTarget, seals: Seals) -> Proof:
+    """The secrets of a target, opened."""
+    return _read_proof(seals.open(target.sealed, _about(target.id))) if target.sealed else Proof()
+
+
+def _about(config_id: str) -> str:
+    return f"push config {config_id}"
+
+
+class PushConfigs:
+    """Sets, shows and deletes the push configs of tasks."""
+
+    def __init__(self, tasks: Tasks, ids: Ids, checks: Checks, seals: Seals, *, show: bool) -> None:
+        self._tasks = tasks
+        self._ids = ids
+        self._checks = checks
+        self._seals = seals
+        self._show = show
+
+    async def target(
+        self, config: PushConfig, version: str, field: str = "url", known: Mapping[str, PushTarget] = NOBODY
+    ) -> PushTarget:
+        """The config as the log keeps it. Without an id it takes the place of a `known` one of the same url.
+
+        Raises:
+            InvalidParams: nothing may be sent to its url.
+        """
+        try:
+            await self._checks.check(config.url)
+        except Unreachable as error:
+            raise InvalidParams(f"{field}: {error}", field=field, reason="PUSH_URL_REFUSED") from None
+        same = (one.id for one in known.values() if one.url == config.url)
+        config_id = config.id or next(same, "") or self._ids.new()
+        sealed = ""
+        if config.token or config.credentials:
+            proof = _encode(Proof(config.token, config.credentials)).decode()
+            sealed = self._seals.seal(proof, _about(config_id))
+        return PushTarget(config_id, config.url, version, config.scheme, sealed)
+
+    async def set(self, feed: Feed, target: PushTarget, by: str) -> PushConfig:
+        """Have a target told of the task from here on."""
+        await self._tasks.renew(feed)
+        await self._tasks.change(feed, SetPush(target, by))
+        return self._shown(target)
+
+    async def get(self, feed: Feed, config_id: str) -> PushConfig:
+        """One config; without an id the first, as 0.3 has it.
+
+        Raises:
+            TaskNotFound: there is none.
+        """
+        await self._tasks.renew(feed)
+        targets = feed.state.push
+        found = targets.get(config_id) if config_id else next(iter(targets.values()), None)
+        if found is None:
+            raise TaskNotFound("the task has no such push config")
+        return self._shown(found)
+
+    async def list(self, feed: Feed) -> list[PushConfig]:
+        """All configs of a task, oldest first."""
+        await self._tasks.renew(feed)
+        return [self._shown(target) for target in feed.state.push.values()]
+
+    async def delete(self, feed: Feed, config_id: str, by: str) -> None:
+        """Tell a target nothing more, without an id all of them; who is not there is told nothing anyway."""
+        await self._tasks.renew(feed)
+        for one in (config_id,) if config_id else tuple(feed.state.push):
+            await self._tasks.change(feed, DeletePush(one, by))
+
+    def _shown(self, target: PushTarget) -> PushConfig:
+        proof = proof_of(target, self._seals) if self._show else Proof()
+        return PushConfig(target.url, target.id, proof.token, target.scheme, proof.credentials)

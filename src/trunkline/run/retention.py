@@ -1,0 +1,53 @@
+"""Keeps the store small: ended tasks are compacted after a while and forgotten after their time.
+
+Live tasks are never touched, however old. Of several processes on one store one does the round.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from trunkline.errors import StoreError
+from trunkline.run.tasks import Tasks
+
+log = logging.getLogger("trunkline.run")
+LONGEST_S = 60.0
+SHORTEST_S = 0.5
+# Long enough for readers that were cut to come back and go on delta by delta.
+COMPACT_AFTER_MS = 60_000
+SCHEDULE = "trunkline.keep"
+
+
+class Retention:
+    """Sweeps one store; `retention_s` 0 keeps everything."""
+
+    def __init__(self, tasks: Tasks, retention_s: float) -> None:
+        self._tasks = tasks
+        self._retention_ms = round(retention_s * 1000)
+        pause_s = retention_s / 4 if retention_s else LONGEST_S
+        self._pause_s = min(LONGEST_S, max(SHORTEST_S, pause_s))
+
+    async def run(self) -> None:
+        """Sweep again and again, for ever."""
+        while True:
+            await asyncio.sleep(self._pause_s)
+            try:
+                await self._round()
+            except StoreError as error:
+                log.error("store.unswept error=%s", error)
+
+    async def _round(self) -> None:
+        store = self._tasks.store
+        now = await store.now()
+        if self._retention_ms:
+            self._tasks.forget(now - self._retention_ms)
+        if store.shared:
+            pause_ms = round(self._pause_s * 1000)
+            if not await store.fire_once(SCHEDULE, now // pause_ms * pause_ms):
+                return
+        # Also where everything is kept: keys that have expired go in any case.
+        forgotten = await store.prune(now - self._retention_ms if self._retention_ms else 0)
+        shrunk = await store.compact(now - COMPACT_AFTER_MS)
+        if forgotten or shrunk:
+            log.info("store.swept forgotten=%d compacted=%d", forgotten, shrunk)

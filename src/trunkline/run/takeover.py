@@ -1,0 +1,158 @@
+"""Looks for tasks whose node is dead, and goes on with them as their skill wants it.
+
+The log decides who takes over: a claim names the dead node, and only one can follow its last word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from trunkline.errors import StoreError, TurnOver
+from trunkline.log.decide import Claim, Emit, ForceCancel
+from trunkline.log.events import Status
+from trunkline.log.fold import State
+from trunkline.log.ids import Ids
+from trunkline.run.executor import Again, Executor, OnCrash
+from trunkline.run.feed import Feed
+from trunkline.run.tasks import Tasks
+from trunkline.store.base import Orphan
+from trunkline.wire.types import Message, Part, Role, TaskState
+
+log = logging.getLogger("trunkline.run")
+SHARED_S = 0.25
+ALONE_S = 5.0
+PAGE = 1000
+TOGETHER = 100
+DIED = "The process that ran this task ended before the task did."
+
+
+class Station(Protocol):
+    """What a patrol needs of its runner."""
+
+    node: str
+    ids: Ids
+    tasks: Tasks
+    executor: Executor
+
+    @property
+    def draining(self) -> bool:
+        """Whether nothing new is to be taken."""
+        ...
+
+    def begin(self, feed: Feed, again: Again) -> None:
+        """Run the task's executor here."""
+        ...
+
+
+class Takeover:
+    """One node's share in taking over."""
+
+    def __init__(self, station: Station) -> None:
+        self._station = station
+        self._store = station.tasks.store
+        self._called = asyncio.Event()
+        # Taken over in part, or perhaps: what is claimed by us is no orphan that anybody would find.
+        self._unsure: set[Orphan] = set()
+        # How many tasks were taken over, by what was then done with them.
+        self.takeovers = dict.fromkeys(Again, 0)
+
+    def call(self) -> None:
+        """Look now: somebody has reason to believe that a node is gone."""
+        self._called.set()
+
+    async def run(self) -> None:
+        """Look again and again, for ever."""
+        pause_s = SHARED_S if self._store.shared else ALONE_S
+        unread = ""
+        while True:
+            try:
+                async with asyncio.timeout(pause_s):
+                    await self._called.wait()
+            except TimeoutError:
+                pass
+            self._called.clear()
+            try:
+                await self.round()
+                unread = ""
+            except StoreError as error:
+                # Once, not four times a second while the database is away.
+                if str(error) != unread:
+                    unread = str(error)
+                    log.error("orphans.unread error=%s", error)
+
+    async def round(self) -> None:
+        """Take over everything that is orphaned now."""
+        await self._take_all(list(self._unsure))
+        seen: set[Orphan] = set()
+        while orphans := [one for one in await self._store.orphans(PAGE) if self._is_news(one, seen)]:
+            seen.update(orphans)
+            # Replicas see the same list; each begins elsewhere, so that most claims have no rival.
+            orphans.sort(key=lambda orphan: hash((orphan.task_id, self._station.node)))
+            await self._take_all(orphans)
+
+    async def _take_all(self, orphans: list[Orphan]) -> None:
+        for start in range(0, len(orphans), TOGETHER):
+            # Together, so that they share their commits: a crash may leave thousands.
+            await asyncio.gather(*map(self._take, orphans[start : start + TOGETHER]))
+
+    def _is_news(self, orphan: Orphan, seen: set[Orphan]) -> bool:
+        # Whoever wakes from a long sleep finds itself among the dead; its own executors are still at work.
+        return orphan not in seen and orphan.node != self._station.node
+
+    async def _take(self, orphan: Orphan) -> None:
+        try:
+            await self._take_over(orphan)
+        except StoreError as error:
+            log.error("task.unclaimed task=%s error=%s", orphan.task_id, error)
+            self._unsure.add(orphan)
+            return
+        except TurnOver as over:
+            log.info("task.late task=%s reason=%s", orphan.task_id, over)
+        except Exception as error:  # noqa: BLE001 - one that is damaged must not keep the others
+            log.error("task.unclaimed task=%s error=%s: %s", orphan.task_id, type(error).__name__, error)
+        self._unsure.discard(orphan)
+
+    async def _take_over(self, orphan: Orphan) -> None:
+        station = self._station
+        if station.draining:
+            # Among them is what we have just released, for others.
+            return
+        feed = await station.tasks.load(orphan.tenant, orphan.task_id)
+        if feed is None:
+            return
+        claimed = await station.tasks.change(feed, Claim(station.node, orphan.node))
+        state = feed.state
+        if not claimed and not (orphan in self._unsure and self._is_idle(feed)):
+            return
+        again = _again(state, station.executor.on_crash(state.skill))
+        self.takeovers[again] += 1
+        log.warning("task.orphaned task=%s dead=%s again=%s", state.task_id, orphan.node, again.value)
+        if state.cancel_requested:
+            await station.tasks.change(feed, ForceCancel())
+        elif again is Again.NO:
+            verdict = Status(TaskState.FAILED, self._message(state))
+            await station.tasks.change(feed, Emit(station.node, (verdict,)))
+        else:
+            station.begin(feed, again)
+
+    def _is_idle(self, feed: Feed) -> bool:
+        state = feed.state
+        return state.node == self._station.node and not state.resting and feed.runner is None
+
+    def _message(self, state: State) -> Message:
+        return Message(
+            message_id=self._station.ids.new(),
+            context_id=state.context_id,
+            task_id=state.task_id,
+            role=Role.AGENT,
+            parts=(Part(text=DIED),),
+        )
+
+
+def _again(state: State, on_crash: OnCrash) -> Again:
+    if len(state.answers) > state.taken:
+        # It waited when its node died, and was answered since: nothing was begun that could be done twice.
+        return Again.RESUME
+    return {OnCrash.RESTART: Again.RESTART, OnCrash.RESUME: Again.RESUME}.get(on_crash, Again.NO)

@@ -1,0 +1,178 @@
+"""The one place that lets a request in: Host and Origin, going down, who asks, and how much of it.
+
+All of it comes before a body is read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from ipaddress import IPv6Address
+from typing import Protocol
+
+from trunkline.auth.principal import ANONYMOUS, Principal, Scope
+from trunkline.errors import Forbidden, TooManyRequests, Unavailable
+from trunkline.run.limits import Quota, Who
+from trunkline.server.host_check import HostCheck
+from trunkline.server.request import Exchange
+from trunkline.telemetry.traces import TraceSeen
+
+log = logging.getLogger("trunkline.server")
+_LONGEST_PLACE = 64
+_SAY_S = 1.0
+
+
+class Identity(Protocol):
+    """Knows who sends a request."""
+
+    def known(self, headers: Mapping[bytes, bytes]) -> Principal | None:
+        """Who it is, if that can be said at once; None means that somebody has to be asked.
+
+        Raises:
+            Unauthenticated: nobody we know.
+        """
+        ...
+
+    async def ask(self, headers: Mapping[bytes, bytes]) -> Principal:
+        """Who it is.
+
+        Raises:
+            Unauthenticated: nobody we know.
+        """
+        ...
+
+
+class Closing(Protocol):
+    """Knows whether the server goes down."""
+
+    @property
+    def closing(self) -> bool:
+        """Whether nothing new is taken."""
+        ...
+
+
+class Admission:
+    """Lets requests in, or says why not."""
+
+    def __init__(
+        self,
+        guard: HostCheck,
+        identity: Identity,
+        streams: Closing,
+        quota: Quota | None,
+        *,
+        clock: Callable[[], float],
+        trust_forwarded: bool = False,
+    ) -> None:
+        self._guard = guard
+        self._identity = identity
+        self._streams = streams
+        self._quota = quota
+        self._clock = clock
+        self._trusts = trust_forwarded
+        self._said_at = float("-inf")
+        self._refused = 0
+
+    def check(self, exchange: Exchange) -> None:
+        """What is asked of everybody, also for what needs no key.
+
+        Raises:
+            Forbidden: the Host or the Origin is not let in.
+        """
+        self._guard.check(exchange.headers)
+
+    async def admit(self, exchange: Exchange, seen: TraceSeen) -> Principal:
+        """Who asks, if it may; what it holds is given back by `leave`. See `enter`."""
+        principal = self.enter(exchange, seen)
+        return await self.ask(exchange, seen) if principal is None else principal
+
+    def enter(self, exchange: Exchange, seen: TraceSeen) -> Principal | None:
+        """The same without waiting, as nearly everybody is known at once; None means: `ask`.
+
+        Raises:
+            Forbidden: the Host or the Origin is not let in.
+            Unavailable: the server is going down.
+            Unauthenticated: nobody we know.
+            TooManyRequests: the caller is over its rate, or has too much in flight.
+        """
+        headers = exchange.headers
+        self._guard.check(headers)
+        if self._streams.closing:
+            raise Unavailable("the server is going down; nothing was recorded, try again")
+        principal = self._identity.known(headers)
+        return None if principal is None else self._take(principal, exchange, seen)
+
+    async def ask(self, exchange: Exchange, seen: TraceSeen) -> Principal:
+        """Who asks, where somebody else has to be asked for that."""
+        return self._take(await self._identity.ask(exchange.headers), exchange, seen)
+
+    def _take(self, principal: Principal, exchange: Exchange, seen: TraceSeen) -> Principal:
+        seen.tenant = principal.tenant
+        if self._quota is not None:
+            self._count(self._quota, exchange, principal, seen)
+        return principal
+
+    def _count(self, quota: Quota, exchange: Exchange, principal: Principal, seen: TraceSeen) -> None:
+        # Those without a name share one; told apart by where they are, none of them can lock out the others.
+        place = self._place(exchange) if principal is ANONYMOUS else ""
+        who = (principal.tenant, principal.name, place)
+        try:
+            quota.enter(who)
+        except TooManyRequests:
+            self._say(who)
+            raise
+        seen.holds = who
+
+    def _place(self, exchange: Exchange) -> str:
+        if self._trusts and (hops := exchange.headers.get(b"x-forwarded-for")) is not None:
+            # The last one was written by the proxy that we trust; those before it by anybody.
+            return _network(hops.rpartition(b",")[2].strip()[:_LONGEST_PLACE].decode("latin-1"))
+        return _network(exchange.peer())
+
+    def _say(self, who: Who) -> None:
+        # A flood of requests is not to become a flood of lines.
+        self._refused += 1
+        now = self._clock()
+        if now - self._said_at >= _SAY_S:
+            tenant, name, place = who
+            log.warning(
+                "caller.limited tenant=%a caller=%a place=%a refused=%d", tenant, name, place, self._refused
+            )
+            self._said_at, self._refused = now, 0
+
+    def leave(self, seen: TraceSeen) -> None:
+        """A request is over, with its stream if it had one."""
+        if seen.holds is not None and self._quota is not None:
+            self._quota.leave(seen.holds)
+            seen.holds = None
+
+
+def permit(principal: Principal, scope: Scope) -> None:
+    """Whether a caller may do something, before anything is looked up.
+
+    Raises:
+        Forbidden: it has not the scope.
+    """
+    if scope not in principal.scopes:
+        raise Forbidden(
+            f"this needs the scope {scope.value}, which the caller does not have", scope=scope.value
+        )
+
+
+@lru_cache(4096)
+def _network(place: str) -> str:
+    """An address as somebody holds it: of version 6 everybody has 2**64 of them."""
+    if ":" not in place:
+        return place
+    if place.startswith("["):
+        place = place[1:].partition("]")[0]
+    elif place.count(":") == 1:
+        # Some proxies write the port as well.
+        return place.partition(":")[0]
+    try:
+        address = IPv6Address(place.partition("%")[0])
+    except ValueError:
+        return place
+    mapped = address.ipv4_mapped
+    return str(mapped) if mapped is not None else str(IPv6Address(int(address) >> 64 << 64))

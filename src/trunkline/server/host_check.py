@@ -1,0 +1,86 @@
+"""Who may knock: Host and Origin allow-lists, against DNS rebinding and pages that call home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from ipaddress import ip_address
+
+from trunkline.errors import Forbidden, Misuse
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_NO_NAME = frozenset("@/\\?# \t\r\n\0")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a bind address is this machine alone."""
+    try:
+        return ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        # A name such as 127.example.org may lead anywhere.
+        return host == "localhost"
+
+
+class HostCheck:
+    """Checks the Host and Origin of every request; an empty list lets every Host in."""
+
+    def __init__(self, hosts: Iterable[str], pages: Callable[[bytes], bool] | None = None) -> None:
+        """Take the names to let in, with or without a port, which does not count, and whose pages may call.
+
+        Raises:
+            Misuse: one of them is no host; an empty list by mistake would let everybody in.
+        """
+        self._hosts = frozenset(map(_listed, hosts))
+        self._pages = pages
+        # Hosts repeat; judging each spelling once keeps this off the hot path. Only good ones are kept.
+        self._passed: set[bytes] = set()
+
+    def check(self, headers: Mapping[bytes, bytes]) -> None:
+        """Let the request in or not.
+
+        Raises:
+            Forbidden: its Host or its Origin is not on the list.
+        """
+        host = headers.get(b"host", b"")
+        if host not in self._passed:
+            self._judge(host)
+        origin = headers.get(b"origin")
+        if origin is not None and not (self._pages is not None and self._pages(origin)):
+            self._judge_origin(origin, host)
+
+    def _judge(self, host: bytes) -> None:
+        if self._hosts and _name(host.decode("latin-1")) not in self._hosts:
+            raise Forbidden(
+                "this Host is not served here; add it to allowed_hosts or set public_url", field="Host"
+            )
+        if len(self._passed) < 64:
+            self._passed.add(host)
+
+    def _judge_origin(self, origin: bytes, host: bytes) -> None:
+        scheme, _, given = origin.partition(b"://")
+        name = _name(given.decode("latin-1")) if scheme in (b"http", b"https") else ""
+        if not name or (name not in self._hosts and given.lower() != host.lower()):
+            raise Forbidden(
+                "pages of this Origin may not call this agent; cors_origins lists those that may",
+                field="Origin",
+            )
+
+
+def _name(host: str) -> str:
+    """A Host without its port; nothing if it is not one of these two and no more."""
+    bare = host.lower()
+    if bare.startswith("["):
+        name, bracket, rest = bare.partition("]")
+        name += bracket
+    else:
+        name, colon, port = bare.partition(":")
+        rest = colon + port
+    good = not rest or (rest[0] == ":" and rest[1:].isascii() and rest[1:].isdigit())
+    return name if good and not _NO_NAME.intersection(name) else ""
+
+
+def _listed(host: str) -> str:
+    # A bare IPv6 address has brackets in a Host header.
+    name = _name(f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host.strip())
+    if not name:
+        raise Misuse(f"allowed_hosts: {host!r} is not the name of a host")
+    return name

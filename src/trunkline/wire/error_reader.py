@@ -1,0 +1,211 @@
+"""Reads what another agent refuses, in whatever shape: the table of codes, backwards.
+
+The reason of an ErrorInfo tells most, then the name or the code of an error, then the HTTP status.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from trunkline import errors as e
+from trunkline.wire.codes import CODES
+from trunkline.wire.decode_errors import UNREADABLE, check_structure
+
+SHOWN = 200
+_LONGEST_WAIT_S = 3600.0
+_LONGEST = 2000
+_MOST_DETAILS = 32
+
+_BY_REASON = {code.reason: error for error, code in CODES.items()}
+# Where two classes share a code, the first of the table is meant by who gives no reason.
+_BY_CODE = {code.rpc: error for error, code in reversed(CODES.items())}
+_BY_NAME = {
+    code.name_03.lower().removesuffix("error").replace("agentcard", "card"): error
+    for error, code in reversed(CODES.items())
+}
+_BY_STATUS: dict[int, type[e.Refused]] = {
+    401: e.Unauthenticated,
+    403: e.Forbidden,
+    404: e.RouteNotFound,
+    405: e.RouteNotFound,
+    409: e.TaskNotCancelable,
+    413: e.TooLarge,
+    415: e.ContentTypeNotSupported,
+    422: e.InvalidParams,
+    429: e.TooManyRequests,
+    501: e.UnsupportedOperation,
+    503: e.Unavailable,
+}
+# What HTTP says itself is more than a code that stands for anything.
+_TELLING = frozenset({401, 403, 413, 429, 503})
+_VAGUE = frozenset({-32603, -32600})
+
+
+class Told(Struct, frozen=True):
+    """What an error says, wherever in the answer it stood."""
+
+    message: str = ""
+    code: int = 0
+    name: str = ""
+    reason: str = ""
+    field: str = ""
+    metadata: dict[str, str] = {}
+
+
+def printable(body: bytes) -> str:
+    """The beginning of a body, fit for a line of a log or a terminal."""
+    shown = _clean(body[: 4 * SHOWN].decode(errors="replace")).strip()
+    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
+
+
+def _clean(text: str) -> str:
+    # An error may be as long as an answer; letter by letter that takes a second.
+    text = text[:_LONGEST]
+    return text if text.isprintable() else "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def read_refusal(
+    status: int, headers: dict[str, str], body: bytes, *, of_task: bool = False, host: str = ""
+) -> e.Refused:
+    """The refusal in an answer with an error status, JSON or not; `of_task`: a task was in its path.
+
+    Where the answer says nothing itself, `host` is named, which may be a gateway and not the agent.
+    """
+    told = tell(decoded(body))
+    if of_task and status == 404 and not told.reason and "task" in told.message.lower():
+        return e.TaskNotFound(_clean(told.message))
+    if 300 <= status < 400:
+        where = headers.get("location", "")[:SHOWN] or "nowhere"
+        moved = f"HTTP {status}: it sends callers on to {where}; if that is the agent, give that URL"
+        told = msgspec.structs.replace(told, message=moved)
+    elif not told.message:
+        said = printable(body)
+        answered = f"HTTP {status} from {host}" if host else f"HTTP {status}"
+        told = msgspec.structs.replace(told, message=f"{answered}: {said}" if said else answered)
+    return refused(told, status, headers)
+
+
+def read_error(error: object) -> e.Refused:
+    """The refusal in the `error` of a JSON-RPC answer."""
+    return refused(tell(error), 200, {})
+
+
+def tell(value: object) -> Told:
+    """What an error of any shape says: JSON-RPC's, google.rpc.Status, problem details, text."""
+    if isinstance(value, str):
+        return Told(message=value)
+    if not isinstance(value, dict):
+        return Told()
+    given = cast("dict[str, Any]", value)
+    inner = given.get("error")
+    if isinstance(inner, dict):
+        return tell(cast("object", inner))
+    message = _text(given, "message", "detail", "title", "error", "error_description")
+    code = given.get("code")
+    info, field = _details(given.get("details"), given.get("data"))
+    metadata = info.get("metadata")
+    return Told(
+        message,
+        code if isinstance(code, int) and not isinstance(code, bool) else 0,
+        _text(given, "type", "name"),
+        _text(info, "reason") or _text(given, "reason"),
+        field,
+        {name: text for name, text in cast("dict[str, Any]", metadata).items() if isinstance(text, str)}
+        if isinstance(metadata, dict)
+        else {},
+    )
+
+
+def refused(told: Told, status: int, headers: dict[str, str]) -> e.Refused:
+    """The class that stands for it, with what it says."""
+    found = _class(told, status)
+    # It goes into logs and onto terminals, and its sender may be anybody.
+    message = _clean(told.message) or f"no reason given (code {told.code or status})"
+    if found is e.TooManyRequests:
+        return e.TooManyRequests(message, retry_after_s=_seconds(headers.get("retry-after", "")))
+    if found is e.RouteNotFound:
+        return e.RouteNotFound(message, allow=headers.get("allow", ""))
+    if found is None or found is e.PeerError:
+        return e.PeerError(message, code=told.code or status)
+    details = {
+        _clean(name): _clean(text)
+        for name, text in list(told.metadata.items())[:_MOST_DETAILS]
+        if name not in {"message", "field", "self"}
+    }
+    if found is e.Unavailable and "retry-after" in headers:
+        details["retryAfter"] = f"{_seconds(headers['retry-after']):.0f}"
+    if found is e.Unavailable and (told.reason or told.code):
+        details["reason"] = _clean(told.reason) or str(told.code)
+    return found(message, field=_clean(told.field), **details)
+
+
+def _class(told: Told, status: int) -> type[e.Refused] | None:
+    by_reason = _BY_REASON.get(told.reason)
+    if by_reason is not None:
+        return by_reason
+    if status in _TELLING and (told.code in _VAGUE or told.code not in _BY_CODE):
+        return _BY_STATUS[status]
+    words = told.message.lower()
+    found = _BY_NAME.get(_plain(told.name)) if told.name else None
+    found = found or _BY_CODE.get(told.code)
+    if found is e.ExtendedCardNotConfigured and "version" in words:
+        # An agent in the field says this number for a version that it does not speak.
+        return e.VersionNotSupported
+    if found is e.TaskNotFound and ("terminal" in words or "cancelable" in words or "cancellable" in words):
+        # And one that a task is not there when it only cannot be canceled any more.
+        return e.TaskNotCancelable
+    return found if found is not None or told.code < 0 else _BY_STATUS.get(status)
+
+
+def _plain(name: str) -> str:
+    """`TaskNotFoundError`, `TASK_NOT_FOUND` and `https://…/errors/task-not-found` are one name."""
+    last = name.rstrip("/").rpartition("/")[2].lower()
+    letters = "".join(letter for letter in last if letter.isalnum())
+    return letters.removesuffix("error").replace("agentcard", "card").replace("cancellable", "cancelable")
+
+
+def _details(*places: object) -> tuple[dict[str, Any], str]:
+    """The ErrorInfo and the first field at fault among the details, whatever holds them."""
+    info: dict[str, Any] = {}
+    field = ""
+    for place in places:
+        items = cast("list[object]", place) if isinstance(place, list) else [place]
+        for item in items:
+            if not isinstance(item, dict):
+                continue
+            known = cast("dict[str, Any]", item)
+            if isinstance(known.get("reason"), str):
+                info = info or known
+            violations = known.get("fieldViolations") or known.get("field_violations")
+            listed = cast("list[object]", violations) if isinstance(violations, list) else []
+            if listed and isinstance(listed[0], dict):
+                field = field or _text(cast("dict[str, Any]", listed[0]), "field")
+    return info, field
+
+
+def _text(given: dict[str, Any], *names: str) -> str:
+    for name in names:
+        found = given.get(name)
+        if isinstance(found, str) and found:
+            return found
+    return ""
+
+
+def decoded(body: bytes) -> object:
+    """What is in a body that anybody may have sent; None if it is no JSON, or nests or holds too much."""
+    try:
+        check_structure(body)
+        return msgspec.json.decode(body)
+    except (*UNREADABLE, e.ParseError):
+        return None
+
+
+def _seconds(text: str) -> float:
+    """Retry-After in seconds; a date counts as one second, as clocks of two machines differ."""
+    try:
+        return min(max(0.0, float(text)), _LONGEST_WAIT_S)
+    except ValueError:
+        return 1.0

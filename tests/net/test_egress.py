@@ -1,0 +1,188 @@
+"""What a URL is, whom the operator allows, and what a refusal says."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Sequence
+
+import pytest
+
+from tests.net.targets import names
+from trunkline.errors import Unreachable
+from trunkline.net.egress import Egress, ask_system, target
+
+NAMES = names(
+    public_test=["93.184.215.14", "2606:2800:21f:cb07::1"],
+    inner_test=["10.1.2.3"],
+    mixed_test=["93.184.215.14", "10.1.2.3"],
+    local_test=["127.0.0.1"],
+    zoned_test=["fe80::1%eth0"],
+    broken_test=["not-an-address"],
+    empty_test=[],
+    bücher_test=["10.9.9.9"],
+    **{"xn--bcher-kva_test": ["10.9.9.9"]},
+)
+
+
+def outcome(url: str, egress: Egress) -> str:
+    try:
+        asyncio.run(egress.check(url))
+    except Unreachable as error:
+        return error.reason
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("https://public.test/hook?key=1", ""),
+        ("http://PUBLIC.test.:8080", ""),
+        ("http://inner.test/", "refused"),
+        ("http://mixed.test/", "refused"),
+        ("http://local.test/", "refused"),
+        ("http://zoned.test/", "refused"),
+        ("http://broken.test/", "refused"),
+        ("http://empty.test/", "name"),
+        ("http://unknown.test/", "name"),
+        ("http://user:pw@public.test/", "url"),
+        ("ftp://public.test/", "url"),
+        ("http://public.test:0/", "url"),
+        ("http:///hook", "url"),
+        ("http://public.test:port/", "url"),
+    ],
+)
+def test_by_default(url: str, reason: str) -> None:
+    assert outcome(url, Egress(resolver=NAMES)) == reason
+
+
+@pytest.mark.parametrize("allowed", ["inner.test", " INNER.test. ", "inner.TEST"])
+def test_a_host_that_the_operator_allows(allowed: str) -> None:
+    egress = Egress(hosts=[allowed], resolver=NAMES)
+    assert outcome("http://inner.test:99/", egress) == ""
+    assert outcome("http://inner.test./", egress) == ""
+    assert outcome("http://sub.inner.test/", egress) == "name"
+    assert outcome("http://mixed.test/", egress) == "refused"
+
+
+def test_a_host_in_another_alphabet() -> None:
+    assert outcome("http://bücher.test/", Egress(hosts=["BÜCHER.test"], resolver=NAMES)) == ""
+    assert outcome("http://xn--bcher-kva.test/", Egress(hosts=["bücher.test"], resolver=NAMES)) == ""
+
+
+@pytest.mark.parametrize("address", ["10.1.2.3", "[::1]", "[FD00::1]"])
+def test_an_address_as_an_allowed_host(address: str) -> None:
+    assert outcome(f"http://{address}/", Egress(hosts=[address.strip("[]")])) == ""
+    assert outcome(f"http://{address}/", Egress(hosts=[address])) == ""
+    assert outcome(f"http://{address}/", Egress()) == "refused"
+
+
+def test_networks_that_the_operator_allows() -> None:
+    egress = Egress(networks=["10.1.0.0/16", "fe80::/10"], resolver=NAMES)
+    assert outcome("http://inner.test/", egress) == ""
+    assert outcome("http://mixed.test/", egress) == ""
+    assert outcome("http://local.test/", egress) == "refused"
+    assert outcome("http://zoned.test/", egress) == "refused"
+    assert outcome("http://broken.test/", egress) == "refused"
+    assert outcome("http://[::ffff:10.1.2.3]/", egress) == "refused"
+    assert outcome("http://[fe80::1]/", egress) == ""
+
+
+def test_a_network_may_be_one_address_or_have_its_host_bits_set() -> None:
+    assert outcome("http://inner.test/", Egress(networks=["10.1.2.3"], resolver=NAMES)) == ""
+    assert outcome("http://inner.test/", Egress(networks=["10.1.2.99/24"], resolver=NAMES)) == ""
+
+
+def test_loopback_while_developing() -> None:
+    egress = Egress(loopback=True, resolver=NAMES)
+    assert outcome("http://local.test/", egress) == ""
+    assert outcome("http://[::1]:8000/", egress) == ""
+    assert outcome("http://inner.test/", egress) == "refused"
+    assert outcome("http://[::ffff:127.0.0.1]/", egress) == "refused"
+
+
+def test_what_is_malformed_is_ignored_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "trunkline.net"):
+        egress = Egress(
+            hosts=["inner.test", "*.test", "https://inner.test", "inner.test:80", ""],
+            networks=["10.1.0.0/99", "private", "10.1.0.0/16"],
+            resolver=NAMES,
+        )
+    assert [record.getMessage() for record in caplog.records] == [
+        "egress.ignored host='*.test'",
+        "egress.ignored host='https://inner.test'",
+        "egress.ignored host='inner.test:80'",
+        "egress.ignored host=''",
+        "egress.ignored network='10.1.0.0/99'",
+        "egress.ignored network='private'",
+    ]
+    assert outcome("http://inner.test/", egress) == ""
+
+
+def test_a_refusal_names_the_host_and_the_fix_and_nothing_secret() -> None:
+    with pytest.raises(Unreachable) as error:
+        asyncio.run(Egress(resolver=NAMES).check("https://inner.test/in?token=s3cret#s3cret"))
+    text = str(error.value)
+    assert all(word in text for word in ("inner.test", "private", "egress_hosts", "egress_networks"))
+    assert not any(word in text for word in ("s3cret", "10.1.2.3", "--dev"))
+    with pytest.raises(Unreachable, match="serve with --dev"):
+        asyncio.run(Egress(resolver=NAMES).check("https://local.test/"))
+
+
+@pytest.mark.parametrize(
+    "url", ["http://me:s3cret@public.test/", "http://s3cret:80:80/", "s3cret://x/", "http://pu blic/s3cret"]
+)
+def test_a_url_that_is_none_is_not_repeated(url: str) -> None:
+    with pytest.raises(Unreachable) as error:
+        target(url)
+    assert error.value.reason == "url"
+    assert "s3cret" not in str(error.value)
+    assert error.value.__cause__ is None
+
+
+@pytest.mark.parametrize("host", ["a" * 64 + ".test", "a." * 127 + "test", "a..test", "-" * 300])
+def test_names_that_no_resolver_takes(host: str) -> None:
+    assert outcome(f"http://{host}/", Egress()) == "url"
+
+
+def test_a_resolver_that_hangs() -> None:
+    async def never(host: str, port: int) -> Sequence[str]:
+        await asyncio.Event().wait()
+        return []
+
+    assert outcome("http://public.test/", Egress(resolver=never, name_s=0.01)) == "name"
+
+
+def test_a_name_that_hangs_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered = threading.Event()
+    asked: list[str] = []
+
+    def look(host: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        asked.append(host)
+        if "hangs" in host:
+            answered.wait(10)
+        return [(0, 0, 0, "", ("93.184.215.14", 80))]
+
+    async def main() -> None:
+        hanging = [asyncio.ensure_future(ask_system("hangs.test", 80)) for _ in range(50)]
+        hanging += [asyncio.ensure_future(ask_system(f"hangs-{place}.test", 80)) for place in range(20)]
+        # One of those who wait goes away; the others still hear.
+        await asyncio.sleep(0)
+        hanging.pop(0).cancel()
+        try:
+            async with asyncio.timeout(2):
+                assert await ask_system("good.test", 80) == ["93.184.215.14"]
+        finally:
+            answered.set()
+        assert await asyncio.gather(*hanging) == [["93.184.215.14"]] * 69
+
+    monkeypatch.setattr(socket, "getaddrinfo", look)
+    asyncio.run(main())
+    assert asked.count("hangs.test") == 1
+
+
+def test_the_system_resolver() -> None:
+    assert set(asyncio.run(ask_system("localhost", 80))) <= {"127.0.0.1", "::1"}
+    assert asyncio.run(ask_system("127.1", 80)) == ["127.0.0.1"]

@@ -1,0 +1,251 @@
+"""Chains of agents: what travels with a message, and where they end."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.run.desk import DONE, QUICK, desk, question, reason, run, said
+from trunkline.errors import InvalidParams, UnsupportedOperation
+from trunkline.log.events import Recorded, Submitted
+from trunkline.log.fold import State
+from trunkline.run.executor import Verdict, Work
+from trunkline.run.hops import KEY, Bounds, Grants, check, is_late
+from trunkline.wire.types import Message, Metadata, Part, Role, SendRequest, TaskState
+
+NOW = 1_800_000_000_000
+BOUNDS = Bounds()
+
+
+def _request(chain: Any, *, within: str = "message") -> SendRequest:
+    said = Message(
+        "m", role=Role.USER, parts=(Part(text="go"),), metadata={KEY: chain} if within == "message" else None
+    )
+    return SendRequest(said, metadata={KEY: chain} if within == "request" else None)
+
+
+def _state(chain: Any = None, task_id: str = "first", **more: Any) -> State:
+    state = State(task_id)
+    said = Message("m", metadata=None if chain is None else {KEY: chain})
+    state.apply(
+        Recorded(1, 0, Submitted(message=said, context_id="c", owner="me", node="n", skill="s", **more))
+    )
+    return state
+
+
+@pytest.mark.parametrize("metadata", [None, {}, {"other": 1}])
+def test_a_message_without_one_opens_a_root(metadata: Metadata | None) -> None:
+    check(SendRequest(Message("m", metadata=metadata), metadata=metadata), BOUNDS, NOW)
+    assert Grants(BOUNDS).take(_state(metadata=metadata)) == {"root": "first", "hops": 1, "budget": 47}
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        {},
+        {"hops": 7, "budget": 1, "root": "r", "deadline": NOW + 1},
+        {"hops": 0},
+        {"hops": 3.0, "budget": 2.0, "deadline": float(NOW + 1000)},
+        {"budget": 1_000_000},
+        {"root": "r", "unknown": [1]},
+        {"hops": None, "budget": None, "deadline": None},
+    ],
+)
+@pytest.mark.parametrize("within", ["message", "request"])
+def test_what_may_go_on(chain: Any, within: str) -> None:
+    check(_request(chain, within=within), BOUNDS, NOW)
+
+
+@pytest.mark.parametrize(
+    ("chain", "reason", "setting"),
+    [
+        ({"hops": 8}, "CHAIN_HOPS", "hop_limit is 8"),
+        ({"hops": 99, "budget": 5}, "CHAIN_HOPS", "hop_limit"),
+        ({"budget": 0}, "CHAIN_BUDGET", "task_budget"),
+        ({"deadline": NOW}, "CHAIN_DEADLINE", "deadline"),
+        ({"deadline": 0}, "CHAIN_DEADLINE", "deadline"),
+    ],
+)
+@pytest.mark.parametrize("within", ["message", "request"])
+def test_what_may_not(chain: Any, reason: str, setting: str, within: str) -> None:
+    with pytest.raises(UnsupportedOperation, match=setting) as refused:
+        check(_request(chain, within=within), BOUNDS, NOW)
+    assert refused.value.details == {"reason": reason}
+
+
+@pytest.mark.parametrize(
+    ("chain", "place"),
+    [
+        (None, ""),
+        ([], ""),
+        ("x", ""),
+        (7, ""),
+        ({"hops": "1"}, ".hops"),
+        ({"hops": -1}, ".hops"),
+        ({"hops": True}, ".hops"),
+        ({"hops": 1.5}, ".hops"),
+        ({"hops": float("inf")}, ".hops"),
+        ({"hops": 2**60}, ".hops"),
+        ({"budget": -1}, ".budget"),
+        ({"budget": [1]}, ".budget"),
+        ({"deadline": "tomorrow"}, ".deadline"),
+        ({"root": 5}, ".root"),
+        ({"root": "x" * 257}, ".root"),
+        ({"root": "a\nb"}, ".root"),
+        ({"root": None}, ".root"),
+    ],
+)
+def test_what_cannot_be_read_is_named(chain: Any, place: str) -> None:
+    for within, start in (("message", "message.metadata"), ("request", "metadata")):
+        with pytest.raises(InvalidParams) as refused:
+            check(_request(chain, within=within), BOUNDS, NOW)
+        assert refused.value.field == f"{start}.trunkline.chain{place}"
+
+
+def test_the_message_counts_before_the_request() -> None:
+    check(SendRequest(Message("m", metadata={KEY: {"hops": 1}}), metadata={KEY: {"hops": 9}}), BOUNDS, NOW)
+
+
+def test_a_line_of_agents_gets_as_far_as_it_may() -> None:
+    state, lengths = _state(), [1]
+    while True:
+        try:
+            given = Grants(BOUNDS).take(state)
+        except UnsupportedOperation as end:
+            assert end.details == {"reason": "CHAIN_HOPS"}
+            break
+        check(_request(given), BOUNDS, NOW)
+        assert (given["root"], given["hops"]) == ("first", len(lengths))
+        lengths.append(given["budget"])
+        state = _state(given, f"task {len(lengths)}")
+    assert lengths == [1, 47, 34, 24, 17, 12, 8, 5]
+
+
+@pytest.mark.parametrize("tasks", [1, 2, 3, 7, 64, 1000])
+@pytest.mark.parametrize("hops", [1, 2, 8, 40])
+def test_a_tree_is_never_larger_than_its_budget(tasks: int, hops: int) -> None:
+    bounds = Bounds(hops, tasks)
+
+    def grow(state: State) -> int:
+        grants, made = Grants(bounds), 1
+        while True:
+            try:
+                given = grants.take(state)
+            except UnsupportedOperation:
+                return made
+            check(_request(given), bounds, NOW)
+            made += grow(_state(given, "below"))
+
+    made = grow(_state())
+    assert made <= tasks
+    assert made == tasks or hops <= 8, "what may be made can be made"
+
+
+def test_a_caller_cannot_bring_more_than_we_allow() -> None:
+    assert Grants(Bounds(8, 10)).take(_state({"budget": 10**6}))["budget"] == 6
+    assert Grants(Bounds(8, 10)).take(_state({"budget": 5}))["budget"] == 3
+    with pytest.raises(UnsupportedOperation, match="task_budget") as refused:
+        Grants(BOUNDS).take(_state({"budget": 1}))
+    assert refused.value.details == {"reason": "CHAIN_BUDGET"}
+
+
+def test_root_and_deadline_go_on() -> None:
+    chain = {"root": "r", "hops": 2, "budget": 9, "deadline": NOW}
+    assert Grants(BOUNDS).take(_state(chain)) == {"root": "r", "hops": 3, "budget": 6, "deadline": NOW}
+    assert Grants(BOUNDS).take(_state({"deadline": NOW}))["root"] == "first"
+
+
+def test_what_was_recorded_unread_begins_anew() -> None:
+    assert Grants(BOUNDS).take(_state("nonsense")) == {"root": "first", "hops": 1, "budget": 47}
+    assert not is_late(_state("nonsense"), NOW)
+
+
+@pytest.mark.parametrize(
+    ("chain", "late"), [(None, False), ({}, False), ({"deadline": NOW}, True), ({"deadline": NOW + 1}, False)]
+)
+def test_late(chain: Any, late: bool) -> None:
+    assert is_late(_state(chain), NOW) is late
+    assert is_late(_state(metadata=None if chain is None else {KEY: chain}), NOW) is late
+
+
+def test_threads_of_one_run_share_one_budget() -> None:
+    grants, state = Grants(Bounds(8, 500)), _state()
+
+    def take(_: int) -> int:
+        try:
+            return grants.take(state)["budget"]
+        except UnsupportedOperation:
+            return 0
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(take, range(200))) == 499
+
+
+def _with_chain(chain: Any) -> SendRequest:
+    return SendRequest(Message("m", role=Role.USER, parts=said().parts, metadata={KEY: chain}))
+
+
+def test_a_task_is_not_opened_beyond_the_limits() -> None:
+    async def act(work: Work) -> Verdict:
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            with pytest.raises(UnsupportedOperation, match="hop_limit"):
+                runner.submit("t", "me", _with_chain({"hops": 8}))
+            feed, opened = runner.submit("t", "me", _with_chain({"hops": 7}))
+            await opened
+            assert await runner.ended(feed) is TaskState.COMPLETED
+
+    run(main())
+
+
+class _Clock:
+    """Stands still until a test moves it, and knows how often somebody looked."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.looks = 0
+
+    def __call__(self) -> int:
+        self.looks += 1
+        return self.now
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_deadline_ends_what_runs_and_not_what_waits(asks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = _Clock()
+    monkeypatch.setattr("trunkline.run.runner.BEAT_S", 0.01)
+    monkeypatch.setattr("trunkline.run.runner.now_ms", clock)
+
+    async def act(work: Work) -> Verdict:
+        if asks:
+            await work.ask(question())
+        await asyncio.Event().wait()
+        return DONE
+
+    async def watched(times: int) -> None:
+        seen = clock.looks
+        while clock.looks < seen + times:  # noqa: ASYNC110 - nothing there to wait on
+            await asyncio.sleep(0.001)
+
+    async def main() -> None:
+        async with desk(act, QUICK) as runner:
+            feed, opened = runner.submit("t", "me", _with_chain({"deadline": NOW + 1000}))
+            await opened
+            await runner.reach(feed, TaskState.INPUT_REQUIRED if asks else TaskState.WORKING)
+            clock.now += 999
+            await watched(3)
+            assert not feed.state.over
+            clock.now += 1
+            if asks:
+                await watched(3)
+                assert feed.state.state is TaskState.INPUT_REQUIRED
+                await runner.say(feed, said("this one"))
+            assert await runner.ended(feed) is TaskState.FAILED
+            assert reason(feed) == "The deadline that came with the message has passed."
+
+    run(main())

@@ -1,0 +1,149 @@
+"""What has ended shrinks and goes; what lives stays, however old."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+
+from tests.run.desk import DONE, QUICK, Shared, answer, delta, desk, question, run
+from trunkline.errors import StoreError, TaskNotFound
+from trunkline.log import events as ev
+from trunkline.run import retention
+from trunkline.run.executor import Verdict, Work
+from trunkline.run.retention import Retention
+from trunkline.store.base import Where
+from trunkline.wire.types import TaskState
+
+ALL = Where()
+
+
+async def write(work: Work) -> Verdict:
+    for place in range(200):
+        await work.emit(delta(f"{place} "))
+        if place % 4 == 0:
+            await asyncio.sleep(0)
+    return DONE
+
+
+async def quick(work: Work) -> Verdict:
+    return DONE
+
+
+async def later(seconds: float) -> None:
+    """The clock of the store is the wall's, so time must pass."""
+    await asyncio.sleep(seconds)
+
+
+def test_after_ten_thousand_tasks_nothing_is_left() -> None:
+    async def case() -> None:
+        async with desk(quick, QUICK) as runner:
+            for _ in range(100):
+                feeds = await asyncio.gather(*(runner.open() for _ in range(100)))
+                await asyncio.gather(*(runner.ended(feed) for feed in feeds))
+            last = feeds[0].state.task_id
+            feeds = []
+            await later(0.002)
+            await Retention(runner.tasks, 0.001)._round()
+            assert (await runner.store.heads("t", ALL, size=1)).total == 0
+            assert await runner.store.read("t", last) == []
+            with pytest.raises(TaskNotFound):
+                await runner.tasks.find("t", "me", last)
+            gc.collect()
+            assert len(runner.tasks._feeds) == 0
+
+    run(case())
+
+
+def test_live_tasks_stay() -> None:
+    async def ask(work: Work) -> Verdict:
+        await work.ask(question())
+        return DONE
+
+    async def hang(work: Work) -> Verdict:
+        await work.emit(delta("x"))
+        return await asyncio.get_running_loop().create_future()
+
+    async def act(work: Work) -> Verdict:
+        return await (ask if work.state.message.parts[0].text == "ask" else hang)(work)
+
+    async def case() -> None:
+        async with desk(act) as runner:
+            asking, working = await runner.open("ask"), await runner.open("hang")
+            await runner.reach(asking, TaskState.INPUT_REQUIRED)
+            await runner.reach(working, TaskState.WORKING)
+            await later(0.002)
+            await Retention(runner.tasks, 0.001)._round()
+            for feed in (asking, working):
+                assert (await runner.tasks.find("t", "me", feed.state.task_id)).state.seq == feed.state.seq
+            assert (await runner.store.heads("t", ALL, size=9)).total == 2
+
+    run(case())
+
+
+def test_what_has_ended_is_compacted_and_reads_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "COMPACT_AFTER_MS", -1000)
+
+    async def case() -> None:
+        async with desk(write) as runner:
+            feed = await runner.open()
+            await runner.ended(feed)
+            before = feed.state.task()
+            runner.tasks._feeds.clear()
+            await Retention(runner.tasks, 0)._round()
+            stored = await runner.store.read("t", feed.state.task_id)
+            assert any(isinstance(one.event, ev.Compacted) for one in stored)
+            assert len(stored) < 10
+            again = await runner.tasks.find("t", "me", feed.state.task_id)
+            assert again.state.task() == before
+            assert again.state.seq == feed.state.seq
+            assert answer(again) == answer(feed)
+
+    run(case())
+
+
+def test_one_of_several_does_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    swept: list[int] = []
+
+    class Counted(Shared):
+        async def prune(self, before: int) -> int:
+            swept.append(before)
+            return await super().prune(before)
+
+    async def case() -> None:
+        store = Counted()
+        await store.open()
+        async with desk(quick, store=store) as one, desk(quick, store=store) as two:
+            # The longest pause, so that both rounds fall into one.
+            await asyncio.gather(*(Retention(runner.tasks, 10**6)._round() for runner in (one, two)))
+        await store.close()
+        assert len(swept) == 1
+
+    run(case())
+
+
+def test_a_store_that_fails_is_swept_later(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(retention, "SHORTEST_S", 0.001)
+    rounds: list[str] = []
+
+    async def case() -> None:
+        async with desk(quick) as runner:
+
+            async def prune(before: int) -> int:
+                rounds.append("prune")
+                if len(rounds) == 1:
+                    raise StoreError("the disk is full")
+                return 0
+
+            monkeypatch.setattr(runner.store, "prune", prune)
+            sweeping = asyncio.create_task(Retention(runner.tasks, 0.001).run())
+            while len(rounds) < 2:  # noqa: ASYNC110 - nothing there to wait on
+                await asyncio.sleep(0.001)
+            sweeping.cancel()
+            await asyncio.gather(sweeping, return_exceptions=True)
+
+    run(case())
+    assert "store.unswept" in caplog.text

@@ -1,0 +1,112 @@
+"""The doorbell is lost and found; nothing depends on it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from trunkline.log.events import Delta
+from trunkline.store.base import Hint, Poll
+from trunkline.store.hints import HintBroadcast
+from trunkline.store.postgres.address import DatabaseAddress
+from trunkline.store.postgres.hints import MOST_HINTS, PAYLOAD_BYTES, PostgresHints
+
+AT = 1_800_000_000_000
+KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'trunkline doorbell'"
+
+
+async def next_hint(listener):
+    while isinstance(found := await anext(listener), Poll):
+        pass
+    return found
+
+
+def test_it_rings_again_after_its_session_was_lost(run, postgres_url, postgres_database, opened, caplog):
+    async def case():
+        async with opened(postgres_url) as here, opened(postgres_url) as there:
+            await asyncio.to_thread(postgres_database.execute, KILL)
+            listener = there.hints()
+            seq = 0
+            async with asyncio.timeout(5):
+                waiting = asyncio.create_task(next_hint(listener))
+                while not waiting.done():
+                    seq = await here.append("a", "t1", seq, [Delta("a", "x")], at=AT)
+                    await asyncio.wait({waiting}, timeout=0.05)
+            return await waiting
+
+    found = run(case())
+    assert (found.tenant, found.task_id) == ("a", "t1")
+    assert "doorbell.lost" in caplog.text
+
+
+def test_listeners_are_told_to_look_when_it_comes_back(run, postgres_url, postgres_database, opened):
+    async def case():
+        async with opened(postgres_url) as here, opened(postgres_url) as there:
+            listener = there.hints()
+            loop = asyncio.get_running_loop()
+            await here.append("a", "t1", 0, [Delta("a", "x")], at=AT)
+            await next_hint(listener)
+            await asyncio.to_thread(postgres_database.execute, KILL)
+            started = loop.time()
+            assert isinstance(await anext(listener), Poll)
+            return loop.time() - started
+
+    assert run(case()) < 0.8
+
+
+def test_without_it_the_store_opens_and_polls(run, postgres_url, opened, monkeypatch, caplog):
+    connect = DatabaseAddress.connect
+
+    async def without_doorbell(self, role, **more):
+        if role == "doorbell":
+            raise ConnectionRefusedError("no direct connections here")
+        return await connect(self, role, **more)
+
+    monkeypatch.setattr(DatabaseAddress, "connect", without_doorbell)
+
+    async def case():
+        async with opened(postgres_url) as here, opened(postgres_url) as there:
+            listener = there.hints()
+            await here.append("a", "t1", 0, [Delta("a", "x")], at=AT)
+            while not isinstance(await anext(listener), Poll):
+                pass
+            return await there.news([Hint("a", "t1", 0)])
+
+    assert len(run(case())) == 1
+    assert "replicas hear of each other by looking" in caplog.text
+
+
+def test_payloads_are_short_and_whole(run, postgres_url):
+    async def case():
+        bell = PostgresHints(DatabaseAddress(postgres_url), HintBroadcast())
+        grown = [("tenant" * 5, f"{'é' * 100}{n}", n) for n in range(500)]
+        bell.ring(grown)
+        return grown, list(bell._payloads())
+
+    grown, payloads = run(case())
+    assert max(len(payload.encode()) for payload in payloads) <= PAYLOAD_BYTES
+    heard = []
+    listening = HintBroadcast()
+
+    async def hear():
+        bell = PostgresHints(DatabaseAddress(postgres_url), listening)
+        listener = listening.listen()
+        for payload in payloads:
+            bell._heard(None, 1, "", payload)
+        while len(heard) < len(grown):
+            heard.append(await anext(listener))
+
+    run(hear())
+    assert heard == [Hint(*one) for one in grown]
+
+
+def test_too_many_hints_become_one_word(run, postgres_url):
+    async def case():
+        bell = PostgresHints(DatabaseAddress(postgres_url), HintBroadcast())
+        bell.ring(("a", f"t{n}", 1) for n in range(MOST_HINTS + 1))
+        listening = HintBroadcast()
+        listener = listening.listen()
+        (payload,) = bell._payloads()
+        PostgresHints(DatabaseAddress(postgres_url), listening)._heard(None, 1, "", payload)
+        return await anext(listener)
+
+    assert run(case()) == Poll()

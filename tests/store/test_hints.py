@@ -1,0 +1,105 @@
+"""Listeners: bounded, polled, forgotten when nobody holds them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+
+from trunkline.store.base import Hint, Poll
+from trunkline.store.hints import LISTENER_HINTS, HintBroadcast
+
+
+def test_nobody_listens(run):
+    bell = HintBroadcast()
+    assert not bell.heard
+    bell.ring([("a", "t", 1)])
+
+
+def test_a_dropped_listener_is_forgotten(run):
+    async def case():
+        bell = HintBroadcast()
+        listener = bell.listen()
+        assert len(bell.heard) == 1
+        del listener
+        gc.collect()
+        return len(bell.heard)
+
+    assert run(case()) == 0
+
+
+def test_hints_come_in_order_and_newest_wins(run):
+    async def case():
+        bell = HintBroadcast()
+        listener = bell.listen()
+        bell.ring([("a", "t1", 1), ("a", "t2", 1)])
+        bell.ring([("a", "t1", 5)])
+        return [await anext(listener), await anext(listener)]
+
+    assert run(case()) == [Hint("a", "t1", 5), Hint("a", "t2", 1)]
+
+
+def test_too_many_hints_become_one_poll(run):
+    async def case():
+        bell = HintBroadcast()
+        listener = bell.listen()
+        bell.ring(("a", f"t{number}", 1) for number in range(LISTENER_HINTS + 50))
+        first = await anext(listener)
+        bell.ring([("a", "later", 1)])
+        return first, await anext(listener)
+
+    assert run(case()) == (Poll(), Hint("a", "later", 1))
+
+
+def test_a_full_listener_still_takes_news_of_known_tasks(run):
+    async def case():
+        bell = HintBroadcast()
+        listener = bell.listen()
+        bell.ring(("a", f"t{number}", 1) for number in range(LISTENER_HINTS))
+        bell.ring([("a", "t0", 2)])
+        return await anext(listener)
+
+    assert run(case()) == Hint("a", "t0", 2)
+
+
+def test_polls_come_even_when_hints_never_stop(run, monkeypatch):
+    monkeypatch.setattr("trunkline.store.hints.POLL_EVERY", 0.01)
+
+    async def case():
+        bell = HintBroadcast()
+        listener = bell.listen()
+        for seq in range(1_000_000):
+            bell.ring([("a", "t", seq)])
+            if isinstance(await anext(listener), Poll):
+                return True
+        return False
+
+    assert run(case())
+
+
+def test_the_end_wakes_everyone(run):
+    async def case():
+        bell = HintBroadcast()
+        listeners = [bell.listen() for _ in range(3)]
+        waiting = [asyncio.ensure_future(anext(listener)) for listener in listeners]
+        await asyncio.sleep(0)
+        bell.end()
+        return await asyncio.gather(*waiting, return_exceptions=True)
+
+    assert [type(result) for result in run(case())] == [StopAsyncIteration] * 3
+
+
+def test_a_cancelled_wait_leaves_the_listener_usable(run):
+    async def case():
+        bell = HintBroadcast()
+        listener = bell.listen()
+        waiting = asyncio.ensure_future(anext(listener))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        bell.ring([("a", "t", 1)])
+        return await anext(listener)
+
+    assert run(case()) == Hint("a", "t", 1)
