@@ -100,15 +100,23 @@ def _head(one: Logged, state: State) -> Iterator[Violation]:
     if head is None:
         yield Violation("H7", one.task_id, "has no head")
         return
-    changed = max(recorded.seq for recorded in one.records if _is_listed(recorded.event))
-    folded = (state.context_id, state.owner, state.state, state.status_at, changed, state.node)
-    kept = (head.context_id, head.owner, head.state, head.status_at, head.seq, head.node)
+    changed, parked = 0, False
+    for recorded in one.records:
+        if _is_listed(recorded.event) or (parked and isinstance(recorded.event, _WAKING)):
+            changed = recorded.seq
+        if isinstance(recorded.event, ev.Parked | ev.Claimed):
+            parked = isinstance(recorded.event, ev.Parked)
+    folded = (state.context_id, state.principal, state.state, state.status_at, changed, state.node)
+    kept = (head.context_id, head.principal, head.state, head.status_at, head.seq, head.node)
     if folded != kept:
         yield Violation("H7", one.task_id, f"the head says {kept}, the log {folded}")
 
 
+_WAKING = ev.Said | ev.CancelRequested | ev.ChildEnded
+
+
 def _is_listed(event: ev.AnyEvent) -> bool:
-    return isinstance(event, ev.Submitted | ev.Claimed | ev.Status | ev.Replied)
+    return isinstance(event, ev.Submitted | ev.Claimed | ev.Parked | ev.Status | ev.Replied)
 
 
 def _ends(event: ev.AnyEvent) -> bool:

@@ -49,7 +49,7 @@ def placed(records: list[ev.Recorded], task_id: str = "t1") -> Logged:
     state = fold(task_id, records)
     listed = (ev.Submitted, ev.Claimed, ev.Status, ev.Replied)
     changed = max(one.seq for one in records if isinstance(one.event, listed))
-    head = Head(task_id, state.context_id, state.owner, state.state, state.status_at, changed, state.node)
+    head = Head(task_id, state.context_id, state.principal, state.state, state.status_at, changed, state.node)
     return Logged("default", task_id, records, head)
 
 
@@ -205,7 +205,7 @@ def test_H3_what_a_newer_version_wrote_may_follow() -> None:
         {"seq": 5},
         {"node": "n2"},
         {"status_at": 1},
-        {"owner": "b"},
+        {"principal": "b"},
         {"context_id": ""},
     ],
 )

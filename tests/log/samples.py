@@ -38,7 +38,9 @@ submitted = st.builds(
     ev.Submitted,
     message=messages,
     context_id=st.just("c"),
-    owner=st.just("o"),
+    principal=st.just("o"),
+    agent=st.sampled_from(["", "scribe"]),
+    parent=st.sampled_from(["", "p"]),
     node=st.just("n1"),
     skill=texts,
     output_modes=st.lists(texts, max_size=2).map(tuple),
@@ -57,6 +59,8 @@ middle = st.one_of(
         ev.Stepped, place=st.integers(0, 9), name=texts, result=st.none() | st.lists(texts, max_size=2)
     ),
     st.builds(ev.Taken, place=st.integers(0, 3)),
+    st.builds(ev.Parked, wake_at=st.sampled_from([0, 5_000]), child=st.sampled_from(["", "k"])),
+    st.builds(ev.ChildEnded, child=st.sampled_from(["k", "l"]), state=st.sampled_from(ENDS)),
     st.just(ev.Unread(b'{"kind":"later","x":[1, 2]}')),
 )
 ends = st.one_of(
@@ -79,4 +83,4 @@ def said(text: str = "hi", **more: str) -> Message:
 
 def opening(node: str = "n1") -> ev.Submitted:
     """The first event of a task."""
-    return ev.Submitted(said(), context_id="c", owner="o", node=node)
+    return ev.Submitted(said(), context_id="c", principal="o", node=node)

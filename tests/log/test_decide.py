@@ -18,7 +18,9 @@ from trunkline.log.decide import (
     Claim,
     DeletePush,
     Emit,
+    EndChild,
     ForceCancel,
+    Park,
     Release,
     Say,
     SetPush,
@@ -52,6 +54,58 @@ def test_nothing_follows_an_end(end: TaskState | None) -> None:
         decide(state, Cancel("me"))
     with pytest.raises(TurnOver, match=f"ended \\({word}\\)"):
         decide(state, Emit("n1", (DONE,)))
+
+
+def test_a_working_or_asking_task_is_parked_by_its_node_alone() -> None:
+    for state in (task(WORKING), task(ASKED)):
+        assert decide(state, Park("n1", 5_000, "k")) == (ev.Parked(5_000, "k"),)
+        assert decide(state, Park("n2")) == ()
+    assert decide(task(DONE), Park("n1")) == ()
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        (WORKING, ev.CancelRequested("o")),
+        (ASKED, ev.Said(said("yes")), WORKING),
+        (WORKING, ev.ChildEnded("k", TaskState.COMPLETED)),
+    ],
+    ids=["cancel", "answer", "child"],
+)
+def test_a_task_is_not_parked_when_what_it_waits_for_is_there(events: tuple[ev.AnyEvent, ...]) -> None:
+    assert decide(task(*events), Park("n1", child="k")) == ()
+
+
+def test_an_answer_that_was_taken_up_does_not_keep_a_task_from_parking() -> None:
+    state = task(ASKED, ev.Said(said("yes")), WORKING, ev.Taken(0))
+    assert decide(state, Park("n1")) == (ev.Parked(),)
+
+
+def test_a_parked_task_is_claimed_as_one_that_nobody_has() -> None:
+    state = task(WORKING, ev.Parked(5_000))
+    assert decide(state, Claim("n2", dead="n1")) == ()
+    assert decide(state, Claim("n2", dead="")) == (ev.Claimed("n2"),)
+    with pytest.raises(TurnOver):
+        decide(state, Emit("n1", (CHUNK,)))
+
+
+def test_a_question_is_claimed_only_if_it_has_a_moment() -> None:
+    assert decide(task(ASKED, ev.Parked(5_000)), Claim("n2", dead="")) == (ev.Claimed("n2"),)
+    assert decide(task(ASKED, ev.Parked()), Claim("n2", dead="")) == ()
+    assert decide(task(ASKED), Claim("n2", dead="n1")) == ()
+
+
+def test_the_answer_to_a_parked_question_claims_it() -> None:
+    added = decide(task(ASKED, ev.Parked()), Say(said("yes"), claim="n2"))
+    assert added == (ev.Claimed("n2"), ev.Said(said("yes")), WORKING)
+
+
+def test_the_end_of_a_child_is_recorded_once() -> None:
+    ended = EndChild("k", TaskState.FAILED)
+    state = task(WORKING)
+    assert decide(state, ended) == (ev.ChildEnded("k", TaskState.FAILED),)
+    assert decide(task(WORKING, *decide(state, ended)), ended) == ()
+    assert decide(task(DONE), ended) == ()
 
 
 def test_a_message_to_a_working_task_is_only_recorded() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.log.samples import ends, logs, middle, opening, recorded, said
 from trunkline.log import events as ev
-from trunkline.log.fold import Head, State, fold
+from trunkline.log.fold import NEVER, Head, State, fold
 from trunkline.wire.types import Artifact, Part, TaskState
 
 Log = tuple[ev.AnyEvent, ...]
@@ -68,21 +70,67 @@ def test_fold_of_all_is_fold_in_two_parts(log: Log, cut: int) -> None:
 def test_head_after_is_the_state_after(log: Log, more: list[ev.AnyEvent], end: list[ev.AnyEvent]) -> None:
     state = fold("t", recorded(log))
     told = state.head_after([*more, *end], at=9_999)
-    listed = [e for e in [*more, *end] if isinstance(e, ev.Status | ev.Replied | ev.Claimed)]
-    before = picture(state)
+    before, changed = listed(state), 0
     for place, event in enumerate([*more, *end], state.seq + 1):
+        parked = state.wake_at is not None
         state.apply(ev.Recorded(place, 9_999, event))
-    if not listed:
+        if isinstance(event, ev.Status | ev.Replied | ev.Claimed | ev.Parked) or (
+            parked and isinstance(event, ev.Said | ev.CancelRequested | ev.ChildEnded)
+        ):
+            changed = place
+    if not changed:
         assert told is None
-        assert {name: before[name] for name in ("state", "status_at", "node")} == {
-            name: picture(state)[name] for name in ("state", "status_at", "node")
-        }
+        assert listed(state) == before
     else:
-        assert told is not None
-        changed = max(len(log) + 1 + place for place, e in enumerate([*more, *end]) if e in listed)
-        assert told == Head(
-            "t", state.context_id, state.owner, state.state, state.status_at, changed, state.node
-        )
+        assert told == replace(listed(state), seq=changed)
+
+
+def listed(state: State) -> Head:
+    return Head(
+        "t",
+        state.context_id,
+        state.principal,
+        state.state,
+        state.status_at,
+        0,
+        state.node,
+        state.agent,
+        state.parent,
+        state.child,
+        state.wake_at,
+    )
+
+
+def test_a_child_of_an_agent_is_listed_as_such() -> None:
+    first = ev.Submitted(said(), "c", "o", "n1", agent="scribe", parent="p")
+    head = State("t").head_after((first,), 5)
+    assert head is not None
+    assert (head.agent, head.parent, head.child, head.wake_at) == ("scribe", "p", "", None)
+    assert msgspec.json.decode(ev.encode((first,)))[0]["owner"] == "o"
+
+
+WAKING = [ev.Said(said("now")), ev.CancelRequested("o"), ev.ChildEnded("k", TaskState.FAILED)]
+
+
+@pytest.mark.parametrize("event", WAKING, ids=lambda one: type(one).__name__)
+def test_what_is_said_to_a_parked_task_makes_it_due(event: ev.AnyEvent) -> None:
+    state = fold("t", recorded((opening(), ev.Status(TaskState.WORKING), ev.Parked(0, "k"))))
+    assert (state.node, state.wake_at, state.child) == ("", NEVER, "k")
+    state.apply(ev.Recorded(4, 77, event))
+    assert state.wake_at == 77
+    state.apply(ev.Recorded(5, 78, ev.Claimed("n2")))
+    assert (state.node, state.wake_at, state.child) == ("n2", None, "")
+
+
+@pytest.mark.parametrize("event", WAKING, ids=lambda one: type(one).__name__)
+def test_what_is_said_to_a_running_task_parks_and_wakes_nothing(event: ev.AnyEvent) -> None:
+    state = fold("t", recorded((opening(), ev.Status(TaskState.WORKING), event)))
+    assert (state.node, state.wake_at) == ("n1", None)
+
+
+def test_an_ended_task_is_not_parked() -> None:
+    state = fold("t", recorded((opening(), ev.Parked(5_000, "k"), ev.Status(TaskState.CANCELED))))
+    assert (state.wake_at, state.child) == (None, "")
 
 
 def test_head_of_a_new_task() -> None:
@@ -152,7 +200,7 @@ def test_what_a_state_means(state: TaskState, over: bool, interrupted: bool, res
 def test_what_was_submitted() -> None:
     first = ev.Submitted(said(), "c", "o", "n1", "sum", ("text/plain",), {"k": 1}, "00-1-2-01")
     state = fold("t", recorded((first,)))
-    assert (state.context_id, state.owner, state.node, state.skill) == ("c", "o", "n1", "sum")
+    assert (state.context_id, state.principal, state.node, state.skill) == ("c", "o", "n1", "sum")
     assert (state.output_modes, state.metadata, state.message) == (("text/plain",), {"k": 1}, said())
     assert state.trace == "00-1-2-01"
     assert state.status().timestamp == "1970-01-01T00:00:01.001Z"

@@ -31,7 +31,7 @@ def _state(chain: Any = None, task_id: str = "first", **more: Any) -> State:
     state = State(task_id)
     said = Message("m", metadata=None if chain is None else {KEY: chain})
     state.apply(
-        Recorded(1, 0, Submitted(message=said, context_id="c", owner="me", node="n", skill="s", **more))
+        Recorded(1, 0, Submitted(message=said, context_id="c", principal="me", node="n", skill="s", **more))
     )
     return state
 

@@ -74,7 +74,7 @@ def test_a_new_task_is_claimed_by_the_node_that_took_it() -> None:
             feed = await runner.open()
             first = (await runner.log(feed))[0]
             assert isinstance(first, ev.Submitted)
-            assert (first.node, first.owner, first.skill) == (runner.node, "me", "act")
+            assert (first.node, first.principal, first.skill) == (runner.node, "me", "act")
             assert first.message.task_id == feed.state.task_id
             assert first.message.context_id == feed.state.context_id
             assert await runner.ended(feed) is COMPLETED

@@ -185,6 +185,6 @@ def test_a_head_may_change_owner_and_context_in_any_order():
         await add(store, "t3")
         await asyncio.gather(*(add(store, "t3", number + 1, head=one) for number, one in enumerate(heads)))
         last = [await store.head("a", "t2"), await store.head("a", "t3")]
-        return found == heads, [(one.owner, one.seq) for one in last]
+        return found == heads, [(one.principal, one.seq) for one in last]
 
     assert with_memory(case) == (True, [("bob", 6), ("bob", 6)])

@@ -94,7 +94,7 @@ class Turn:
     @property
     def caller(self) -> str:
         """The principal who opened the task."""
-        return self._work.state.owner
+        return self._work.state.principal
 
     @property
     def request(self) -> Message:

@@ -1,4 +1,4 @@
-"""(State, Command) → events, or a refusal. The only place where transitions are judged.
+"""(State, Command) → events, or a refusal: every command on a task that exists is judged here.
 
 Pure: the caller appends the answer at the seq it decided on; if somebody was faster, it
 folds the news and decides again. So every race has one winner, and it is in the log.
@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from trunkline import errors
 from trunkline.log import events as ev
-from trunkline.log.fold import State
+from trunkline.log.fold import NEVER, State
 from trunkline.wire.types import TERMINAL, Message, TaskState
 
 
@@ -47,6 +47,21 @@ class Release(Struct, frozen=True):
     node: str
 
 
+class Park(Struct, frozen=True):
+    """The executor waits for a moment, a child or a caller, and need not be kept for that."""
+
+    node: str
+    wake_at: int = 0
+    child: str = ""
+
+
+class EndChild(Struct, frozen=True):
+    """A child of the task has come to its end."""
+
+    child: str
+    state: TaskState
+
+
 class SetPush(Struct, frozen=True):
     """Somebody wants to be told of the task, also when it has ended."""
 
@@ -77,7 +92,7 @@ LIMITS = "20 000 events or 64 MiB"
 PUSH_EVENTS_LIMIT = EVENTS_LIMIT + 1000
 PUSH_LIMIT = 16
 
-Command = Say | Cancel | ForceCancel | Claim | Release | SetPush | DeletePush | Emit
+Command = Say | Cancel | ForceCancel | Claim | Release | Park | EndChild | SetPush | DeletePush | Emit
 
 
 def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
@@ -99,15 +114,33 @@ def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
             return () if state.over else (ev.Status(TaskState.CANCELED),)
         case Claim(node=node, dead=dead):
             # Whoever claimed it first lives: two that saw the same death must not take it from each other.
-            return () if state.resting or state.node != dead else (ev.Claimed(node),)
+            return (ev.Claimed(node),) if state.node == dead and _is_claimable(state) else ()
         case Release(node=node):
             return () if state.over or state.node != node else (ev.Claimed(""),)
+        case Park():
+            return _park(state, command)
+        case EndChild(child=child, state=ended):
+            return () if state.over or child in state.ended_children else (ev.ChildEnded(child, ended),)
         case SetPush(target=target, by=by):
             return _set_push(state, target, by)
         case DeletePush():
             return _delete_push(state, command)
         case _:
             assert_never(command)
+
+
+def _is_claimable(state: State) -> bool:
+    # A question holds no claim, unless it has a moment at which its executor is to go on without an answer.
+    return not state.resting or (state.interrupted and state.wake_at is not None and state.wake_at < NEVER)
+
+
+def _park(state: State, command: Park) -> tuple[ev.AnyEvent, ...]:
+    if state.over or state.node != command.node:
+        return ()
+    # What it waits for may have come between its last look and this one: then it goes on at once.
+    if state.cancel_requested or len(state.answers) > state.taken or command.child in state.ended_children:
+        return ()
+    return (ev.Parked(command.wake_at, command.child),)
 
 
 def _set_push(state: State, target: ev.PushTarget, by: str) -> tuple[ev.AnyEvent, ...]:
@@ -144,7 +177,7 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
             f"task {state.task_id} has reached its limit ({LIMITS}); send without taskId to start another",
             field="message.taskId",
         )
-    push = () if command.push is None else _set_push(state, command.push, state.owner)
+    push = () if command.push is None else _set_push(state, command.push, state.principal)
     if not state.interrupted:
         return (*push, ev.Said(message))
     claim = (ev.Claimed(command.claim),) if command.claim and command.claim != state.node else ()

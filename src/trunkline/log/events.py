@@ -33,14 +33,17 @@ class PushTarget(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Submitted(Event, frozen=True):
-    """A new task: who asked for what. `node` is the first claim; `trace` is the caller's `traceparent`.
+    """A new task: which principal asks which agent for what. `node` is the first claim.
 
+    `agent` is empty in logs written before agents had ids: they belong to the agent at the origin.
+    `parent` is the task that asked for this one, if it is a child; `trace` the caller's `traceparent`.
     `extensions` are those that the caller named; None if it named none, so that it gets all.
     """
 
     message: Message
     context_id: str
-    owner: str
+    # Logs of the first releases call it so, and a log is never rewritten.
+    principal: str = msgspec.field(name="owner")
     node: str
     skill: str = ""
     output_modes: tuple[str, ...] = ()
@@ -48,6 +51,8 @@ class Submitted(Event, frozen=True):
     trace: str = ""
     push: PushTarget | None = None
     extensions: tuple[str, ...] | None = None
+    agent: str = ""
+    parent: str = ""
 
 
 class Claimed(Event, frozen=True):
@@ -108,6 +113,24 @@ class Stepped(Event, frozen=True):
     result: object = None
 
 
+class Parked(Event, frozen=True):
+    """The executor has let go of the task until something happens; the claim is released.
+
+    It waits for the moment `wake_at` (milliseconds since the epoch, 0 for none), for the end of the task
+    `child` if it names one, and in any case for whatever a caller appends. Whoever claims it next goes on.
+    """
+
+    wake_at: int = 0
+    child: str = ""
+
+
+class ChildEnded(Event, frozen=True):
+    """A child of this task has come to its end, in this state; what it said is in its own log."""
+
+    child: str
+    state: TaskState
+
+
 class Taken(Event, frozen=True):
     """The executor has taken an answer up; `place` counts the answers from 0."""
 
@@ -152,6 +175,8 @@ Known = (
     | Replied
     | CancelRequested
     | Stepped
+    | Parked
+    | ChildEnded
     | Taken
     | PushSet
     | PushDeleted

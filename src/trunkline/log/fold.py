@@ -26,7 +26,13 @@ from trunkline.wire.types import (
     TaskStatus,
 )
 
+# A parked task that no moment wakes; larger than any time, and still a number for every database.
+NEVER = 1 << 62
+
 NOBODY: Mapping[str, ev.PushTarget] = MappingProxyType({})
+
+
+CHILDLESS: Mapping[str, TaskState] = MappingProxyType({})
 
 
 class Head(Struct, frozen=True, gc=False):
@@ -34,11 +40,16 @@ class Head(Struct, frozen=True, gc=False):
 
     task_id: str
     context_id: str
-    owner: str
+    principal: str
     state: TaskState
     status_at: int
     seq: int
     node: str
+    agent: str = ""
+    parent: str = ""
+    # The child it waits for, and when it is due again if it is parked: NEVER for "not by time".
+    child: str = ""
+    wake_at: int | None = None
 
 
 class _Growing:
@@ -99,16 +110,20 @@ class State:
     __slots__ = (
         "_artifacts",
         "_history",
+        "agent",
         "answers",
         "cancel_requested",
+        "child",
         "context_id",
+        "ended_children",
         "extensions",
         "interrupted",
         "metadata",
         "node",
         "output_modes",
         "over",
-        "owner",
+        "parent",
+        "principal",
         "push",
         "reply",
         "resting",
@@ -121,6 +136,7 @@ class State:
         "taken",
         "task_id",
         "trace",
+        "wake_at",
     )
 
     def __init__(self, task_id: str) -> None:
@@ -129,7 +145,9 @@ class State:
         # How many bytes the log holds, as told by whoever reads or writes it: no event knows its own.
         self.size: int = 0
         self.context_id = ""
-        self.owner = ""
+        self.principal = ""
+        self.agent = ""
+        self.parent = ""
         self.node = ""
         self.skill = ""
         self.trace = ""
@@ -147,6 +165,11 @@ class State:
         # How many of them an executor has taken up.
         self.taken = 0
         self.cancel_requested = False
+        # While it is parked: when it is due again, and the child whose end it waits for.
+        self.wake_at: int | None = None
+        self.child = ""
+        # Never changed in place: most tasks have no children and share the empty one.
+        self.ended_children: Mapping[str, TaskState] = CHILDLESS
         self.reply: Message | None = None
         self._history: list[Message] = []
         self._artifacts: dict[str, _Growing] = {}
@@ -184,29 +207,51 @@ class State:
     def head_after(self, events: Sequence[ev.AnyEvent], at: int) -> Head | None:
         """The head once these events are appended here; None if they change no listed field."""
         seq, changed = self.seq, 0
-        context_id, owner, state, status_at, node = (
-            self.context_id,
-            self.owner,
-            self.state,
-            self.status_at,
-            self.node,
-        )
+        state, status_at, node = self.state, self.status_at, self.node
+        context_id, principal, agent, parent = self.context_id, self.principal, self.agent, self.parent
+        wake_at, child = self.wake_at, self.child
         for event in events:
             seq += 1
             match event:
                 case ev.Status(state=state):
                     status_at, changed = at, seq
-                case ev.Submitted(context_id=context_id, owner=owner, node=node):
+                    if wake_at is not None and state in TERMINAL:
+                        wake_at, child = None, ""
+                case ev.Submitted(
+                    context_id=context_id, principal=principal, node=node, agent=agent, parent=parent
+                ):
                     status_at, changed = at, seq
                 case ev.Replied():
                     state, status_at, changed = TaskState.COMPLETED, at, seq
+                    wake_at, child = None, ""
                 case ev.Claimed(node=node):
-                    changed = seq
+                    wake_at, child, changed = None, "", seq
+                case ev.Parked(wake_at=moment, child=awaited):
+                    node, changed = "", seq
+                    if state not in TERMINAL:
+                        wake_at, child = moment or NEVER, awaited
+                case ev.Said() | ev.CancelRequested() | ev.ChildEnded():
+                    if wake_at is not None:
+                        wake_at, changed = at, seq
                 case ev.Compacted(count=count):
                     seq += count - 1
                 case _:
                     pass
-        return Head(self.task_id, context_id, owner, state, status_at, changed, node) if changed else None
+        if not changed:
+            return None
+        return Head(
+            self.task_id,
+            context_id,
+            principal,
+            state,
+            status_at,
+            changed,
+            node,
+            agent,
+            parent,
+            child,
+            wake_at,
+        )
 
     def apply(self, recorded: ev.Recorded) -> None:
         """Take the next event in."""
@@ -223,14 +268,20 @@ class State:
             case ev.Submitted() as event:
                 self._submitted(event, recorded.at)
             case ev.Said(message=message):
-                self._said(message)
+                self._said(message, recorded.at)
             case ev.Replied(message=message):
                 self.reply = message
                 self._enter(TaskState.COMPLETED, message, recorded.at)
             case ev.Claimed(node=node):
                 self.node = node
+                self.wake_at, self.child = None, ""
             case ev.CancelRequested():
                 self.cancel_requested = True
+                self._wake(recorded.at)
+            case ev.Parked() as event:
+                self._park(event)
+            case ev.ChildEnded() as event:
+                self._child_ended(event, recorded.at)
             case ev.Compacted(artifacts=artifacts):
                 self._artifacts.update({whole.artifact_id: _Growing(whole) for whole in artifacts})
             case ev.Taken(place=place):
@@ -252,7 +303,9 @@ class State:
 
     def _submitted(self, event: ev.Submitted, at: int) -> None:
         self.context_id = event.context_id
-        self.owner = event.owner
+        self.principal = event.principal
+        self.agent = event.agent
+        self.parent = event.parent
         self.node = event.node
         self.skill = event.skill
         self.metadata = event.metadata
@@ -264,7 +317,22 @@ class State:
         self.status_at = at
         self._history.append(event.message)
 
-    def _said(self, message: Message) -> None:
+    def _park(self, event: ev.Parked) -> None:
+        self.node = ""
+        if not self.over:
+            self.wake_at, self.child = event.wake_at or NEVER, event.child
+
+    def _child_ended(self, event: ev.ChildEnded, at: int) -> None:
+        self.ended_children = {**self.ended_children, event.child: event.state}
+        self._wake(at)
+
+    def _wake(self, at: int) -> None:
+        # Whatever is said to a parked task makes it due: its executor is to hear it, at whichever node.
+        if self.wake_at is not None:
+            self.wake_at = at
+
+    def _said(self, message: Message, at: int) -> None:
+        self._wake(at)
         if self.interrupted:
             self.answers.append(message)
             if self.status_message is not None:
@@ -279,6 +347,8 @@ class State:
         self.resting = self.over or self.interrupted
         self.status_message = message
         self.status_at = at
+        if self.over:
+            self.wake_at, self.child = None, ""
 
     def _delta(self, event: ev.Delta) -> None:
         growing = self._artifacts.get(event.artifact_id)

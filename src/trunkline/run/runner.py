@@ -223,7 +223,7 @@ class Runner:
     def submit(
         self,
         tenant: str,
-        owner: str,
+        principal: str,
         request: SendRequest,
         dedup: Dedup | None = None,
         *,
@@ -248,7 +248,7 @@ class Runner:
         event = Submitted(
             message=_first(said, task_id, context_id),
             context_id=context_id,
-            owner=owner,
+            principal=principal,
             node=self.node,
             skill=skill,
             output_modes=request.accepted_output_modes,

@@ -61,7 +61,7 @@ class Tasks:
             TaskNotFound: there is none, or it is somebody else's: the answer is the same.
         """
         feed = await self.load(tenant, task_id)
-        if feed is None or feed.state.owner != owner:
+        if feed is None or feed.state.principal != owner:
             raise not_found(task_id)
         return feed
 

@@ -147,7 +147,7 @@ class Operations:
         if history_length is None and state.over:
             # After its time a task is gone, whichever process swept it.
             until = state.status_at + self._retention_ms
-            self._cache.put((tenant, state.task_id, dialect), state.owner, body, until)
+            self._cache.put((tenant, state.task_id, dialect), state.principal, body, until)
         return body
 
     async def get(self, caller: Caller, query: TaskQuery) -> bytes:

@@ -73,7 +73,7 @@ class _Draft:
 
     def list(self, place: _Place, task_id: str, head: Head) -> None:
         """Note a head: all of it, or what has changed if the rest is known to be in the file."""
-        num, context_id, owner = place.num, head.context_id, head.owner
+        num, context_id, owner = place.num, head.context_id, head.principal
         state = NUMBERS[head.state]
         if owner == place.owner and context_id == place.context_id and num not in self.tasks:
             self.heads[num] = (num, state, head.status_at, head.seq, head.node)
@@ -204,4 +204,4 @@ def listed(head: Head) -> Row:
     """The columns of a head."""
     # A context named after its task is left out, and so is its entry in the index of contexts.
     context_id = None if head.context_id == head.task_id else head.context_id
-    return (context_id, head.owner, NUMBERS[head.state], head.status_at, head.seq, head.node)
+    return (context_id, head.principal, NUMBERS[head.state], head.status_at, head.seq, head.node)

@@ -65,7 +65,7 @@ def test_any_context_and_owner(run, store, text):
         await task(store, "t1", context=text, owner=text, node=text)
         await task(store, "t2", context="else", owner="else")
         head = await store.head(A, "t1")
-        assert (head.context_id, head.owner, head.node) == (text, text, text)
+        assert (head.context_id, head.principal, head.node) == (text, text, text)
         return [
             ids(await listed(store, where))
             for where in (Where(owner=text), Where(context_id=text), Where(owner=text, context_id=text))

@@ -53,9 +53,9 @@ class Auditor:
     def _judge(self, event: ev.AnyEvent) -> tuple[str, str]:
         match event:
             case ev.Submitted():
-                self.owner, self.node = event.owner, event.node
+                self.owner, self.node = event.principal, event.node
                 self.last_said = event.message.message_id
-                return event.owner, f"message {event.message.message_id}"
+                return event.principal, f"message {event.message.message_id}"
             case ev.Said():
                 self.last_said = event.message.message_id
                 return self.owner, f"message {event.message.message_id}"

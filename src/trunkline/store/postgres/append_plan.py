@@ -104,7 +104,7 @@ def _heads(entries: Mapping[str, Entry]) -> dict[str, Value]:
         "head_task_ids": list(entries),
         "head_tenants": [entry.tenant for entry in entries.values()],
         "head_contexts": [head.context_id for head in heads],
-        "head_owners": [head.owner for head in heads],
+        "head_owners": [head.principal for head in heads],
         "head_states": [NUMBERS[head.state] for head in heads],
         "head_ats": [head.status_at for head in heads],
         "head_seqs": [head.seq for head in heads],

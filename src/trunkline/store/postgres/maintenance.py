@@ -118,7 +118,7 @@ async def _refold(connection: Connection, *, page: Sequence[tuple[str, str]]) ->
                 task_id=task_id,
                 tenant=tenant,
                 context_id=head.context_id,
-                owner=head.owner,
+                owner=head.principal,
                 state=NUMBERS[head.state],
                 status_at=head.status_at,
                 seq=head.seq,
