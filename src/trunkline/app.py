@@ -44,8 +44,7 @@ from trunkline.server.request import Receive, Scope, Send
 from trunkline.server.streams import Streams
 from trunkline.store.url import store_from_url
 from trunkline.telemetry import traces
-from trunkline.telemetry.counts import Counts
-from trunkline.telemetry.watch import Watch
+from trunkline.telemetry.counters import Counters, TaskObserver
 from trunkline.wire.card import Card, Extension, Skill
 from trunkline.wire.extensions import IDEMPOTENT_SEND
 from trunkline.wire.types import STATES
@@ -86,7 +85,7 @@ class Application:
         waits = (settings.stall_limit, settings.cancel_limit, settings.drain_limit, settings.kept_s)
         limits = Limits(*waits, bounds)
         coalesce = Coalesce(settings.coalesce_characters, settings.coalesce_milliseconds)
-        self._counts = Counts(_STATES.values())
+        self._counts = Counters(_STATES.values())
         self.drift = Drift(self._counts.drift)
         executor = SkillExecutor(agent.name, agent.skills, agent.default, coalesce, self.drift, bounds=bounds)
         self.runner = Runner(self.store, executor, Ids(now_ms, random_bits), limits, dev=settings.dev)
@@ -214,7 +213,7 @@ class Application:
             return
         # Not before: whoever sets up logging or an SDK has done so by now.
         traces.find_tracer()
-        self.runner.tasks.watch = Watch(self._counts, _STATES)
+        self.runner.tasks.watch = TaskObserver(self._counts, _STATES)
         await self.store.open()
         self._live = 1
         try:

@@ -20,8 +20,8 @@ DOCSTRING_LIMIT = 10
 # Raised to leave, not to tell: each is caught in its own room and never reaches a caller.
 SIGNALS = {
     "agent/turn.py Ended",
-    "demo/remote.py Gone",
-    "demo/remote.py StepFailed",
+    "demo/tour_server.py Gone",
+    "demo/tour_server.py StepFailed",
     "doctor/finding.py NotPossible",
     "server/request.py Disconnected",
 }

@@ -16,9 +16,8 @@ import pytest
 from rich.console import Console
 
 from trunkline.client.result import Result
-from trunkline.demo.ledger import Acknowledged
-from trunkline.demo.remote import Demo, StepFailed, free_port
 from trunkline.demo.tour import Tour
+from trunkline.demo.tour_server import Acknowledged, DemoServer, StepFailed, free_port
 from trunkline.wire.types import Task, TaskState, TaskStatus
 
 
@@ -42,17 +41,17 @@ def _children(pid: int) -> list[int]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [1, 2])
-def test_the_server_may_be_killed_at_any_moment(tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "more"), [(1, ["--once"]), (2, [])], ids=["once", "and after the tour"])
+def test_the_server_may_be_killed_at_any_moment(tmp_path: Path, seed: int, more: list[str]) -> None:
     chance = random.Random(seed)
     # In these steps, and the first of them by a signal that lets it end in order.
     moments = chance.sample(range(1, 11), 4)
     tour = subprocess.Popen(
-        [sys.executable, "-m", "trunkline.cli", "demo", "--once", "--port", "0"],
+        [sys.executable, "-m", "trunkline.cli", "demo", "--port", "0", *more],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     assert tour.stdout is not None
-    said = ""
+    said, after = "", ""
     for line in tour.stdout:
         said += line
         step = re.match(r"(\d+)\. ", line)
@@ -62,35 +61,24 @@ def test_the_server_may_be_killed_at_any_moment(tmp_path: Path, seed: int) -> No
                 # The tour kills it too, perhaps in the same moment.
                 with suppress(ProcessLookupError):
                     os.kill(child, signal.SIGTERM if int(step[1]) == moments[0] else signal.SIGKILL)
-    tour.wait(60)
-    tour.stdout.close()
+        if after or "Ctrl-C ends it" in line:
+            if not after:
+                os.kill(_children(tour.pid)[0], signal.SIGKILL)
+            after += line
+            if "nothing acknowledged was lost" in " ".join(after.split()):
+                tour.send_signal(signal.SIGINT)
+                break
+    rest = tour.communicate(timeout=60)[0]
+    said, after = said + rest, after + rest
     words = " ".join(said.split())
     assert tour.returncode == 0, f"seed {seed}: {said}"
     assert "Everything held." in words and "Traceback" not in words, f"seed {seed}: {said}"
     assert "and not by this tour" in words and "nothing acknowledged was lost" in words, (
         f"seed {seed}: {said}"
     )
-
-
-@pytest.mark.slow
-def test_it_may_be_killed_after_the_tour_too(tmp_path: Path) -> None:
-    tour = subprocess.Popen(
-        [sys.executable, "-m", "trunkline.cli", "demo", "--port", "0"],
-        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
-    assert tour.stdout is not None
-    said = ""
-    for line in tour.stdout:
-        said += line
-        if "Ctrl-C ends it" in line:
-            os.kill(_children(tour.pid)[0], signal.SIGKILL)
-        if "nothing acknowledged was lost" in " ".join(said.split()):
-            break
-    tour.send_signal(signal.SIGINT)
-    said += tour.communicate(timeout=30)[0]
-    assert tour.returncode == 0, said
-    assert "was killed by SIGKILL, and not by this tour" in said
-    assert "Stopped." in said and "Traceback" not in said
+    if not more:
+        assert "was killed by SIGKILL, and not by this tour" in " ".join(after.split()), said
+        assert "Stopped." in after
 
 
 def test_a_task_that_is_not_as_it_was_told_is_noticed() -> None:
@@ -112,14 +100,14 @@ class _Forgetful:
 
 
 def test_a_step_that_does_not_hold_ends_the_tour(tmp_path: Path) -> None:
-    demo = Demo(tmp_path, free_port(0))
+    demo = DemoServer(tmp_path, free_port(0))
     demo.client = _Forgetful()  # type: ignore[assignment]
     with pytest.raises(StepFailed, match="expected completed"):
         Tour(demo, Console(quiet=True)).run()
 
 
 def test_who_is_not_there_fails_the_step_soon(tmp_path: Path) -> None:
-    demo = Demo(tmp_path, free_port(0))
+    demo = DemoServer(tmp_path, free_port(0))
     began = time.monotonic()
     with pytest.raises(StepFailed, match=r"127\.0\.0\.1"):
         Tour(demo, Console(quiet=True)).run()

@@ -17,7 +17,7 @@ import pytest
 
 from trunkline.log.fold import Head
 from trunkline.telemetry import logs
-from trunkline.telemetry.lines import FORMS, Change
+from trunkline.telemetry.log_format import FORMATS, Change
 from trunkline.wire.types import TaskState
 
 LIMIT_S = 5.0
@@ -61,7 +61,7 @@ class Output:
 
 def test_changes_are_written_soon_and_together() -> None:
     output = Output()
-    lines = logs.Lines(FORMS["json"], output)
+    lines = logs.LogHandler(FORMATS["json"], output)
 
     async def main() -> None:
         for seq in range(5):
@@ -78,7 +78,7 @@ def test_changes_are_written_soon_and_together() -> None:
 
 def test_a_full_batch_does_not_wait() -> None:
     output = Output()
-    lines = logs.Lines(FORMS["json"], output)
+    lines = logs.LogHandler(FORMATS["json"], output)
 
     async def main() -> None:
         for seq in range(2 * logs.BATCH + 1):
@@ -94,7 +94,7 @@ def test_a_full_batch_does_not_wait() -> None:
 
 def test_any_other_line_comes_after_what_was_noted_before() -> None:
     output = Output()
-    lines = logs.Lines(FORMS["json"], output)
+    lines = logs.LogHandler(FORMATS["json"], output)
 
     async def main() -> None:
         lines.note(_change(1))
@@ -109,7 +109,7 @@ def test_any_other_line_comes_after_what_was_noted_before() -> None:
 
 def test_no_line_is_lost_or_doubled_when_threads_write_too() -> None:
     output = Output()
-    lines = logs.Lines(FORMS["json"], output)
+    lines = logs.LogHandler(FORMATS["json"], output)
     over = threading.Event()
 
     def talk() -> None:
@@ -131,7 +131,7 @@ def test_no_line_is_lost_or_doubled_when_threads_write_too() -> None:
 
 def test_lines_that_could_not_be_written_are_counted_in_the_next() -> None:
     output = Output()
-    lines = logs.Lines(FORMS["json"], output)
+    lines = logs.LogHandler(FORMATS["json"], output)
 
     async def main() -> None:
         output.broken = True
@@ -154,7 +154,7 @@ def test_lines_are_written_whole_so_that_processes_can_share_a_pipe() -> None:
     lines = [*short, b"y" * (2 * PIPE_BUF) + b"\n", *short, b"no end"]
     theirs, ours = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs, ours:
-        logs.into(ours.fileno())(b"".join(lines))
+        logs.line_writer(ours.fileno())(b"".join(lines))
         ours.shutdown(socket.SHUT_WR)
         pieces = list(iter(lambda: theirs.recv(1 << 20), b""))
     assert b"".join(pieces) == b"".join(lines)
@@ -165,7 +165,9 @@ def test_lines_are_written_whole_so_that_processes_can_share_a_pipe() -> None:
 
 def test_a_record_that_cannot_be_written_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     output = Output()
-    logs.Lines(FORMS["text"], output).handle(logging.LogRecord("x", 30, "", 0, "%d", ("no number",), None))
+    logs.LogHandler(FORMATS["text"], output).handle(
+        logging.LogRecord("x", 30, "", 0, "%d", ("no number",), None)
+    )
     assert output.pieces == []
     assert "--- Logging error ---" in capsys.readouterr().err
 
@@ -178,7 +180,7 @@ def test_a_terminal_handler_is_replaced_and_others_stay() -> None:
         logs.set_up_logs("warning", "json")
         assert root.level == logging.WARNING
         kept, added = root.handlers
-    assert kept is own and isinstance(added, logs.Lines)
+    assert kept is own and isinstance(added, logs.LogHandler)
 
 
 def test_changes_go_through_logging_where_others_listen() -> None:
@@ -189,7 +191,7 @@ def test_changes_go_through_logging_where_others_listen() -> None:
             self.said.append(record.getMessage())
 
     output = Output()
-    lines = logs.Lines(FORMS["json"], output)
+    lines = logs.LogHandler(FORMATS["json"], output)
     with alone() as root:
         root.setLevel(logging.INFO)
         root.addHandler(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.harness import V1, message
 from tests.hooks import Hooks
 from trunkline import Agent, Effect, Turn
 from trunkline.app import Application, build
+from trunkline.errors import Misuse
 from trunkline.log.events import Submitted
 from trunkline.log.fold import State
 from trunkline.store.url import store_from_url
@@ -225,3 +227,17 @@ def test_a_task_of_a_dead_process_is_a_takeover(tmp_path: Path) -> None:
     found = _values(text)
     assert [found["trunkline_takeovers_total", again] for again in ("no", "restart", "resume")] == [1, 0, 0]
     assert found["trunkline_task_changes_total", "failed"] == 1
+
+
+def test_metrics_without_their_library_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent("bare", store="memory:")
+    agent.skill()(_nothing)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    monkeypatch.delitem(sys.modules, "trunkline.telemetry.metrics", raising=False)
+    with pytest.raises(Misuse, match=r"pip install 'trunkline\[metrics\]'"):
+        build(agent, {"metrics": True})
+
+
+async def _nothing(text: str) -> str:
+    """Say it back."""
+    return text

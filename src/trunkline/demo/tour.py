@@ -7,7 +7,9 @@ import queue
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from rich.console import Console
@@ -18,12 +20,19 @@ from rich.table import Table
 
 from trunkline.client.result import Result, text_of
 from trunkline.clock import random_bits
-from trunkline.demo.hook import TourWebhook
-from trunkline.demo.ledger import Acknowledged, in_words
-from trunkline.demo.lines import LINES
-from trunkline.demo.remote import READY_S, Demo, Gone, StepFailed, free_port
+from trunkline.demo.snippets import SNIPPETS
+from trunkline.demo.tour_server import (
+    READY_S,
+    Acknowledged,
+    DemoServer,
+    Gone,
+    StepFailed,
+    describe,
+    free_port,
+)
 from trunkline.doctor.finding import CheckOutcome
 from trunkline.doctor.run import examine
+from trunkline.errors import Refused
 from trunkline.log.decide import plain
 from trunkline.webhook import Notification, Receiver
 from trunkline.wire.types import PushConfig, TaskState
@@ -43,16 +52,53 @@ _COLOURS = {
 }
 
 
+class TourWebhook:
+    """A webhook endpoint on loopback; every notification with a good token and signature is in `received`."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.received: queue.Queue[Notification] = queue.Queue()
+        received = self.received
+
+        class Handler(BaseHTTPRequestHandler):
+            """Answers one request."""
+
+            def do_POST(self) -> None:  # noqa: N802 - the name is the standard library's
+                """Take a notification, once however often it comes."""
+                body = self.rfile.read(int(self.headers.get("content-length", "0")))
+                try:
+                    notification = receiver.receive(dict(self.headers), body)
+                except Refused:
+                    self.send_error(401)
+                    return
+                if not notification.repeated:
+                    received.put(notification)
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Say nothing: the tour does."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._server.shutdown()
+        self._server.server_close()
+
+
 class Tour:
     """The steps, each checked; the first that does not hold ends the tour.
 
     Whoever kills the server meanwhile becomes part of it: it is started again, and asked what it still knows.
     """
 
-    def __init__(self, demo: Demo, console: Console) -> None:
+    def __init__(self, demo: DemoServer, console: Console) -> None:
         self._demo = demo
         self._console = console
-        self._ledger = Acknowledged()
+        self._acknowledged = Acknowledged()
         self._finished = ""
         self._asking = ""
 
@@ -104,7 +150,7 @@ class Tour:
             try:
                 seconds = self.start()
                 with self._demo.checked():
-                    told = self._ledger.compare(self._demo.client)
+                    told = self._acknowledged.compare(self._demo.client)
             except Gone as again:
                 gone = again
                 continue
@@ -113,7 +159,7 @@ class Tour:
         raise StepFailed("somebody kills the server each time it is asked what it knows")
 
     def _show(self, result: Result, more: str = "") -> None:
-        self._ledger.note(result)
+        self._acknowledged.note(result)
         self._console.print(f"   task {result.task_id}  {_coloured(result.state)}  {more}")
 
     def _send(self) -> None:
@@ -162,7 +208,7 @@ class Tour:
     def _kill(self) -> None:
         asked = self._demo.client.send("ask Will you remember me?")
         _expect(asked, _ASKS)
-        self._ledger.note(asked)
+        self._acknowledged.note(asked)
         self._asking = asked.task_id
         self._die()
         finished = self._demo.client.get(self._finished)
@@ -230,7 +276,7 @@ class Tour:
     def _await(self, hook: TourWebhook, state: TaskState) -> Notification:
         for _ in range(round(READY_S / TICK_S)):
             try:
-                told = hook.told.get(timeout=TICK_S)
+                told = hook.received.get(timeout=TICK_S)
             except queue.Empty:
                 self._demo.alive()
                 continue
@@ -254,7 +300,7 @@ class Tour:
         passed = sum(one.outcome is CheckOutcome.PASSED for one in report.findings)
         odd = [one for one in report.findings if one.outcome in (CheckOutcome.FAILED, CheckOutcome.UNKNOWN)]
         if odd or not passed:
-            self._demo.ending()
+            self._demo.await_end()
             found = "; ".join(f"{one.check}: {one.seen}" for one in odd)
             raise StepFailed(f"the doctor found {found or report.nothing}")
         self._console.print(
@@ -265,7 +311,7 @@ class Tour:
 
 def _expect(result: Result, state: TaskState, text: str = "") -> None:
     if result.state is not state or (text and result.text != text):
-        raise StepFailed(f"expected {plain(state)} {text!r}, got {in_words(result)}")
+        raise StepFailed(f"expected {plain(state)} {text!r}, got {describe(result)}")
 
 
 def _coloured(state: TaskState) -> str:
@@ -279,7 +325,7 @@ def run(*, once: bool, port: int) -> int:
         Panel("[bold]Trunkline[/]: a task is an append-only log of events. Watch one survive.", expand=False)
     )
     with tempfile.TemporaryDirectory(prefix="trunkline-demo-") as directory:
-        demo = Demo(Path(directory), free_port(port))
+        demo = DemoServer(Path(directory), free_port(port))
         tour = Tour(demo, console)
         try:
             seconds = tour.start()
@@ -300,13 +346,13 @@ def run(*, once: bool, port: int) -> int:
     return 0
 
 
-def _invite(console: Console, demo: Demo, tour: Tour) -> None:
+def _invite(console: Console, demo: DemoServer, tour: Tour) -> None:
     console.print(f"\nIt keeps serving at {demo.base}. Try, in another terminal:")
     # Where the environment is not active, as after `make demo`, the command is named as it was called.
     called = sys.argv[0] if Path(sys.argv[0]).name == "trunkline" else "trunkline"
     program = "trunkline" if shutil.which("trunkline") else called
-    for language, lines in LINES:
-        text = lines.format(base=demo.base, trunkline=program)
+    for language, snippet in SNIPPETS:
+        text = snippet.format(base=demo.base, trunkline=program)
         console.print(Syntax(text, language, background_color="default", word_wrap=True))
     console.print(f"Kill it if you like (process {demo.pid}); Ctrl-C ends it.")
     while True:

@@ -34,7 +34,7 @@ from trunkline.server.request import (
 from trunkline.server.scopes import ADMIN, METRICS, NEEDED, READ, WRITE
 from trunkline.server.streams import Plan, Streams
 from trunkline.telemetry import traces
-from trunkline.telemetry.counts import Counts
+from trunkline.telemetry.counters import Counters
 from trunkline.telemetry.traces import TraceSeen
 from trunkline.wire import jsonrpc, sse
 from trunkline.wire import rest as routes
@@ -67,7 +67,7 @@ class Server:
         identity: Identity,
         cors: Cors | None,
         health: Health,
-        counts: Counts,
+        counts: Counters,
         metrics: Render | None,
         operators: Admin,
         jwks: Callable[[], bytes] | None,

@@ -1,4 +1,4 @@
-"""The numbers as Prometheus reads them. Needs the extra `metrics`; nothing here is on the hot path."""
+"""The metrics page for Prometheus. Needs the extra `metrics`; nothing here is on the hot path."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from trunkline.telemetry.counts import Counts, Histogram
+from trunkline.telemetry.counters import Counters, Histogram
 
 
-class WorkCounts(Protocol):
-    """What is asked of the runner."""
+class RunnerFigures(Protocol):
+    """The runner, as far as its figures go."""
 
     node: str
 
@@ -44,8 +44,8 @@ class WorkCounts(Protocol):
         ...
 
 
-class Deliveries(Protocol):
-    """What is asked of whoever posts notifications."""
+class DeliveryFigures(Protocol):
+    """The figures of webhook deliveries."""
 
     done: int
     retried: int
@@ -55,12 +55,16 @@ class Deliveries(Protocol):
 
 
 class Metrics(Collector):
-    """Every number of this process, and those of the author's own."""
+    """Every metric of this process, the author's own in the default registry included."""
 
     def __init__(
-        self, counts: Counts, work: WorkCounts, streams: Sized, deliveries: Deliveries | None = None
+        self,
+        counters: Counters,
+        work: RunnerFigures,
+        streams: Sized,
+        deliveries: DeliveryFigures | None = None,
     ) -> None:
-        self._counts = counts
+        self._counters = counters
         self._work = work
         self._streams = streams
         self._deliveries = deliveries
@@ -74,7 +78,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All families. Each sample names the node: behind one socket several processes answer in turn."""
-        for family in (*self._own(), *self._posted(), *REGISTRY.collect()):
+        for family in (*self._own(), *self._delivery_families(), *REGISTRY.collect()):
             family.samples = [
                 sample._replace(labels={**sample.labels, "node": self._work.node})
                 for sample in family.samples
@@ -82,7 +86,7 @@ class Metrics(Collector):
             yield family
 
     def _own(self) -> Iterator[Metric]:
-        counts, work = self._counts, self._work
+        counters, work = self._counters, self._work
         yield _gauge(
             "trunkline_ready", "1 if the store takes writes and the server does not drain.", work.ready
         )
@@ -92,41 +96,41 @@ class Metrics(Collector):
             "trunkline_task_changes",
             "Committed changes of tasks, by the state they were left in.",
             ("state",),
-            {(state,): count for state, count in counts.changes.items()},
+            {(state,): count for state, count in counters.changes.items()},
         )
         yield _counter(
             "trunkline_requests",
             "Answered requests, by operation and outcome.",
             ("operation", "outcome"),
-            counts.requests,
+            counters.requests,
         )
         yield _counter(
             "trunkline_refusals",
             "Requests that were refused, by reason.",
             ("reason",),
-            {(reason,): count for reason, count in counts.refusals().items()},
+            {(reason,): count for reason, count in counters.refusals().items()},
         )
         yield _counter(
             "trunkline_appends",
             "Appends that the store has ended, by what became of them.",
             ("outcome",),
-            {(outcome,): count for outcome, count in counts.appends.items()},
+            {(outcome,): count for outcome, count in counters.appends.items()},
         )
         yield _histogram(
             "trunkline_commit_seconds",
             "Time from handing a group to the store to its commit.",
-            counts.commit_seconds,
+            counters.commit_seconds,
         )
-        yield _histogram("trunkline_commit_appends", "Appends per group.", counts.commit_appends)
+        yield _histogram("trunkline_commit_appends", "Appends per group.", counters.commit_appends)
         yield from self._of_runs()
 
     def _of_runs(self) -> Iterator[Metric]:
-        counts, work = self._counts, self._work
+        counters, work = self._counters, self._work
         yield _counter(
             "trunkline_effect_drifts",
             "Successful runs whose effects were not those that their skill declares.",
             ("skill",),
-            {(skill,): count for skill, count in counts.drifts.items()},
+            {(skill,): count for skill, count in counters.drifts.items()},
         )
         yield _counter(
             "trunkline_takeovers",
@@ -141,7 +145,7 @@ class Metrics(Collector):
             {(): work.late},
         )
 
-    def _posted(self) -> Iterator[Metric]:
+    def _delivery_families(self) -> Iterator[Metric]:
         found = self._deliveries
         if found is None:
             return

@@ -1,4 +1,4 @@
-"""Every committed change of a task is counted and logged, wherever the agent is mounted."""
+"""Counters: what is counted, the shape of a histogram, and that every change of a task is counted and logged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,41 @@ import pytest
 from tests.harness import Agent as Caller
 from tests.harness import ServerProcess
 from trunkline import Agent
-from trunkline.app import build
-from trunkline.errors import Misuse
+from trunkline.errors import Conflict, Duplicate, StoreError
+from trunkline.telemetry.counters import Counters, Histogram
 
 LINE = re.compile(
     r"task\.state task=\S+ context='\S+' tenant='default' state=(\S+) seq=(\d+) node=\S+ trace=(\S*)$"
 )
+
+
+def test_a_histogram_counts_up_to_each_bound() -> None:
+    seen = Histogram((1, 2.5, 4))
+    for value in (0, 1, 1.5, 2.5, 4.01, 100):
+        seen.add(value)
+    assert seen.cumulative() == [("1", 2), ("2.5", 4), ("4", 4), ("+Inf", 6)]
+    assert seen.total == 109.01
+
+
+def test_a_group_is_counted_by_what_became_of_its_appends() -> None:
+    counters = Counters(())
+    counters.group([1, Conflict(3), 7, StoreError("full"), Duplicate("t", 1, b"")], 0.002)
+    assert counters.appends == {"written": 2, "conflict": 1, "duplicate": 1, "failed": 1}
+    assert counters.commit_seconds.total == 0.002
+    assert counters.commit_appends.total == 5
+
+
+def test_refusals_are_requests_that_were_not_answered() -> None:
+    counters = Counters(())
+    for operation, outcome in (
+        ("GetTask", "OK"),
+        ("GetTask", "NO"),
+        ("SendMessage", "NO"),
+        ("GetTask", "OK"),
+    ):
+        counters.request(operation, outcome)
+    assert counters.requests == {("GetTask", "OK"): 2, ("GetTask", "NO"): 1, ("SendMessage", "NO"): 1}
+    assert counters.refusals() == {"NO": 2}
 
 
 async def _send(agent: Agent) -> None:
@@ -70,17 +98,3 @@ def test_a_served_agent_logs_each_change_with_its_ids(tmp_path: Path, form: str)
             "completed",
         ]
         assert all(line.endswith(f" trace={trace_id}") for line in lines)
-
-
-def test_metrics_without_their_library_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = Agent("bare", store="memory:")
-    agent.skill()(_nothing)
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    monkeypatch.delitem(sys.modules, "trunkline.telemetry.metrics", raising=False)
-    with pytest.raises(Misuse, match=r"pip install 'trunkline\[metrics\]'"):
-        build(agent, {"metrics": True})
-
-
-async def _nothing(text: str) -> str:
-    """Say it back."""
-    return text

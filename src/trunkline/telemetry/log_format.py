@@ -1,4 +1,4 @@
-"""What a line of the log looks like, as text for people and as JSON for machines.
+"""How a log line is written: as text for people, as JSON for machines.
 
 A foreign text cannot forge a line or a field: JSON escapes it, text escapes whatever does not print.
 """
@@ -21,49 +21,49 @@ TASK_LOG = "trunkline.task"
 CHANGED = "task.state task=%s context=%a tenant=%a state=%s seq=%d node=%s trace=%s"
 _EVENT = re.compile(r"[a-z]+\.[a-z.]+")
 _FIELD = re.compile(r" (\w+)=")
-_PLACE = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
+_PLACEHOLDER = re.compile(r"%(?:%|[-#0 +]*\d*(?:\.\d+)?[a-zA-Z])")
 # JSON lets these stand as they are; some readers take them for line ends, some terminals for commands.
 _CONTROL = re.compile("[\x7f-\x9f\u2028\u2029]")
 _encode = msgspec.json.Encoder().encode
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
-class LineHead(Protocol):
-    """What a line says of a task."""
+class LoggedTask(Protocol):
+    """A task as far as a log line names it; `log.fold.Head` is one."""
 
     @property
     def task_id(self) -> str:
-        """Its id."""
+        """The task's id."""
         ...
 
     @property
     def context_id(self) -> str:
-        """Its conversation."""
+        """The conversation that it belongs to."""
         ...
 
     @property
     def state(self) -> Enum:
-        """Where it stands."""
+        """The state that it is in."""
         ...
 
     @property
     def seq(self) -> int:
-        """The event that brought it there."""
+        """The number of its newest event."""
         ...
 
     @property
     def node(self) -> str:
-        """Whose it is."""
+        """The node that works on it."""
         ...
 
 
 # When, whose, what, the state it came to in plain words, the event that brought it there, and the
 # `traceparent` that it was opened with.
-Change = tuple[int, str, LineHead, str, int, str]
+Change = tuple[int, str, LoggedTask, str, int, str]
 
 
-class LineFormat(Protocol):
-    """A way to write lines; each ends with a line end."""
+class LogFormat(Protocol):
+    """A format of log lines; each line ends with a line end."""
 
     def record(self, record: logging.LogRecord) -> bytes:
         """The line of a record."""
@@ -74,18 +74,18 @@ class LineFormat(Protocol):
         ...
 
 
-def arguments(change: Change) -> tuple[str, str, str, str, int, str, str]:
-    """What stands in the places of `CHANGED`."""
+def change_arguments(change: Change) -> tuple[str, str, str, str, int, str, str]:
+    """The arguments of the template `CHANGED` for one change."""
     _, tenant, head, state, seq, trace = change
     return head.task_id, head.context_id, tenant, state, seq, head.node, trace[3:35]
 
 
-class Text:
+class TextFormat:
     """One line per record, `key=value`; a traceback follows indented."""
 
     def record(self, record: logging.LogRecord) -> bytes:
         """The line of a record."""
-        when = stamp(int(record.created * 1000))
+        when = timestamp(int(record.created * 1000))
         line = f"{when} {record.levelname} {record.name} {_printable(record.getMessage())}\n"
         for more in _exception(record).splitlines():
             line += f"    {_printable(more)}\n"
@@ -94,7 +94,10 @@ class Text:
     def changes(self, changes: Sequence[Change]) -> bytes:
         """The lines of changed tasks."""
         return "".join(
-            [f"{stamp(change[0])} INFO {TASK_LOG} {CHANGED % arguments(change)}\n" for change in changes]
+            [
+                f"{timestamp(change[0])} INFO {TASK_LOG} {CHANGED % change_arguments(change)}\n"
+                for change in changes
+            ]
         ).encode()
 
 
@@ -112,14 +115,14 @@ class _Changed(Struct, omit_defaults=True, gc=False):
     trace: str = ""
 
 
-class Json:
+class JsonFormat:
     """One JSON object per record."""
 
     def record(self, record: logging.LogRecord) -> bytes:
         """The line of a record."""
-        event, fields = _parts(record)
+        event, fields = _event_fields(record)
         line: dict[str, object] = {
-            "time": stamp(int(record.created * 1000)),
+            "time": timestamp(int(record.created * 1000)),
             "level": record.levelname.lower(),
             "logger": record.name,
             "event": event,
@@ -129,38 +132,40 @@ class Json:
         if trace := _exception(record):
             line["exception"] = trace
         try:
-            return _plain(_encode(line)) + b"\n"
+            return _escape_controls(_encode(line)) + b"\n"
         except UnicodeEncodeError:
             # Half a surrogate pair, from a path or a broken file name.
-            return _plain(_encode({name: _whole(value) for name, value in line.items()})) + b"\n"
+            return (
+                _escape_controls(_encode({name: _encodable(value) for name, value in line.items()})) + b"\n"
+            )
 
     def changes(self, changes: Sequence[Change]) -> bytes:
         """The lines of changed tasks."""
-        return _plain(
+        return _escape_controls(
             _encode_lines(
                 [
-                    _Changed(stamp(change[0]), "info", TASK_LOG, "task.state", *arguments(change))
+                    _Changed(timestamp(change[0]), "info", TASK_LOG, "task.state", *change_arguments(change))
                     for change in changes
                 ]
             )
         )
 
 
-FORMS: dict[str, LineFormat] = {"text": Text(), "json": Json()}
+FORMATS: dict[str, LogFormat] = {"text": TextFormat(), "json": JsonFormat()}
 
 
 @lru_cache(maxsize=64)
-def stamp(ms: int) -> str:
+def timestamp(ms: int) -> str:
     """A moment as RFC 3339 has it, in UTC."""
     second, part = divmod(ms, 1000)
     return time.strftime(f"%Y-%m-%dT%H:%M:%S.{part:03d}Z", time.gmtime(second))
 
 
-def _parts(record: logging.LogRecord) -> tuple[str, list[tuple[str, object]]]:
-    """The event and its fields; only our own lines are known to have this shape."""
+def _event_fields(record: logging.LogRecord) -> tuple[str, list[tuple[str, object]]]:
+    """The event and the fields of a record; only our own templates are known to have this shape."""
     args = record.args or ()
     if record.name.partition(".")[0] == "trunkline" and isinstance(args, tuple):
-        event, pieces = _shape(str(record.msg))
+        event, pieces = _parse_template(str(record.msg))
         if event and sum(count for *_, count in pieces) == len(args):
             return event, [
                 (name, _value(piece, args[place : place + count])) for name, piece, place, count in pieces
@@ -169,7 +174,7 @@ def _parts(record: logging.LogRecord) -> tuple[str, list[tuple[str, object]]]:
 
 
 @lru_cache(maxsize=256)
-def _shape(template: str) -> tuple[str, list[tuple[str, str, int, int]]]:
+def _parse_template(template: str) -> tuple[str, list[tuple[str, str, int, int]]]:
     """The event of a template, and its fields: name, template, place and number of its arguments."""
     event, *rest = _FIELD.split(template)
     if not _EVENT.fullmatch(event):
@@ -177,7 +182,7 @@ def _shape(template: str) -> tuple[str, list[tuple[str, str, int, int]]]:
     pieces: list[tuple[str, str, int, int]] = []
     place = 0
     for name, piece in zip(rest[::2], rest[1::2], strict=True):
-        count = sum(found != "%%" for found in _PLACE.findall(piece))
+        count = sum(found != "%%" for found in _PLACEHOLDER.findall(piece))
         pieces.append((name, piece, place, count))
         place += count
     return event, pieces
@@ -186,7 +191,7 @@ def _shape(template: str) -> tuple[str, list[tuple[str, str, int, int]]]:
 def _value(piece: str, args: tuple[object, ...]) -> object:
     if not args:
         return piece
-    if len(args) == 1 and _PLACE.fullmatch(piece):
+    if len(args) == 1 and _PLACEHOLDER.fullmatch(piece):
         value = args[0]
         return value if isinstance(value, int | float) else str(value)
     return piece % args
@@ -204,11 +209,11 @@ def _printable(text: str) -> str:
     return "".join([one if one.isprintable() else ascii(one)[1:-1] for one in text])
 
 
-def _plain(line: bytes) -> bytes:
+def _escape_controls(line: bytes) -> bytes:
     if line.isascii():
         return line
     return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", line.decode()).encode()
 
 
-def _whole(value: object) -> object:
+def _encodable(value: object) -> object:
     return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value

@@ -1,18 +1,27 @@
-"""Plain numbers that the runtime keeps anyway; whoever serves metrics reads them."""
+"""Counters of this process: requests, appends, commits, and every change of a task.
+
+Plain integers, so that they cost nothing where nobody serves metrics; `metrics` reads them when it is asked.
+"""
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
 
+from trunkline.clock import now_ms
 from trunkline.errors import Conflict, Duplicate, StoreError
+from trunkline.telemetry.log_format import TASK_LOG, LoggedTask
+from trunkline.telemetry.logs import change_log
 
 COMMIT_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 COMMIT_APPENDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 500)
+_log = logging.getLogger(TASK_LOG)
 
 
 class Histogram:
-    """How often a value was at most each bound."""
+    """A histogram as Prometheus defines it: how many values were at most each bound, and their sum."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -37,8 +46,8 @@ class Histogram:
         return found
 
 
-class Counts:
-    """What happened in this process since it started."""
+class Counters:
+    """What this process has counted since it started."""
 
     __slots__ = ("appends", "changes", "commit_appends", "commit_seconds", "drifts", "requests")
 
@@ -84,3 +93,31 @@ class Counts:
             if outcome != "OK":
                 found[outcome] = found.get(outcome, 0) + count
         return found
+
+
+class TaskObserver:
+    """Counts and logs every change of a task that this process commits; called on the hot path."""
+
+    __slots__ = ("_changes", "_names", "_note")
+
+    def __init__(self, counters: Counters, names: Mapping[Enum, str]) -> None:
+        self._changes = counters.changes
+        self._names = names
+        self._note = change_log()
+
+    def __call__(self, tenant: str, head: LoggedTask, trace: str, passed: tuple[Enum, int] | None) -> None:
+        """Take in a task's new head and its `traceparent`.
+
+        `passed` is a state that the same commit went through on the way, with its seq: one append can take
+        a task from submitted over working to its end, and both are changes that somebody may wait for.
+        """
+        names = self._names
+        state = names[head.state]
+        self._changes[state] += 1
+        if passed is not None:
+            self._changes[names[passed[0]]] += 1
+        if _log.isEnabledFor(logging.INFO):
+            now = now_ms()
+            if passed is not None:
+                self._note((now, tenant, head, names[passed[0]], passed[1], trace))
+            self._note((now, tenant, head, state, head.seq, trace))

@@ -1,4 +1,4 @@
-"""The lines a newcomer can paste: the same call by our own command line and client, curl and other SDKs."""
+"""Snippets that a newcomer can paste: the same call by our command line and client, curl and other SDKs."""
 
 from __future__ import annotations
 
@@ -63,4 +63,10 @@ for await (const update of client.sendMessageStream({{ message }})) {{
 }}
 """
 
-LINES = (("bash", COMMANDS), ("python", CLIENT), ("bash", CURL), ("python", SDK), ("javascript", JAVASCRIPT))
+SNIPPETS = (
+    ("bash", COMMANDS),
+    ("python", CLIENT),
+    ("bash", CURL),
+    ("python", SDK),
+    ("javascript", JAVASCRIPT),
+)

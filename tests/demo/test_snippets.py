@@ -1,4 +1,4 @@
-"""The lines that the tour prints work as they are printed."""
+"""The snippets that the tour prints work as they are printed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.harness import ServerProcess
-from trunkline.demo.lines import CLIENT, COMMANDS, CURL, JAVASCRIPT, SDK
+from trunkline.demo.snippets import CLIENT, COMMANDS, CURL, JAVASCRIPT, SDK
 
 JS = Path(__file__).parents[1] / "interop" / "js"
+# What can be pasted is about clients: where the server keeps its tasks makes no difference to it.
+pytestmark = pytest.mark.parametrize("shelf", ["sqlite"], indirect=True, scope="session")
 
 
 def _run(command: list[str], **more: str | Path) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from trunkline.config import Secret
 from trunkline.log.fold import Head
-from trunkline.telemetry.lines import FORMS, Change, stamp
+from trunkline.telemetry.log_format import FORMATS, Change, timestamp
 from trunkline.wire.types import TaskState
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -27,13 +27,13 @@ def _record(
 
 
 def _json(*given: Any, **more: Any) -> dict[str, Any]:
-    line = FORMS["json"].record(_record(*given, **more))
+    line = FORMATS["json"].record(_record(*given, **more))
     assert line.count(b"\n") == 1 and line.endswith(b"\n")
     return json.loads(line)
 
 
 def _text(*given: Any, **more: Any) -> str:
-    return FORMS["text"].record(_record(*given, **more)).decode()
+    return FORMATS["text"].record(_record(*given, **more)).decode()
 
 
 def _change(context: str = "c", tenant: str = "default", trace: str = TRACE) -> Change:
@@ -48,7 +48,10 @@ def _change(context: str = "c", tenant: str = "default", trace: str = TRACE) -> 
 
 
 def test_a_moment_is_utc_with_milliseconds() -> None:
-    assert [stamp(0), stamp(1_700_000_000_007)] == ["1970-01-01T00:00:00.000Z", "2023-11-14T22:13:20.007Z"]
+    assert [timestamp(0), timestamp(1_700_000_000_007)] == [
+        "1970-01-01T00:00:00.000Z",
+        "2023-11-14T22:13:20.007Z",
+    ]
 
 
 def test_a_line_is_an_event_with_its_fields() -> None:
@@ -115,7 +118,7 @@ def test_a_foreign_text_forges_nothing(template: str) -> None:
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_context_forges_nothing(form: str) -> None:
     hostile = "c' state=failed\n\u2028"
-    lines = FORMS[form].changes([_change(hostile, hostile), _change()])
+    lines = FORMATS[form].changes([_change(hostile, hostile), _change()])
     assert lines.count(b"\n") == 2 and len(lines.decode().splitlines()) == 2
     if form == "json":
         first = json.loads(lines.splitlines()[0])
@@ -125,17 +128,17 @@ def test_a_context_forges_nothing(form: str) -> None:
 
 
 def test_a_changed_task_has_all_its_ids() -> None:
-    (line,) = map(json.loads, FORMS["json"].changes([_change()]).splitlines())
+    (line,) = map(json.loads, FORMATS["json"].changes([_change()]).splitlines())
     assert line == {
         "time": "2023-11-14T22:13:20.007Z", "level": "info", "logger": "trunkline.task", "event": "task.state",
         "task": "t", "context": "c", "tenant": "default", "state": "working", "seq": 3, "node": "n",
         "trace": "0af7651916cd43dd8448eb211c80319c",
     }  # fmt: skip
-    assert "trace" not in json.loads(FORMS["json"].changes([_change(trace="")]))
+    assert "trace" not in json.loads(FORMATS["json"].changes([_change(trace="")]))
 
 
 def test_a_changed_task_as_text() -> None:
-    assert FORMS["text"].changes([_change()]).decode() == (
+    assert FORMATS["text"].changes([_change()]).decode() == (
         "2023-11-14T22:13:20.007Z INFO trunkline.task task.state task=t context='c' tenant='default' "
         "state=working seq=3 node=n trace=0af7651916cd43dd8448eb211c80319c\n"
     )

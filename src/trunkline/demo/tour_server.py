@@ -1,4 +1,4 @@
-"""The tour's server process, and the client that speaks to it."""
+"""The server process of the tour, its client, and what it has acknowledged so far."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import socket
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
+from trunkline.client.result import Result
 from trunkline.client.sync import SyncClient
 from trunkline.errors import Refused, TrunklineError, Unavailable
+from trunkline.log.decide import plain
 from trunkline.net.egress import Egress
 from trunkline.net.http import HttpRequest
 from trunkline.net.http_client import SocketHttpClient
@@ -44,7 +47,7 @@ def free_port(wanted: int) -> int:
         return int(probe.getsockname()[1])
 
 
-class Demo:
+class DemoServer:
     """The demo agent in a process of its own, on a SQLite file."""
 
     def __init__(self, directory: Path, port: int) -> None:
@@ -56,7 +59,7 @@ class Demo:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> float:
-        """Start, wait until it answers; gives the seconds that took."""
+        """Start the server and wait until it answers; gives the seconds that took."""
         began = time.monotonic()
         with (self._directory / "server.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -83,20 +86,20 @@ class Demo:
         return self._process.pid if self._process is not None else 0
 
     def kill(self) -> None:
-        """End it without a chance to say goodbye."""
+        """End the server without a chance to say goodbye."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     def stop(self) -> None:
-        """End it in order."""
+        """End the server in order."""
         self.client.close()
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             self._process.wait(ENDING_S)
 
     def watch(self) -> None:
-        """Until it ends.
+        """Wait for the end of the server.
 
         Raises:
             Gone: it has.
@@ -106,7 +109,7 @@ class Demo:
             raise self._gone()
 
     def alive(self) -> None:
-        """Go on if it runs.
+        """Check that the server still runs.
 
         Raises:
             Gone: it has ended.
@@ -114,7 +117,7 @@ class Demo:
         if self._process is not None and self._process.poll() is not None:
             raise self._gone()
 
-    def ending(self) -> None:
+    def await_end(self) -> None:
         """After something went wrong: wait a while for the server's end.
 
         Raises:
@@ -142,7 +145,7 @@ class Demo:
             if isinstance(error, Refused) and not isinstance(error, Unavailable):
                 self.alive()
             else:
-                self.ending()
+                self.await_end()
             raise StepFailed(str(error)) from error
 
     def signing_keys(self) -> bytes:
@@ -159,6 +162,38 @@ class Demo:
         code = 0 if self._process is None else self._process.returncode
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         return Gone(f"process {self.pid} {how}, and not by this tour")
+
+
+class Acknowledged:
+    """The newest answer for each task, to be held against the server whenever it comes back."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, Result] = {}
+
+    def note(self, result: Result) -> None:
+        """Keep an answer as the newest of its task."""
+        self._answers[result.task_id] = result
+
+    def compare(self, client: SyncClient) -> str:
+        """Ask for every task again; gives what became of them, in words.
+
+        Raises:
+            StepFailed: something that was acknowledged is not there.
+        """
+        now: Counter[str] = Counter()
+        for task_id, answered in self._answers.items():
+            found = client.get(task_id)
+            # What had ended stays as it was. A question may have been answered, and what ran may have ended.
+            if answered.ended and describe(found) != describe(answered):
+                raise StepFailed(f"task {task_id} was {describe(answered)} and is {describe(found)}")
+            now[plain(found.state)] += 1
+        states = ", ".join(f"{count} {state}" for state, count in now.items())
+        return f"nothing acknowledged was lost: {states or 'there was nothing yet'}"
+
+
+def describe(result: Result) -> str:
+    """The state and the text of an answer, in words."""
+    return f"{plain(result.state)} {result.text!r}"
 
 
 async def _read(url: str) -> bytes:
