@@ -1,4 +1,4 @@
-"""Commands and links in README and docs exist."""
+"""Commands, links and files that README and docs name exist."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from trunkline.cli.main import app
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^( *)```(?:sh|bash|shell|console)[^\n]*\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+FILE = re.compile(r"`((?:tests|src|bench|scripts|docs)/[\w./-]+)`")
 
 
 def _commands() -> list[tuple[str, str]]:
@@ -50,6 +51,11 @@ def test_command(page: str, command: str) -> None:
 def test_links(page: Path) -> None:
     targets = [t.split("#")[0] for t in LINK.findall(page.read_text(encoding="utf-8")) if "://" not in t]
     assert [t for t in targets if t and not t.startswith("mailto:") and not (page.parent / t).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_files_that_are_named(page: Path) -> None:
+    assert [f for f in FILE.findall(page.read_text(encoding="utf-8")) if not (ROOT / f).exists()] == []
 
 
 def _check_trunkline(words: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""The table of calls in docs/conformance.md is whole, and names tests that are there."""
+"""The table of calls in docs/evidence/conformance.md is whole, and names tests that are there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _tests(path: str) -> frozenset[str]:
 
 
 def test_every_line_is_there_once_with_tests_that_exist() -> None:
-    rows = ROW.findall((ROOT / "docs" / "conformance.md").read_text(encoding="utf-8"))
+    rows = ROW.findall((ROOT / "docs" / "evidence" / "conformance.md").read_text(encoding="utf-8"))
     assert [name for name, _ in rows] == [
         *[f"row {number}" for number in ROWS],
         *[f"PromptKit {number}" for number in PROMPTKIT],

@@ -1,4 +1,4 @@
-"""docs/conformance.md says of every check what is true: which test shows it, or why there is none."""
+"""docs/evidence/conformance.md says of every check what is true: which test shows it, or why there is none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[2] / "docs" / "conformance.md"
+PAGE = HERE.parents[2] / "docs" / "evidence" / "conformance.md"
 COUNTS = {
     "CARD": 13, "SIG": 4, "SND": 24, "STR": 14, "SUB": 6, "GET": 3, "HIS": 6, "LST": 10, "CAN": 6, "PSH": 9,
     "PDL": 8, "EXC": 4, "EXT": 4, "VER": 7, "ERR": 8, "JRP": 6, "RST": 6, "GRP": 3, "DAT": 8, "EQV": 3,
