@@ -63,7 +63,8 @@ def modules() -> tuple[Module, ...]:
     return tuple(found)
 
 
-def imports(module: Module) -> list[Import]:
+@cache
+def imports(module: Module) -> tuple[Import, ...]:
     """Every import of a module, with `from package import submodule` resolved to the submodule."""
     known = {each.name for each in modules()}
     found: list[Import] = []
@@ -87,7 +88,7 @@ def imports(module: Module) -> list[Import]:
                     visit(child, function, typing_only)
 
     visit(module.tree, "", False)
-    return found
+    return tuple(found)
 
 
 def dotted(node: ast.AST) -> str:

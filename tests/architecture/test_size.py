@@ -6,8 +6,6 @@ import ast
 import statistics
 from pathlib import Path
 
-import pytest
-
 from tests.architecture.source import ROOT, Module, modules
 
 FILE_LIMIT = 500
@@ -17,32 +15,31 @@ FUNCTION_LIMIT = 50
 POSITIONAL_LIMIT = 5
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda m: m.where)
-def test_file_size(module: Module) -> None:
-    lines = len(module.path.read_text(encoding="utf-8").splitlines())
-    assert lines <= (SQL_FILE_LIMIT if module.where in SQL_FILES else FILE_LIMIT)
+def test_file_size() -> None:
+    long = [f"{m.where}: {n} lines" for m in modules() if (n := _lines(m.path)) > _limit(m)]
+    assert long == []
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "bench").rglob("*.py")), ids=lambda p: p.name)
-def test_bench_file_size(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= FILE_LIMIT
+def test_bench_file_size() -> None:
+    files = sorted((ROOT / "bench").rglob("*.py"))
+    assert [f"{path.name}: {n} lines" for path in files if (n := _lines(path)) > FILE_LIMIT] == []
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda m: m.where)
-def test_function_size(module: Module) -> None:
+def test_function_size() -> None:
     long = [
-        f"{module.at(f)} {f.name}: {_length(f)} lines"
-        for f in _functions(module)
+        f"{m.at(f)} {f.name}: {_length(f)} lines"
+        for m in modules()
+        for f in _functions(m)
         if _length(f) > FUNCTION_LIMIT
     ]
     assert long == []
 
 
-@pytest.mark.parametrize("module", modules(), ids=lambda m: m.where)
-def test_positional_parameters(module: Module) -> None:
+def test_positional_parameters() -> None:
     wide = [
-        f"{module.at(f)} {f.name}"
-        for f in _functions(module)
+        f"{m.at(f)} {f.name}"
+        for m in modules()
+        for f in _functions(m)
         if len([a for a in f.args.posonlyargs + f.args.args if a.arg not in {"self", "cls"}])
         > POSITIONAL_LIMIT
     ]
@@ -51,9 +48,17 @@ def test_positional_parameters(module: Module) -> None:
 
 def test_medians() -> None:
     lengths = [_length(f) for m in modules() for f in _functions(m)]
-    sizes = [n for m in modules() if (n := len(m.path.read_text(encoding="utf-8").splitlines())) > 1]
+    sizes = [n for m in modules() if (n := _lines(m.path)) > 1]
     assert statistics.median(lengths) <= 8
     assert statistics.median(sizes) <= 150
+
+
+def _limit(module: Module) -> int:
+    return SQL_FILE_LIMIT if module.where in SQL_FILES else FILE_LIMIT
+
+
+def _lines(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
 
 
 def _functions(module: Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
