@@ -20,7 +20,7 @@ SIGNALS = {
     "agent/turn.py Ended",
     "demo/tour_server.py Gone",
     "demo/tour_server.py StepFailed",
-    "doctor/finding.py NotPossible",
+    "doctor/check.py NotPossible",
     "server/request.py Disconnected",
 }
 

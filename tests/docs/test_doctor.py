@@ -13,8 +13,8 @@ import pytest
 
 from tests.cli.conftest import Run, demo_url, trunkline
 from tests.docs.pages import ROOT, blocks
-from trunkline.doctor.finding import CHECKS
-from trunkline.doctor.run import FAMILIES
+from trunkline.doctor.check import FAMILIES
+from trunkline.doctor.checks import CHECKS
 
 __all__ = ["demo_url", "trunkline"]
 

@@ -49,12 +49,12 @@ def examine(runner: asyncio.Runner) -> Examine:
     """Examine an application in this process."""
 
     async def look(app: Any, url: str, options: DoctorOptions) -> DoctorReport:
-        carrier = InProcessHttpClient(app, base="")
+        http_client = InProcessHttpClient(app, base="")
         try:
             async with asyncio.timeout(20):
-                return await run(url, options, carrier)
+                return await run(url, options, http_client)
         finally:
-            await carrier.close()
+            await http_client.close()
 
     def get(app: Any, url: str = "http://localhost", *, keyed: bool = False, **options: Any) -> DoctorReport:
         credentials = (("X-API-Key", Secret(KEY)),) if keyed else ()

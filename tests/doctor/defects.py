@@ -7,18 +7,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.doctor.sick import Call, Json, Sickness, Told, never, refusal
+from tests.doctor.faulty_agent import AgentAnswer, Call, Fault, Json, never, refusal
 
 KEY = "a-key-for-the-doctor"
 
 
 @dataclass
-class Lame(Sickness):
-    """A sickness put together from functions."""
+class FunctionFault(Fault):
+    """A fault put together from functions."""
 
     asks: Callable[[Call], None] | None = None
-    answers: Callable[[Call], Awaitable[Told | None]] | None = None
-    tells: Callable[[Call, Told], None] | None = None
+    answers: Callable[[Call], Awaitable[AgentAnswer | None]] | None = None
+    tells: Callable[[Call, AgentAnswer], None] | None = None
     frames: Callable[[Call, Json], list[Json]] | None = None
     ends: Callable[[Call], Awaitable[None]] | None = None
 
@@ -26,12 +26,12 @@ class Lame(Sickness):
         if self.asks is not None:
             self.asks(call)
 
-    async def instead(self, call: Call) -> Told | None:
+    async def instead(self, call: Call) -> AgentAnswer | None:
         return None if self.answers is None else await self.answers(call)
 
-    def tell(self, call: Call, told: Told) -> None:
+    def tell(self, call: Call, answer: AgentAnswer) -> None:
         if self.tells is not None:
-            self.tells(call, told)
+            self.tells(call, answer)
 
     def frame(self, call: Call, frame: Json) -> list[Json]:
         return [frame] if self.frames is None else self.frames(call, frame)
@@ -47,51 +47,51 @@ class Defect:
 
     name: str
     checks: tuple[str, ...]
-    sickness: Sickness
+    fault: Fault
     settings: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     url: str = "http://localhost"
 
 
 PUBLIC = {"url": "https://agent.example", "settings": {"public_url": "https://agent.example"}}
-QUICK = {"timeout_s": 4.0}
+QUICK = {"timeout_s": 2.4}
 
 
-def card(change: Callable[[Json], object]) -> Lame:
+def card(change: Callable[[Json], object]) -> FunctionFault:
     """A card that is changed on its way out."""
 
-    def tell(call: Call, told: Told) -> None:
-        document = told.document
+    def tell(call: Call, answer: AgentAnswer) -> None:
+        document = answer.document
         if call.is_card and isinstance(document, dict):
             change(document)
-            told.document = document
+            answer.document = document
 
-    return Lame(tells=tell)
+    return FunctionFault(tells=tell)
 
 
-def served(change: Callable[[Told], object], path: str = "/.well-known/agent") -> Lame:
+def served(change: Callable[[AgentAnswer], object], path: str = "/.well-known/agent") -> FunctionFault:
     """A card that is served in another way."""
 
-    def tell(call: Call, told: Told) -> None:
+    def tell(call: Call, answer: AgentAnswer) -> None:
         if path in call.path:
-            change(told)
+            change(answer)
 
-    return Lame(tells=tell)
+    return FunctionFault(tells=tell)
 
 
-def rpc(change: Callable[[Call, Json], object], *methods: str) -> Lame:
+def rpc(change: Callable[[Call, Json], object], *methods: str) -> FunctionFault:
     """JSON-RPC answers that are changed on their way out; of some methods only, if any are named."""
 
-    def tell(call: Call, told: Told) -> None:
-        document = told.document
+    def tell(call: Call, answer: AgentAnswer) -> None:
+        document = answer.document
         if call.is_rpc and isinstance(document, dict) and (not methods or call.is_a(*methods)):
             change(call, document)
-            told.document = document
+            answer.document = document
 
-    return Lame(tells=tell)
+    return FunctionFault(tells=tell)
 
 
-def objects(change: Callable[[Json], object], version: str = "1.0") -> Lame:
+def objects(change: Callable[[Json], object], version: str = "1.0") -> FunctionFault:
     """Every object in every result of a version, in answers and streams."""
 
     def walk(value: Any) -> None:
@@ -103,46 +103,46 @@ def objects(change: Callable[[Json], object], version: str = "1.0") -> Lame:
     def fits(call: Call) -> bool:
         return call.is_rpc and (call.headers.get("a2a-version", "0.3") == version)
 
-    def tell(call: Call, told: Told) -> None:
-        document = told.document
+    def tell(call: Call, answer: AgentAnswer) -> None:
+        document = answer.document
         if fits(call) and isinstance(document, dict) and "result" in document:
             walk(document["result"])
-            told.document = document
+            answer.document = document
 
     def frame(call: Call, one: Json) -> list[Json]:
         if fits(call):
             walk(one.get("result"))
         return [one]
 
-    return Lame(tells=tell, frames=frame)
+    return FunctionFault(tells=tell, frames=frame)
 
 
-def instead(told: Callable[[Call], Told | None]) -> Lame:
+def instead(answer: Callable[[Call], AgentAnswer | None]) -> FunctionFault:
     """Some requests are answered without the agent."""
 
-    async def answer(call: Call) -> Told | None:
-        return told(call)
+    async def answers(call: Call) -> AgentAnswer | None:
+        return answer(call)
 
-    return Lame(answers=answer)
+    return FunctionFault(answers=answers)
 
 
-def header(name: str, value: str, also: str = "", more: str = "") -> Lame:
-    def tell(call: Call, told: Told) -> None:
+def header(name: str, value: str, also: str = "", more: str = "") -> FunctionFault:
+    def tell(call: Call, answer: AgentAnswer) -> None:
         if call.is_rpc:
-            told.headers[name] = value
+            answer.headers[name] = value
             if also:
-                told.headers[also] = more
+                answer.headers[also] = more
 
-    return Lame(tells=tell)
+    return FunctionFault(tells=tell)
 
 
-def hanging(*words: str) -> Lame:
-    async def answer(call: Call) -> Told | None:
+def hanging(*words: str) -> FunctionFault:
+    async def answer(call: Call) -> AgentAnswer | None:
         if call.is_a(*words):
             await never()
         return None
 
-    return Lame(answers=answer)
+    return FunctionFault(answers=answer)
 
 
 def rename(value: Json, old: str, new: str) -> None:
@@ -155,7 +155,7 @@ def put(value: Json, name: str, was: Any, now: Any) -> None:
         value[name] = now
 
 
-def message(change: Callable[[Call, Json], object]) -> Lame:
+def message(change: Callable[[Call, Json], object]) -> FunctionFault:
     """Messages that are changed on their way in."""
 
     def ask(call: Call) -> None:
@@ -163,14 +163,14 @@ def message(change: Callable[[Call, Json], object]) -> Lame:
         if isinstance(found, dict):
             change(call, found)
 
-    return Lame(asks=ask)
+    return FunctionFault(asks=ask)
 
 
-def asked_version(old: str, new: str) -> Lame:
+def asked_version(old: str, new: str) -> FunctionFault:
     def ask(call: Call) -> None:
         put(call.headers, "a2a-version", old, new)
 
-    return Lame(asks=ask)
+    return FunctionFault(asks=ask)
 
 
 def _first_gone(call: Call, one: Json) -> list[Json]:
@@ -205,26 +205,26 @@ async def _hold(call: Call) -> None:
         await never()
 
 
-def _always_canceled(call: Call) -> Told | None:
+def _always_canceled(call: Call) -> AgentAnswer | None:
     if not call.is_a("CancelTask", "tasks/cancel"):
         return None
     state = "TASK_STATE_CANCELED" if call.is_a("CancelTask") else "canceled"
     task = {"id": call.params.get("id"), "contextId": "x", "status": {"state": state}}
     task |= {} if call.is_a("CancelTask") else {"kind": "task"}
-    told = refusal(call, 0)
-    told.document = {"jsonrpc": "2.0", "id": call.document["id"], "result": task}
-    return told
+    answer = refusal(call, 0)
+    answer.document = {"jsonrpc": "2.0", "id": call.document["id"], "result": task}
+    return answer
 
 
-def _takes_every_hook(call: Call) -> Told | None:
+def _takes_every_hook(call: Call) -> AgentAnswer | None:
     if not call.is_a("CreateTaskPushNotificationConfig"):
         return None
-    told = refusal(call, 0)
-    told.document = {"jsonrpc": "2.0", "id": call.document["id"], "result": {**call.params, "id": "c"}}
-    return told
+    answer = refusal(call, 0)
+    answer.document = {"jsonrpc": "2.0", "id": call.document["id"], "result": {**call.params, "id": "c"}}
+    return answer
 
 
-def _no_method(*words: str) -> Lame:
+def _no_method(*words: str) -> FunctionFault:
     return instead(lambda call: refusal(call, -32601) if call.is_rpc and call.is_a(*words) else None)
 
 
@@ -235,9 +235,9 @@ def _counting(call: Call, found: Json) -> None:
     found["messageId"] = f"{found.get('messageId')}-{next(_NUMBERS)}" if found.get("messageId") else ""
 
 
-def _html(call: Call, told: Told) -> None:
-    if told.status == 404 and call.path.endswith("/nowhere"):
-        told.headers["content-type"], told.body = "text/html", b"<h1>Not Found</h1>"
+def _html(call: Call, answer: AgentAnswer) -> None:
+    if answer.status == 404 and call.path.endswith("/nowhere"):
+        answer.headers["content-type"], answer.body = "text/html", b"<h1>Not Found</h1>"
 
 
 def _trace(call: Call, document: Json) -> None:
@@ -245,19 +245,19 @@ def _trace(call: Call, document: Json) -> None:
         document["error"]["message"] = 'Traceback (most recent call last): File "/app/a.py", line 3'
 
 
-def _plain_error(call: Call, told: Told) -> None:
-    if not call.is_rpc and told.status == 404 and "/tasks/" in call.path:
-        told.document = {"detail": "Not Found"}
+def _plain_error(call: Call, answer: AgentAnswer) -> None:
+    if not call.is_rpc and answer.status == 404 and "/tasks/" in call.path:
+        answer.document = {"detail": "Not Found"}
 
 
-def _unprocessable(call: Call) -> Told | None:
+def _unprocessable(call: Call) -> AgentAnswer | None:
     if (
         call.is_rpc
         and call.body
         and not call.document
         and call.body.startswith(b'{"jsonrpc": "2.0", "id": 1')
     ):
-        return Told(422, {"content-type": "application/json"}, b'{"detail":"Unprocessable"}')
+        return AgentAnswer(422, {"content-type": "application/json"}, b'{"detail":"Unprocessable"}')
     return None
 
 
@@ -328,16 +328,16 @@ def _interfaces(document: Json, url: str) -> None:
         one["url"] = url if one["protocolBinding"] == "JSONRPC" else one["url"]
 
 
-async def _nobody_at_9(call: Call) -> Told | None:
+async def _nobody_at_9(call: Call) -> AgentAnswer | None:
     if call.headers.get("host") == "localhost:9":
         await never()
     return None
 
 
-def _dead_port() -> Lame:
-    sick = card(lambda one: _interfaces(one, "http://localhost:9/a2a"))
-    sick.answers = _nobody_at_9
-    return sick
+def _dead_port() -> FunctionFault:
+    fault = card(lambda one: _interfaces(one, "http://localhost:9/a2a"))
+    fault.answers = _nobody_at_9
+    return fault
 
 
 def _older_layout(document: Json) -> None:
@@ -357,11 +357,11 @@ def _strings(call: Call, document: Json) -> None:
 
 DEFECTS = [
     # Discovery and the card.
-    Defect("no card at its path", ("card-found",), served(lambda told: setattr(told, "status", 404), "agent-card.json")),
-    Defect("no card at the older path", ("card-legacy-path",), served(lambda told: setattr(told, "status", 404), "agent.json")),
-    Defect("a card as text", ("card-content-type",), served(lambda told: told.headers.update({"content-type": "text/plain"}))),
-    Defect("no etag", ("card-etag",), served(lambda told: told.headers.pop("etag", None))),
-    Defect("no cache control", ("card-cache-control",), served(lambda told: told.headers.pop("cache-control", None))),
+    Defect("no card at its path", ("card-found",), served(lambda answer: setattr(answer, "status", 404), "agent-card.json")),
+    Defect("no card at the older path", ("card-legacy-path",), served(lambda answer: setattr(answer, "status", 404), "agent.json")),
+    Defect("a card as text", ("card-content-type",), served(lambda answer: answer.headers.update({"content-type": "text/plain"}))),
+    Defect("no etag", ("card-etag",), served(lambda answer: answer.headers.pop("etag", None))),
+    Defect("no cache control", ("card-cache-control",), served(lambda answer: answer.headers.pop("cache-control", None))),
     Defect("no description", ("card-required-members",), card(lambda one: one.pop("description"))),
     Defect("snake case card", ("card-members-camel-case",), card(lambda one: one.update(default_modes=["text/plain"]))),
     Defect("a skill without tags", ("card-skills",), card(lambda one: one["skills"][0].update(tags=[]))),
@@ -392,7 +392,7 @@ DEFECTS = [
     Defect("JSON as text", ("rpc-content-type",), header("content-type", "text/plain")),
     Defect("no error data", ("rpc-error-data",), rpc(lambda call, one: _without(call, one, "error", "data"))),
     Defect("no jsonrpc", ("rpc-envelope",), rpc(lambda call, one: one.pop("jsonrpc", None))),
-    Defect("text/plain is taken", ("rpc-text-plain",), Lame(asks=_unlabelled)),
+    Defect("text/plain is taken", ("rpc-text-plain",), FunctionFault(asks=_unlabelled)),
     Defect("a method is missing", ("rpc-methods-routed",), _no_method("ListTasks")),
     # Shapes.
     Defect("no kind in 0.3", ("wire-kind",), objects(lambda one: one.pop("kind", None), "0.3")),
@@ -405,42 +405,42 @@ DEFECTS = [
     Defect("parts that hold nothing", ("wire-parts",), objects(lambda one: rename(one, "text", "words"))),
     Defect("no wrapper", ("wire-wrapper",), rpc(_bare, "SendMessage")),
     # Sending, reading, canceling.
-    Defect("no waiting", ("send-waits",), Lame(), settings={"reply": "receipt"}),
+    Defect("no waiting", ("send-waits",), FunctionFault(), settings={"reply": "receipt"}),
     Defect("unknown tasks are made", ("send-unknown-task", "send-to-ended-task", "send-other-context-refused"), message(_no_task)),
     Defect("contexts are replaced", ("send-context-kept",), message(lambda call, one: one.pop("contextId", None))),
     Defect("each message is new", ("send-again-once",), message(_counting)),
     Defect("no send at all", ("send-answers", "rpc-invalid-params"), instead(lambda call: refusal(call, -32000) if call.is_a("SendMessage") else None)),
     Defect("another result is kept", ("get-equals-send", "stream-equals-task"), rpc(_other_words, "GetTask")),
-    Defect("all of the history", ("history-zero", "history-negative"), Lame(asks=_more_history)),
+    Defect("all of the history", ("history-zero", "history-negative"), FunctionFault(asks=_more_history)),
     Defect("a list without a total", ("list-members",), rpc(lambda call, one: _without(call, one, "result", "totalSize"), "ListTasks")),
     Defect("the oldest first", ("list-newest-first",), rpc(_reversed, "ListTasks")),
-    Defect("any page size", ("list-bad-page-size", "list-paging"), Lame(asks=_any_size)),
-    Defect("any status", ("list-bad-status",), Lame(asks=_no_status)),
+    Defect("any page size", ("list-bad-page-size", "list-paging"), FunctionFault(asks=_any_size)),
+    Defect("any status", ("list-bad-status",), FunctionFault(asks=_no_status)),
     Defect("canceled, always", ("cancel-race", "cancel-ended-task", "cancel-unknown-task"), instead(_always_canceled)),
     # Streams.
     Defect("no stream behind its flag", ("stream-method-found",), _no_method("SendStreamingMessage", "message/stream")),
     Defect("JSON for a stream", ("stream-works",), instead(lambda call: refusal(call, -32004) if call.is_a("SendStreamingMessage") else None)),
     Defect("streams without a flag", ("stream-undeclared-refused",), card(lambda one: _undeclared(one, "streaming"))),
-    Defect("no first frame", ("stream-first-frame",), Lame(frames=_first_gone)),
-    Defect("chunks twice", ("stream-equals-task",), Lame(frames=_said_twice)),
-    Defect("two ends", ("stream-one-end",), Lame(frames=_ends_twice)),
-    Defect("frames without an id", ("stream-envelope",), Lame(frames=lambda call, one: [{**one, "id": None} if call.is_rpc else one])),
+    Defect("no first frame", ("stream-first-frame",), FunctionFault(frames=_first_gone)),
+    Defect("chunks twice", ("stream-equals-task",), FunctionFault(frames=_said_twice)),
+    Defect("two ends", ("stream-one-end",), FunctionFault(frames=_ends_twice)),
+    Defect("frames without an id", ("stream-envelope",), FunctionFault(frames=lambda call, one: [{**one, "id": None} if call.is_rpc else one])),
     Defect("no final flag", ("stream-final-flag",), objects(lambda one: one.pop("final", None), "0.3")),
-    Defect("a stream that stays open", ("stream-closes",), Lame(ends=_hold), options=QUICK),
+    Defect("a stream that stays open", ("stream-closes",), FunctionFault(ends=_hold), options=QUICK),
     Defect("a subscription to nothing", ("subscribe-unknown-task", "subscribe-ended-task", "subscribe-live"), hanging("SubscribeToTask"), options=QUICK),
     # Push.
     Defect("push without a flag", ("push-undeclared-refused",), card(lambda one: _undeclared(one, "pushNotifications"))),
     Defect("every webhook is taken", ("push-refuses-metadata-service", "push-refuses-private-addresses", "push-refuses-other-schemes", "push-config-kept", "push-missing-url", "push-two-configs"), instead(_takes_every_hook)),
-    Defect("a webhook that is forgotten", ("push-round-trip", "push-refuses-with-message"), Lame(asks=_no_hook), settings={"dev": True}, options=QUICK),
-    Defect("a token that is forgotten", ("push-token",), Lame(asks=_no_token), settings={"dev": True}),
+    Defect("a webhook that is forgotten", ("push-round-trip", "push-refuses-with-message"), FunctionFault(asks=_no_hook), settings={"dev": True}, options=QUICK),
+    Defect("a token that is forgotten", ("push-token",), FunctionFault(asks=_no_token), settings={"dev": True}),
     # Who is let in.
     Defect("an open door", ("auth-enforced", "auth-wrong-refused"), card(_open_door)),
-    Defect("no challenge", ("auth-challenge",), Lame(tells=lambda call, told: told.headers.pop("www-authenticate", None)), settings={"keys": (KEY,)}),
+    Defect("no challenge", ("auth-challenge",), FunctionFault(tells=lambda call, answer: answer.headers.pop("www-authenticate", None)), settings={"keys": (KEY,)}),
     Defect("a lock that is not declared", ("auth-declared",), card(lambda one: [one.pop(name, None) for name in ("securitySchemes", "securityRequirements", "security")]), settings={"keys": (KEY,)}),
     Defect("any origin", ("cors-closed",), header("access-control-allow-origin", "https://doctor.example", "access-control-allow-credentials", "true")),
     # HTTP+JSON, errors, hanging.
-    Defect("pages for routes", ("rest-unknown-route",), Lame(tells=_html)),
-    Defect("plain errors", ("rest-error-body", "rest-error-details"), Lame(tells=_plain_error)),
+    Defect("pages for routes", ("rest-unknown-route",), FunctionFault(tells=_html)),
+    Defect("plain errors", ("rest-error-body", "rest-error-details"), FunctionFault(tells=_plain_error)),
     Defect("a stack trace", ("errors-say-nothing-inside",), rpc(_trace)),
     Defect("an agent that hangs", ("interface-answers",), hanging("GetTask", "tasks/get", "GET /tasks"), options=QUICK),
     Defect("a send that hangs", ("send-answers", "rpc-invalid-params"), hanging("SendMessage"), options=QUICK),

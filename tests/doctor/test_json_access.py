@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.doctor.json_access import at, parsed, pieces, snake_members, state_of, unwrapped
+from trunkline.doctor.json_access import at, nested_objects, parsed, protocol_object, snake_members, state_of
 
 
 @pytest.mark.parametrize(
@@ -22,14 +22,14 @@ from trunkline.doctor.json_access import at, parsed, pieces, snake_members, stat
     ],
 )
 def test_an_object_is_known_in_every_dress(result: object, kind: str) -> None:
-    found = unwrapped(result)
+    found = protocol_object(result)
     assert found is not None
     assert found.kind == kind
 
 
 @pytest.mark.parametrize("result", [None, [], 1, "task", {}, {"task": 1}, {"hello": {}}])
 def test_nothing_is_nothing(result: object) -> None:
-    assert unwrapped(result) is None
+    assert protocol_object(result) is None
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_what_a_caller_wrote_is_not_looked_into() -> None:
         "id": "1",
         "history": [{"role": "ROLE_USER", "parts": [{}]}, {"role": "ROLE_AGENT", "parts": [{}]}],
     }
-    top = unwrapped({"task": task})
+    top = protocol_object({"task": task})
     assert top is not None
-    assert [one.path for one in pieces(top)] == [
+    assert [one.path for one in nested_objects(top)] == [
         "task",
         "task.history[0]",
         "task.history[1]",

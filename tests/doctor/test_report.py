@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from trunkline.doctor import report as reports
+from trunkline.doctor.check import ERROR, INFO, WARNING, CheckOutcome, Finding, Severity
 from trunkline.doctor.exchange import Evidence
-from trunkline.doctor.finding import ERROR, INFO, WARNING, CheckOutcome, Finding, Severity
 from trunkline.doctor.run import DoctorReport
 
 NASTY = "it said \x1b[31m]]> & <b> \x00 [bold]"

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from tests.doctor.conftest import Examine, Sound
-from tests.doctor.defects import KEY, Lame, card
-from tests.doctor.sick import Call, Sick, Told, never, refusal
+from tests.doctor.defects import KEY, FunctionFault, card
+from tests.doctor.faulty_agent import AgentAnswer, Call, FaultyAgent, never, refusal
 from trunkline.doctor import report as reports
-from trunkline.doctor.finding import CHECKS, CheckOutcome
-from trunkline.doctor.run import FAMILIES, DoctorReport, chosen
+from trunkline.doctor.check import FAMILIES, CheckOutcome
+from trunkline.doctor.checks import CHECKS
+from trunkline.doctor.run import DoctorReport, chosen
 from trunkline.doctor.run import examine as run
 from trunkline.doctor.subject import DoctorOptions
 from trunkline.errors import Misuse
@@ -71,9 +72,9 @@ def test_an_examination_that_is_interrupted_ends_its_tasks(sound: Sound, runner:
         ended += call.method in ("CancelTask", "tasks/cancel")
 
     async def main() -> None:
-        carrier = InProcessHttpClient(Sick(sound(), Lame(asks=watch)), base="")
+        http_client = InProcessHttpClient(FaultyAgent(sound(), FunctionFault(asks=watch)), base="")
         work = asyncio.create_task(
-            run("http://localhost", DoctorOptions(text="sleep 30", only=("streaming",)), carrier)
+            run("http://localhost", DoctorOptions(text="sleep 30", only=("streaming",)), http_client)
         )
         await asyncio.sleep(0.5)
         assert not ended
@@ -81,19 +82,19 @@ def test_an_examination_that_is_interrupted_ends_its_tasks(sound: Sound, runner:
         with pytest.raises(asyncio.CancelledError):
             async with asyncio.timeout(10):
                 await work
-        await carrier.close()
+        await http_client.close()
 
     runner.run(main())
     assert ended
 
 
 def test_the_key_is_shown_nowhere(sound: Sound, examine: Examine) -> None:
-    def echo(call: Call, told: Told) -> None:
-        if call.is_rpc and b'"error"' in told.body:
+    def echo(call: Call, answer: AgentAnswer) -> None:
+        if call.is_rpc and b'"error"' in answer.body:
             given = call.headers.get("x-api-key", "")
-            told.body = json.dumps({"error": {"code": -32603, "message": f"who is {given}?"}}).encode()
+            answer.body = json.dumps({"error": {"code": -32603, "message": f"who is {given}?"}}).encode()
 
-    found = examine(Sick(sound(keys=(KEY,)), Lame(tells=echo)), keyed=True)
+    found = examine(FaultyAgent(sound(keys=(KEY,)), FunctionFault(tells=echo)), keyed=True)
     assert found.failed()
     shown = reports.as_json(found) + reports.as_junit(found)
     assert b"who is ***?" in shown
@@ -123,7 +124,7 @@ def test_an_older_agent_is_judged_by_its_own_version(version: str, sound: Sound,
         document["protocolVersion"] = version
         document["additionalInterfaces"] = []
 
-    found = examine(Sick(sound(), card(older)))
+    found = examine(FaultyAgent(sound(), card(older)))
     assert [one.partition(" at ")[0] for one in found.interfaces] == ["JSONRPC 0.3"]
     assert _failed(found) == []
 
@@ -135,7 +136,7 @@ def test_nothing_is_sent_when_nothing_may_be(sound: Sound, examine: Examine) -> 
         if call.params.get("message") is not None:
             sent.append(call.method)
 
-    found = examine(Sick(sound(), Lame(asks=watch)), sends=False)
+    found = examine(FaultyAgent(sound(), FunctionFault(asks=watch)), sends=False)
     assert (sent, found.tasks, _failed(found)) == ([], 0, [])
 
 
@@ -146,7 +147,7 @@ def test_every_task_is_labelled_and_ended(sound: Sound, examine: Examine) -> Non
         if call.params.get("message") is not None:
             labels.append(call.params.get("metadata"))
 
-    found = examine(Sick(sound(), Lame(asks=watch)), text="sleep 30", timeout_s=2)
+    found = examine(FaultyAgent(sound(), FunctionFault(asks=watch)), text="sleep 30", timeout_s=2)
     assert labels
     assert all(one == {"trunklineDoctor": "probe"} for one in labels)
     assert found.tasks > 3
@@ -157,14 +158,14 @@ def test_an_examination_ends_in_time(sound: Sound, examine: Examine) -> None:
     """Everything hangs but the reads that let the doctor in."""
     asked = 0
 
-    async def hang(call: Call) -> Told | None:
+    async def hang(call: Call) -> AgentAnswer | None:
         nonlocal asked
         asked += 1
         if not call.is_card and asked > 12:
             await never()
         return None
 
-    found = examine(Sick(sound(), Lame(answers=hang)), timeout_s=2)
+    found = examine(FaultyAgent(sound(), FunctionFault(answers=hang)), timeout_s=2)
     assert found.took_s < 3.5
     assert _failed(found)
     assert {
@@ -191,15 +192,15 @@ def test_an_extension_that_is_required_is_spoken(sound: Sound, examine: Examine)
     def requiring(document: dict[str, Any]) -> None:
         document["capabilities"]["extensions"].append({"uri": needed, "required": True})
 
-    async def asks(call: Call) -> Told | None:
+    async def asks(call: Call) -> AgentAnswer | None:
         spoken = call.headers.get("a2a-extensions", "") + call.headers.get("x-a2a-extensions", "")
         if call.is_card or needed in spoken:
             return None
         return refusal(call, -32008) if call.is_rpc else None
 
-    sickness = card(requiring)
-    sickness.answers = asks
-    found = examine(Sick(sound(), sickness), only=("sending", "extensions", "streaming"))
+    fault = card(requiring)
+    fault.answers = asks
+    found = examine(FaultyAgent(sound(), fault), only=("sending", "extensions", "streaming"))
     # Over HTTP+JSON it does not ask.
     assert {(one.check, one.where) for one in found.failed()} == {("extension-required", "HTTP+JSON 1.0")}
 
@@ -234,22 +235,22 @@ def test_credentials_stay_at_the_host_that_was_named(sound: Sound, examine: Exam
         for one in document["supportedInterfaces"]:
             one["url"] = "http://other.example/a2a" if one["protocolBinding"] == "JSONRPC" else one["url"]
 
-    sickness = card(lead_away)
-    sickness.asks = watch
-    moved = instead_of_here(sickness)
-    examine(Sick(sound(keys=(KEY,)), moved), keyed=True, only=("interfaces",))
+    fault = card(lead_away)
+    fault.asks = watch
+    moved = instead_of_here(fault)
+    examine(FaultyAgent(sound(keys=(KEY,)), moved), keyed=True, only=("interfaces",))
     assert strangers
     assert set(strangers) == {""}
 
 
-def instead_of_here(sickness: Lame) -> Lame:
+def instead_of_here(fault: FunctionFault) -> FunctionFault:
     """The endpoint is not at the host that was named, so that the card's word is tried."""
 
-    async def gone(call: Call) -> Told | None:
-        return Told(404, {}, b"") if call.is_rpc and "localhost" == call.headers.get("host") else None
+    async def gone(call: Call) -> AgentAnswer | None:
+        return AgentAnswer(404, {}, b"") if call.is_rpc and "localhost" == call.headers.get("host") else None
 
-    sickness.answers = gone
-    return sickness
+    fault.answers = gone
+    return fault
 
 
 def test_only_and_skip_choose() -> None:

@@ -6,27 +6,27 @@ import pytest
 
 from tests.doctor.conftest import Examine, Sound
 from tests.doctor.defects import DEFECTS, Defect
-from tests.doctor.further import FURTHER
-from tests.doctor.sick import Sick
-from trunkline.doctor.finding import CHECKS
+from tests.doctor.faulty_agent import FaultyAgent
+from tests.doctor.single_defects import SINGLE_DEFECTS
+from trunkline.doctor.checks import CHECKS
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda one: one.name.replace(" ", "-"))
 def test_a_defect_is_found_by_name(defect: Defect, examine: Examine, sound: Sound) -> None:
-    app = Sick(sound(**defect.settings), defect.sickness)
+    app = FaultyAgent(sound(**defect.settings), defect.fault)
     report = examine(app, defect.url, keyed="keys" in defect.settings, **defect.options)
     assert sorted({one.check for one in report.failed()}) == sorted(defect.checks)
     assert all(one.seen and one.means and one.fix and one.evidence for one in report.failed())
     assert report.took_s < 8
 
 
-@pytest.mark.parametrize("defect", FURTHER, ids=lambda one: one.name)
+@pytest.mark.parametrize("defect", SINGLE_DEFECTS, ids=lambda one: one.name)
 def test_a_check_fails(defect: Defect, examine: Examine, sound: Sound) -> None:
-    app = Sick(sound(**defect.settings), defect.sickness)
+    app = FaultyAgent(sound(**defect.settings), defect.fault)
     report = examine(app, defect.url, keyed="keys" in defect.settings, **defect.options)
     assert defect.name in {one.check for one in report.failed()}
 
 
 def test_every_check_is_seen_to_fail() -> None:
-    named = {name for defect in [*DEFECTS, *FURTHER] for name in defect.checks}
+    named = {name for defect in [*DEFECTS, *SINGLE_DEFECTS] for name in defect.checks}
     assert named == set(CHECKS)

@@ -64,9 +64,9 @@ def test_a_stream_without_end_is_cut_by_its_size() -> None:
 
     async def main() -> None:
         async with listening(serve) as port, asyncio.timeout(20):
-            line = ProbeClient(SocketHttpClient(Egress(loopback=True)), timeout_s=10)
-            seen = await line.follow(HttpRequest("GET", f"http://127.0.0.1:{port}/"))
-            await line.close()
+            client = ProbeClient(SocketHttpClient(Egress(loopback=True)), timeout_s=10)
+            seen = await client.follow(HttpRequest("GET", f"http://127.0.0.1:{port}/"))
+            await client.close()
         assert "is over" in seen.trouble and not seen.closed
         assert sum(len(event.data) for event in seen.events) <= 8 << 20
 

@@ -33,7 +33,7 @@ def test_it_keeps_what_it_is_told(host: str) -> None:
             async with asyncio.timeout(5):
                 assert (await _post(hook.url, head + b"{}")).startswith(b"HTTP/1.1 200")
                 await hook.wait_for(lambda one: one.body == b"{}", 5)
-            assert hook.heard[0].headers["x-token"] == "t"
+            assert hook.received[0].headers["x-token"] == "t"
         finally:
             await hook.close()
 
@@ -56,7 +56,7 @@ def test_strangers_are_not_kept(raw: bytes) -> None:
         try:
             async with asyncio.timeout(5):
                 assert b" 200 " not in await _post(hook.url, raw)
-            assert hook.heard == []
+            assert hook.received == []
         finally:
             await hook.close()
 

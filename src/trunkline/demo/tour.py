@@ -30,7 +30,7 @@ from trunkline.demo.tour_server import (
     describe,
     free_port,
 )
-from trunkline.doctor.finding import CheckOutcome
+from trunkline.doctor.check import CheckOutcome
 from trunkline.doctor.run import examine
 from trunkline.errors import Refused
 from trunkline.log.decide import plain

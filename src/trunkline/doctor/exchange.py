@@ -1,6 +1,6 @@
-"""One request and what came of it; the line that takes requests out, each with a deadline, and keeps them.
+"""Requests with a deadline, and the record of each: what was sent and what came back.
 
-A line never raises for what an agent does: silence, a cut connection and nonsense are things seen.
+Nothing here raises for what an agent does: silence, a cut connection and nonsense are things to record.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ AT_ONCE = 8
 _LIMIT = 8 * 1024 * 1024
 _SHOWN = 400
 _LEAST_S = 0.05
-_QUIET = frozenset(("authorization", "x-api-key", "cookie", "proxy-authorization"))
+_SECRET_HEADERS = frozenset(("authorization", "x-api-key", "cookie", "proxy-authorization"))
 
 
 class Evidence(Struct, frozen=True):
-    """A request and the telling bit of its answer, as text, without secrets."""
+    """A request and the beginning of its answer as text, without secrets."""
 
     request: str
     response: str
 
 
 class ProbeExchange(Struct, kw_only=True):
-    """What was asked and what came back. `trouble` says why nothing, or not everything, came."""
+    """A request and its answer. `trouble` says why nothing, or not everything, came."""
 
     request: HttpRequest
     label: str = ""
@@ -56,11 +56,15 @@ class ProbeExchange(Struct, kw_only=True):
         """Its content type without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
-    def told(self) -> str:
-        """In a few words what came back."""
+    def excerpt(self, size: int) -> str:
+        """The beginning of the body as text."""
+        return self.body[:size].decode(errors="replace").strip()
+
+    def summary(self) -> str:
+        """The answer in a few words."""
         if not self.status:
             return self.trouble
-        text = " ".join(self.body[:160].decode(errors="replace").split())
+        text = " ".join(self.excerpt(160).split())
         if self.events:
             text = f"{len(self.events)} events"
         if 300 <= self.status < 400:
@@ -70,28 +74,30 @@ class ProbeExchange(Struct, kw_only=True):
 
 
 class ProbeClient:
-    """Takes requests out and writes everything down. At most `AT_ONCE` are under way."""
+    """Sends requests and keeps a journal of all exchanges. At most `AT_ONCE` are under way."""
 
-    def __init__(self, carrier: HttpClient, *, secrets: Sequence[str] = (), timeout_s: float = 4.0) -> None:
+    def __init__(
+        self, http_client: HttpClient, *, secrets: Sequence[str] = (), timeout_s: float = 4.0
+    ) -> None:
         self.journal: list[ProbeExchange] = []
         self.timeout_s = timeout_s
-        # When everything must have been said, by the loop's clock.
-        self.until = math.inf
-        self._carrier = carrier
+        # The end of the time for everything, by the loop's clock; it comes before any other limit.
+        self.deadline = math.inf
+        self._http_client = http_client
         self._secrets = sorted((one for one in secrets if one), key=len, reverse=True)
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def fetch(
         self, request: HttpRequest, label: str = "", timeout_s: float | None = None
     ) -> ProbeExchange:
-        """Ask, and read the whole answer."""
-        seen = ProbeExchange(request=request, label=label)
+        """Send a request, and read the whole answer."""
+        exchange = ProbeExchange(request=request, label=label)
 
-        async def read(reply: HttpResponse) -> None:
-            seen.body = await reply.read(_LIMIT)
+        async def read(response: HttpResponse) -> None:
+            exchange.body = await response.read(_LIMIT)
 
-        await self._ask(seen, read, timeout_s)
-        return seen
+        await self._send(exchange, read, timeout_s)
+        return exchange
 
     async def follow(
         self,
@@ -100,83 +106,85 @@ class ProbeClient:
         timeout_s: float | None = None,
         enough: Callable[[sse.SseEvent], bool] | None = None,
     ) -> ProbeExchange:
-        """Ask for a stream and read it to its end, or until an event is enough."""
-        seen = ProbeExchange(request=request, label=label, events=[])
+        """Send a request for a stream, and read it to its end or until an event is enough."""
+        exchange = ProbeExchange(request=request, label=label, events=[])
 
-        async def read(reply: HttpResponse) -> None:
-            if seen.media_type != "text/event-stream":
-                seen.body = await reply.read(_LIMIT)
+        async def read(response: HttpResponse) -> None:
+            if exchange.media_type != "text/event-stream":
+                exchange.body = await response.read(_LIMIT)
                 return
             parser = sse.SseParser(limit=_LIMIT)
             size = 0
-            async for chunk in reply.chunks():
+            async for chunk in response.chunks():
                 size += len(chunk)
                 if size > _LIMIT:
                     raise TooLarge(f"the stream is over {_LIMIT} bytes")
-                seen.body = seen.body or chunk[:_SHOWN]
+                exchange.body = exchange.body or chunk[:_SHOWN]
                 for event in parser.feed(chunk):
-                    seen.events.append(event)
+                    exchange.events.append(event)
                     if enough is not None and enough(event):
                         return
-            seen.closed = True
+            exchange.closed = True
 
-        await self._ask(seen, read, timeout_s)
-        return seen
+        await self._send(exchange, read, timeout_s)
+        return exchange
 
-    async def _ask(
-        self, seen: ProbeExchange, read: Callable[[HttpResponse], Any], timeout_s: float | None
+    async def _send(
+        self, exchange: ProbeExchange, read: Callable[[HttpResponse], Any], timeout_s: float | None
     ) -> None:
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        async with self._room:
-            self.journal.append(seen)
+        async with self._slots:
+            self.journal.append(exchange)
             loop = asyncio.get_running_loop()
             began = loop.time()
-            limit_s = round(max(min(limit_s, self.until - began), _LEAST_S), 2)
+            limit_s = round(max(min(limit_s, self.deadline - began), _LEAST_S), 2)
             try:
                 async with asyncio.timeout(limit_s):
-                    await self._read(seen, read)
+                    await self._read(exchange, read)
             except TimeoutError:
-                what = "the answer did not end" if seen.status else "no answer"
-                seen.trouble = f"{what} within {limit_s:g} s"
+                what = "the answer did not end" if exchange.status else "no answer"
+                exchange.trouble = f"{what} within {limit_s:g} s"
             except TooLarge as error:
-                seen.trouble = str(error)
+                exchange.trouble = str(error)
             except TrunklineError as error:
-                seen.trouble = f"the connection failed: {error}"
-            seen.took_s = loop.time() - began
+                exchange.trouble = f"the connection failed: {error}"
+            exchange.took_s = loop.time() - began
 
-    async def _read(self, seen: ProbeExchange, read: Callable[[HttpResponse], Any]) -> None:
+    async def _read(self, exchange: ProbeExchange, read: Callable[[HttpResponse], Any]) -> None:
         try:
-            reply = await self._carrier.open(seen.request)
+            response = await self._http_client.open(exchange.request)
         except Unreachable as error:
             if error.reason != "sent":
                 raise
             # An agent that has broken may close a connection after its answer without saying so; whoever
             # comes next on it must not be taken for refused.
-            reply = await self._carrier.open(seen.request)
+            response = await self._http_client.open(exchange.request)
         try:
-            seen.status, seen.headers = reply.status, reply.headers
-            await read(reply)
+            exchange.status, exchange.headers = response.status, response.headers
+            await read(response)
         finally:
-            await reply.close()
+            await response.close()
 
     async def close(self) -> None:
-        """Let go of the connections."""
-        await self._carrier.close()
+        """Close the connections."""
+        await self._http_client.close()
 
-    def evidence(self, seen: ProbeExchange) -> Evidence:
-        """What can be shown of an exchange."""
-        request = seen.request
+    def evidence(self, exchange: ProbeExchange) -> Evidence:
+        """What a report shows of an exchange."""
+        request = exchange.request
         shown = [f"{request.method} {request.url}"]
-        shown += [f"{name}: {value}" for name, value in _plain(request.headers)]
+        shown += [f"{name}: {value}" for name, value in _masked(request.headers)]
         if request.body:
             shown.append(_cut(request.body))
-        told = seen.told()
-        if seen.events:
-            told = "\n".join([told, *(_cut(event.data.encode()) for event in seen.events[:3])])
-        elif seen.status:
-            told = f"HTTP {seen.status} {seen.headers.get('content-type', '')}\n{_cut(seen.body)}"
-            told += f"\n({seen.trouble})" if seen.trouble else ""
-        return Evidence(self.redacted("\n".join(shown)), self.redacted(told.strip()))
+        answer = exchange.summary()
+        if exchange.events:
+            answer = "\n".join([answer, *(_cut(event.data.encode()) for event in exchange.events[:3])])
+        elif exchange.status:
+            answer = (
+                f"HTTP {exchange.status} {exchange.headers.get('content-type', '')}\n{_cut(exchange.body)}"
+            )
+            answer += f"\n({exchange.trouble})" if exchange.trouble else ""
+        return Evidence(self.redacted("\n".join(shown)), self.redacted(answer.strip()))
 
     def redacted(self, text: str) -> str:
         """The text without any of the credentials."""
@@ -185,8 +193,8 @@ class ProbeClient:
         return text
 
 
-def _plain(headers: Headers) -> list[tuple[str, str]]:
-    return [(name, "***" if name.lower() in _QUIET else value) for name, value in headers]
+def _masked(headers: Headers) -> list[tuple[str, str]]:
+    return [(name, "***" if name.lower() in _SECRET_HEADERS else value) for name, value in headers]
 
 
 def _cut(body: bytes) -> str:
@@ -195,5 +203,5 @@ def _cut(body: bytes) -> str:
 
 
 def encoded(value: object) -> bytes:
-    """JSON bytes."""
+    """A value as the bytes of its JSON."""
     return msgspec.json.encode(value)

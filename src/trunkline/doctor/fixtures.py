@@ -1,4 +1,4 @@
-"""The tasks that an examination makes one way: few, made when first asked for, and shared."""
+"""The tasks that an examination makes over one interface: few, made when first needed, and shared."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from msgspec import Struct
 
 from trunkline.clock import random_bits
-from trunkline.doctor.finding import NotPossible
-from trunkline.doctor.json_access import INTERRUPTED, TERMINAL, JsonPiece, parsed, state_of, text, unwrapped
-from trunkline.doctor.webhook import HeardNotification, WebhookListener
+from trunkline.doctor.check import NotPossible
+from trunkline.doctor.json_access import (
+    AT_REST,
+    INTERRUPTED,
+    TERMINAL,
+    parsed,
+    protocol_object,
+    state_of,
+    text,
+)
+from trunkline.doctor.webhook import ReceivedNotification, WebhookListener
 
 if TYPE_CHECKING:
-    from trunkline.doctor.binding import FrameLog, ProbeAnswer, ProbeBinding
+    from trunkline.doctor.probe import InterfaceProbe, ProbeAnswer, ProbeStream
 
 _Value = TypeVar("_Value")
 _POLL_S = 0.1
@@ -27,7 +35,7 @@ def new_id() -> str:
 
 
 class Once(Generic[_Value]):
-    """Something that takes time and is done once, by whoever asks first."""
+    """A value that takes time and is made once, for the first check that needs it; others wait for it."""
 
     def __init__(self, make: Callable[[], Awaitable[_Value]]) -> None:
         self._make = make
@@ -36,7 +44,7 @@ class Once(Generic[_Value]):
         self._why = ""
 
     async def __call__(self) -> _Value:
-        """What came of it.
+        """The value, made by the first call.
 
         Raises:
             NotPossible: it could not be done, and is not tried again.
@@ -53,7 +61,7 @@ class Once(Generic[_Value]):
             return self._made[0]
 
 
-class Race(Struct, frozen=True):
+class CancelRace(Struct, frozen=True):
     """A send without waiting, and a cancel right behind it; `end` is the task a little later."""
 
     sent: ProbeAnswer
@@ -61,21 +69,21 @@ class Race(Struct, frozen=True):
     end: ProbeAnswer
 
 
-class Pushed(Struct, frozen=True):
-    """A send with a webhook on this machine, and what it heard."""
+class PushProbe(Struct, frozen=True):
+    """A send with a webhook on this machine, and the notifications that it received."""
 
     answer: ProbeAnswer
     url: str
     token: str
-    heard: tuple[HeardNotification, ...]
+    received: tuple[ReceivedNotification, ...]
 
 
 class Fixtures:
-    """Sends in one way."""
+    """Messages, tasks and streams of one interface, each made at most once."""
 
-    def __init__(self, way: ProbeBinding) -> None:
-        self._way = way
-        self.first = Once(self._first)
+    def __init__(self, probe: InterfaceProbe) -> None:
+        self._probe = probe
+        self.first = Once(self.send)
         self.streamed = Once(self._streamed)
         self.race = Once(self._race)
         self.dropped = Once(self._dropped)
@@ -83,9 +91,9 @@ class Fixtures:
         self.context_id = f"doctor-{random_bits(64):016x}"
 
     def message(self, **more: Any) -> dict[str, Any]:
-        """A message to send."""
-        said = self._way.subject.options.text
-        return {"messageId": new_id(), "role": "ROLE_USER", "parts": [{"text": said}], **more}
+        """A message with the operator's text."""
+        parts = [{"text": self._probe.subject.options.text}]
+        return {"messageId": new_id(), "role": "ROLE_USER", "parts": parts, **more}
 
     def sending(self, message: dict[str, Any] | None = None, **configuration: Any) -> dict[str, Any]:
         """The parameters of a send; each is labelled as the doctor's.
@@ -93,7 +101,7 @@ class Fixtures:
         Raises:
             NotPossible: the operator wants nothing sent.
         """
-        options = self._way.subject.options
+        options = self._probe.subject.options
         if not options.sends:
             raise NotPossible("nothing is sent, as --no-send says")
         metadata = {"trunklineDoctor": "probe"}
@@ -103,14 +111,19 @@ class Fixtures:
         return {**found, "configuration": configuration} if configuration else found
 
     async def send(self, message: dict[str, Any] | None = None, **configuration: Any) -> ProbeAnswer:
-        """Send, and give what comes."""
-        sent = self.sending(message, **configuration)
-        return await self._way.call("send", sent, timeout_s=self._way.subject.send_s)
+        """Send a message, by itself or with a configuration."""
+        given = self.sending(message, **configuration)
+        return await self._probe.call("send", given, timeout_s=self._probe.subject.send_s)
 
-    async def send_odd(self, message: dict[str, Any]) -> ProbeAnswer:
-        """Send a message that is wrong on purpose."""
-        sent = self.sending(message)
-        return await self._way.call("send", sent, timeout_s=self._way.subject.send_s, odd=True)
+    async def send_malformed(self, message: dict[str, Any]) -> ProbeAnswer:
+        """Send a message that is wrong on purpose, once a sound one was taken.
+
+        Raises:
+            NotPossible: sound messages are not taken either.
+        """
+        await self.sent()
+        given, limit_s = self.sending(message), self._probe.subject.send_s
+        return await self._probe.call("send", given, timeout_s=limit_s, malformed=True)
 
     async def sent(self) -> ProbeAnswer:
         """The answer to a plain send that was not refused.
@@ -119,8 +132,8 @@ class Fixtures:
             NotPossible: there is none.
         """
         answer = await self.first()
-        if answer.refused or unwrapped(answer.result) is None:
-            raise NotPossible(f"the send gave neither a task nor a message: {answer.told()}")
+        if answer.refused or answer.object is None:
+            raise NotPossible(f"the send gave neither a task nor a message: {answer.summary()}")
         return answer
 
     async def task(self) -> dict[str, Any]:
@@ -129,10 +142,10 @@ class Fixtures:
         Raises:
             NotPossible: there is none.
         """
-        found = unwrapped((await self.sent()).result)
-        if found is None or found.kind != "task" or not text(found.value.get("id")):
+        task = (await self.sent()).task
+        if not text(task.get("id")):
             raise NotPossible("the agent answers with a message, not with a task")
-        return found.value
+        return task
 
     async def ended(self) -> dict[str, Any]:
         """A task that has ended.
@@ -145,53 +158,49 @@ class Fixtures:
             raise NotPossible(f"the task waits for its caller ({state_of(task)}); try another --text")
         found = await self.settled(text(task["id"]), task)
         if state_of(found) not in TERMINAL:
-            raise NotPossible(f"the task had not ended within {self._way.subject.send_s:g} s")
+            raise NotPossible(f"the task had not ended within {self._probe.subject.send_s:g} s")
         return found
 
     async def settled(self, task_id: str, task: dict[str, Any] | None = None) -> dict[str, Any]:
-        """A task once it rests; as it stands if it does not in time, or cannot be read."""
+        """A task once it rests; its last known state if it does not in time, or cannot be read."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._way.subject.send_s / 2
+        until = loop.time() + self._probe.subject.send_s / 2
         found = task or {}
-        while state_of(found) not in TERMINAL | INTERRUPTED and loop.time() < until:
-            answer = await self._way.call("get", {"id": task_id})
-            piece = unwrapped(answer.result)
-            if answer.refused or piece is None:
+        while state_of(found) not in AT_REST and loop.time() < until:
+            answer = await self._probe.call("get", {"id": task_id})
+            if answer.refused or answer.object is None:
                 break
-            found = piece.value
-            if state_of(found) not in TERMINAL | INTERRUPTED:
+            found = answer.object.value
+            if state_of(found) not in AT_REST:
                 await asyncio.sleep(_POLL_S)
         return found
 
-    async def tape(self) -> FrameLog:
-        """A stream that was one.
+    async def stream(self) -> ProbeStream:
+        """The stream of a plain message, with at least one frame.
 
         Raises:
             NotPossible: streams are not declared, or none came.
         """
-        self._way.subject.needs("streaming")
-        tape = await self.streamed()
-        if not tape.is_stream or tape.answer is not None or not tape.frames:
+        self._probe.subject.needs("streaming")
+        stream = await self.streamed()
+        if not stream.is_stream or not stream.frames:
             raise NotPossible("no stream came; see stream-works")
-        return tape
+        return stream
 
-    async def _first(self) -> ProbeAnswer:
-        return await self.send()
+    async def _streamed(self) -> ProbeStream:
+        return await self._probe.follow("stream", self.sending())
 
-    async def _streamed(self) -> FrameLog:
-        return await self._way.follow("stream", self.sending())
-
-    async def _dropped(self) -> FrameLog:
+    async def _dropped(self) -> ProbeStream:
         """A stream that is left after its first frame."""
-        await self.tape()
-        tape = await self._way.follow("stream", self.sending(), enough=lambda frame: bool(frame.piece))
-        if not tape.task_id:
+        await self.stream()
+        left = await self._probe.follow("stream", self.sending(), enough=lambda frame: bool(frame.object))
+        if not left.task_id:
             raise NotPossible("the stream names no task")
-        return tape
+        return left
 
-    async def _pushed(self) -> Pushed:
-        """A task whose end is told to this machine."""
-        subject = self._way.subject
+    async def _pushed(self) -> PushProbe:
+        """A task whose notifications come to this machine."""
+        subject = self._probe.subject
         if not subject.is_reached:
             raise NotPossible("the agent is elsewhere; say by --local-receiver how it reaches this machine")
         hook = WebhookListener(subject.options.receiver)
@@ -200,34 +209,22 @@ class Fixtures:
             config = {"url": hook.url, "token": hook.token}
             answer = await self.send(self.message(), taskPushNotificationConfig=config)
             if answer.refused or answer.result is None:
-                raise NotPossible(f"the agent takes no webhook at this machine: {answer.told()}")
-            await hook.wait_for(_tells_end, subject.line.timeout_s)
+                raise NotPossible(f"the agent takes no webhook at this machine: {answer.summary()}")
+            await hook.wait_for(_tells_end, subject.client.timeout_s)
         finally:
             await hook.close()
-        return Pushed(answer, hook.url, hook.token, tuple(hook.heard))
+        return PushProbe(answer, hook.url, hook.token, tuple(hook.received))
 
-    async def _race(self) -> Race:
+    async def _race(self) -> CancelRace:
         sent = await self.send(self.message(contextId=self.context_id), returnImmediately=True)
-        found = unwrapped(sent.result)
-        if found is None or found.kind != "task":
-            raise NotPossible(f"a send that does not wait gave no task: {sent.told()}")
-        task_id = text(found.value.get("id"))
-        canceled = await self._way.call("cancel", {"id": task_id})
+        if not sent.task:
+            raise NotPossible(f"a send that does not wait gave no task: {sent.summary()}")
+        task_id = text(sent.task.get("id"))
+        canceled = await self._probe.call("cancel", {"id": task_id})
         await self.settled(task_id)
-        return Race(sent, canceled, await self._way.call("get", {"id": task_id}))
+        return CancelRace(sent, canceled, await self._probe.call("get", {"id": task_id}))
 
 
-def _tells_end(heard: HeardNotification) -> bool:
-    found = unwrapped(parsed(heard.body))
-    return found is not None and state_of(found.value) in TERMINAL
-
-
-def task_in(answer: ProbeAnswer) -> dict[str, Any]:
-    """The task of an answer; empty if it has none."""
-    found = unwrapped(answer.result)
-    return found.value if found is not None and found.kind == "task" else {}
-
-
-def piece_in(answer: ProbeAnswer) -> JsonPiece | None:
-    """The object of the protocol in an answer."""
-    return unwrapped(answer.result)
+def _tells_end(notification: ReceivedNotification) -> bool:
+    found = protocol_object(parsed(notification.body))
+    return found is not None and found.state in TERMINAL

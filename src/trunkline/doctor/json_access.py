@@ -1,4 +1,4 @@
-"""Looking into JSON that anybody may have written: nothing here raises, whatever is in it."""
+"""Reading JSON that anybody may have written: nothing here raises, whatever is in it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from msgspec import Struct
 
 TERMINAL = frozenset(("completed", "failed", "canceled", "rejected"))
 INTERRUPTED = frozenset(("input-required", "auth-required"))
+AT_REST = TERMINAL | INTERRUPTED
 _UPDATES = {"statusUpdate": "status-update", "artifactUpdate": "artifact-update"}
 _KINDS = frozenset(("task", "message", "status-update", "artifact-update"))
+# Objects that lie under a member of their own name, and in which; an artifact in any.
+_HOLDERS = {"status": ("task", "status-update"), "message": ("status",), "artifact": ()}
 
 
 def parsed(body: bytes | str) -> Any:
@@ -33,13 +36,18 @@ def items(value: object) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
+def objects(value: object) -> list[dict[str, Any]]:
+    """An array's items as objects; an item that is none is an empty one."""
+    return [members(item) for item in items(value)]
+
+
 def text(value: object) -> str:
     """A text; empty if it is none."""
     return value if isinstance(value, str) else ""
 
 
 def at(value: object, *path: str) -> Any:
-    """What lies at the end of these member names; None if nothing does."""
+    """The value at the end of these member names; None if there is none."""
     for name in path:
         value = members(value).get(name)
     return value
@@ -51,54 +59,62 @@ def state_of(task: object) -> str:
     return "canceled" if word == "cancelled" else word
 
 
-class JsonPiece(Struct, frozen=True):
-    """An object of the protocol inside an answer: what it is, itself, and where it lies."""
+class ProtocolObject(Struct, frozen=True):
+    """A task, message, update or a part of one inside an answer: its kind, its JSON and where it lies."""
 
     kind: str
     value: dict[str, Any]
     path: str
 
+    @property
+    def task_id(self) -> str:
+        """The id of the task that it is, or is of; empty if it does not say."""
+        return text(self.value.get("id" if self.kind == "task" else "taskId"))
 
-def unwrapped(result: object) -> JsonPiece | None:
-    """The task, message or update in an answer of either version; None if there is none."""
+    @property
+    def state(self) -> str:
+        """The state that it tells; empty if it tells none."""
+        return state_of(self.value)
+
+
+def protocol_object(result: object) -> ProtocolObject | None:
+    """The task, message or update in a result of either version; None if there is none."""
     found = members(result)
     for name in ("task", "message", "statusUpdate", "artifactUpdate"):
+        # A message or an update of 0.3 may have members of these names itself.
         if isinstance(found.get(name), dict) and "parts" not in found and "taskId" not in found:
-            return JsonPiece(_UPDATES.get(name, name), members(found[name]), name)
+            return ProtocolObject(_UPDATES.get(name, name), members(found[name]), name)
     kind = text(found.get("kind"))
     if kind in _KINDS:
-        return JsonPiece(kind, found, kind)
+        return ProtocolObject(kind, found, kind)
     if "artifact" in found:
-        return JsonPiece("artifact-update", found, "artifact-update")
+        return ProtocolObject("artifact-update", found, "artifact-update")
     if "status" in found:
-        return JsonPiece("task" if "id" in found else "status-update", found, "task")
-    return JsonPiece("message", found, "message") if "parts" in found else None
+        return ProtocolObject("task" if "id" in found else "status-update", found, "task")
+    return ProtocolObject("message", found, "message") if "parts" in found else None
 
 
-def pieces(top: JsonPiece) -> Iterator[JsonPiece]:
+def nested_objects(top: ProtocolObject) -> Iterator[ProtocolObject]:
     """An object and all objects of the protocol inside it; metadata and data are the agent's own."""
     yield top
     value, path = top.value, top.path
     if top.kind == "message" and value.get("role") in ("ROLE_USER", "user"):
-        # What a caller has written is the caller's.
+        # The agent repeats what its caller wrote, which says nothing about the agent.
         return
-    if top.kind in ("task", "status-update") and isinstance(value.get("status"), dict):
-        yield from pieces(JsonPiece("status", value["status"], f"{path}.status"))
-    if isinstance(value.get("message"), dict) and top.kind == "status":
-        yield from pieces(JsonPiece("message", value["message"], f"{path}.message"))
-    if isinstance(value.get("artifact"), dict):
-        yield from pieces(JsonPiece("artifact", value["artifact"], f"{path}.artifact"))
+    for kind, holders in _HOLDERS.items():
+        if isinstance(value.get(kind), dict) and (not holders or top.kind in holders):
+            yield from nested_objects(ProtocolObject(kind, value[kind], f"{path}.{kind}"))
     for name, kind in (("history", "message"), ("artifacts", "artifact"), ("parts", "part")):
-        for place, item in enumerate(items(value.get(name))):
-            yield from pieces(JsonPiece(kind, members(item), f"{path}.{name}[{place}]"))
+        for index, item in enumerate(objects(value.get(name))):
+            yield from nested_objects(ProtocolObject(kind, item, f"{path}.{name}[{index}]"))
 
 
 def texts(artifacts: object) -> dict[str, str]:
     """The text of each artifact by its id."""
     found: dict[str, str] = {}
-    for artifact in items(artifacts):
-        name = text(at(artifact, "artifactId"))
-        found[name] = "".join(text(at(part, "text")) for part in items(at(artifact, "parts")))
+    for artifact in objects(artifacts):
+        name = text(artifact.get("artifactId"))
+        found[name] = "".join(text(part.get("text")) for part in objects(artifact.get("parts")))
     return found
 
 
@@ -114,5 +130,5 @@ def snake_members(value: object, path: str = "") -> Iterator[str]:
             yield place
         if name not in _OWN and not name.endswith(("Schemes", "Requirements")):
             yield from snake_members(inner, place)
-    for number, inner in enumerate(items(value)):
-        yield from snake_members(inner, f"{path}[{number}]")
+    for index, inner in enumerate(items(value)):
+        yield from snake_members(inner, f"{path}[{index}]")

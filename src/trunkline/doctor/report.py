@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from trunkline.doctor.finding import Check, CheckOutcome, Finding, Severity
+from trunkline.doctor.check import Check, CheckOutcome, Finding, Severity
 from trunkline.doctor.run import DoctorReport
 
 HEALTHY, SICK, USAGE, UNREACHABLE, LOCKED = 0, 1, 2, 3, 4

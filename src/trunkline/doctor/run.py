@@ -1,4 +1,4 @@
-"""An examination from the first question to the last: few tasks, a deadline for everything, no task left."""
+"""An examination from the first request to the last: few tasks, a deadline for everything, no task left."""
 
 from __future__ import annotations
 
@@ -7,31 +7,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from trunkline.doctor import (
-    canceling,
-    card,
-    delivery,
-    discovery,
-    egress,
-    extensions,
-    hygiene,
-    interfaces,
-    jsonrpc,
-    limits,
-    messages,
-    push,
-    reading,
-    rest,
-    security,
-    sending,
-    shapes,
-    streaming,
-    subscribing,
-    versions,
-)
-from trunkline.doctor.binding import ProbeBinding
-from trunkline.doctor.finding import (
-    CHECKS,
+from trunkline.doctor.check import (
+    FAMILIES,
     Check,
     CheckOutcome,
     CheckVerdict,
@@ -41,50 +18,28 @@ from trunkline.doctor.finding import (
     skipped,
     unknown,
 )
-from trunkline.doctor.fixtures import task_in
+from trunkline.doctor.checks import CHECKS
 from trunkline.doctor.json_access import TERMINAL, text
+from trunkline.doctor.probe import InterfaceProbe
 from trunkline.doctor.subject import DoctorOptions, Subject, host_of
 from trunkline.errors import Misuse
 from trunkline.net.egress import Egress
 from trunkline.net.http import HttpClient
 from trunkline.net.http_client import SocketHttpClient
 
-FAMILIES = tuple(
-    module.__name__.rpartition(".")[2]
-    for module in (
-        discovery,
-        card,
-        interfaces,
-        versions,
-        jsonrpc,
-        rest,
-        sending,
-        messages,
-        reading,
-        canceling,
-        streaming,
-        subscribing,
-        push,
-        delivery,
-        egress,
-        security,
-        extensions,
-        shapes,
-        limits,
-        hygiene,
-    )
-)
 _ANSWERS, _SPEAKS = CHECKS["interface-answers"], CHECKS["interface-speaks-version"]
-# The family that looks at the door itself, and can do so from outside.
-_DOOR = "security"
-# What is kept of the time for tidying up, and for the checks that look at everything.
-_TIDY = 0.1
-_LATE = 0.05
-_TIDY_S = 2.0
+# The family that examines who is let in, which it can do without being let in.
+_WITHOUT_CREDENTIALS = "security"
+# Shares of the time: for ending the tasks, and for the late checks, which look at all exchanges.
+_CLEANUP_SHARE = 0.1
+_LATE_SHARE = 0.05
+_CLEANUP_S = 2.0
+
+_Work = tuple[Check, InterfaceProbe | None]
 
 
 class DoctorReport(Struct, frozen=True, kw_only=True):
-    """What an examination found. `tasks` were made on the way, `left` of them could not be ended."""
+    """What an examination found. `tasks` were made by it, `left` of them could not be ended."""
 
     url: str
     agent: str = ""
@@ -101,15 +56,12 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
 
     def failed(self, severity: Severity | None = None) -> list[Finding]:
         """The findings that failed, all or of one severity."""
-        return [
-            one
-            for one in self.findings
-            if one.outcome is CheckOutcome.FAILED and (severity is None or one.severity is severity)
-        ]
+        bad = (one for one in self.findings if one.outcome is CheckOutcome.FAILED)
+        return [one for one in bad if severity in (None, one.severity)]
 
 
 async def examine(
-    url: str, options: DoctorOptions | None = None, carrier: HttpClient | None = None
+    url: str, options: DoctorOptions | None = None, http_client: HttpClient | None = None
 ) -> DoctorReport:
     """Examine the agent at this address.
 
@@ -117,35 +69,46 @@ async def examine(
         Misuse: the address is none, or a check is named that does not exist.
     """
     options = options or DoctorOptions()
-    _known((*options.only, *options.skip))
-    own = carrier is None
-    subject = Subject(url, carrier or _caller(url), options)
-    loop = asyncio.get_running_loop()
-    began = loop.time()
+    for name in (*options.only, *options.skip):
+        if name not in CHECKS and name not in FAMILIES:
+            raise Misuse(f"there is no check or family {name!r}; see trunkline doctor --list")
+    own = http_client is None
+    # The operator has named this host; where its card leads is a stranger's word.
+    subject = Subject(url, http_client or SocketHttpClient(Egress(hosts=(host_of(url),))), options)
+    client, began = subject.client, asyncio.get_running_loop().time()
     try:
-        subject.line.until = began + options.timeout_s * (1 - _TIDY)
-        found = await _look(subject, subject.line.until)
-        subject.line.until = began + options.timeout_s
-        left = await _tidy(subject)
+        client.deadline = began + options.timeout_s * (1 - _CLEANUP_SHARE)
+        findings = await _findings(subject)
+        client.deadline = began + options.timeout_s
+        left = await _end_tasks(subject)
     except asyncio.CancelledError:
         # Whoever interrupts an examination leaves tasks behind as little as one that ends.
-        await _tidy(subject)
+        await _end_tasks(subject)
         raise
     finally:
         if own:
-            await subject.line.close()
-    nothing = "" if subject.card else _nothing(subject)
+            await client.close()
+    took_s = round(asyncio.get_running_loop().time() - began, 3)
+    return _report(subject, findings, left, took_s)
+
+
+def _report(subject: Subject, findings: list[Finding], left: int, took_s: float) -> DoctorReport:
+    nothing = ""
+    if not subject.card:
+        tried = next(iter(subject.cards.values()), None)
+        nothing = f"no card at {subject.url}: {'nobody answered' if tried is None else tried.summary()}"
+    unanswered = {one.where for one in findings if one.check == _ANSWERS.name and _is_unknown(one)}
     return DoctorReport(
         url=subject.url,
         agent=text(subject.card.get("name")),
-        interfaces=tuple(f"{way.name} at {way.url}" for way in subject.ways),
-        findings=tuple(found),
-        tasks=len(subject.made),
+        interfaces=tuple(f"{probe.name} at {probe.url}" for probe in subject.probes),
+        findings=tuple(findings),
+        tasks=len(subject.tasks),
         left=left,
-        requests=len(subject.line.journal),
-        took_s=round(loop.time() - began, 3),
+        requests=len(subject.client.journal),
+        took_s=took_s,
         nothing=nothing,
-        locked=bool(subject.ways) and all(_is_locked(found, way) for way in subject.ways),
+        locked=bool(subject.probes) and {probe.name for probe in subject.probes} <= unanswered,
     )
 
 
@@ -160,148 +123,123 @@ def chosen(options: DoctorOptions) -> list[Check]:
     ]
 
 
-def _known(names: tuple[str, ...]) -> None:
-    strange = [name for name in names if name not in CHECKS and name not in FAMILIES]
-    if strange:
-        raise Misuse(f"there is no check or family {strange[0]!r}; see trunkline doctor --list")
-
-
-def _caller(url: str) -> SocketHttpClient:
-    # The operator has named this host; where its card leads is a stranger's word.
-    return SocketHttpClient(Egress(hosts=(host_of(url),)))
-
-
-def _nothing(subject: Subject) -> str:
-    seen = next(iter(subject.found.values()), None)
-    return f"no card at {subject.url}: {seen.told() if seen is not None else 'nobody answered'}"
-
-
-async def _look(subject: Subject, until: float) -> list[Finding]:
-    loop = asyncio.get_running_loop()
-    findings: list[Finding] = []
+async def _findings(subject: Subject) -> list[Finding]:
     checks = chosen(subject.options)
     if not await subject.discover():
-        for name in ("card-found", "card-legacy-path"):
-            if CHECKS[name] in checks:
-                findings.append(await _run(CHECKS[name], subject, None))
-        return findings
-    await subject.settle()
-    shut = await _shut(subject)
-    work = [(check, way) for check in checks for way in _ways(check, subject)]
-    early = [(check, way) for check, way in work if not check.late]
-    late = [(check, way) for check, way in work if check.late]
-    for batch, share in ((early, _LATE), (late, 0.0)):
-        limit_s = max(until - loop.time() - share * subject.options.timeout_s, 0.1)
-        findings += await _all(batch, subject, shut, limit_s)
-    order = {check.name: place for place, check in enumerate(checks)}
+        missing = [check for check in checks if check.name in ("card-found", "card-legacy-path")]
+        return [await _run(check, subject, None) for check in missing]
+    await subject.choose_interfaces()
+    closed = await _closed_interfaces(subject)
+    work = [(check, probe) for check in checks for probe in _probes(check, subject)]
+    findings: list[Finding] = []
+    for late, reserve in ((False, _LATE_SHARE), (True, 0.0)):
+        batch = [(check, probe) for check, probe in work if check.late is late]
+        findings += await _run_all(batch, subject, closed, reserve * subject.options.timeout_s)
+    order = {check.name: index for index, check in enumerate(checks)}
     return sorted(findings, key=lambda one: order[one.check])
 
 
-def _ways(check: Check, subject: Subject) -> Iterator[ProbeBinding | None]:
+def _probes(check: Check, subject: Subject) -> Iterator[InterfaceProbe | None]:
     """Where a check is done: once, at each interface that it is for, or at the first of each version."""
     if check.of_agent is not None:
         yield None
         return
-    had: set[str] = set()
-    for way in subject.ways:
-        fits = way.binding in check.bindings and way.version in check.versions
-        if fits and not (check.first and way.version in had):
-            had.add(way.version)
-            yield way
+    versions: set[str] = set()
+    for probe in subject.probes:
+        fits = probe.binding in check.bindings and probe.version in check.versions
+        if fits and not (check.first and probe.version in versions):
+            versions.add(probe.version)
+            yield probe
 
 
-async def _shut(subject: Subject) -> dict[str, Finding]:
-    """The ways on which nothing is served: no answer, no version, no credentials. Little is asked there."""
-    shut: dict[str, Finding] = {}
+async def _closed_interfaces(subject: Subject) -> dict[str, Finding]:
+    """Interfaces at which nothing is served, each with the finding that says why: no answer, no such version,
+    no credentials. Little is asked there.
+    """
+    closed: dict[str, Finding] = {}
     for check in (_ANSWERS, _SPEAKS):
-        ways = [way for way in subject.ways if way.name not in shut]
-        found = await asyncio.gather(*(_run(check, subject, way) for way in ways))
-        shut |= {one.where: one for one in found if one.outcome is not CheckOutcome.PASSED}
-    return shut
+        probes = [probe for probe in subject.probes if probe.name not in closed]
+        found = await asyncio.gather(*(_run(check, subject, probe) for probe in probes))
+        closed |= {one.where: one for one in found if one.outcome is not CheckOutcome.PASSED}
+    return closed
 
 
-def _is_locked(found: list[Finding], way: ProbeBinding) -> bool:
-    return any(
-        one.check == _ANSWERS.name and one.where == way.name and one.outcome is CheckOutcome.UNKNOWN
-        for one in found
-    )
-
-
-async def _all(
-    batch: list[tuple[Check, ProbeBinding | None]], subject: Subject, shut: dict[str, Finding], limit_s: float
+async def _run_all(
+    batch: list[_Work], subject: Subject, closed: dict[str, Finding], reserve_s: float
 ) -> list[Finding]:
     findings: list[Finding] = []
-    open_: list[tuple[Check, ProbeBinding | None]] = []
-    for check, way in batch:
-        closed = None if way is None else shut.get(way.name)
-        if closed is None or (check.family == _DOOR and closed.outcome is CheckOutcome.UNKNOWN):
-            open_.append((check, way))
-        elif check.name == closed.check:
-            findings.append(closed)
+    work: list[_Work] = []
+    for check, probe in batch:
+        why = None if probe is None else closed.get(probe.name)
+        if why is None or (check.family == _WITHOUT_CREDENTIALS and _is_unknown(why)):
+            work.append((check, probe))
+        elif check.name == why.check:
+            findings.append(why)
         else:
-            verdict = skipped(f"nothing is served there; see {closed.check}")
-            findings.append(_finding(check, way, verdict, subject))
-    tasks = [asyncio.create_task(_run(check, subject, way)) for check, way in open_]
+            verdict = skipped(f"nothing is served there; see {why.check}")
+            findings.append(_finding(check, probe, verdict, subject))
+    tasks = [asyncio.create_task(_run(check, subject, probe)) for check, probe in work]
+    limit_s = subject.client.deadline - asyncio.get_running_loop().time() - reserve_s
     try:
         if tasks:
-            await asyncio.wait(tasks, timeout=limit_s)
+            await asyncio.wait(tasks, timeout=max(limit_s, 0.1))
     finally:
         for task in tasks:
             task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    for (check, way), task in zip(open_, tasks, strict=True):
-        if task.cancelled():
-            verdict = unknown(
-                f"there was no time left: the whole examination has {subject.options.timeout_s:g} s"
-            )
-            findings.append(_finding(check, way, verdict, subject))
-        else:
-            findings.append(task.result())
-    return findings
+    late = unknown(f"there was no time left: the whole examination has {subject.options.timeout_s:g} s")
+    return findings + [
+        _finding(check, probe, late, subject) if task.cancelled() else task.result()
+        for (check, probe), task in zip(work, tasks, strict=True)
+    ]
 
 
-async def _run(check: Check, subject: Subject, way: ProbeBinding | None) -> Finding:
+async def _run(check: Check, subject: Subject, probe: InterfaceProbe | None) -> Finding:
     try:
-        if check.of_way is not None and way is not None:
-            verdict = await check.of_way(way)
+        if check.of_interface is not None and probe is not None:
+            verdict = await check.of_interface(probe)
         elif check.of_agent is not None:
             verdict = await check.of_agent(subject)
         else:
             verdict = skipped("there is no interface for it")
     except NotPossible as why:
         verdict = skipped(str(why))
-    return _finding(check, way, verdict, subject)
+    return _finding(check, probe, verdict, subject)
 
 
-def _finding(check: Check, way: ProbeBinding | None, verdict: CheckVerdict, subject: Subject) -> Finding:
+def _finding(check: Check, probe: InterfaceProbe | None, verdict: CheckVerdict, subject: Subject) -> Finding:
     bad = verdict.outcome is CheckOutcome.FAILED
     shown = verdict.exchanges
     if not shown and check.of_agent is not None and subject.card:
-        shown = (subject.card_seen,)
+        shown = (subject.card_exchange,)
     return Finding(
         check=check.name,
         family=check.family,
         severity=check.severity,
         outcome=verdict.outcome,
         reference=check.reference,
-        where="" if way is None else way.name,
-        seen=subject.line.redacted(verdict.seen) if verdict.outcome is not CheckOutcome.PASSED else "",
+        where="" if probe is None else probe.name,
+        seen=subject.client.redacted(verdict.seen),
         means=check.means if bad else "",
         fix=check.fix if bad else "",
-        evidence=tuple(subject.line.evidence(one) for one in shown) if bad else (),
+        evidence=tuple(map(subject.client.evidence, shown)) if bad else (),
     )
 
 
-async def _tidy(subject: Subject) -> int:
-    """End what was begun; gives how many tasks could not be."""
-    running = [(name, made) for name, made in subject.made.items() if made.state not in TERMINAL]
+def _is_unknown(finding: Finding) -> bool:
+    return finding.outcome is CheckOutcome.UNKNOWN
 
-    async def end(name: str, way: ProbeBinding) -> bool:
-        answer = await way.call("cancel", {"id": name}, timeout_s=_TIDY_S)
+
+async def _end_tasks(subject: Subject) -> int:
+    """Cancel what the examination began and is still running; gives how many tasks could not be ended."""
+
+    async def end(task_id: str, probe: InterfaceProbe) -> bool:
+        answer = await probe.call("cancel", {"id": task_id}, timeout_s=_CLEANUP_S)
         if not answer.refused and answer.result is not None:
             return True
-        after = await way.call("get", {"id": name}, timeout_s=_TIDY_S)
-        return subject.made[name].state in TERMINAL or not task_in(after)
+        # It may have ended by itself; the read records its state.
+        after = await probe.call("get", {"id": task_id}, timeout_s=_CLEANUP_S)
+        return subject.tasks[task_id].state in TERMINAL or not after.task
 
-    ended = await asyncio.gather(*(end(name, made.way) for name, made in running))
-    return ended.count(False)
+    running = [(task_id, made.probe) for task_id, made in subject.tasks.items() if made.state not in TERMINAL]
+    return (await asyncio.gather(*(end(*one) for one in running))).count(False)

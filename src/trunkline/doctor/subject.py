@@ -1,4 +1,4 @@
-"""The agent under examination: its address, its card, the ways to it, and the tasks made there."""
+"""The agent under examination: its address, its card, its interfaces, and the tasks made there."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trunkline.config import Secret
-from trunkline.doctor.binding import ProbeBinding, ProbeInterface
+from trunkline.doctor.check import NotPossible
 from trunkline.doctor.exchange import ProbeClient, ProbeExchange
-from trunkline.doctor.finding import NotPossible
-from trunkline.doctor.fixtures import Fixtures
-from trunkline.doctor.json_access import JsonPiece, items, members, state_of, text
+from trunkline.doctor.json_access import ProtocolObject, at, members, objects, text
+from trunkline.doctor.probe import DeclaredInterface, InterfaceProbe
 from trunkline.errors import Misuse
 from trunkline.net.http import Headers, HttpClient, HttpRequest
 
@@ -24,13 +24,13 @@ _PORTS = {"http": 80, "https": 443}
 # HTTP+JSON of 0.3 is a dialect of its own, which nobody but its SDKs speaks.
 _SPOKEN = frozenset((("JSONRPC", "1.0"), ("JSONRPC", "0.3"), ("HTTP+JSON", "1.0")))
 _NAMES = ("url", "protocolBinding", "protocolVersion")
-_HOPS = 3
+_REDIRECT_LIMIT = 3
 _LONGEST = 200
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class DoctorOptions(Struct, frozen=True, kw_only=True):
-    """What the operator chose."""
+    """What the operator of an examination chose."""
 
     # Headers that go to the agent's own host and nowhere else.
     credentials: tuple[tuple[str, Secret], ...] = ()
@@ -47,42 +47,41 @@ class DoctorOptions(Struct, frozen=True, kw_only=True):
 class MadeTask(Struct):
     """A task that the examination made, and how it was last seen."""
 
-    way: ProbeBinding
+    probe: InterfaceProbe
     state: str = ""
 
 
 class Subject:
-    """One agent."""
+    """One agent under examination."""
 
-    def __init__(self, url: str, carrier: HttpClient, options: DoctorOptions) -> None:
+    def __init__(self, url: str, http_client: HttpClient, options: DoctorOptions) -> None:
         self.url = url.rstrip("/")
         self.options = options
-        self.place = _parts(url)
+        self.address = _parts(url)
         self.credentials: Headers = tuple((name, one.reveal()) for name, one in options.credentials)
-        # A run has time for one slow thing after another; none may have all of it.
         # A scheme before the credentials is no secret, and what stands behind it is one by itself.
         secrets = [word for _, value in self.credentials for word in (value, value.rpartition(" ")[2])]
-        self.line = ProbeClient(carrier, secrets=secrets, timeout_s=max(options.timeout_s / 4, 0.05))
+        # An examination has time for one slow thing after another; none may have all of it.
+        self.client = ProbeClient(http_client, secrets=secrets, timeout_s=max(options.timeout_s / 4, 0.05))
         self.send_s = max(options.timeout_s / 2, 0.05)
-        self.ways: list[ProbeBinding] = []
-        self.made: dict[str, MadeTask] = {}
+        self.probes: list[InterfaceProbe] = []
+        self.tasks: dict[str, MadeTask] = {}
         # Tasks of requests that were wrong on purpose.
-        self.odd: set[str] = set()
+        self.malformed_tasks: set[str] = set()
         self.card: dict[str, Any] = {}
         self.base = self.origin
-        # The card as it was found at each of the well-known paths.
-        self.found: dict[str, ProbeExchange] = {}
-        self._trials: dict[str, Fixtures] = {}
+        # The card, or what came instead, at each of the well-known paths.
+        self.cards: dict[str, ProbeExchange] = {}
 
     @property
     def origin(self) -> str:
         """Scheme, host and port of the address that the operator gave."""
-        return f"{self.place.scheme}://{self.place.netloc}"
+        return f"{self.address.scheme}://{self.address.netloc}"
 
     @property
     def is_local(self) -> bool:
         """Whether the agent is on this machine."""
-        return is_loopback(self.place.hostname or "")
+        return is_loopback(self.address.hostname or "")
 
     @property
     def is_reached(self) -> bool:
@@ -90,9 +89,9 @@ class Subject:
         return self.is_local or not is_loopback(self.options.receiver)
 
     @property
-    def card_seen(self) -> ProbeExchange:
+    def card_exchange(self) -> ProbeExchange:
         """The exchange that brought the card; only if there is one."""
-        return next(one for one in self.found.values() if one.status == 200 and members(one.json))
+        return next(one for one in self.cards.values() if is_card(one))
 
     def flag(self, *names: str) -> bool:
         """Whether the card declares a capability, under any of its names."""
@@ -101,7 +100,7 @@ class Subject:
 
     def extensions(self, *, required: bool = False) -> list[str]:
         """The URIs of the extensions that the card declares; only those it requires, if told."""
-        declared = map(members, items(members(self.card.get("capabilities")).get("extensions")))
+        declared = objects(at(self.card, "capabilities", "extensions"))
         return [text(one.get("uri")) for one in declared if not required or one.get("required") is True]
 
     def needs(self, name: str) -> None:
@@ -113,92 +112,87 @@ class Subject:
         if not self.flag(name):
             raise NotPossible(f"the card does not declare {name}")
 
-    def trials(self, way: ProbeBinding) -> Fixtures:
-        """The tasks made one way, shared by all who look at them."""
-        return self._trials.setdefault(way.name, Fixtures(way))
-
-    def note(self, way: ProbeBinding, piece: JsonPiece | None, *, new: bool) -> None:
-        """Remember a task that was made, and its state."""
-        if piece is None or piece.kind not in ("task", "status-update"):
+    def record_task(self, probe: InterfaceProbe, found: ProtocolObject | None, *, new: bool) -> None:
+        """Remember a task that was made, and its state, so that it can be ended."""
+        if found is None or found.kind not in ("task", "status-update"):
             return
-        name = text(piece.value.get("id" if piece.kind == "task" else "taskId"))
-        if name and (new or name in self.made):
-            self.made.setdefault(name, MadeTask(way)).state = state_of(piece.value)
+        if found.task_id and (new or found.task_id in self.tasks):
+            self.tasks.setdefault(found.task_id, MadeTask(probe)).state = found.state
 
     async def discover(self) -> bool:
         """Look for the card at every place where it may be; False if there is none."""
-        given = self.place.path.rstrip("/")
+        given = self.address.path.rstrip("/")
         bases = [self.origin] if not given or given.endswith(".json") else [self.url, self.origin]
         paths = [given, CARD, LEGACY] if given.endswith(".json") else [CARD, LEGACY]
         for base in bases:
-            seen = await asyncio.gather(*(self.look_up(base + path) for path in paths))
-            self.found = dict(zip(paths, seen, strict=True))
-            cards = [members(one.json) for one in seen if one.status == 200 and members(one.json)]
-            if cards:
-                self.card, self.base = cards[0], base
+            found = await asyncio.gather(*(self.get_card(base + path) for path in paths))
+            self.cards = dict(zip(paths, found, strict=True))
+            if any(map(is_card, found)):
+                self.card, self.base = members(self.card_exchange.json), base
                 return True
         return False
 
-    async def look_up(self, url: str, *, known: bool = True, headers: Headers = ()) -> ProbeExchange:
-        """GET a page of the operator's host, through redirects that stay there."""
+    async def get_card(self, url: str, *, known: bool = True, headers: Headers = ()) -> ProbeExchange:
+        """GET a card from the operator's host, through redirects that stay there."""
         sent = (("Accept", "application/json"), *headers, *(self.credentials if known else ()))
-        seen = await self.line.fetch(HttpRequest("GET", url, sent), "card")
-        for _ in range(_HOPS):
-            onward = joined(url, seen.headers.get("location", ""))
-            if seen.status not in _REDIRECTS or not same_origin(urlsplit(onward), self.place):
+        exchange = await self.client.fetch(HttpRequest("GET", url, sent), "card")
+        for _ in range(_REDIRECT_LIMIT):
+            target = joined(url, exchange.headers.get("location", ""))
+            if exchange.status not in _REDIRECTS or not same_origin(urlsplit(target), self.address):
                 break
-            url = onward
-            seen = await self.line.fetch(HttpRequest("GET", url, sent), "card")
-        return seen
+            url = target
+            exchange = await self.client.fetch(HttpRequest("GET", url, sent), "card")
+        return exchange
 
-    async def settle(self) -> None:
-        """Choose the ways: each binding and version that the card lists and that the doctor speaks."""
+    async def choose_interfaces(self) -> None:
+        """Take each binding and version that the card lists and that the doctor speaks."""
         for interface in interfaces_of(self.card, self.url):
-            if any((one.binding, one.version) == (interface.binding, interface.version) for one in self.ways):
-                continue
-            place = urlsplit(interface.url)
-            if same_origin(place, self.place):
-                self.ways.append(ProbeBinding(self, interface))
-                continue
-            self.ways.append(await self._pinned(interface, place))
+            known = ((one.binding, one.version) for one in self.probes)
+            if (interface.binding, interface.version) not in known:
+                self.probes.append(await self._reachable(interface))
 
-    async def _pinned(self, interface: ProbeInterface, place: SplitResult) -> ProbeBinding:
-        """The same path at the host that the operator named; if nobody answers there, as the card says."""
-        moved = ProbeInterface(
-            place._replace(scheme=self.place.scheme, netloc=self.place.netloc).geturl(),
-            interface.binding,
-            interface.version,
-            interface.declared,
-            interface.tenant,
-        )
-        here = ProbeBinding(self, moved)
-        answer = await here.call("get", {"id": "trunkline-doctor"})
-        return here if answer.code else ProbeBinding(self, interface, trusted=False)
+    async def _reachable(self, interface: DeclaredInterface) -> InterfaceProbe:
+        """An interface at the host that the operator named; if nobody answers there, where the card says.
+
+        A card behind a proxy often names the address that the agent listens at, which cannot be reached.
+        """
+        address = urlsplit(interface.url)
+        if same_origin(address, self.address):
+            return InterfaceProbe(self, interface)
+        moved = address._replace(scheme=self.address.scheme, netloc=self.address.netloc).geturl()
+        probe = InterfaceProbe(self, replace(interface, url=moved))
+        answer = await probe.call("get", {"id": "trunkline-doctor"})
+        return probe if answer.code else InterfaceProbe(self, interface, trusted=False)
 
 
-def interfaces_of(card: dict[str, Any], url: str) -> list[ProbeInterface]:
-    """All that a card of either layout says of where to call, as far as the doctor speaks it."""
-    listed = list(map(members, items(card.get("supportedInterfaces"))))
+def is_card(exchange: ProbeExchange) -> bool:
+    """Whether a JSON object came, which is taken for a card."""
+    return exchange.status == 200 and bool(members(exchange.json))
+
+
+def interfaces_of(card: dict[str, Any], url: str) -> list[DeclaredInterface]:
+    """The interfaces of a card of either layout, as far as the doctor speaks them."""
+    listed = objects(card.get("supportedInterfaces"))
     if text(card.get("url")):
         older = [{"url": card["url"], "transport": card.get("preferredTransport") or "JSONRPC"}]
-        older += map(members, items(card.get("additionalInterfaces")))
+        older += objects(card.get("additionalInterfaces"))
         version = text(card.get("protocolVersion")) or "0.3"
         listed += [
             {"url": one.get("url"), "protocolBinding": one.get("transport"), "protocolVersion": version}
             for one in older
         ]
-    found: list[ProbeInterface] = []
+    found: list[DeclaredInterface] = []
     for one in listed:
         where, binding, declared = (text(one.get(name)) for name in _NAMES)
         version = "1.0" if declared.split(".")[0] == "1" else "0.3" if declared.startswith("0.") else ""
         if where and (binding, version) in _SPOKEN:
-            there = joined(f"{url}/", where)
-            found.append(ProbeInterface(there, binding, version, declared, text(one.get("tenant"))))
+            where = joined(f"{url}/", where)
+            found.append(DeclaredInterface(where, binding, version, declared, text(one.get("tenant"))))
     return found
 
 
 def joined(base: str, url: str) -> str:
-    """An address that an agent gave, whole; one that is no URL at all cannot be taken apart, and says so."""
+    """The absolute form of an address that an agent gave; what is no URL gets the scheme `invalid`."""
     try:
         found = urljoin(base, url)
         urlsplit(found)
@@ -229,17 +223,17 @@ def host_of(url: str) -> str:
     return _parts(url).hostname or ""
 
 
-def port_of(place: SplitResult) -> int | None:
+def port_of(address: SplitResult) -> int | None:
     """The port, also where it is not spelled out; None if it is no number."""
     try:
-        return place.port or _PORTS.get(place.scheme)
+        return address.port or _PORTS.get(address.scheme)
     except ValueError:
         return None
 
 
 def same_origin(one: SplitResult, other: SplitResult) -> bool:
-    """Whether two addresses lead to the same place; all names of this machine are one."""
-    hosts = {(place.hostname or "").lower() for place in (one, other)}
+    """Whether two addresses have scheme, host and port in common; all names of this machine are one."""
+    hosts = {(address.hostname or "").lower() for address in (one, other)}
     same = len(hosts) == 1 or all(is_loopback(host) for host in hosts)
     return same and one.scheme == other.scheme and port_of(one) == port_of(other)
 

@@ -1,4 +1,4 @@
-"""A webhook on this machine for as long as an examination lasts: takes notifications and keeps them."""
+"""A webhook on this machine for as long as a check lasts: takes notifications and keeps them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _READ_S = 5.0
 _HEAD = b"HTTP/1.1 %d %b\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class HeardNotification(Struct, frozen=True):
-    """One request as it came; header names in lower case."""
+class ReceivedNotification(Struct, frozen=True):
+    """The headers and body of a notification as they came; header names in lower case."""
 
     headers: dict[str, str]
     body: bytes
@@ -28,38 +28,38 @@ class WebhookListener:
     def __init__(self, host: str) -> None:
         self.host = host
         self.token = f"{random_bits(128):032x}"
-        self.heard: list[HeardNotification] = []
+        self.received: list[ReceivedNotification] = []
         self.url = ""
         self._path = f"/doctor/{random_bits(64):016x}"
-        self._came = asyncio.Event()
+        self._arrived = asyncio.Event()
         self._server: asyncio.Server | None = None
 
     async def open(self) -> None:
-        """Begin to listen: on loopback, or everywhere if the agent comes from elsewhere."""
+        """Listen on loopback, or on all addresses if the agent comes from elsewhere."""
         local = self.host in ("127.0.0.1", "localhost", "::1")
         where = ("::1" if self.host == "::1" else "127.0.0.1") if local else None
-        self._server = await asyncio.start_server(self._take, where, 0, limit=_LIMIT)
+        self._server = await asyncio.start_server(self._serve, where, 0, limit=_LIMIT)
         port = self._server.sockets[0].getsockname()[1]
         host = f"[{self.host}]" if ":" in self.host else self.host
         self.url = f"http://{host}:{port}{self._path}"
 
-    async def wait_for(self, wanted: Callable[[HeardNotification], bool], timeout_s: float) -> None:
-        """Until one like this has come, or the time is over."""
+    async def wait_for(self, wanted: Callable[[ReceivedNotification], bool], timeout_s: float) -> None:
+        """Wait until a notification like this has come, or the time is over."""
         try:
             async with asyncio.timeout(timeout_s):
-                while not any(map(wanted, self.heard)):
-                    self._came.clear()
-                    await self._came.wait()
+                while not any(map(wanted, self.received)):
+                    self._arrived.clear()
+                    await self._arrived.wait()
         except TimeoutError:
             pass
 
     async def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
 
-    async def _take(self, reader: StreamReader, writer: StreamWriter) -> None:
+    async def _serve(self, reader: StreamReader, writer: StreamWriter) -> None:
         try:
             async with asyncio.timeout(_READ_S):
                 status = await self._read(reader)
@@ -82,6 +82,6 @@ class WebhookListener:
         # The path is this examination's secret: whoever else posts here is nobody's agent.
         if request.split(" ")[:2] != ["POST", self._path]:
             return 404
-        self.heard.append(HeardNotification(headers, body))
-        self._came.set()
+        self.received.append(ReceivedNotification(headers, body))
+        self._arrived.set()
         return 200

@@ -49,7 +49,7 @@ class Call:
 
 
 @dataclass
-class Told:
+class AgentAnswer:
     """What goes out: a status, headers and a body."""
 
     status: int
@@ -68,22 +68,22 @@ class Told:
         self.body = json.dumps(value).encode()
 
 
-def refusal(call: Call, code: int, message: str = "no") -> Told:
+def refusal(call: Call, code: int, message: str = "no") -> AgentAnswer:
     document = {"jsonrpc": "2.0", "id": call.document.get("id"), "error": {"code": code, "message": message}}
-    return Told(200, {"content-type": "application/json"}, json.dumps(document).encode())
+    return AgentAnswer(200, {"content-type": "application/json"}, json.dumps(document).encode())
 
 
-class Sickness:
+class Fault:
     """What is wrong; each hook may change what it is given. The default is sound."""
 
     def ask(self, call: Call) -> None:
         """Change a request before it goes in."""
 
-    async def instead(self, call: Call) -> Told | None:
+    async def instead(self, call: Call) -> AgentAnswer | None:
         """Answer without asking the agent."""
         return None
 
-    def tell(self, call: Call, told: Told) -> None:
+    def tell(self, call: Call, answer: AgentAnswer) -> None:
         """Change an answer before it goes out."""
 
     def frame(self, call: Call, frame: Json) -> list[Json]:
@@ -94,12 +94,12 @@ class Sickness:
         """Do something before a stream closes."""
 
 
-class Sick:
-    """An application with a sickness."""
+class FaultyAgent:
+    """An application with a fault."""
 
-    def __init__(self, app: App, sickness: Sickness) -> None:
+    def __init__(self, app: App, fault: Fault) -> None:
         self._app = app
-        self._sickness = sickness
+        self._sickness = fault
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         body, more = b"", True
@@ -117,9 +117,9 @@ class Sick:
         self._sickness.ask(call)
         if call.document != before:
             call.body = json.dumps(call.document).encode()
-        told = await self._sickness.instead(call)
-        if told is not None:
-            await _send(send, told)
+        answer = await self._sickness.instead(call)
+        if answer is not None:
+            await _send(send, answer)
             return
         await self._forward(scope, receive, send, call)
 
@@ -139,15 +139,15 @@ class Sick:
 class _Outer:
     """Takes the agent's answer, changes it, and sends it on."""
 
-    def __init__(self, send: Any, call: Call, sickness: Sickness) -> None:
-        self._send, self._call, self._sickness = send, call, sickness
-        self._told = Told(0, {}, b"")
+    def __init__(self, send: Any, call: Call, fault: Fault) -> None:
+        self._send, self._call, self._sickness = send, call, fault
+        self._answer = AgentAnswer(0, {}, b"")
         self._parser: sse.SseParser | None = None
 
     async def send(self, message: Any) -> None:
         if message["type"] == "http.response.start":
             headers = {name.decode(): value.decode() for name, value in message["headers"]}
-            self._told = Told(message["status"], headers, b"")
+            self._answer = AgentAnswer(message["status"], headers, b"")
             if headers.get("content-type", "").startswith("text/event-stream"):
                 self._parser = sse.SseParser()
                 await self._send(message)
@@ -155,30 +155,32 @@ class _Outer:
         if self._parser is not None:
             await self._stream(self._parser, message)
             return
-        self._told.body += message.get("body", b"")
+        self._answer.body += message.get("body", b"")
         if not message.get("more_body", False):
-            self._sickness.tell(self._call, self._told)
-            await _send(self._send, self._told)
+            self._sickness.tell(self._call, self._answer)
+            await _send(self._send, self._answer)
 
     async def _stream(self, parser: sse.SseParser, message: Any) -> None:
-        pieces: list[bytes] = []
+        nested_objects: list[bytes] = []
         for event in parser.feed(message.get("body", b"")):
             for frame in self._sickness.frame(self._call, json.loads(event.data)):
                 mark = f"id: {event.id}\n" if event.id else ""
-                pieces.append(f"{mark}data: {json.dumps(frame)}\n\n".encode())
+                nested_objects.append(f"{mark}data: {json.dumps(frame)}\n\n".encode())
         more = message.get("more_body", False)
-        if pieces:
-            await self._send({"type": "http.response.body", "body": b"".join(pieces), "more_body": True})
+        if nested_objects:
+            await self._send(
+                {"type": "http.response.body", "body": b"".join(nested_objects), "more_body": True}
+            )
         if not more:
             await self._sickness.end(self._call)
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _send(send: Any, told: Told) -> None:
-    headers = {**told.headers, "content-length": str(len(told.body))}
+async def _send(send: Any, answer: AgentAnswer) -> None:
+    headers = {**answer.headers, "content-length": str(len(answer.body))}
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": told.status, "headers": raw})
-    await send({"type": "http.response.body", "body": told.body, "more_body": False})
+    await send({"type": "http.response.start", "status": answer.status, "headers": raw})
+    await send({"type": "http.response.body", "body": answer.body, "more_body": False})
 
 
 async def never() -> None:

@@ -8,41 +8,41 @@ import json
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.doctor.defects import KEY, PUBLIC, Defect, Lame, card, instead, message, objects, rpc
-from tests.doctor.sick import Call, Json, Sickness, Told, refusal
+from tests.doctor.defects import KEY, PUBLIC, Defect, FunctionFault, card, instead, message, objects, rpc
+from tests.doctor.faulty_agent import AgentAnswer, Call, Fault, Json, refusal
 
 JSON = {"content-type": "application/json"}
-BROKEN = Told(500, {"content-type": "text/plain"}, b"Internal Server Error")
+BROKEN = AgentAnswer(500, {"content-type": "text/plain"}, b"Internal Server Error")
 
 
-def _when(fits: Any, told: Any) -> Lame:
+def _when(fits: Any, answer: Any) -> FunctionFault:
     """Answer what fits with this: a status, a code, a whole answer, or what a function makes of the call."""
 
-    def answer(call: Call) -> Told | None:
+    def answers(call: Call) -> AgentAnswer | None:
         if not fits(call):
             return None
-        if isinstance(told, int) and told < 0:
-            return refusal(call, told)
-        if isinstance(told, int):
-            return Told(told, dict(JSON), b"{}")
-        return told(call) if callable(told) else told
+        if isinstance(answer, int) and answer < 0:
+            return refusal(call, answer)
+        if isinstance(answer, int):
+            return AgentAnswer(answer, dict(JSON), b"{}")
+        return answer(call) if callable(answer) else answer
 
-    return instead(answer)
+    return instead(answers)
 
 
 def _result(value: Any) -> Any:
-    return lambda call: Told(
+    return lambda call: AgentAnswer(
         200,
         dict(JSON),
         json.dumps({"jsonrpc": "2.0", "id": call.document.get("id"), "result": value}).encode(),
     )
 
 
-def _asks(change: Any) -> Lame:
-    return Lame(asks=change)
+def _asks(change: Any) -> FunctionFault:
+    return FunctionFault(asks=change)
 
 
-def _params(method: str, **given: Any) -> Lame:
+def _params(method: str, **given: Any) -> FunctionFault:
     """Parameters of a method that are replaced; None takes one away."""
 
     def ask(call: Call) -> None:
@@ -50,7 +50,7 @@ def _params(method: str, **given: Any) -> Lame:
             for name, value in given.items():
                 call.params.pop(name, None) if value is None else call.params.update({name: value})
 
-    return Lame(asks=ask)
+    return FunctionFault(asks=ask)
 
 
 def _unlocated(document: Json) -> None:
@@ -119,10 +119,10 @@ def _requiring(document: Json) -> None:
     document["capabilities"]["extensions"].append({"uri": "https://must.example/v1", "required": True})
 
 
-class _Babbler(Sickness):
+class _Babbler(Fault):
     """Tells the webhook something that is no notification."""
 
-    async def instead(self, call: Call) -> Told | None:
+    async def instead(self, call: Call) -> AgentAnswer | None:
         config = call.params.get("configuration", {}).get("taskPushNotificationConfig")
         if config is None:
             return None
@@ -145,7 +145,7 @@ def _is_v1(call: Call) -> bool:
     return call.headers.get("a2a-version") == "1.0"
 
 
-_SICK: list[tuple[str, Sickness, dict[str, Any]]] = [
+_FAULTS: list[tuple[str, Fault, dict[str, Any]]] = [
     ("card-public", _when(lambda c: c.is_card and "x-api-key" not in c.headers, 401), {"settings": {"keys": (KEY,)}}),
     ("card-head", _when(lambda c: c.verb == "HEAD", BROKEN), {}),
     ("interface-listed", card(_unlocated), {}),
@@ -181,7 +181,7 @@ _SICK: list[tuple[str, Sickness, dict[str, Any]]] = [
     ("stream-resume", _asks(_forgets_the_event), {}),
     ("push-unknown-task", _when(lambda c: c.is_a("ListTaskPush"), _result({"configs": []})), {}),
     ("push-body", _Babbler(), {"settings": {"dev": True}, "timeout_s": 2}),
-    ("push-refuses-loopback", Sickness(), {**PUBLIC, "settings": {**PUBLIC["settings"], "dev": True}}),
+    ("push-refuses-loopback", Fault(), {**PUBLIC, "settings": {**PUBLIC["settings"], "dev": True}}),
     ("extended-card", _when(lambda c: c.is_a("GetExtendedAgentCard"), _result({"name": "x"})), {}),
     ("push-refuses-with-message", _asks(_takes_any_hook), {}),
     ("extension-required", card(_requiring), {}),
@@ -193,12 +193,12 @@ _SICK: list[tuple[str, Sickness, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-def _defect(name: str, sickness: Sickness, more: dict[str, Any]) -> Defect:
+def _defect(name: str, fault: Fault, more: dict[str, Any]) -> Defect:
     options = {key: more[key] for key in ("text", "only", "timeout_s") if key in more}
     options.setdefault("only", (name,))
     return Defect(
-        name, (name,), sickness, more.get("settings", {}), options, more.get("url", "http://localhost")
+        name, (name,), fault, more.get("settings", {}), options, more.get("url", "http://localhost")
     )
 
 
-FURTHER = [_defect(*one) for one in _SICK]
+SINGLE_DEFECTS = [_defect(*one) for one in _FAULTS]

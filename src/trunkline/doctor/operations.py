@@ -1,4 +1,4 @@
-"""How each operation is spelled in each version and binding. Parameters come in as 1.0 has them."""
+"""The operations of A2A as each version and binding spells them. Parameters come in as 1.0 has them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 from msgspec import Struct
 
-from trunkline.doctor.json_access import items, members
+from trunkline.doctor.json_access import members, objects
 
 # operation → its method in 1.0 and in 0.3.
 METHODS: dict[str, tuple[str, str]] = {
@@ -38,8 +38,8 @@ _ROUTES: dict[str, tuple[str, str]] = {
 }
 
 
-class Route(Struct, frozen=True):
-    """Where an operation of HTTP+JSON goes: verb, path with its query, and body."""
+class OperationRoute(Struct, frozen=True):
+    """An operation over HTTP+JSON: verb, path with its query, and body."""
 
     verb: str
     path: str
@@ -59,7 +59,7 @@ def params(operation: str, given: dict[str, Any], version: str) -> dict[str, Any
         return _send(given)
     if operation == "push-set":
         config = {name: value for name, value in given.items() if name != "taskId"}
-        return {"taskId": given.get("taskId"), "pushNotificationConfig": _config(config)}
+        return {"taskId": given.get("taskId"), "pushNotificationConfig": config}
     if operation in ("push-get", "push-delete"):
         return {"id": given.get("taskId"), "pushNotificationConfigId": given.get("id")}
     if operation == "push-list":
@@ -76,8 +76,7 @@ def _send(given: dict[str, Any]) -> dict[str, Any]:
         wanted = {name: value for name, value in asked.items() if name != "returnImmediately"}
         wanted["blocking"] = not asked.get("returnImmediately", False)
         if "taskPushNotificationConfig" in wanted:
-            config = _config(members(wanted.pop("taskPushNotificationConfig")))
-            wanted["pushNotificationConfig"] = config
+            wanted["pushNotificationConfig"] = wanted.pop("taskPushNotificationConfig")
         found["configuration"] = wanted
     return found
 
@@ -87,33 +86,22 @@ def _message(given: dict[str, Any]) -> dict[str, Any]:
     if given.get("role") == "ROLE_USER":
         found["role"] = "user"
     if "parts" in given:
-        found["parts"] = [{"kind": "text", **members(part)} for part in items(given["parts"])]
+        found["parts"] = [{"kind": "text", **part} for part in objects(given["parts"])]
     return found
 
 
-def _config(given: dict[str, Any]) -> dict[str, Any]:
-    found = dict(given)
-    named = members(given.get("authentication"))
-    if named:
-        found["authentication"] = {
-            "schemes": [named.get("scheme")],
-            "credentials": named.get("credentials"),
-        }
-    return found
-
-
-def route(operation: str, given: dict[str, Any]) -> Route:
-    """The request of HTTP+JSON in 1.0."""
+def route(operation: str, given: dict[str, Any]) -> OperationRoute:
+    """The request of an operation over HTTP+JSON in 1.0."""
     verb, path = _ROUTES[operation]
     rest = dict(given)
     for name in ("taskId", "id"):
         if f"{{{name}}}" in path:
             path = path.replace(f"{{{name}}}", quote(str(rest.pop(name, "")), safe=""))
     if verb == "POST":
-        return Route(verb, path, rest if operation in ("send", "stream", "push-set") else None)
-    query = {name: _plain(value) for name, value in rest.items()}
-    return Route(verb, f"{path}?{urlencode(query)}" if query else path, None)
+        return OperationRoute(verb, path, rest if operation in ("send", "stream", "push-set") else None)
+    query = {name: _query_value(value) for name, value in rest.items()}
+    return OperationRoute(verb, f"{path}?{urlencode(query)}" if query else path, None)
 
 
-def _plain(value: object) -> str:
+def _query_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,237 @@
+"""Checks of the JSON-RPC envelope and its errors."""
+
+from __future__ import annotations
+
+from trunkline.doctor.check import (
+    ANY,
+    ERROR,
+    PASSED,
+    RPC,
+    V1,
+    WARNING,
+    CheckVerdict,
+    Family,
+    failed,
+    judge,
+    judge_answer,
+    skipped,
+    unknown,
+)
+from trunkline.doctor.exchange import ProbeExchange, encoded
+from trunkline.doctor.fixtures import new_id
+from trunkline.doctor.json_access import at, items, members, text
+from trunkline.doctor.operations import METHODS, method
+from trunkline.doctor.probe import BAD_PARAMS, INVALID, NO_METHOD, PARSE, InterfaceProbe
+from trunkline.net.http import HttpRequest
+
+jsonrpc = Family("jsonrpc", bindings=RPC)
+
+_NEEDED = ("send", "get", "cancel")
+
+
+@jsonrpc.interface("rpc-parse-error", ERROR, "§9.5, JRP-02, AG-08")
+async def parse_error(probe: InterfaceProbe) -> CheckVerdict:
+    """Broken JSON is -32700, with id null.
+
+    Means: A client that sends broken JSON gets something that it cannot read as an answer.
+    Fix: Answer a body that is no JSON with a JSON-RPC error -32700 and id null.
+    """
+    answer = await probe.post(b'{"jsonrpc": "2.0", "id": 1, "method": ')
+    if answer.code != PARSE:
+        return failed(answer.summary(), answer.exchange)
+    return judge(at(answer.exchange.json, "id") is None, "the error's id is not null", answer.exchange)
+
+
+@jsonrpc.interface("rpc-invalid-request", ERROR, "§9.5, JRP-02, AG-09")
+async def invalid_request(probe: InterfaceProbe) -> CheckVerdict:
+    """JSON without jsonrpc and method is -32600.
+
+    Means: A request that is none is taken for one, or breaks the agent.
+    Fix: Answer JSON that is no JSON-RPC 2.0 request with -32600.
+    """
+    answer = await probe.post(encoded({"id": 1, "hello": "world"}))
+    return judge_answer(answer.code == INVALID, answer)
+
+
+@jsonrpc.interface("rpc-unknown-method", ERROR, "§9.5, JRP-02, AG-07")
+async def unknown_method(probe: InterfaceProbe) -> CheckVerdict:
+    """A method that does not exist is -32601.
+
+    Means: Clients learn from -32601 which methods an agent has; without it they give up or retry.
+    Fix: Answer a method that does not exist with -32601, as application/json with HTTP 200.
+    """
+    answer = await probe.post(b'{"jsonrpc":"2.0","id":7,"method":"trunkline/doctor","params":{}}')
+    return judge_answer(answer.code == NO_METHOD, answer)
+
+
+@jsonrpc.interface("rpc-invalid-params", ERROR, "§9.5, JRP-02, SND-21")
+async def invalid_params(probe: InterfaceProbe) -> CheckVerdict:
+    """A send without a message is -32602.
+
+    Means: A client cannot tell its own mistake from the agent's.
+    Fix: Answer parameters that do not fit with -32602, and name the member.
+    """
+    answer = await probe.call("send", {"configuration": {}})
+    return judge_answer(answer.code == BAD_PARAMS, answer)
+
+
+@jsonrpc.interface("rpc-id-echoed", ERROR, "§9.3, JRP-01")
+async def id_echoed(probe: InterfaceProbe) -> CheckVerdict:
+    """Ids come back as they were sent, texts and numbers.
+
+    Means: Clients match answers to requests by id and type; they wait for this one for ever.
+    Fix: Give back the id as it came: a text as the same text, a number as the same number.
+    """
+    for sent in ("doctor-id", 4711):
+        answer = await probe.get_unknown(request_id=sent)
+        back = at(answer.exchange.json, "id")
+        if back != sent or type(back) is not type(sent):
+            return failed(f"sent id {sent!r}, got {back!r}", answer.exchange)
+    return PASSED
+
+
+@jsonrpc.interface("rpc-envelope", ERROR, "§9.3, JRP-01", late=True)
+async def envelope(probe: InterfaceProbe) -> CheckVerdict:
+    """Every answer is a JSON-RPC 2.0 answer.
+
+    Means: JSON-RPC clients refuse an answer that is none.
+    Fix: Send "jsonrpc": "2.0", and exactly one of result and error.
+    """
+    count = 0
+    for answer in probe.refusals:
+        body = members(answer.exchange.json)
+        if answer.exchange.status != 200 or not body:
+            continue
+        count += 1
+        if body.get("jsonrpc") != "2.0" or ("result" in body and body["result"] is not None):
+            return failed("an error without jsonrpc 2.0, or beside a result", answer.exchange)
+    for _, exchange in probe.received:
+        body = members(exchange.json)
+        if exchange.events or not body:
+            continue
+        count += 1
+        if body.get("jsonrpc") != "2.0" or body.get("error") is not None:
+            return failed("a result without jsonrpc 2.0, or beside an error", exchange)
+    return PASSED if count else unknown("there was no answer to look at")
+
+
+@jsonrpc.interface("rpc-content-type", ERROR, "§9.1, JRP-03")
+async def content_type(probe: InterfaceProbe) -> CheckVerdict:
+    """Answers are application/json.
+
+    Means: Clients refuse an answer that does not say that it is JSON.
+    Fix: Send Content-Type: application/json with every JSON-RPC answer.
+    """
+    seen = (await probe.get_unknown()).exchange
+    if not seen.status:
+        return unknown(seen.trouble)
+    media_type = seen.media_type
+    return judge(media_type == "application/json", f"Content-Type is {media_type or 'missing'}", seen)
+
+
+@jsonrpc.interface("rpc-batch", WARNING, "JSON-RPC 2.0 §6, JRP-05", first=True)
+async def batch(probe: InterfaceProbe) -> CheckVerdict:
+    """A batch is served or refused, and nothing breaks.
+
+    Means: One request brings the agent into trouble.
+    Fix: Serve a batch, or answer it with one error -32600.
+    """
+    one = {"jsonrpc": "2.0", "id": 1, "method": method("get", probe.version), "params": {"id": new_id()}}
+    answer = await probe.post(encoded([one, {**one, "id": 2}]))
+    return judge_answer(answer.code == INVALID or len(items(answer.exchange.json)) == 2, answer)
+
+
+@jsonrpc.interface("rpc-notification", WARNING, "JSON-RPC 2.0 §4.1, JRP-06", first=True)
+async def notification(probe: InterfaceProbe) -> CheckVerdict:
+    """A request without an id has no result.
+
+    Means: A caller that wants no answer gets one, and may take it for another's.
+    Fix: Do not answer a request without an id with a result; HTTP 204 is enough.
+    """
+    body = {"jsonrpc": "2.0", "method": method("get", probe.version), "params": {"id": new_id()}}
+    answer = await probe.post(encoded(body))
+    seen = answer.exchange
+    good = 0 < seen.status < 500 and at(seen.json, "result") is None and at(seen.json, "id") is None
+    return judge_answer(good, answer)
+
+
+@jsonrpc.interface("rpc-methods-routed", ERROR, "§9.1, JRP-04, AG-06")
+async def routed(probe: InterfaceProbe) -> CheckVerdict:
+    """No method of the version is unknown; those that are not offered are refused otherwise.
+
+    Means: Clients that rely on the specification call these methods and hear that there are none.
+    Fix: Route all methods of the version; refuse those that are not offered by their own error.
+    """
+    lacking: list[str] = []
+    exchanges: list[ProbeExchange] = []
+    for operation in _expected(probe):
+        answer = await probe.call(operation, {"id": new_id()} if operation != "send" else {})
+        exchanges.append(answer.exchange)
+        if answer.code == NO_METHOD:
+            lacking.append(method(operation, probe.version))
+    return judge(not lacking, f"unknown here: {', '.join(lacking)}", exchanges[-1])
+
+
+def _expected(probe: InterfaceProbe) -> list[str]:
+    """The operations that a client may rely on: all in 1.0, in 0.3 what is needed and what is declared."""
+    if probe.is_v1:
+        return [one for one in METHODS if one not in ("stream", "subscribe", "extended-card")]
+    push = [one for one in METHODS if one.startswith("push-")]
+    return [*_NEEDED, *(push if probe.subject.flag("pushNotifications") else ())]
+
+
+@jsonrpc.interface("rpc-error-data", WARNING, "§9.5, ERR-03", versions=V1)
+async def error_data(probe: InterfaceProbe) -> CheckVerdict:
+    """A2A errors carry an ErrorInfo.
+
+    Means: Clients that read ErrorInfo find no reason, and can only go by the code.
+    Fix: Make error.data an array of objects with @type; one ErrorInfo with reason and domain.
+    """
+    answer = await probe.get_unknown()
+    if not answer.refused:
+        return skipped("there was no error to look at")
+    untyped = any(not text(one.get("@type")) for one in answer.details)
+    infos = answer.error_infos
+    if untyped or not infos:
+        return failed("error.data is no array with an ErrorInfo in it", answer.exchange)
+    whole = text(infos[0].get("reason")) and text(infos[0].get("domain"))
+    return judge(whole, "the ErrorInfo lacks reason or domain", answer.exchange)
+
+
+@jsonrpc.interface("error-metadata-texts", ERROR, "§9.5, ERR-08", bindings=ANY, versions=V1, late=True)
+async def metadata_texts(probe: InterfaceProbe) -> CheckVerdict:
+    """The metadata of an ErrorInfo are texts.
+
+    Means: Clients that read ErrorInfo by its definition cannot read this one.
+    Fix: Put only texts into ErrorInfo.metadata.
+    """
+    for answer in probe.refusals:
+        for info in answer.error_infos:
+            for name, value in members(info.get("metadata")).items():
+                if not isinstance(value, str):
+                    return failed(f"metadata.{name} is no text", answer.exchange)
+    return PASSED
+
+
+@jsonrpc.interface("rpc-text-plain", WARNING, "§9.1", first=True)
+async def text_plain(probe: InterfaceProbe) -> CheckVerdict:
+    """A request that does not say that it is JSON is refused.
+
+    Means: A page in a browser can send text/plain anywhere without asking; it could start tasks here.
+    Fix: Refuse bodies that are not application/json with HTTP 415.
+    """
+    request = probe.request("get", {"id": new_id()})
+    answer = await probe.post(request.body or b"", ("Content-Type", "text/plain"))
+    good = 400 <= answer.exchange.status < 500 or answer.code in (INVALID, PARSE, -32005)
+    return judge_answer(good, answer, "Content-Type: text/plain")
+
+
+@jsonrpc.interface("rpc-get-refused", WARNING, "§9.1", first=True)
+async def get_refused(probe: InterfaceProbe) -> CheckVerdict:
+    """GET at the endpoint is answered, and not by a broken server.
+
+    Means: A page that is opened by mistake shows an error of the server, and monitors raise an alarm.
+    Fix: Answer GET at the JSON-RPC endpoint with 405 and Allow: POST.
+    """
+    seen = await probe.client.fetch(HttpRequest("GET", probe.url, probe.headers()), "get")
+    return judge(0 < seen.status < 500, seen.summary(), seen)

@@ -1,0 +1,150 @@
+"""Checks of authentication: the agent asks for what the card declares, and for nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from trunkline.doctor.check import (
+    ERROR,
+    PASSED,
+    WARNING,
+    CheckVerdict,
+    Family,
+    NotPossible,
+    failed,
+    judge,
+    judge_answer,
+    skipped,
+)
+from trunkline.doctor.checks.card import required_schemes
+from trunkline.doctor.fixtures import new_id
+from trunkline.doctor.json_access import at, members, text
+from trunkline.doctor.probe import InterfaceProbe, ProbeAnswer
+from trunkline.net.http import Headers
+
+security = Family("security")
+
+_EXTENDED = ("extendedAgentCard", "supportsAuthenticatedExtendedCard")
+_FOREIGN_ORIGIN = "https://doctor.example"
+
+
+@security.interface("auth-enforced", ERROR, "§7.4, SEC-01, AG-23")
+async def enforced(probe: InterfaceProbe) -> CheckVerdict:
+    """Without credentials nothing is served.
+
+    Means: The card asks for credentials, and the door is open.
+    Fix: Check credentials before anything else on every operation, and answer 401 without them.
+    """
+    _required(probe)
+    for operation in ("get", "send", "cancel", "stream"):
+        answer = await _as(probe, operation, ())
+        if not answer.is_unauthorized:
+            return failed(f"{operation} without credentials gives {answer.summary()}", answer.exchange)
+    return PASSED
+
+
+@security.interface("auth-wrong-refused", ERROR, "§7.4, SEC-01, AG-23")
+async def wrong(probe: InterfaceProbe) -> CheckVerdict:
+    """Wrong credentials are refused.
+
+    Means: Any credentials open the door.
+    Fix: Compare what is sent with what was given out; answer 401 to anything else.
+    """
+    _required(probe)
+    answer = await _as(probe, "get", _made_up(probe.subject.card))
+    return judge(answer.is_unauthorized, f"made-up credentials give {answer.summary()}", answer.exchange)
+
+
+@security.interface("auth-challenge", WARNING, "§7.4, SEC-02")
+async def challenge(probe: InterfaceProbe) -> CheckVerdict:
+    """A 401 says what is wanted.
+
+    Means: Clients cannot learn from the refusal which credentials to bring.
+    Fix: Send WWW-Authenticate with every 401.
+    """
+    answer = await _as(probe, "get", ())
+    if answer.exchange.status != 401:
+        return skipped("nothing is refused with 401")
+    return judge(
+        answer.exchange.headers.get("www-authenticate"), "there is no WWW-Authenticate", answer.exchange
+    )
+
+
+@security.interface("auth-declared", ERROR, "§4.5, CARD-11, AG-23")
+async def declared(probe: InterfaceProbe) -> CheckVerdict:
+    """What the door asks for is on the card.
+
+    Means: The door wants credentials of which the card says nothing; clients cannot know which.
+    Fix: Describe them under securitySchemes, and require them in the card.
+    """
+    if required_schemes(probe.subject.card):
+        return skipped("the card requires credentials")
+    answer = await _as(probe, "get", ())
+    return judge(not answer.is_unauthorized, f"without credentials: {answer.summary()}", answer.exchange)
+
+
+@security.interface("extended-card", ERROR, "§3.1.11, EXC-01, EXC-03, EXC-04")
+async def extended(probe: InterfaceProbe) -> CheckVerdict:
+    """The extended card is there for known callers if it is declared, and for nobody else.
+
+    Means: What is for known callers only is open, or is declared and not there.
+    Fix: Serve the extended card to known callers; without a declaration refuse it (-32004).
+    """
+    answer = await probe.call("extended-card", {})
+    if not probe.subject.flag(*_EXTENDED):
+        return judge(
+            answer.refused or answer.is_unauthorized, "it is served, but not declared", answer.exchange
+        )
+    stranger = await _as(probe, "extended-card", ())
+    if required_schemes(probe.subject.card) and not stranger.refused:
+        return failed("it is served without credentials", stranger.exchange)
+    if answer.is_unauthorized and not probe.subject.credentials:
+        return skipped("no credentials were given")
+    if answer.is_unauthorized and (await probe.get_unknown()).is_unauthorized:
+        return skipped("the credentials that were given are not known here")
+    good = text(at(answer.result, "name")) or answer.code == -32007
+    return judge_answer(good, answer)
+
+
+@security.interface("cors-closed", ERROR, "§13.4", first=True)
+async def cors(probe: InterfaceProbe) -> CheckVerdict:
+    """A strange origin is not let in with credentials.
+
+    Means: Any page that a user opens can call the agent with the user's own credentials.
+    Fix: Name the origins that may call; never give back any Origin together with Allow-Credentials.
+    """
+    request = probe.request("get", {"id": new_id()}, headers=(("Origin", _FOREIGN_ORIGIN),))
+    seen = await probe.client.fetch(request, "get")
+    allowed = seen.headers.get("access-control-allow-origin", "")
+    credentials = seen.headers.get("access-control-allow-credentials", "").lower() == "true"
+    return judge(
+        not (allowed == _FOREIGN_ORIGIN and credentials),
+        f"Origin {_FOREIGN_ORIGIN} is let in with credentials",
+        seen,
+    )
+
+
+def _required(probe: InterfaceProbe) -> None:
+    if not required_schemes(probe.subject.card):
+        raise NotPossible("the card requires no credentials")
+
+
+async def _as(probe: InterfaceProbe, operation: str, credentials: Headers) -> ProbeAnswer:
+    """A harmless request with other credentials than the operator's."""
+    given: dict[str, Any] = {} if operation in ("send", "stream", "extended-card") else {"id": new_id()}
+    request = probe.request(operation, given)
+    own = {name for name, _ in probe.subject.credentials}
+    headers = tuple((name, value) for name, value in request.headers if name not in own)
+    return await probe.ask(replace(request, headers=(*headers, *credentials)), operation)
+
+
+def _made_up(card: dict[str, Any]) -> Headers:
+    """Credentials that nobody has given out, in the shape that the card asks for."""
+    found: list[tuple[str, str]] = [("Authorization", "Bearer trunkline-doctor-made-this-up")]
+    for one in members(card.get("securitySchemes")).values():
+        scheme = members(members(one).get("apiKeySecurityScheme") or one)
+        if text(scheme.get("location") or scheme.get("in")) == "header" and text(scheme.get("name")):
+            found.append((text(scheme["name"]), "trunkline-doctor-made-this-up"))
+    return tuple(found)

@@ -1,0 +1,285 @@
+"""Checks of streams: their frames and their end, and subscribing again while the task runs or after it."""
+
+from __future__ import annotations
+
+from trunkline.doctor.check import ERROR, INFO, PASSED, RPC, V03, CheckVerdict, Family, failed, judge, skipped
+from trunkline.doctor.fixtures import new_id
+from trunkline.doctor.json_access import (
+    AT_REST,
+    INTERRUPTED,
+    TERMINAL,
+    at,
+    members,
+    parsed,
+    state_of,
+    text,
+    texts,
+)
+from trunkline.doctor.operations import method
+from trunkline.doctor.probe import NO_METHOD, NOT_FOUND, UNSUPPORTED, InterfaceProbe, ProbeFrame
+
+streaming = Family("streaming", sends=True)
+subscribing = Family("subscribing", sends=True)
+
+
+@streaming.interface("stream-works", ERROR, "§3.3.4, STR-13, AG-03")
+async def works(probe: InterfaceProbe) -> CheckVerdict:
+    """Streaming is declared, and a stream comes.
+
+    Means: The card says that the agent streams, and it does not; clients that believe it get nothing.
+    Fix: Answer the streaming method with text/event-stream, or set capabilities.streaming to false.
+    """
+    probe.subject.needs("streaming")
+    stream = await probe.fixtures.streamed()
+    if stream.is_code(NO_METHOD) and probe.is_rpc:
+        return skipped("the method is not there; see stream-method-found")
+    if not stream.is_stream:
+        return failed(stream.summary(), stream.exchange)
+    return judge(stream.frames, f"no event came: {stream.exchange.summary()}", stream.exchange)
+
+
+@streaming.interface("stream-method-found", ERROR, "§9.4.2, AG-03", bindings=RPC)
+async def method_found(probe: InterfaceProbe) -> CheckVerdict:
+    """A declared stream is not refused as an unknown method.
+
+    Means: The method is not there (-32601). Clients that wait for events report a wrong content type instead,
+        and the real cause stays hidden.
+    Fix: Route the streaming method, or set capabilities.streaming to false in the card.
+    """
+    probe.subject.needs("streaming")
+    stream = await probe.fixtures.streamed()
+    seen = f"{method('stream', probe.version)}: {stream.summary()}"
+    return judge(not stream.is_code(NO_METHOD), seen, stream.exchange)
+
+
+@streaming.interface("stream-undeclared-refused", ERROR, "§3.3.4, STR-11, AG-03", sends=False)
+async def undeclared(probe: InterfaceProbe) -> CheckVerdict:
+    """What is not declared is refused.
+
+    Means: The card says that there are no streams, and there are; or the refusal is not the agreed one.
+    Fix: Declare capabilities.streaming, or refuse with UnsupportedOperation (-32004).
+    """
+    if probe.subject.flag("streaming"):
+        return skipped("the card declares streaming")
+    stream = await probe.follow("subscribe", {"id": new_id()}, timeout_s=probe.client.timeout_s)
+    good = stream.is_code(UNSUPPORTED) if probe.is_v1 else stream.is_refused
+    return judge(good, stream.summary(), stream.exchange)
+
+
+@streaming.interface("stream-first-frame", ERROR, "§3.1.2, STR-01, AG-44")
+async def first_frame(probe: InterfaceProbe) -> CheckVerdict:
+    """The first frame is the task, or the only one a message.
+
+    Means: Clients learn the task's id from the first frame; without it they cannot get back to the task.
+    Fix: Begin every stream with the task; a direct message is the only frame of its stream.
+    """
+    stream = await probe.fixtures.stream()
+    kind = stream.frames[0].kind or "nothing known"
+    good = kind == "task" or (kind == "message" and len(stream.frames) == 1)
+    return judge(good, f"the first frame is {kind}", stream.exchange)
+
+
+@streaming.interface("stream-envelope", ERROR, "§9.4.2, JRP-01, AG-45")
+async def envelope(probe: InterfaceProbe) -> CheckVerdict:
+    """Every frame is a whole answer with the request's id and one known thing in it.
+
+    Means: Clients cannot match frames to their request, or cannot read them at all.
+    Fix: Make each event one JSON document; over JSON-RPC an answer with the id of the request.
+    """
+    stream = await probe.fixtures.stream()
+    sent = at(parsed(stream.exchange.request.body or b""), "id")
+    for index, frame in enumerate(stream.frames, 1):
+        if not members(frame.envelope):
+            return failed(f"frame {index} is no JSON object", stream.exchange)
+        if probe.is_rpc and at(frame.envelope, "jsonrpc") != "2.0":
+            return failed(f"frame {index} has no jsonrpc 2.0", stream.exchange)
+        back = at(frame.envelope, "id")
+        if probe.is_rpc and back != sent:
+            return failed(f"frame {index} has the id {back!r}, not {sent!r}", stream.exchange)
+        if frame.object is None:
+            return failed(f"frame {index} holds no task, message or update", stream.exchange)
+    return PASSED
+
+
+@streaming.interface("stream-names-task", ERROR, "§4.2, STR-07")
+async def names_task(probe: InterfaceProbe) -> CheckVerdict:
+    """Every frame names the same task and context.
+
+    Means: Updates cannot be told apart when several tasks are followed.
+    Fix: Put the same taskId and contextId into every frame.
+    """
+    stream = await probe.fixtures.stream()
+    found: set[tuple[str, str]] = set()
+    for frame in stream.frames:
+        if frame.object is not None and frame.kind != "message":
+            found.add((frame.object.task_id, text(frame.object.value.get("contextId"))))
+    good = len(found) <= 1 and all(all(pair) for pair in found)
+    return judge(good, f"the frames name {sorted(found)}", stream.exchange)
+
+
+@streaming.interface("stream-closes", ERROR, "§3.1.2, STR-03, AG-47")
+async def closes(probe: InterfaceProbe) -> CheckVerdict:
+    """The stream ends with a state in which the task rests, and is closed.
+
+    Means: Clients wait for more until they give up.
+    Fix: Close the stream behind the terminal state, and send that state before closing.
+    """
+    stream = await probe.fixtures.stream()
+    last = next((frame.state for frame in reversed(stream.frames) if frame.state), "")
+    if not stream.exchange.closed:
+        return failed(f"after {last or 'no state'}: {stream.exchange.trouble}", stream.exchange)
+    good = last in AT_REST or any(frame.kind == "message" for frame in stream.frames)
+    return judge(good, f"it closed in state {last or 'unknown'}", stream.exchange)
+
+
+@streaming.interface("stream-one-end", ERROR, "§3.5.1, STR-14, AG-15")
+async def one_end(probe: InterfaceProbe) -> CheckVerdict:
+    """No state follows a terminal one.
+
+    Means: Clients stop at the first terminal state and miss the rest, or report two ends.
+    Fix: Send nothing behind a terminal state.
+    """
+    stream = await probe.fixtures.stream()
+    states = [frame.state for frame in stream.frames]
+    early = next((state for state in states[:-1] if state in TERMINAL), "")
+    return judge(not early, f"{early} is followed by more", stream.exchange)
+
+
+@streaming.interface("stream-final-flag", ERROR, "0.3 §7.2.2, AG-48", bindings=RPC, versions=V03)
+async def final_flag(probe: InterfaceProbe) -> CheckVerdict:
+    """`final` is true on the last status and nowhere else.
+
+    Means: Clients of 0.3 know the end by `final`; without it they go on waiting.
+    Fix: Set final to true on the last status-update of a stream, and on no other.
+    """
+    stream = await probe.fixtures.stream()
+    flags = [
+        frame.object.value.get("final")
+        for frame in stream.frames
+        if frame.object is not None and frame.kind == "status-update"
+    ]
+    if not flags:
+        return skipped("there was no status-update")
+    good = flags[-1] is True and not any(flags[:-1])
+    return judge(good, f"the flags were {flags}", stream.exchange)
+
+
+@streaming.interface("stream-equals-task", ERROR, "§4.2.2, STR-08, AG-46")
+async def equals_task(probe: InterfaceProbe) -> CheckVerdict:
+    """The frames add up to the artifacts of the task.
+
+    Means: Who follows the stream has another result than who reads the task.
+    Fix: Send each chunk once, append:true only for what is new, and keep what was sent.
+    """
+    stream = await probe.fixtures.stream()
+    if not stream.task_id or not stream.exchange.closed:
+        return skipped("the stream names no task, or did not end")
+    answer = await probe.call("get", {"id": stream.task_id})
+    if answer.refused:
+        return failed(f"the task of the stream: {answer.summary()}", answer.exchange)
+    sent, kept = _artifact_texts(stream.frames), texts(answer.task.get("artifacts"))
+    return judge(
+        sent == kept, f"the stream gave {sent}, the task has {kept}", stream.exchange, answer.exchange
+    )
+
+
+def _artifact_texts(frames: tuple[ProbeFrame, ...]) -> dict[str, str]:
+    """The text of each artifact, put together from the frames."""
+    found: dict[str, str] = {}
+    for frame in frames:
+        value = {} if frame.object is None else frame.object.value
+        if frame.kind == "task":
+            found = texts(value.get("artifacts"))
+        elif frame.kind == "artifact-update":
+            for artifact_id, chunk in texts([value.get("artifact")]).items():
+                before = found.get(artifact_id, "") if value.get("append") is True else ""
+                found[artifact_id] = before + chunk
+    return found
+
+
+@subscribing.interface("stream-survives-drop", ERROR, "§3.5.2, STR-10, AG-50", first=True)
+async def survives(probe: InterfaceProbe) -> CheckVerdict:
+    """The task goes on when its listener leaves after the first frame.
+
+    Means: A caller whose connection breaks loses the work.
+    Fix: Let the work go on when nobody listens, and keep its result.
+    """
+    stream = await probe.fixtures.dropped()
+    state = state_of(await probe.fixtures.settled(stream.task_id))
+    good = state in AT_REST and state != "canceled"
+    return judge(good, f"the task is {state or 'not to be read'}", stream.exchange)
+
+
+@subscribing.interface("subscribe-unknown-task", ERROR, "§3.1.6, SUB-04, AG-52", sends=False)
+async def subscribe_unknown(probe: InterfaceProbe) -> CheckVerdict:
+    """A subscription to a task that never was is refused.
+
+    Means: Clients wait on a stream that never says anything.
+    Fix: Answer a subscription to a task that nobody knows with TaskNotFound (-32001).
+    """
+    probe.subject.needs("streaming")
+    stream = await probe.follow("subscribe", {"id": new_id()}, timeout_s=probe.client.timeout_s)
+    return judge(stream.is_code(NOT_FOUND), stream.summary(), stream.exchange)
+
+
+@subscribing.interface("subscribe-ended-task", ERROR, "§3.1.6, SUB-03, AG-52")
+async def subscribe_ended(probe: InterfaceProbe) -> CheckVerdict:
+    """A subscription to an ended task is refused, or in 0.3 comes to its end.
+
+    Means: Clients that come back too late wait for ever.
+    Fix: Refuse with UnsupportedOperation (-32004) in 1.0; in 0.3 send the end again and close, or refuse.
+    """
+    probe.subject.needs("streaming")
+    task = await probe.fixtures.ended()
+    stream = await probe.follow("subscribe", {"id": task["id"]}, timeout_s=probe.client.timeout_s)
+    good = stream.is_code(UNSUPPORTED) if probe.is_v1 else stream.exchange.closed or stream.is_refused
+    return judge(good, stream.summary(), stream.exchange)
+
+
+@subscribing.interface("subscribe-live", ERROR, "§3.1.6, SUB-01, SUB-02, AG-51", first=True)
+async def subscribe_live(probe: InterfaceProbe) -> CheckVerdict:
+    """A running task can be followed again: first the task, then the rest, then the end.
+
+    Means: A caller whose connection broke cannot take up the stream again.
+    Fix: Begin a subscription with the task as it stands, go on with what follows, close at the end.
+    """
+    dropped = await probe.fixtures.dropped()
+    stream = await probe.follow(
+        "subscribe",
+        {"id": dropped.task_id},
+        # A task that waits for its caller may be followed for as long as the caller likes.
+        enough=lambda frame: frame.state in INTERRUPTED,
+    )
+    if stream.is_code(UNSUPPORTED):
+        return skipped("the task had ended; give --text something that takes a second or two")
+    if not stream.is_stream or not stream.frames:
+        return failed(stream.summary(), stream.exchange)
+    if probe.is_v1 and stream.frames[0].kind != "task":
+        return failed("the first frame is not the task", stream.exchange)
+    paused = stream.frames[-1].state in INTERRUPTED
+    return judge(paused or stream.exchange.closed, stream.summary(), stream.exchange)
+
+
+@subscribing.interface("stream-resume", INFO, "WHATWG §9.2.4", first=True)
+async def resume(probe: InterfaceProbe) -> CheckVerdict:
+    """Last-Event-ID is honoured where frames have ids.
+
+    Means: Clients that resume by Last-Event-ID get everything again, and may show it twice.
+    Fix: Send an id with each event, and on a subscription with Last-Event-ID only what follows it.
+    """
+    stream = await probe.fixtures.stream()
+    ids = [frame.id for frame in stream.frames if frame.id]
+    if len(set(ids)) < 2 or not stream.task_id:
+        return skipped("the frames have no ids")
+    again = await probe.follow(
+        "subscribe",
+        {"id": stream.task_id},
+        timeout_s=probe.client.timeout_s,
+        after=ids[0],
+        enough=lambda frame: bool(frame.id),
+    )
+    if again.answer is not None:
+        return skipped(f"the task has ended: {again.answer.summary()}")
+    following = next(one for one in ids if one != ids[0])
+    back = next((frame.id for frame in again.frames if frame.id), "nothing")
+    return judge(back == following, f"after {ids[0]} came {back}, not {following}", again.exchange)

@@ -1,0 +1,322 @@
+"""Speaking to one interface of an agent, in its binding and version, byte for byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from trunkline.clock import random_bits
+from trunkline.doctor.exchange import ProbeExchange, encoded
+from trunkline.doctor.fixtures import Fixtures, new_id
+from trunkline.doctor.json_access import (
+    ProtocolObject,
+    at,
+    members,
+    objects,
+    parsed,
+    protocol_object,
+    text,
+)
+from trunkline.doctor.operations import method, params, route
+from trunkline.net.http import Headers, HttpRequest
+from trunkline.wire import sse
+from trunkline.wire.codes import CODES
+
+if TYPE_CHECKING:
+    from trunkline.doctor.subject import Subject
+
+NOT_FOUND, NOT_CANCELABLE, NO_PUSH, UNSUPPORTED = -32001, -32002, -32003, -32004
+NO_EXTENSION, NO_VERSION = -32008, -32009
+PARSE, INVALID, NO_METHOD, BAD_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
+_REASONS = {"EXTENSION_SUPPORT_REQUIRED": NO_EXTENSION} | {code.reason: code.rpc for code in CODES.values()}
+_JSON = "application/json"
+_STREAMS = ("stream", "subscribe")
+
+
+class DeclaredInterface(Struct, frozen=True):
+    """An interface as the card declares it. `version` is 1.0 or 0.3, `declared` the card's own word."""
+
+    url: str
+    binding: str
+    version: str
+    declared: str = ""
+    tenant: str = ""
+
+
+class ProbeAnswer(Struct, frozen=True):
+    """An answer understood as far as it can be: a result, or a refusal with its code."""
+
+    exchange: ProbeExchange
+    result: Any = None
+    refused: bool = False
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    # What lies in the error's `data` over JSON-RPC, in its `details` over HTTP+JSON.
+    details: tuple[dict[str, Any], ...] = ()
+
+    def is_code(self, code: int) -> bool:
+        """Whether it is refused with this code; over HTTP+JSON by the reason, else by the status."""
+        if not self.refused:
+            return False
+        if self.code:
+            return self.code == code
+        rows = [row for row in CODES.values() if row.rpc == code]
+        return any(self.exchange.status in (row.http, row.http_03) for row in rows)
+
+    @property
+    def is_unauthorized(self) -> bool:
+        """Whether it is refused for want of credentials."""
+        return self.exchange.status in (401, 403) or self.reason in ("UNAUTHENTICATED", "PERMISSION_DENIED")
+
+    @property
+    def object(self) -> ProtocolObject | None:
+        """The task or message in the result; None if it has neither."""
+        return protocol_object(self.result)
+
+    @property
+    def task(self) -> dict[str, Any]:
+        """The task in the result; empty if it has none."""
+        found = self.object
+        return found.value if found is not None and found.kind == "task" else {}
+
+    @property
+    def error_infos(self) -> list[dict[str, Any]]:
+        """The ErrorInfo objects of a refusal."""
+        return [one for one in self.details if one.get("@type") == "type.googleapis.com/google.rpc.ErrorInfo"]
+
+    def summary(self) -> str:
+        """The answer in a few words."""
+        if self.refused and self.code:
+            return f"error {self.code} {self.message!r}"
+        if self.refused:
+            return f"HTTP {self.exchange.status} {self.message!r}"
+        return self.exchange.summary()
+
+
+class ProbeFrame(Struct, frozen=True):
+    """One event of a stream: its id, its JSON, and the object of the protocol in it."""
+
+    id: str
+    envelope: Any
+    object: ProtocolObject | None
+
+    @property
+    def kind(self) -> str:
+        """The kind of its object; empty if there is none."""
+        return "" if self.object is None else self.object.kind
+
+    @property
+    def state(self) -> str:
+        """The state that it tells; empty if it tells none."""
+        return "" if self.object is None else self.object.state
+
+
+class ProbeStream(Struct, frozen=True):
+    """A stream as it was received. `answer` is what came instead of one."""
+
+    exchange: ProbeExchange
+    frames: tuple[ProbeFrame, ...] = ()
+    answer: ProbeAnswer | None = None
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether server-sent events came, and no refusal in their place."""
+        served = self.exchange.media_type == "text/event-stream" and self.exchange.status == 200
+        return served and self.answer is None
+
+    @property
+    def task_id(self) -> str:
+        """The task that it is about; empty if it never says so."""
+        ids = (frame.object.task_id for frame in self.frames if frame.object is not None)
+        return next((one for one in ids if one), "")
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether an error came in its place."""
+        return self.answer is not None and self.answer.refused
+
+    def is_code(self, code: int) -> bool:
+        """Whether it was refused with this code."""
+        return self.answer is not None and self.answer.is_code(code)
+
+    def summary(self) -> str:
+        """What came, in a few words."""
+        return self.exchange.summary() if self.answer is None else self.answer.summary()
+
+
+class InterfaceProbe:
+    """Speaks to one interface of the agent, and keeps what it receives for the checks that come late."""
+
+    def __init__(self, subject: Subject, interface: DeclaredInterface, *, trusted: bool = True) -> None:
+        self.subject = subject
+        self.client = subject.client
+        self.interface = interface
+        self.binding, self.version = interface.binding, interface.version
+        self.url = interface.url.rstrip("/") if interface.binding == "HTTP+JSON" else interface.url
+        self.is_rpc = interface.binding == "JSONRPC"
+        self.is_v1 = interface.version == "1.0"
+        self.name = f"{interface.binding} {interface.version}"
+        # The header by which callers say which extensions they speak.
+        self.extensions_header = "A2A-Extensions" if self.is_v1 else "X-A2A-Extensions"
+        # Tasks made over this interface, shared by all checks that look at them.
+        self.fixtures = Fixtures(self)
+        # Credentials go to the host that the operator named and to no other.
+        self._trusted = trusted
+        # Every object of the protocol that came over this interface, for the checks of shapes.
+        self.received: list[tuple[ProtocolObject, ProbeExchange]] = []
+        self.refusals: list[ProbeAnswer] = []
+
+    def headers(self, *more: tuple[str, str], version: str | None = None) -> Headers:
+        """The headers of a request; another version than the interface's may be claimed, or none."""
+        claimed = ("1.0" if self.is_v1 else "") if version is None else version
+        found: list[tuple[str, str]] = [*more]
+        if not any(name == "Accept" for name, _ in more):
+            found.append(("Accept", "application/json, application/a2a+json"))
+        if claimed:
+            found.append(("A2A-Version", claimed))
+        required = self.subject.extensions(required=True)
+        if required and not any(name == self.extensions_header for name, _ in more):
+            found.append((self.extensions_header, ", ".join(required)))
+        return (*found, *(self.subject.credentials if self._trusted else ()))
+
+    def request(
+        self,
+        operation: str,
+        given: dict[str, Any],
+        *,
+        version: str | None = None,
+        request_id: object = None,
+        headers: Headers = (),
+    ) -> HttpRequest:
+        """The request of an operation. Parameters are as in 1.0."""
+        if self.interface.tenant:
+            given = {"tenant": self.interface.tenant, **given}
+        accept = (("Accept", "text/event-stream"),) if operation in _STREAMS else ()
+        if self.is_rpc:
+            body = {
+                "jsonrpc": "2.0",
+                "id": request_id if request_id is not None else f"doctor-{random_bits(48):012x}",
+                "method": method(operation, self.version),
+                "params": params(operation, given, self.version),
+            }
+            return self._post_request(encoded(body), (*accept, *headers), version)
+        where = route(operation, given)
+        content = None if where.body is None else encoded(where.body)
+        more = (("Content-Type", _JSON),) if content is not None else ()
+        sent = self.headers(*more, *accept, *headers, version=version)
+        return HttpRequest(where.verb, self.url + where.path, sent, content)
+
+    def _post_request(self, body: bytes, headers: Headers, version: str | None) -> HttpRequest:
+        """A POST of these bytes to the JSON-RPC endpoint."""
+        named = {name.lower() for name, _ in headers}
+        more = () if "content-type" in named else (("Content-Type", _JSON),)
+        return HttpRequest("POST", self.url, self.headers(*more, *headers, version=version), body)
+
+    async def call(
+        self,
+        operation: str,
+        given: dict[str, Any],
+        *,
+        timeout_s: float | None = None,
+        version: str | None = None,
+        request_id: object = None,
+        malformed: bool = False,
+    ) -> ProbeAnswer:
+        """Do an operation. The answer to a malformed request says nothing about the shape of answers."""
+        request = self.request(operation, given, version=version, request_id=request_id)
+        exchange = await self.client.fetch(request, operation, timeout_s)
+        # Only after the wait: other checks receive objects over this interface meanwhile.
+        before = len(self.received)
+        answer = self._read(exchange)
+        found = answer.object
+        if operation in ("send", "get", "cancel"):
+            self.subject.record_task(self, found, new=operation == "send")
+        if malformed:
+            # Nor does the task that came of it say anything, wherever it comes up again.
+            del self.received[before:]
+            if found is not None:
+                self.subject.malformed_tasks.add(text(found.value.get("id")))
+        return answer
+
+    async def get_unknown(self, *, version: str | None = None, request_id: object = None) -> ProbeAnswer:
+        """Read a task that never was, which reaches the agent and changes nothing there."""
+        return await self.call("get", {"id": new_id()}, version=version, request_id=request_id)
+
+    async def ask(self, request: HttpRequest, label: str = "", timeout_s: float | None = None) -> ProbeAnswer:
+        """Send a request as it is, and read the answer."""
+        return self._read(await self.client.fetch(request, label, timeout_s))
+
+    async def post(self, body: bytes, *headers: tuple[str, str], version: str | None = None) -> ProbeAnswer:
+        """Send these bytes to the JSON-RPC endpoint."""
+        return await self.ask(self._post_request(body, headers, version))
+
+    async def follow(
+        self,
+        operation: str,
+        given: dict[str, Any],
+        *,
+        timeout_s: float | None = None,
+        after: str = "",
+        enough: Callable[[ProbeFrame], bool] | None = None,
+    ) -> ProbeStream:
+        """Do an operation that streams, to its end or until a frame is enough."""
+        headers = (("Last-Event-ID", after),) if after else ()
+        request = self.request(operation, given, headers=headers)
+
+        def stop(event: sse.SseEvent) -> bool:
+            frame = self._frame(event)
+            # At once, so that an examination that is interrupted knows what it has begun.
+            self.subject.record_task(self, frame.object, new=operation == "stream")
+            return enough is not None and enough(frame)
+
+        limit_s = self.subject.send_s if timeout_s is None else timeout_s
+        exchange = await self.client.follow(request, operation, limit_s, stop)
+        frames = tuple(self._frame(event) for event in exchange.events)
+        self.received += [(frame.object, exchange) for frame in frames if frame.object is not None]
+        if exchange.media_type != "text/event-stream":
+            return ProbeStream(exchange, frames, self._read(exchange))
+        # Some agents refuse by an error that is the only event of a stream.
+        error = at(frames[0].envelope, "error") if len(frames) == 1 else None
+        return ProbeStream(exchange, frames, None if error is None else self._refusal(exchange, error))
+
+    def _frame(self, event: sse.SseEvent) -> ProbeFrame:
+        envelope = parsed(event.data)
+        result = at(envelope, "result") if self.is_rpc else envelope
+        return ProbeFrame(event.id, envelope, protocol_object(result))
+
+    def _read(self, exchange: ProbeExchange) -> ProbeAnswer:
+        """Read an answer; one that says nothing readable is neither a result nor a refusal."""
+        body = exchange.json
+        error = at(body, "error")
+        if error is not None or (not self.is_rpc and exchange.status >= 400):
+            answer = self._refusal(exchange, error if error is not None else body)
+            self.refusals.append(answer)
+            return answer
+        if self.is_rpc:
+            if "result" not in members(body):
+                refused = exchange.status >= 400
+                return ProbeAnswer(exchange, refused=refused, message=exchange.excerpt(120))
+            body = body["result"]
+        found = protocol_object(body)
+        if found is not None:
+            self.received.append((found, exchange))
+        for task in objects(at(body, "tasks")):
+            self.received.append((ProtocolObject("task", task, "task"), exchange))
+        return ProbeAnswer(exchange, result=body)
+
+    def _refusal(self, exchange: ProbeExchange, error: object) -> ProbeAnswer:
+        details = objects(at(error, "data" if self.is_rpc else "details"))
+        reason = next((text(one["reason"]) for one in details if one.get("reason")), "")
+        # The code of HTTP+JSON is the status, which several errors share.
+        code = at(error, "code") if self.is_rpc else _REASONS.get(reason, 0)
+        return ProbeAnswer(
+            exchange,
+            refused=True,
+            code=code if isinstance(code, int) else 0,
+            reason=reason,
+            message=text(at(error, "message")) or exchange.excerpt(120),
+            details=tuple(details),
+        )
