@@ -37,6 +37,7 @@ from trunkline.server.admission import Admission
 from trunkline.server.app import Render, Server
 from trunkline.server.card import Cards
 from trunkline.server.cors import Cors
+from trunkline.server.encoding import EncodedOperations
 from trunkline.server.health import Health
 from trunkline.server.host_check import LOOPBACK, HostCheck, is_loopback
 from trunkline.server.operations import Operations
@@ -99,7 +100,7 @@ class Application:
         self.calls = calls
         cors = Cors(settings.cors_origins) if settings.cors_origins else None
         self.server = Server(
-            calls,
+            EncodedOperations(calls, settings.kept_s),
             self.streams,
             Cards(
                 replace(card_of(agent), push=self.postroom is not None),

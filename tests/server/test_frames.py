@@ -12,6 +12,7 @@ from trunkline.auth.principal import Principal
 from trunkline.clock import now_ms
 from trunkline.log.events import Compacted
 from trunkline.server.operations import Caller
+from trunkline.server.streams import StreamEncoding
 from trunkline.wire import sse
 from trunkline.wire.types import TaskQuery
 from trunkline.wire.writer import Dialect
@@ -43,16 +44,18 @@ def test_a_resume_into_a_range_gets_what_is_whole(dialect: Dialect, after: int) 
             store = application.store
             assert await store.compact(now_ms() + 1000) == 1
             application.runner.tasks._feeds.clear()
-            application.server._calls._cache._entries.clear()
+            application.server._operations._cache._entries.clear()
             stored = await store.read("default", task["id"], after)
             assert 1 <= sum(isinstance(one.event, Compacted) for one in stored) <= 3
             assert (await client.get(task["id"]))["artifacts"] == task["artifacts"]
 
             caller = Caller(Principal("default", "anonymous"), dialect, last_event_id=str(after))
-            plan = await application.server._calls.subscribe(caller, TaskQuery(task["id"]))
+            subscription = await application.server._operations.operations.subscribe(
+                caller, TaskQuery(task["id"])
+            )
             line = Line()
             line.writable.set()
-            await application.streams.serve(line, plan, (b"", b""))  # type: ignore[arg-type]
+            await application.streams.serve(line, subscription, StreamEncoding(dialect))  # type: ignore[arg-type]
             frames = _frames(line)
             ids = [int(frame.id) for frame in frames if frame.id]
             assert ids == sorted(ids)

@@ -14,8 +14,9 @@ from trunkline.log.events import Recorded, Submitted
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
+from trunkline.server.operations import Subscription
 from trunkline.server.request import Headers
-from trunkline.server.streams import Plan, Streams
+from trunkline.server.streams import StreamEncoding, Streams
 from trunkline.wire.writer import Dialect
 
 
@@ -48,8 +49,8 @@ def test_an_end_that_comes_while_a_write_blocks_is_not_lost(how: str, write: int
         for seq, event in enumerate((Submitted(said(), "c", "o", "n"), WORKING), 1):
             state.apply(Recorded(seq, 0, event))
         feed, line, streams = Feed("t", state), Line(), Streams(None, 15, 30)  # type: ignore[arg-type]
-        plan = Plan(feed, Dialect.V1, [], 2, through_questions=True)
-        serving = asyncio.create_task(streams.serve(line, plan, (b"", b"")))  # type: ignore[arg-type]
+        subscription = Subscription(feed, 2, through_questions=True)
+        serving = asyncio.create_task(streams.serve(line, subscription, StreamEncoding(Dialect.V1)))  # type: ignore[arg-type]
         for _ in range(write - 1):
             await line.blocked.wait()
             line.blocked.clear()
@@ -114,8 +115,8 @@ def test_a_store_that_goes_away_cuts_the_stream_and_says_so(caplog: pytest.LogCa
             state.apply(Recorded(seq, 0, event))
         line, streams = Line(), Streams(Gone(), 15, 30)  # type: ignore[arg-type]
         line.writable.set()
-        plan = Plan(Feed("t", state), Dialect.V1, [], 0, through_questions=True)
-        await asyncio.wait_for(streams.serve(line, plan, (b"", b"")), 5)  # type: ignore[arg-type]
+        subscription = Subscription(Feed("t", state), 0, through_questions=True)
+        await asyncio.wait_for(streams.serve(line, subscription, StreamEncoding(Dialect.V1)), 5)  # type: ignore[arg-type]
         assert all(more for _, more in line.sent), "a cut stream must not look like a finished one"
         assert len(streams) == 0
 

@@ -16,9 +16,10 @@ from trunkline.server.admin import PREFIX, Admin
 from trunkline.server.admission import Admission, permit
 from trunkline.server.card import Cards, etag_of, respond
 from trunkline.server.cors import PREFLIGHT, Cors
+from trunkline.server.encoding import EncodedOperations
 from trunkline.server.extensions import read_asked
 from trunkline.server.health import Health
-from trunkline.server.operations import Caller, Operations
+from trunkline.server.operations import Caller, Subscription
 from trunkline.server.request import (
     EVENTS,
     AsgiExchange,
@@ -32,7 +33,7 @@ from trunkline.server.request import (
     text,
 )
 from trunkline.server.scopes import ADMIN, METRICS, NEEDED, READ, WRITE
-from trunkline.server.streams import Plan, Streams
+from trunkline.server.streams import StreamEncoding, Streams
 from trunkline.telemetry import traces
 from trunkline.telemetry.counters import Counters
 from trunkline.telemetry.traces import TraceSeen
@@ -46,8 +47,8 @@ from trunkline.wire.writer import Dialect
 
 log = logging.getLogger("trunkline.server")
 _UNREAD = Envelope()
-# What a stream shall send, and what stands before and after each of its frames.
-Following = tuple[Plan, tuple[bytes, bytes]]
+# What a stream shall tell, and how it is written.
+Following = tuple[Subscription, StreamEncoding]
 Route = Callable[[Exchange, TraceSeen], Awaitable[Following | None]]
 # The page of metrics and its media type, for what the reader accepts.
 Render = Callable[[str], tuple[bytes, bytes]]
@@ -58,7 +59,7 @@ class Server:
 
     def __init__(
         self,
-        calls: Operations,
+        operations: EncodedOperations,
         streams: Streams,
         cards: Cards,
         settings: Settings,
@@ -72,7 +73,7 @@ class Server:
         operators: Admin,
         jwks: Callable[[], bytes] | None,
     ) -> None:
-        self._calls = calls
+        self._operations = operations
         self._streams = streams
         self._cards = cards
         self._settings = settings
@@ -173,7 +174,7 @@ class Server:
             permit(principal, WRITE if exchange.method == "POST" else READ)
             rest.check_path(exchange)
             caller = Caller(principal, Dialect.V03, wait=False, trace=traces.recorded(exchange.headers))
-            status, body = await delegate.perform(self._calls, exchange, caller, self._body)
+            status, body = await delegate.perform(self._operations.operations, exchange, caller, self._body)
         except errors.Refused as refused:
             await self._refuse_rest(exchange, seen, refused, Dialect.V03)
         except Disconnected:
@@ -245,7 +246,7 @@ class Server:
             caller = self._caller(exchange, principal, dialect, wait=self._wait)
             answer = self._extended(exchange, operation, dialect)
             if answer is None:
-                answer = await rpc.perform(self._calls, operation, envelope, caller)
+                answer = await rpc.perform(self._operations, operation, envelope, caller)
             self._name_extensions(exchange, caller)
         except errors.Refused as refused:
             await self._refuse_rpc(exchange, seen, envelope, refused)
@@ -260,7 +261,7 @@ class Server:
         elif isinstance(answer, bytes):
             await exchange.respond(200, jsonrpc.result(envelope.id, answer))
         else:
-            return answer, jsonrpc.envelope_parts(envelope.id)
+            return answer, StreamEncoding(dialect, *jsonrpc.envelope_parts(envelope.id))
         return None
 
     async def _refuse_rpc(
@@ -295,7 +296,7 @@ class Server:
             caller = self._caller(exchange, principal, dialect, wait=wait)
             answer = self._extended(exchange, call.operation, dialect)
             if answer is None:
-                answer = await rest.perform(self._calls, call, caller, body, query(exchange))
+                answer = await rest.perform(self._operations, call, caller, body, query(exchange))
             self._name_extensions(exchange, caller)
         except errors.Refused as refused:
             # Before 1.0 nobody named a version: who names an unknown one reads the errors of 1.0.
@@ -307,8 +308,8 @@ class Server:
         except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
             await self._refuse_rest(exchange, seen, _internal(error), dialect)
             return None
-        if isinstance(answer, Plan):
-            return answer, (b"", b"")
+        if isinstance(answer, Subscription):
+            return answer, StreamEncoding(dialect)
         status = rest.success_status(call, dialect)
         await exchange.respond(status, answer, rest.media_type(exchange, dialect))
         return None
@@ -344,7 +345,7 @@ class Server:
             read_asked(exchange.headers),
         )
 
-    def _extended(self, exchange: Exchange, operation: Operation, dialect: Dialect) -> bytes | Plan | None:
+    def _extended(self, exchange: Exchange, operation: Operation, dialect: Dialect) -> bytes | None:
         """The extended card, where that is what is asked for and there is one."""
         if operation is not Operation.EXTENDED_CARD:
             return None

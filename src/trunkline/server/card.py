@@ -21,6 +21,7 @@ from trunkline.server.request import JSON, Exchange, Headers, query, text
 from trunkline.wire.card import Card, card_hybrid, card_v1, check_card
 from trunkline.wire.types import Metadata
 from trunkline.wire.versions import Version, negotiate
+from trunkline.wire.writer import Dialect
 
 _KEPT = 64
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
@@ -101,6 +102,14 @@ class Cards:
             shown = f"[{host}]" if ":" in host else host
             place = f"{shown}:{port}" if port is not None else shown
         return f"{scheme}://{place}{exchange.base}"
+
+
+def no_extended_card(dialect: Dialect) -> errors.Refused:
+    """The refusal of an extended card where there is none; each version has its own code for it."""
+    said = "this agent has no extended card; its card says so"
+    if dialect is Dialect.V1:
+        return errors.UnsupportedOperation(said)
+    return errors.ExtendedCardNotConfigured(said)
 
 
 def _forwarded(exchange: Exchange) -> str:

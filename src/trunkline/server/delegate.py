@@ -20,7 +20,10 @@ _CREATED = 201
 
 
 async def perform(
-    calls: Operations, exchange: Exchange, caller: Caller, read_body: Callable[[Exchange], Awaitable[bytes]]
+    operations: Operations,
+    exchange: Exchange,
+    caller: Caller,
+    read_body: Callable[[Exchange], Awaitable[bytes]],
 ) -> tuple[int, bytes]:
     """Submit or poll; gives status and body."""
     path, method = exchange.path, exchange.method
@@ -32,8 +35,8 @@ async def perform(
         raise RouteNotFound(f"this path takes {verb} only", allow=verb)
     if path == _TASKS:
         submission = read_submission(await read_body(exchange))
-        request = request_of(submission, calls.skill_named(submission.agent_id))
+        request = request_of(submission, operations.skill_named(submission.agent_id))
         # The correlation id is the engine's word for "the same step again": it never starts a second task.
         known = replace(caller, idempotency_key=submission.correlation_id)
-        return _CREATED, record(await calls.delegate(known, request))
-    return 200, record(await calls.task(caller, TaskQuery(task_id)))
+        return _CREATED, record(await operations.submit(known, request))
+    return 200, record(await operations.get(caller, TaskQuery(task_id)))

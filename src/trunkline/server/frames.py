@@ -5,11 +5,13 @@ from __future__ import annotations
 from trunkline.log.events import Chunk, Compacted, Delta, Recorded, Replied, Status, Submitted
 from trunkline.log.fold import State, fold
 from trunkline.run.feed import Feed
+from trunkline.server.operations import Subscription
 from trunkline.wire.times import timestamp
 from trunkline.wire.types import (
     RESTING,
     Artifact,
     ArtifactUpdate,
+    Message,
     Metadata,
     Part,
     StatusUpdate,
@@ -74,8 +76,18 @@ def whole(state: State, artifact_id: str, writer: Writer) -> bytes:
     return writer.artifact_frame(update)
 
 
-def closing(state: State, writer: Writer) -> list[bytes]:
+def opening_frames(given: Subscription, dialect: Dialect) -> list[tuple[int | None, bytes]]:
+    """What a stream opens with, and the seq that a reader resumes from."""
+    writer, opening = WRITERS[dialect], given.opening
+    if opening is None:
+        return []
+    if isinstance(opening, Message):
+        return [(None, writer.message_frame(opening))]
+    frames = [(given.opening_seq, writer.task_frame(writer.task(opening)))]
+    return frames if given.after is not None else [*frames, *_closing(given.feed.state, writer)]
+
+
+def _closing(state: State, writer: Writer) -> list[tuple[int | None, bytes]]:
     """What the end of a stream would have been: each whole artifact, then the last status."""
     frames = [whole(state, artifact.artifact_id, writer) for artifact in state.task().artifacts]
-    frames.append(_status(state, state.status(), writer))
-    return frames
+    return [(None, one) for one in (*frames, _status(state, state.status(), writer))]

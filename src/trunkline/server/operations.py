@@ -1,7 +1,11 @@
-"""One function per operation. Typed request in, bytes or a stream plan out; no HTTP in here."""
+"""The operations of A2A, typed: a caller and a request in; a task, a message, a page or a subscription out.
+
+No bytes and no HTTP in here: JSON-RPC, REST and whoever comes next encode what these give.
+"""
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Mapping
 from hashlib import blake2b
 
@@ -14,17 +18,13 @@ from trunkline.clock import now_ms
 from trunkline.log.events import PushTarget, Replied
 from trunkline.log.fold import NOBODY, State
 from trunkline.log.ids import is_uuid, page_token, read_page_token
-from trunkline.run.cache import Cache
 from trunkline.run.feed import Feed
 from trunkline.run.push_configs import PushConfigs
 from trunkline.run.runner import Runner
 from trunkline.run.tasks import not_found
 from trunkline.server.extensions import Asked
-from trunkline.server.frames import closing
-from trunkline.server.streams import Plan
 from trunkline.store.base import Dedup, Where
 from trunkline.telemetry import traces
-from trunkline.wire.configs import write_config, write_configs
 from trunkline.wire.types import (
     ListQuery,
     Message,
@@ -37,9 +37,8 @@ from trunkline.wire.types import (
     TaskQuery,
 )
 from trunkline.wire.versions import Version
-from trunkline.wire.writer import WRITERS, Dialect
+from trunkline.wire.writer import Dialect
 
-FOR_EVER_MS = 10**15
 DEDUP_MS = 24 * 3600 * 1000
 # The first word of a run tells a task from a direct message; it comes within one commit.
 FIRST_WORD_S = 5.0
@@ -64,22 +63,33 @@ class Caller(Struct, frozen=True, gc=False):
     extensions: Asked | None = None
 
 
+class Subscription(Struct):
+    """What a stream shall tell: the task or message it opens with, then the events after a seq until an end.
+
+    Without `after` there is nothing to follow: it is over with its opening.
+    """
+
+    feed: Feed
+    after: int | None
+    through_questions: bool = False
+    opening: Task | Message | None = None
+    # The seq at which the opening stands; a reader resumes from it.
+    opening_seq: int | None = None
+
+
 class Operations:
     """The operations of A2A over one runner."""
 
     def __init__(self, runner: Runner, *, wait_limit_s: float, streaming: bool) -> None:
-        retention_s = runner.limits.retention_s
-        self._retention_ms = round(retention_s * 1000) if retention_s else FOR_EVER_MS
         self._runner = runner
         self._tasks = runner.tasks
         self._wait_limit_s = wait_limit_s
         self._streaming = streaming
         # Set once the store is open, if this agent pushes at all.
         self.push: PushConfigs | None = None
-        self._cache = Cache()
 
-    async def send(self, caller: Caller, request: SendRequest) -> bytes:
-        """Take a message; answer with the task at rest, or at once if so asked."""
+    async def send(self, caller: Caller, request: SendRequest) -> Task | Message:
+        """Take a message; gives the task at rest, or at once if so asked, or the message that answers it."""
         wait = caller.wait if request.wait is None else request.wait
         due = self._tasks.loop.time() + self._wait_limit_s
         feed = await self._take(caller, request, wait=wait)
@@ -92,10 +102,9 @@ class Operations:
             await self._tasks.move(feed, FIRST_WORD_S)
         elif wait and not state.resting and (left := due - self._tasks.loop.time()) > 0:
             await self._tasks.rest(feed, left)
-        writer = WRITERS[caller.dialect]
         if state.reply is not None:
-            return writer.answer_message(state.reply)
-        return writer.answer_task(writer.task(receipt or state.task(request.history_length)))
+            return state.reply
+        return receipt or state.task(request.history_length)
 
     async def _take(self, caller: Caller, request: SendRequest, *, wait: bool) -> Feed:
         who = caller.principal
@@ -141,25 +150,9 @@ class Operations:
         if tenant and tenant != who.tenant:
             raise errors.InvalidParams(f"there is no tenant {tenant!r} here", field="tenant")
 
-    def _task(self, caller: Caller, tenant: str, state: State, history_length: int | None) -> bytes:
-        dialect = caller.dialect
-        body = WRITERS[dialect].task(state.task(history_length))
-        if history_length is None and state.over:
-            # After its time a task is gone, whichever process swept it.
-            until = state.status_at + self._retention_ms
-            self._cache.put((tenant, state.task_id, dialect), state.principal, body, until)
-        return body
-
-    async def get(self, caller: Caller, query: TaskQuery) -> bytes:
+    async def get(self, caller: Caller, query: TaskQuery) -> Task:
         """A task as it stands."""
-        who = caller.principal
-        if query.history_length is None and not query.tenant:
-            body = self._cache.get((who.tenant, query.id, caller.dialect), who.name, now_ms())
-            if body is not None:
-                traces.about(query.id)
-                return body
-        feed = await self._find(caller, query)
-        return self._task(caller, feed.tenant, feed.state, query.history_length)
+        return (await self._find(caller, query)).state.task(query.history_length)
 
     async def _find(self, caller: Caller, query: TaskQuery) -> Feed:
         who = caller.principal
@@ -169,15 +162,11 @@ class Operations:
         traces.about(query.id)
         return feed
 
-    async def delegate(self, caller: Caller, request: SendRequest) -> Task:
-        """Take a message for a workflow engine, which polls."""
+    async def submit(self, caller: Caller, request: SendRequest) -> Task:
+        """Take a message; gives its task as soon as it is recorded, for those who poll."""
         feed = await self._take(caller, request, wait=False)
         traces.about(feed.state.task_id)
         return feed.state.task()
-
-    async def task(self, caller: Caller, query: TaskQuery) -> Task:
-        """A task as it stands, not yet written."""
-        return (await self._find(caller, query)).state.task()
 
     def skill_named(self, name: str) -> str:
         """The skill that a workflow engine means; the agent's own name means its default one.
@@ -187,16 +176,16 @@ class Operations:
         """
         return self._runner.executor.named(name)
 
-    async def cancel(self, caller: Caller, query: TaskQuery) -> bytes:
-        """Stop a task; the answer is the canceled task."""
+    async def cancel(self, caller: Caller, query: TaskQuery) -> Task:
+        """Stop a task; gives the canceled task."""
         feed = await self._find(caller, query)
         try:
             await self._runner.cancel(feed, caller.principal.name)
         except errors.StoreError as error:
             raise unavailable(error) from error
-        return self._task(caller, feed.tenant, feed.state, query.history_length)
+        return feed.state.task(query.history_length)
 
-    async def list(self, caller: Caller, query: ListQuery) -> bytes:
+    async def list(self, caller: Caller, query: ListQuery) -> TaskPage:
         """A page of the caller's tasks, newest status first."""
         who = caller.principal
         self._check_tenant(who, query.tenant)
@@ -214,9 +203,9 @@ class Operations:
         states = sorted([feed.state for feed in found if feed], key=lambda one: one.status_at, reverse=True)
         tasks = [one.task(query.history_length, artifacts=query.include_artifacts) for one in states]
         token = "" if page.next is None else page_token(page.next, scope)
-        return WRITERS[caller.dialect].page(TaskPage(tuple(tasks), token, query.page_size, page.total))
+        return TaskPage(tuple(tasks), token, query.page_size, page.total)
 
-    async def stream(self, caller: Caller, request: SendRequest) -> Plan:
+    async def stream(self, caller: Caller, request: SendRequest) -> Subscription:
         """Take a message and follow its task to the next rest."""
         self._check_streaming()
         feed = await self._take(caller, request, wait=False)
@@ -228,11 +217,10 @@ class Operations:
         elif caller.last_event_id is not None or request.message.task_id or feed.newer(0) is None:
             return self._resume(caller, feed, through_questions=False)
         if (direct := _direct(feed)) is not None:
-            opening: list[tuple[int | None, bytes]] = [(None, WRITERS[caller.dialect].message_frame(direct))]
-            return Plan(feed, caller.dialect, opening, None, through_questions=False)
-        return Plan(feed, caller.dialect, [], 0, through_questions=False)
+            return Subscription(feed, None, opening=direct)
+        return Subscription(feed, 0)
 
-    async def subscribe(self, caller: Caller, query: TaskQuery) -> Plan:
+    async def subscribe(self, caller: Caller, query: TaskQuery) -> Subscription:
         """Follow a task to its end, from now or from the last event the caller saw."""
         self._check_streaming()
         feed = await self._find(caller, query)
@@ -242,52 +230,45 @@ class Operations:
             )
         return self._resume(caller, feed, through_questions=True)
 
-    def _resume(self, caller: Caller, feed: Feed, *, through_questions: bool) -> Plan:
-        state, dialect = feed.state, caller.dialect
+    def _resume(self, caller: Caller, feed: Feed, *, through_questions: bool) -> Subscription:
+        state = feed.state
         if caller.last_event_id is not None:
-            after = _place(caller.last_event_id, state)
-            return Plan(feed, dialect, [], after, through_questions=through_questions)
-        writer = WRITERS[dialect]
-        opening: list[tuple[int | None, bytes]] = [(state.seq, writer.task_frame(writer.task(state.task())))]
-        if state.over:
-            opening += [(None, made) for made in closing(state, writer)]
-            return Plan(feed, dialect, opening, None, through_questions=through_questions)
-        return Plan(feed, dialect, opening, state.seq, through_questions=through_questions)
+            return Subscription(feed, _place(caller.last_event_id, state), through_questions)
+        after = None if state.over else state.seq
+        return Subscription(feed, after, through_questions, state.task(), state.seq)
 
     def _check_streaming(self) -> None:
         if not self._streaming:
             raise errors.UnsupportedOperation("this agent does not stream; send and then get the task")
 
-    async def set_push(self, caller: Caller, request: PushRequest) -> bytes:
+    async def set_push(self, caller: Caller, request: PushRequest) -> PushConfig:
         """Have somebody told of a task from here on."""
         push = self._pushing()
         feed = await self._find(caller, TaskQuery(request.task_id, tenant=request.tenant))
         target = await self._target(caller, request.config, "url")
-        config = await push.set(feed, target, caller.principal.name)
-        return write_config(feed.state.task_id, config, caller.dialect)
+        return await push.set(feed, target, caller.principal.name)
 
-    async def get_push(self, caller: Caller, query: PushQuery) -> bytes:
+    async def get_push(self, caller: Caller, query: PushQuery) -> PushConfig:
         """One push config of a task."""
         push = self._pushing()
         if not query.config_id and caller.dialect is Dialect.V1:
             raise errors.InvalidParams("id is missing; name the config", field="id")
         feed = await self._find(caller, TaskQuery(query.task_id, tenant=query.tenant))
-        return write_config(feed.state.task_id, await push.get(feed, query.config_id), caller.dialect)
+        return await push.get(feed, query.config_id)
 
-    async def list_push(self, caller: Caller, query: PushQuery) -> bytes:
+    async def list_push(self, caller: Caller, query: PushQuery) -> builtins.list[PushConfig]:
         """All push configs of a task."""
         push = self._pushing()
         feed = await self._find(caller, TaskQuery(query.task_id, tenant=query.tenant))
-        return write_configs(feed.state.task_id, await push.list(feed), caller.dialect)
+        return await push.list(feed)
 
-    async def delete_push(self, caller: Caller, query: PushQuery) -> bytes:
+    async def delete_push(self, caller: Caller, query: PushQuery) -> None:
         """Tell a target nothing more; without an id, as 0.3 allows, none of them."""
         push = self._pushing()
         if not query.config_id and caller.dialect is Dialect.V1:
             raise errors.InvalidParams("id is missing; name the config", field="id")
         feed = await self._find(caller, TaskQuery(query.task_id, tenant=query.tenant))
         await push.delete(feed, query.config_id, caller.principal.name)
-        return b"null"
 
     async def _inline(
         self, caller: Caller, request: SendRequest, known: Mapping[str, PushTarget]
@@ -306,12 +287,6 @@ class Operations:
         if self.push is None:
             raise errors.PushNotSupported("this agent sends no push notifications; poll or subscribe instead")
         return self.push
-
-    def extended_card(self, caller: Caller) -> bytes:
-        """The card for authenticated callers."""
-        if caller.dialect is Dialect.V1:
-            raise errors.UnsupportedOperation("this agent has no extended card; its card says so")
-        raise errors.ExtendedCardNotConfigured("this agent has no extended card; its card says so")
 
 
 def unavailable(error: errors.StoreError) -> errors.Unavailable:

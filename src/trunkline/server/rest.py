@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from trunkline import errors
-from trunkline.server.operations import Caller, Operations
+from trunkline.server.card import no_extended_card
+from trunkline.server.encoding import EncodedOperations
+from trunkline.server.operations import Caller, Subscription
 from trunkline.server.request import A2A_JSON, JSON, Exchange
-from trunkline.server.streams import Plan
 from trunkline.wire import read
 from trunkline.wire.configs import read_set
 from trunkline.wire.operations import Operation
@@ -60,30 +61,31 @@ def success_status(call: RestCall, dialect: Dialect) -> int:
 
 
 async def perform(
-    calls: Operations, call: RestCall, caller: Caller, body: bytes, query: dict[str, str]
-) -> bytes | Plan:
+    encoded: EncodedOperations, call: RestCall, caller: Caller, body: bytes, query: dict[str, str]
+) -> bytes | Subscription:
     """Read path, query and body, and make the call."""
+    operations, proto = encoded.operations, caller.dialect is Dialect.V03_PROTO
     match call.operation:
         case Operation.SEND:
-            return await calls.send(caller, read.read_send(body, proto=caller.dialect is Dialect.V03_PROTO))
+            return await encoded.send(caller, read.read_send(body, proto=proto))
         case Operation.STREAM:
-            return await calls.stream(caller, read.read_send(body, proto=caller.dialect is Dialect.V03_PROTO))
+            return await operations.stream(caller, read.read_send(body, proto=proto))
         case Operation.GET:
-            return await calls.get(caller, read.task_query_from(call.task_id, query))
+            return await encoded.get(caller, read.task_query_from(call.task_id, query))
         case Operation.CANCEL:
-            return await calls.cancel(caller, TaskQuery(call.task_id))
+            return await encoded.cancel(caller, TaskQuery(call.task_id))
         case Operation.SUBSCRIBE:
-            return await calls.subscribe(caller, TaskQuery(call.task_id))
+            return await operations.subscribe(caller, TaskQuery(call.task_id))
         case Operation.LIST:
-            return await calls.list(caller, read.list_query_from(query))
+            return await encoded.list(caller, read.list_query_from(query))
         case Operation.EXTENDED_CARD:
-            return calls.extended_card(caller)
+            raise no_extended_card(caller.dialect)
         case Operation.PUSH_SET:
-            return await calls.set_push(caller, read_set(body, call.task_id))
+            return await encoded.set_push(caller, read_set(body, call.task_id))
         case Operation.PUSH_GET:
-            return await calls.get_push(caller, PushQuery(call.task_id, call.config_id))
+            return await encoded.get_push(caller, PushQuery(call.task_id, call.config_id))
         case Operation.PUSH_LIST:
-            return await calls.list_push(caller, PushQuery(call.task_id))
+            return await encoded.list_push(caller, PushQuery(call.task_id))
         case Operation.PUSH_DELETE:
-            await calls.delete_push(caller, PushQuery(call.task_id, call.config_id))
+            await operations.delete_push(caller, PushQuery(call.task_id, call.config_id))
             return b"{}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from trunkline import errors
-from trunkline.server.operations import Caller, Operations
+from trunkline.server.card import no_extended_card
+from trunkline.server.encoding import EncodedOperations
+from trunkline.server.operations import Caller, Subscription
 from trunkline.server.request import A2A_JSON, EVENTS, JSON, Exchange
-from trunkline.server.streams import Plan
 from trunkline.wire import read
 from trunkline.wire.codes import code_of
 from trunkline.wire.configs import read_push_query, read_set
@@ -52,33 +53,35 @@ def check_media_type(exchange: Exchange) -> None:
 
 
 async def perform(
-    calls: Operations, operation: Operation, envelope: Envelope, caller: Caller
-) -> bytes | Plan:
+    encoded: EncodedOperations, operation: Operation, envelope: Envelope, caller: Caller
+) -> bytes | Subscription:
     """Read the params and make the call."""
     params = envelope.params
+    operations = encoded.operations
     match operation:
         case Operation.SEND:
-            return await calls.send(caller, read.read_send(params))
+            return await encoded.send(caller, read.read_send(params))
         case Operation.GET:
-            return await calls.get(caller, read.read_task_query(params))
+            return await encoded.get(caller, read.read_task_query(params))
         case Operation.STREAM:
-            return await calls.stream(caller, read.read_send(params))
+            return await operations.stream(caller, read.read_send(params))
         case Operation.SUBSCRIBE:
-            return await calls.subscribe(caller, read.read_task_query(params))
+            return await operations.subscribe(caller, read.read_task_query(params))
         case Operation.CANCEL:
-            return await calls.cancel(caller, read.read_task_query(params))
+            return await encoded.cancel(caller, read.read_task_query(params))
         case Operation.LIST:
-            return await calls.list(caller, read.read_list_query(params))
+            return await encoded.list(caller, read.read_list_query(params))
         case Operation.EXTENDED_CARD:
-            return calls.extended_card(caller)
+            raise no_extended_card(caller.dialect)
         case Operation.PUSH_SET:
-            return await calls.set_push(caller, read_set(params))
+            return await encoded.set_push(caller, read_set(params))
         case Operation.PUSH_GET:
-            return await calls.get_push(caller, read_push_query(params))
+            return await encoded.get_push(caller, read_push_query(params))
         case Operation.PUSH_LIST:
-            return await calls.list_push(caller, read_push_query(params))
+            return await encoded.list_push(caller, read_push_query(params))
         case Operation.PUSH_DELETE:
-            return await calls.delete_push(caller, read_push_query(params))
+            await operations.delete_push(caller, read_push_query(params))
+            return b"null"
 
 
 def http_status(refused: errors.Refused) -> int:

@@ -10,11 +10,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from trunkline.clock import random_bits
 from trunkline.errors import StoreError
 from trunkline.log.events import Compacted, Recorded
-from trunkline.run.feed import Feed, pages
-from trunkline.server.frames import frame, range_frames
+from trunkline.run.feed import pages
+from trunkline.server.frames import frame, opening_frames, range_frames
+from trunkline.server.operations import Subscription
 from trunkline.server.request import EVENTS, Exchange
 from trunkline.store.base import Log
 from trunkline.wire import sse
@@ -27,42 +30,28 @@ HEADERS = [
     (b"cache-control", b"no-store, no-transform"),
     (b"x-accel-buffering", b"no"),
 ]
-_Place = tuple[int | None, bytes]
 # Whether the reader is still let in.
 Lasting = Callable[[], bool]
 
 
-class Plan:
-    """What a stream shall send: some frames at once, then the events after a seq until an end."""
+class StreamEncoding(Struct, frozen=True):
+    """How a binding writes the frames of a stream: the dialect, and what stands around each of them."""
 
-    __slots__ = ("after", "dialect", "feed", "opening", "through_questions")
-
-    def __init__(
-        self,
-        feed: Feed,
-        dialect: Dialect,
-        opening: list[_Place],
-        after: int | None,
-        *,
-        through_questions: bool,
-    ) -> None:
-        self.feed = feed
-        self.dialect = dialect
-        self.opening = opening
-        self.after = after
-        self.through_questions = through_questions
+    dialect: Dialect
+    before: bytes = b""
+    behind: bytes = b""
 
 
 class Stream:
     """One open response."""
 
     __slots__ = (
-        "_around",
+        "_encoding",
         "_exchange",
         "_gone",
         "_lasting",
-        "_plan",
         "_streams",
+        "_subscription",
         "beat",
         "blocked_at",
         "sent_at",
@@ -73,14 +62,14 @@ class Stream:
         self,
         streams: Streams,
         exchange: Exchange,
-        plan: Plan,
-        around: tuple[bytes, bytes],
+        subscription: Subscription,
+        encoding: StreamEncoding,
         lasting: Lasting | None,
     ) -> None:
         self._streams = streams
         self._exchange = exchange
-        self._plan = plan
-        self._around = around
+        self._subscription = subscription
+        self._encoding = encoding
         self._lasting = lasting
         self._gone = False
         self.beat = False
@@ -100,35 +89,41 @@ class Stream:
         except asyncio.CancelledError:
             if not self.blocked_at:
                 raise
-            log.warning("stream.cut task=%s after=%s", self._plan.feed.state.task_id, self._plan.after)
+            log.warning("stream.cut task=%s after=%s", *self._place())
         except StoreError as error:
             # Cut, not ended: its reader comes back with the last id it got, here or elsewhere.
-            task_id, after = self._plan.feed.state.task_id, self._plan.after
-            log.warning("stream.cut task=%s after=%s error=%s", task_id, after, error)
+            log.warning("stream.cut task=%s after=%s error=%s", *self._place(), error)
         finally:
             self._exchange.on_disconnect(None)
 
+    def _place(self) -> tuple[str, int | None]:
+        return self._subscription.feed.state.task_id, self._subscription.after
+
     def _left(self) -> None:
         self._gone = True
-        self._plan.feed.nudge()
+        self._subscription.feed.nudge()
 
     async def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         await self._exchange.begin(HEADERS)
+        subscription = self._subscription
+        pieces = [self._wrap(*each) for each in opening_frames(subscription, self._encoding.dialect)]
+        # A stream may stay for days; the task that it began with should not stay in memory with it.
+        subscription.opening = None
         # A spread of reconnects keeps a restart from being a stampede.
-        body = b"retry: %d\n\n" % (1000 + random_bits(11)) + b"".join(map(self._wrap, self._plan.opening))
-        await self._write(loop, body, more=self._plan.after is not None)
+        body = b"retry: %d\n\n" % (1000 + random_bits(11)) + b"".join(pieces)
+        await self._write(loop, body, more=subscription.after is not None)
 
     async def _follow(self, loop: asyncio.AbstractEventLoop) -> None:
-        plan = self._plan
-        feed = plan.feed
-        while plan.after is not None:
-            if plan.after < feed.base:
-                await self._catch_up(loop, plan.after)
+        subscription = self._subscription
+        feed = subscription.feed
+        while subscription.after is not None:
+            if subscription.after < feed.base:
+                await self._catch_up(loop, subscription.after)
             if self._is_shut_out():
-                log.info("stream.ended task=%s after=%s reason=key", feed.state.task_id, plan.after)
+                log.info("stream.ended task=%s after=%s reason=key", *self._place())
                 await self._write(loop, b"", more=False)
                 return
-            records = feed.newer(plan.after)
+            records = feed.newer(subscription.after)
             body = self._render(records) if records else b""
             done = self._at_end() or self._streams.closing or self._gone
             if body or done:
@@ -138,12 +133,12 @@ class Stream:
             if done:
                 return
             # The word to end may have come while we wrote; nobody would say it again.
-            if feed.state.seq == plan.after and not (self._gone or self._streams.closing):
+            if feed.state.seq == subscription.after and not (self._gone or self._streams.closing):
                 await feed.changed(loop)
 
     async def _catch_up(self, loop: asyncio.AbstractEventLoop, after: int) -> None:
         # Page by page: however far behind a reader is, the server holds one page for it and can cut it.
-        async for page in pages(self._streams.log, self._plan.feed, after):
+        async for page in pages(self._streams.log, self._subscription.feed, after):
             await self._write(loop, self._render(page), more=True)
             if self._gone or self._streams.closing or self._is_shut_out():
                 return
@@ -153,30 +148,30 @@ class Stream:
         return self._lasting is not None and not self._lasting()
 
     def _render(self, records: list[Recorded]) -> bytes:
-        plan = self._plan
+        subscription, dialect = self._subscription, self._encoding.dialect
         pieces: list[bytes] = []
         for recorded in records:
             if isinstance(recorded.event, Compacted):
-                frames = range_frames(plan.feed, recorded.event, plan.dialect)
-                places = [None] * (len(frames) - 1) + [recorded.seq]
-                pieces += [self._wrap(one) for one in zip(places, frames, strict=False)]
+                frames = range_frames(subscription.feed, recorded.event, dialect)
+                seqs = [None] * (len(frames) - 1) + [recorded.seq]
+                pieces += [self._wrap(*one) for one in zip(seqs, frames, strict=False)]
                 continue
-            made = frame(plan.feed, recorded, plan.dialect)
+            made = frame(subscription.feed, recorded, dialect)
             if made:
-                pieces.append(self._wrap((recorded.seq, made)))
-        plan.after = records[-1].seq
+                pieces.append(self._wrap(recorded.seq, made))
+        subscription.after = records[-1].seq
         return b"".join(pieces)
 
-    def _wrap(self, place: _Place) -> bytes:
-        before, behind = self._around
-        return sse.frame(place[0], before + place[1] + behind)
+    def _wrap(self, seq: int | None, body: bytes) -> bytes:
+        encoding = self._encoding
+        return sse.frame(seq, encoding.before + body + encoding.behind)
 
     def _at_end(self) -> bool:
-        plan = self._plan
-        state = plan.feed.state
-        if plan.after != state.seq:
+        subscription = self._subscription
+        state = subscription.feed.state
+        if subscription.after != state.seq:
             return False
-        return state.over or (state.interrupted and not plan.through_questions)
+        return state.over or (state.interrupted and not subscription.through_questions)
 
     async def _write(self, loop: asyncio.AbstractEventLoop, body: bytes, *, more: bool) -> None:
         self.blocked_at = loop.time()
@@ -192,11 +187,11 @@ class Stream:
                 self.task.cancel()
         elif now - self.sent_at >= keep_alive_s:
             self.beat = True
-            self._plan.feed.nudge()
+            self._subscription.feed.nudge()
 
     def wake(self) -> None:
         """Look up from waiting."""
-        self._plan.feed.nudge()
+        self._subscription.feed.nudge()
 
 
 class Streams:
@@ -213,16 +208,20 @@ class Streams:
         return len(self._open)
 
     async def serve(
-        self, exchange: Exchange, plan: Plan, around: tuple[bytes, bytes], lasting: Lasting | None = None
+        self,
+        exchange: Exchange,
+        subscription: Subscription,
+        encoding: StreamEncoding,
+        lasting: Lasting | None = None,
     ) -> None:
         """Answer an exchange with a stream, for as long as its reader is let in."""
-        stream = Stream(self, exchange, plan, around, lasting)
+        stream = Stream(self, exchange, subscription, encoding, lasting)
         self._open.add(stream)
-        plan.feed.readers += 1
+        subscription.feed.readers += 1
         try:
             await stream.run()
         finally:
-            plan.feed.readers -= 1
+            subscription.feed.readers -= 1
             self._open.discard(stream)
 
     async def watch(self) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trunkline.run.cache import ENTRY_BYTES, Cache
+from trunkline.server.encoding import ENTRY_BYTES, AnswerCache
 
 NOW, UNTIL = 1_000, 2_000
 
 
 def test_the_owner_is_part_of_the_entry() -> None:
-    cache = Cache()
+    cache = AnswerCache()
     cache.put(("t", "x", "json"), "me", b"mine", UNTIL)
     assert cache.get(("t", "x", "json"), "me", NOW) == b"mine"
     for tenant, owner, task_id, dialect in [
@@ -21,14 +21,14 @@ def test_the_owner_is_part_of_the_entry() -> None:
 
 
 def test_the_first_body_stays() -> None:
-    cache = Cache()
+    cache = AnswerCache()
     cache.put(("t", "x", "json"), "me", b"first", UNTIL)
     cache.put(("t", "x", "json"), "me", b"second", UNTIL)
     assert cache.get(("t", "x", "json"), "me", NOW) == b"first"
 
 
 def test_what_is_too_large_is_not_kept() -> None:
-    cache = Cache()
+    cache = AnswerCache()
     cache.put(("t", "x", "json"), "me", b"x" * (ENTRY_BYTES + 1), UNTIL)
     cache.put(("t", "y", "json"), "me", b"x" * ENTRY_BYTES, UNTIL)
     assert cache.get(("t", "x", "json"), "me", NOW) is None
@@ -36,7 +36,7 @@ def test_what_is_too_large_is_not_kept() -> None:
 
 
 def test_the_least_recently_read_goes_first() -> None:
-    cache = Cache(limit=30)
+    cache = AnswerCache(limit=30)
     for task_id in "abc":
         cache.put(("t", task_id, "json"), "me", b"x" * 10, UNTIL)
     assert cache.get(("t", "a", "json"), "me", NOW)
@@ -46,7 +46,7 @@ def test_the_least_recently_read_goes_first() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 60)), max_size=60))
 def test_bytes_are_bounded(puts: list[tuple[int, int]]) -> None:
-    cache = Cache(limit=100)
+    cache = AnswerCache(limit=100)
     for number, size in puts:
         cache.put(("t", str(number), "json"), "me", b"x" * size, UNTIL)
         held = sum(len(cache.get(("t", str(n), "json"), "me", NOW) or b"") for n in range(21))
@@ -54,7 +54,7 @@ def test_bytes_are_bounded(puts: list[tuple[int, int]]) -> None:
 
 
 def test_what_the_store_no_longer_keeps_is_gone() -> None:
-    cache = Cache(limit=30)
+    cache = AnswerCache(limit=30)
     cache.put(("t", "x", "json"), "me", b"x" * 20, UNTIL)
     assert cache.get(("t", "x", "json"), "me", UNTIL - 1) is not None
     assert cache.get(("t", "x", "json"), "me", UNTIL) is None

@@ -1,0 +1,130 @@
+"""Operations answered in bytes: what JSON-RPC and REST share of writing results in the caller's dialect.
+
+A finished task does not change, so its bytes are kept for the next who asks, bounded in size. The principal
+is part of an entry: nobody is answered from here who would not be answered by `Tasks.find`; and so is the
+time until which the store keeps the task.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from msgspec import Struct
+
+from trunkline.clock import now_ms
+from trunkline.server.operations import Caller, Operations
+from trunkline.telemetry import traces
+from trunkline.wire.configs import write_config, write_configs
+from trunkline.wire.times import milliseconds
+from trunkline.wire.types import (
+    TERMINAL,
+    ListQuery,
+    Message,
+    PushQuery,
+    PushRequest,
+    SendRequest,
+    Task,
+    TaskQuery,
+)
+from trunkline.wire.writer import WRITERS
+
+LIMIT_BYTES = 4 << 20
+ENTRY_BYTES = 64 << 10
+FOR_EVER_MS = 10**15
+
+
+Key = tuple[str, str, object]
+
+
+class _EncodedTask(Struct, gc=False):
+    principal: str
+    body: bytes
+    until: int
+
+
+class AnswerCache:
+    """Encoded finished tasks by tenant, id and dialect; the least recently read goes first."""
+
+    def __init__(self, limit: int = LIMIT_BYTES) -> None:
+        self._limit = limit
+        self._size = 0
+        self._entries: OrderedDict[Key, _EncodedTask] = OrderedDict()
+
+    def get(self, key: Key, principal: str, now: int) -> bytes | None:
+        """The encoded task, if it is here, this principal's and still kept."""
+        entry = self._entries.get(key)
+        if entry is None or entry.principal != principal:
+            return None
+        if entry.until <= now:
+            self._size -= len(self._entries.pop(key).body)
+            return None
+        self._entries.move_to_end(key)
+        return entry.body
+
+    def put(self, key: Key, principal: str, body: bytes, until: int) -> None:
+        """Keep an encoded finished task until this moment."""
+        if len(body) > ENTRY_BYTES or key in self._entries:
+            return
+        self._entries[key] = _EncodedTask(principal, body, until)
+        self._size += len(body)
+        while self._size > self._limit:
+            self._size -= len(self._entries.popitem(last=False)[1].body)
+
+
+class EncodedOperations:
+    """The operations of one agent, each result that is a document in bytes of the caller's dialect."""
+
+    def __init__(self, operations: Operations, retention_s: float) -> None:
+        """Take the operations, and for how many seconds the store keeps a finished task; 0 is for ever."""
+        self.operations = operations
+        self._retention_ms = round(retention_s * 1000) if retention_s else FOR_EVER_MS
+        self._cache = AnswerCache()
+
+    async def send(self, caller: Caller, request: SendRequest) -> bytes:
+        """Take a message; the task, or the message that answers it."""
+        given = await self.operations.send(caller, request)
+        writer = WRITERS[caller.dialect]
+        if isinstance(given, Message):
+            return writer.answer_message(given)
+        return writer.answer_task(writer.task(given))
+
+    async def get(self, caller: Caller, query: TaskQuery) -> bytes:
+        """A task as it stands."""
+        if query.history_length is None and not query.tenant:
+            principal = caller.principal
+            key = (principal.tenant, query.id, caller.dialect)
+            body = self._cache.get(key, principal.name, now_ms())
+            if body is not None:
+                traces.about(query.id)
+                return body
+        return self._task(caller, query, await self.operations.get(caller, query))
+
+    async def cancel(self, caller: Caller, query: TaskQuery) -> bytes:
+        """Stop a task; the canceled task."""
+        return self._task(caller, query, await self.operations.cancel(caller, query))
+
+    def _task(self, caller: Caller, query: TaskQuery, task: Task) -> bytes:
+        dialect, principal = caller.dialect, caller.principal
+        body = WRITERS[dialect].task(task)
+        status = task.status
+        if query.history_length is None and status.state in TERMINAL and status.timestamp:
+            # After its time a task is gone, whichever process swept it.
+            until = milliseconds(status.timestamp, "timestamp") + self._retention_ms
+            self._cache.put((principal.tenant, task.id, dialect), principal.name, body, until)
+        return body
+
+    async def list(self, caller: Caller, query: ListQuery) -> bytes:
+        """A page of the caller's tasks."""
+        return WRITERS[caller.dialect].page(await self.operations.list(caller, query))
+
+    async def set_push(self, caller: Caller, request: PushRequest) -> bytes:
+        """The push config as it was set."""
+        return write_config(request.task_id, await self.operations.set_push(caller, request), caller.dialect)
+
+    async def get_push(self, caller: Caller, query: PushQuery) -> bytes:
+        """One push config of a task."""
+        return write_config(query.task_id, await self.operations.get_push(caller, query), caller.dialect)
+
+    async def list_push(self, caller: Caller, query: PushQuery) -> bytes:
+        """All push configs of a task."""
+        return write_configs(query.task_id, await self.operations.list_push(caller, query), caller.dialect)
