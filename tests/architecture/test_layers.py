@@ -13,7 +13,7 @@ LAYERS = (
     {"http"},
     {"app"},
     {"gateway", "dash"},
-    {"server", "agent", "fleet", "flow", "bridge", "mock", "doctor", "demo", ""},
+    {"server", "agent", "fleet", "flow", "bridge", "adapters", "mock", "doctor", "demo", ""},
     {"webhook"},
     {"run", "client"},
     {"auth"},
@@ -29,8 +29,8 @@ EXCEPTIONS = {
     ("trunkline.mock.pytest_plugin", "trunkline.mock.in_process"): "loaded in every run of a host's tests",
     ("trunkline.agent.agent", "trunkline.app"): "Agent.asgi, the one seam to the composition root",
     ("trunkline.store.url", "trunkline.store.postgres.store"): "its driver is the extra `postgres`",
-    ("trunkline.bridge.tools", "trunkline.bridge.adapters.langchain"): "the extra `langchain`",
-    ("trunkline.bridge.tools", "trunkline.bridge.adapters.pydantic_ai"): "the extra `pydantic-ai`",
+    ("trunkline.bridge.tools", "trunkline.adapters.langchain"): "the extra `langchain`",
+    ("trunkline.bridge.tools", "trunkline.adapters.pydantic_ai"): "the extra `pydantic-ai`",
 }
 # Third-party modules that only one room may import.
 DOORS = {

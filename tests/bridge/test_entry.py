@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.bridge.entry import AgentEntry, AuthEntry, filled, spelled
+from trunkline.bridge.entry import AgentEntry, AuthEntry, expand_variables, normalize_keys
 from trunkline.config import Secret
 from trunkline.errors import Misuse
 
@@ -18,7 +18,7 @@ def test_a_token_is_never_shown(tmp_path: Path) -> None:
 
 def test_members_by_either_spelling_and_headers_as_they_are() -> None:
     raw = {"apiKeyEnv": "K", "skillFilter": {"blocklist": ["a"]}, "headers": {"X-Camel-Case": "v"}}
-    assert spelled(raw) == {
+    assert normalize_keys(raw) == {
         "api_key_env": "K",
         "skill_filter": {"deny": ["a"]},
         "headers": {"X-Camel-Case": "v"},
@@ -28,6 +28,6 @@ def test_members_by_either_spelling_and_headers_as_they_are() -> None:
 def test_variables_in_a_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TL_ONE", "1")
     monkeypatch.delenv("TL_TWO", raising=False)
-    assert filled("${TL_ONE}-${TL_TWO:-2}-$x-${}", "url") == "1-2-$x-${}"
+    assert expand_variables("${TL_ONE}-${TL_TWO:-2}-$x-${}", "url") == "1-2-$x-${}"
     with pytest.raises(Misuse, match="url: the variable TL_TWO"):
-        filled("${TL_TWO}", "url")
+        expand_variables("${TL_TWO}", "url")

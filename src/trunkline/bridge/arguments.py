@@ -23,7 +23,7 @@ from trunkline.wire.types import Part
 
 _DATA_URL = re.compile(r"data:([^;,]*)(?:;[^,]*)?;base64,(.*)", re.DOTALL | re.IGNORECASE)
 _WEB = re.compile(r"https?://\S+", re.IGNORECASE)
-_SIGNS = (
+_SIGNATURES = (
     (b"\x89PNG", "image/png"),
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"GIF8", "image/gif"),
@@ -66,7 +66,7 @@ def read_arguments(given: Mapping[str, Any], inputs: Inputs) -> ToolArguments:
         InvalidParams: one is missing, unknown or does not fit; the text says which and what to change.
     """
     said = {name: value for name, value in given.items() if value is not None}
-    task_id = _word(said, inputs.task_id)
+    task_id = _text(said, inputs.task_id)
     said.pop(inputs.task_id, None)
     if inputs.typed:
         return ToolArguments(_typed_parts(said, inputs, task_id), task_id)
@@ -79,7 +79,7 @@ def read_arguments(given: Mapping[str, Any], inputs: Inputs) -> ToolArguments:
 
 
 def _typed_parts(said: dict[str, Any], inputs: Inputs, task_id: str) -> tuple[Part, ...]:
-    answer = _word(said, inputs.answer)
+    answer = _text(said, inputs.answer)
     said.pop(inputs.answer, None)
     if answer and not task_id:
         raise InvalidParams(
@@ -103,20 +103,20 @@ def _check_names(said: Mapping[str, Any], inputs: Inputs, *, answering: bool) ->
 def _parts(said: Mapping[str, Any], modes: tuple[str, ...]) -> tuple[Part, ...]:
     """Text first, then data, then files."""
     parts: list[Part] = []
-    if query := _word(said, "query"):
+    if query := _text(said, "query"):
         parts.append(Part(text=query))
     if "data" in said:
         parts.append(Part(data=_data(said["data"])))
-    name = _word(said, "file_name")
+    name = _text(said, "file_name")
     for family in ("image", "audio", "file"):
-        if content := _word(said, f"{family}_data"):
+        if content := _text(said, f"{family}_data"):
             parts.append(_raw(content, f"{family}_data", name if family == "file" else "", modes))
-        if url := _word(said, f"{family}_url"):
+        if url := _text(said, f"{family}_url"):
             parts.append(_linked(url, f"{family}_url", name if family == "file" else "", modes))
     return tuple(parts)
 
 
-def _word(said: Mapping[str, Any], name: str) -> str:
+def _text(said: Mapping[str, Any], name: str) -> str:
     value = said.get(name, "")
     if not isinstance(value, str):
         raise InvalidParams(f"{name} must be text, not {type(value).__name__}", field=name)
@@ -146,7 +146,7 @@ def _raw(content: str, field: str, name: str, modes: tuple[str, ...]) -> Part:
             f"{field} must be base64: A-Z, a-z, 0-9, + and /, padded with =", field=field
         ) from None
     family = field.partition("_")[0]
-    kind = media_type or _told_by(name) or _sign(whole) or _only(modes, family)
+    kind = media_type or _type_of_name(name) or _sniff_type(whole) or _type_of_skill(modes, family)
     return Part(raw=text, filename=name, media_type=kind)
 
 
@@ -156,22 +156,26 @@ def _linked(url: str, field: str, name: str, modes: tuple[str, ...]) -> Part:
     if not _WEB.fullmatch(url):
         raise InvalidParams(f"{field} must be an address that begins with https:// or http://", field=field)
     family = field.partition("_")[0]
-    kind = _told_by(name) or _told_by(url.partition("?")[0].partition("#")[0]) or _only(modes, family)
+    kind = (
+        _type_of_name(name)
+        or _type_of_name(url.partition("?")[0].partition("#")[0])
+        or _type_of_skill(modes, family)
+    )
     return Part(url=url, filename=name, media_type=kind)
 
 
-def _told_by(name: str) -> str:
+def _type_of_name(name: str) -> str:
     return mimetypes.guess_type(name)[0] or "" if name else ""
 
 
-def _sign(content: bytes) -> str:
+def _sniff_type(content: bytes) -> str:
     """The media type that the first bytes give away."""
     if content[:4] == b"RIFF":
         return _RIFF.get(content[8:12], "")
-    return next((kind for sign, kind in _SIGNS if content.startswith(sign)), "")
+    return next((kind for sign, kind in _SIGNATURES if content.startswith(sign)), "")
 
 
-def _only(modes: tuple[str, ...], family: str) -> str:
+def _type_of_skill(modes: tuple[str, ...], family: str) -> str:
     """The media type that the skill reads of this family, where it is one; else the family itself."""
     reads = is_file if family == "file" else partial(_is_of, family)
     named = [mode for mode in modes if reads(mode) and not mode.endswith("/*")]

@@ -1,4 +1,7 @@
-"""Calling a tool: the work is waited for, and whatever comes of it is an outcome that a model can act on."""
+"""Calling a tool: the work is waited for, and whatever comes of it is an outcome that a model can act on.
+
+An error is an outcome too, with advice in words: a model that is shown an exception can only give up.
+"""
 
 from __future__ import annotations
 

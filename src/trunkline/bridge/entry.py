@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from trunkline.bridge.pick import Pick
-from trunkline.bridge.sources import Extra
+from trunkline.bridge.skill_filter import SkillFilter
+from trunkline.bridge.sources import AgentExtras
 from trunkline.client.client import Client
 from trunkline.config import Secret, environment
 from trunkline.errors import Misuse
@@ -42,7 +42,7 @@ class SkillEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AgentEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """One agent. `timeout` is in seconds."""
+    """One agent of the file. `timeout` is in seconds."""
 
     name: str
     url: str
@@ -54,19 +54,19 @@ class AgentEntry(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_ms: float | None = None
     retries: int | None = None
     version: str = ""
-    skill_filter: Pick = Pick()
+    skill_filter: SkillFilter = SkillFilter()
     skills: list[str | SkillEntry] = []
 
     @property
-    def extra(self) -> Extra:
-        """What it says beside the address."""
+    def extra(self) -> AgentExtras:
+        """What the entry says of the agent's skills."""
         named = [SkillEntry(one) if isinstance(one, str) else one for one in self.skills]
-        return Extra(
+        return AgentExtras(
             self.skill_filter, tuple(Skill(one.name, one.name, one.description, ()) for one in named)
         )
 
     def client(self, carrier: HttpClient | None = None) -> Client:
-        """The client that it stands for.
+        """The client that the entry stands for.
 
         Raises:
             Misuse: a value does not fit; the text begins with the field.
@@ -76,7 +76,7 @@ class AgentEntry(Struct, frozen=True, forbid_unknown_fields=True):
             options["timeout_s"] = self.timeout if self.timeout is not None else (self.timeout_ms or 0) / 1000
         if self.retries is not None:
             options["retries"] = self.retries
-        return Client(filled(self.url, "url"), headers=self._headers(), **options)
+        return Client(expand_variables(self.url, "url"), headers=self._headers(), **options)
 
     def _credentials(self) -> dict[str, Secret]:
         auth = self.auth
@@ -87,12 +87,12 @@ class AgentEntry(Struct, frozen=True, forbid_unknown_fields=True):
         if kind is None:
             raise Misuse(f"auth.scheme: {auth.scheme!r} is neither bearer nor apiKey")
         if auth.token is not None:
-            return {kind: Secret(filled(auth.token.reveal(), "auth.token"))}
+            return {kind: Secret(expand_variables(auth.token.reveal(), "auth.token"))}
         token = self._variable(auth.token_env or self.api_key_env)
         return {kind: Secret(token)} if token else {}
 
     def _headers(self) -> dict[str, str]:
-        headers = {name: filled(value, f"headers.{name}") for name, value in self.headers.items()}
+        headers = {name: expand_variables(value, f"headers.{name}") for name, value in self.headers.items()}
         for name, variable in self._header_variables():
             value = self._variable(variable)
             if value:
@@ -119,7 +119,7 @@ class AgentEntry(Struct, frozen=True, forbid_unknown_fields=True):
         return value
 
 
-def filled(text: str, field: str) -> str:
+def expand_variables(text: str, field: str) -> str:
     """A text with `${VARIABLE}` and `${VARIABLE:-otherwise}` replaced.
 
     Raises:
@@ -135,7 +135,7 @@ def filled(text: str, field: str) -> str:
     return _VARIABLE.sub(value, text)
 
 
-def spelled(raw: Mapping[str, Any]) -> dict[str, Any]:
+def normalize_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
     """An entry by our names of its members: `apiKeyEnv` is `api_key_env`."""
     entry = _renamed(raw, {})
     for name, words in (("auth", _AUTH), ("skill_filter", _FILTER)):
@@ -146,9 +146,9 @@ def spelled(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _renamed(raw: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, Any]:
-    return {words.get(name := snake(str(key)), name): value for key, value in raw.items()}
+    return {words.get(name := snake_case(str(key)), name): value for key, value in raw.items()}
 
 
-def snake(name: str) -> str:
+def snake_case(name: str) -> str:
     """`apiKeyEnv` as `api_key_env`."""
     return _HUMP.sub("_", name).lower()

@@ -1,8 +1,8 @@
-"""What came of calling a tool, for the program and, in the shape that it reads, for the model."""
+"""The outcome of a tool call: for the program, and for the model in the shape that it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -14,7 +14,7 @@ from trunkline.wire.types import Part, TaskState
 
 Block = dict[str, Any]
 # What Anthropic's models look at.
-_SEEN = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_ANTHROPIC_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 
 class Handle(Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,7 +26,7 @@ class Handle(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ToolOutcome(Struct, frozen=True, kw_only=True):
-    """What came of one call. `text` is the agent's words, or what went wrong."""
+    """The outcome of one call. `text` is the agent's words, or what went wrong."""
 
     tool: str
     text: str
@@ -115,7 +115,7 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
                 "source": {"type": "base64", "media_type": part.media_type, "data": _standard(part.raw)},
             }
             for part in self.parts
-            if part.raw is not None and part.media_type in _SEEN
+            if part.raw is not None and part.media_type in _ANTHROPIC_IMAGES
         ]
         content = [{"type": "text", "text": self.words}, *images]
         return {
@@ -138,6 +138,10 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
                 yield _embedded(part, f"a2a:{self.task_id or 'message'}/{place}")
             elif part.url is not None:
                 yield {"type": "resource_link", "uri": part.url, **_named(part, part.url)}
+
+
+# Calls a tool by its name: what an adapter needs of a toolbox.
+CallTool = Callable[[str, dict[str, Any]], Awaitable[ToolOutcome]]
 
 
 def _is_file(part: Part) -> bool:

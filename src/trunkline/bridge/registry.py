@@ -17,8 +17,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from trunkline.bridge.entry import AgentEntry, AuthEntry, SkillEntry, snake, spelled
-from trunkline.bridge.pick import Pick
+from trunkline.bridge.entry import AgentEntry, AuthEntry, SkillEntry, normalize_keys, snake_case
+from trunkline.bridge.skill_filter import SkillFilter
 from trunkline.bridge.sources import Agents
 from trunkline.config import Secret
 from trunkline.errors import Misuse
@@ -58,7 +58,7 @@ def load_agents(path: str | Path, *, carrier: HttpClient | None = None) -> Agent
     return Agents(clients, extras)
 
 
-class _Where:
+class _Position:
     """Says where in the file a field of one entry stands."""
 
     def __init__(self, file: str, node: Node) -> None:
@@ -75,7 +75,7 @@ class _Where:
         return f"{self._file}, line {cast('Any', node).start_mark.line + 1}"
 
 
-def _entries(text: str, file: str) -> Iterator[tuple[AgentEntry, _Where]]:
+def _entries(text: str, file: str) -> Iterator[tuple[AgentEntry, _Position]]:
     # Untyped; twice, as the values carry no lines and the nodes no values.
     yaml: Any = YAML(typ="safe", pure=True)
     try:
@@ -91,10 +91,10 @@ def _entries(text: str, file: str) -> Iterator[tuple[AgentEntry, _Where]]:
         raise Misuse(f"{file}: begin with `agents:` and a list below it")
     for name, listed in cast("dict[object, object]", document).items():
         if name not in _LISTS:
-            where = _Where(file, tree)(str(name))
+            where = _Position(file, tree)(str(name))
             raise Misuse(f"{where}: unknown field {name!r}; the list is called agents")
         for raw, node in _rows(listed, _child(tree, str(name)) or tree, file):
-            where = _Where(file, node)
+            where = _Position(file, node)
             yield _entry(raw, where), where
 
 
@@ -114,16 +114,16 @@ def _rows(listed: object, node: Node, file: str) -> Iterator[tuple[dict[str, Any
             named = {"name": name, **cast("dict[str, Any]", raw)} if isinstance(raw, dict) else raw
             rows.append((named, _child(node, name) or node))
     elif listed is not None:
-        raise Misuse(f"{_Where(file, node)()}: agents must be a list, or a mapping from names")
+        raise Misuse(f"{_Position(file, node)()}: agents must be a list, or a mapping from names")
     for raw, at in rows:
         if not isinstance(raw, dict):
-            raise Misuse(f"{_Where(file, at)()}: an agent has at least name and url")
+            raise Misuse(f"{_Position(file, at)()}: an agent has at least name and url")
         yield cast("dict[str, Any]", raw), at
 
 
-def _entry(raw: dict[str, Any], where: _Where) -> AgentEntry:
+def _entry(raw: dict[str, Any], where: _Position) -> AgentEntry:
     try:
-        return msgspec.convert(spelled(raw), AgentEntry, dec_hook=_secret)
+        return msgspec.convert(normalize_keys(raw), AgentEntry, dec_hook=_secret)
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         field = path.rstrip("`").lstrip(".")
@@ -138,7 +138,7 @@ def _members(field: str) -> tuple[str, ...]:
     kind: object = AgentEntry
     for step in field.split(".")[:-1]:
         name = step.partition("[")[0]
-        kind = {"auth": AuthEntry, "skill_filter": Pick, "skills": SkillEntry}.get(name, AgentEntry)
+        kind = {"auth": AuthEntry, "skill_filter": SkillFilter, "skills": SkillEntry}.get(name, AgentEntry)
     return cast("type[msgspec.Struct]", kind).__struct_fields__
 
 
@@ -148,7 +148,7 @@ def _child(node: Node, step: str) -> Node | None:
         return items[int(step)] if int(step) < len(items) else None
     if isinstance(node, MappingNode):
         for key, value in cast("list[tuple[Any, Node]]", node.value):
-            if key.value == step or snake(str(key.value)) == step:
+            if key.value == step or snake_case(str(key.value)) == step:
                 return value
     return None
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from trunkline.bridge.legible import legible_schema
+from trunkline.bridge.sanitize import sanitize_schema
 from trunkline.wire.card import SKILL_PARAMETERS, Extension, Skill
 from trunkline.wire.peer_card import PeerCard
 
@@ -19,7 +19,7 @@ SCHEMA_LIMIT = 64 << 10
 JSON = "application/json"
 TEXT = "text/plain"
 # What the first agents wrote instead of media types.
-_WORDS = {
+_LEGACY_MODES = {
     "text": TEXT,
     "data": JSON,
     "json": JSON,
@@ -27,9 +27,9 @@ _WORDS = {
     "audio": "audio/*",
     "file": "application/octet-stream",
 }
-_SPECIAL = ("x-parameters", "inputSchema", "input_schema", "parameters")
-_ANSWERED = "Only to answer a question that this tool has asked: the task_id that came with the question."
-_ANSWER = "Only with the task id of a question: the answer to it. The other arguments are not read then."
+_SCHEMA_MEMBERS = ("x-parameters", "inputSchema", "input_schema", "parameters")
+_TASK_ID_HELP = "Only to answer a question that this tool has asked: the task_id that came with the question."
+_ANSWER_HELP = "Only with the task id of a question: the answer to it. The other arguments are not read then."
 
 
 class Inputs(Struct, frozen=True):
@@ -80,13 +80,13 @@ def parameters_of(skill_id: str, card: PeerCard) -> Schema | None:
                 return found
     for raw in _dicts(card.document.get("skills")):
         if raw.get("id") == skill_id:
-            return next((found for name in _SPECIAL if (found := _object(raw.get(name)))), None)
+            return next((found for name in _SCHEMA_MEMBERS if (found := _object(raw.get(name)))), None)
     return None
 
 
 def _modes(given: tuple[str, ...]) -> tuple[str, ...]:
     bare = (mode.partition(";")[0].strip().lower() for mode in given)
-    return tuple(dict.fromkeys(_WORDS.get(mode, mode) for mode in bare if mode)) or (TEXT,)
+    return tuple(dict.fromkeys(_LEGACY_MODES.get(mode, mode) for mode in bare if mode)) or (TEXT,)
 
 
 def _declared(extension: Extension, skill_id: str) -> object:
@@ -105,7 +105,7 @@ def _object(schema: object) -> Schema | None:
     if len(msgspec.json.encode(found)) > SCHEMA_LIMIT:
         log.warning("tools.schema_too_large limit=%d", SCHEMA_LIMIT)
         return None
-    return legible_schema(found)
+    return sanitize_schema(found)
 
 
 def _dicts(value: object) -> list[Schema]:
@@ -118,8 +118,8 @@ def _typed(own: Schema, modes: tuple[str, ...]) -> Inputs:
     properties: Schema = own["properties"]
     task_id, answer = _free("task_id", properties), _free("answer", properties)
     ours = {
-        task_id: {"type": "string", "description": _ANSWERED},
-        answer: {"type": "string", "description": _ANSWER},
+        task_id: {"type": "string", "description": _TASK_ID_HELP},
+        answer: {"type": "string", "description": _ANSWER_HELP},
     }
     schema = {name: value for name, value in own.items() if name not in ("$schema", "$id", "title")}
     schema["properties"] = {**properties, **ours}
@@ -153,7 +153,7 @@ def _by_modes(modes: tuple[str, ...]) -> Inputs:
     if not reads_text:
         # Never left out: many an agent that names other types on its card reads words all the same.
         properties["query"] = _text("Words that go with it, or the answer to a question.")
-    properties["task_id"] = _text(_ANSWERED)
+    properties["task_id"] = _text(_TASK_ID_HELP)
     return Inputs(
         {
             "type": "object",

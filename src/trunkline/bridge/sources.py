@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from trunkline.agent.agent import Agent
 from trunkline.bridge.call import ToolClient
-from trunkline.bridge.pick import Pick
+from trunkline.bridge.skill_filter import SkillFilter
 from trunkline.client.client import Client
 from trunkline.client.sync import SyncClient
 from trunkline.errors import Misuse, TrunklineError
@@ -23,14 +23,14 @@ from trunkline.wire.card import Skill
 from trunkline.wire.peer_card import PeerCard
 
 log = logging.getLogger("trunkline.bridge")
-One = PeerCard | ToolClient | Agent | str
-Source = One | Iterable[One] | Mapping[str, One]
+AgentSource = PeerCard | ToolClient | Agent | str
+Source = AgentSource | Iterable[AgentSource] | Mapping[str, AgentSource]
 
 
-class Extra(Struct, frozen=True):
-    """What an operator says of one agent beside its address: which skills to offer, and which it has."""
+class AgentExtras(Struct, frozen=True):
+    """What a registry file says of an agent beside its address: skills to offer, skills that it has too."""
 
-    pick: Pick = Pick()
+    skill_filter: SkillFilter = SkillFilter()
     skills: tuple[Skill, ...] = ()
 
 
@@ -40,7 +40,7 @@ class Agents(dict[str, Client]):
     Whoever loaded them closes them: `async with load_agents(path) as agents`.
     """
 
-    def __init__(self, clients: Mapping[str, Client], extras: Mapping[str, Extra]) -> None:
+    def __init__(self, clients: Mapping[str, Client], extras: Mapping[str, AgentExtras]) -> None:
         super().__init__(clients)
         self.extras = dict(extras)
 
@@ -59,14 +59,14 @@ class Agents(dict[str, Client]):
                 stack.push_async_callback(client.close)
 
 
-class Found(Struct, frozen=True):
-    """One agent: what it is called here, its card, and the client that reaches it, if there is one."""
+class FoundAgent(Struct, frozen=True):
+    """An agent that tools are made of: its name here, its card, and the client that reaches it, if any."""
 
     name: str
     url: str
     card: PeerCard
     peer: ToolClient | None
-    extra: Extra = Extra()
+    extra: AgentExtras = AgentExtras()
 
     @property
     def skills(self) -> tuple[Skill, ...]:
@@ -81,22 +81,22 @@ class Found(Struct, frozen=True):
         return tuple(known.values()) or (whole,)
 
 
-async def find(given: Source, stack: AsyncExitStack) -> tuple[list[Found], dict[str, str]]:
+async def find_agents(given: Source, stack: AsyncExitStack) -> tuple[list[FoundAgent], dict[str, str]]:
     """The agents, in their order, and why others are missing. What is opened for them is the stack's.
 
     Raises:
         TrunklineError: none of them was found, or what is given is nothing that has skills.
     """
-    rows = _rows(given)
-    extras: Mapping[str, Extra] = given.extras if isinstance(given, Agents) else {}
+    rows = _listed(given)
+    extras: Mapping[str, AgentExtras] = given.extras if isinstance(given, Agents) else {}
     # Each opens what it needs on its own; all of them ask at the same time.
-    peers = [(name, one, await _peer(one, stack)) for name, one in rows]
-    answers = await asyncio.gather(*(_card(one, peer) for _, one, peer in peers), return_exceptions=True)
-    found: list[Found] = []
+    peers = [(name, one, await _client_for(one, stack)) for name, one in rows]
+    answers = await asyncio.gather(*(_card_of(one, peer) for _, one, peer in peers), return_exceptions=True)
+    found: list[FoundAgent] = []
     missing: dict[str, str] = {}
     first: BaseException | None = None
     for (name, one, peer), card in zip(peers, answers, strict=True):
-        extra = extras.get(name, Extra())
+        extra = extras.get(name, AgentExtras())
         if isinstance(card, TrunklineError):
             first = first or card
             missing[name or _address(one, None)] = str(card)
@@ -108,25 +108,25 @@ async def find(given: Source, stack: AsyncExitStack) -> tuple[list[Found], dict[
             card = PeerCard(name=name)
         if isinstance(card, BaseException):
             raise card
-        found.append(Found(name or card.name, _address(one, card), card, peer, extra))
+        found.append(FoundAgent(name or card.name, _address(one, card), card, peer, extra))
     if first is not None and not found:
         raise first
     return found, missing
 
 
-def _rows(given: Source) -> list[tuple[str, One]]:
+def _listed(given: Source) -> list[tuple[str, AgentSource]]:
     if isinstance(given, Mapping):
-        return list(cast("Mapping[str, One]", given).items())
+        return list(cast("Mapping[str, AgentSource]", given).items())
     if isinstance(given, str | PeerCard | Agent) or not isinstance(given, Iterable):
         return [("", given)]
     return [("", one) for one in given]
 
 
-async def _peer(one: One, stack: AsyncExitStack) -> ToolClient | None:
+async def _client_for(one: AgentSource, stack: AsyncExitStack) -> ToolClient | None:
     if isinstance(one, PeerCard):
         return None
     if isinstance(one, Agent):
-        return await _inside(one, stack)
+        return await _in_process_client(one, stack)
     if isinstance(one, str):
         return await stack.enter_async_context(Client(one))
     if isinstance(one, SyncClient):
@@ -136,7 +136,7 @@ async def _peer(one: One, stack: AsyncExitStack) -> ToolClient | None:
     return one
 
 
-async def _inside(agent: Agent, stack: AsyncExitStack) -> ToolClient:
+async def _in_process_client(agent: Agent, stack: AsyncExitStack) -> ToolClient:
     """A client of an agent in this process, which runs for as long as the tools do."""
     app = agent.asgi()
     await stack.enter_async_context(app.lifespan())
@@ -148,14 +148,14 @@ async def _inside(agent: Agent, stack: AsyncExitStack) -> ToolClient:
     )
 
 
-async def _card(one: One, peer: ToolClient | None) -> PeerCard:
+async def _card_of(one: AgentSource, peer: ToolClient | None) -> PeerCard:
     if isinstance(one, PeerCard):
         return one
     assert peer is not None
     return await peer.card()
 
 
-def _address(one: One, card: PeerCard | None) -> str:
+def _address(one: AgentSource, card: PeerCard | None) -> str:
     """What tells an agent from another of the same name."""
     if isinstance(one, str):
         return one

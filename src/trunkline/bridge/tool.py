@@ -1,19 +1,34 @@
-"""One skill of one agent as a tool, in the shapes that models and their frameworks read."""
+"""One skill of one agent as a tool: its name, and the shapes that models and their frameworks read.
+
+A tool is called `a2a__<agent>__<skill>`; an agent without skills is `a2a__<agent>`. A name depends on the
+agents and their skills, never on the order in which they are given: it is the same today and after a
+restart. It fits what every model takes: 64 characters of `[a-z0-9_]`.
+"""
 
 from __future__ import annotations
 
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
 
-from trunkline.bridge.legible import legible
+from trunkline.bridge.sanitize import sanitize
 from trunkline.bridge.schema import Inputs, Schema, inputs_of, output_of
+from trunkline.errors import Misuse
 from trunkline.wire.card import Skill
 from trunkline.wire.peer_card import PeerCard
 
 # As much as OpenAI takes.
 DESCRIPTION_LIMIT = 1024
 TITLE_LIMIT = 200
+NAME_LIMIT = 64
+_DIGEST_LENGTH = 8
+_OTHER = re.compile("[^a-z0-9]+")
+_PREFIX = re.compile("[a-zA-Z0-9_-]{0,24}")
 
 
 class Tool(Struct, frozen=True, kw_only=True):
@@ -66,11 +81,11 @@ class Tool(Struct, frozen=True, kw_only=True):
 
 
 def make_tool(name: str, agent: str, skill: Skill, card: PeerCard) -> Tool:
-    """The tool of a skill."""
-    about = legible(skill.description.strip() or skill.name or skill.id or agent, DESCRIPTION_LIMIT) or name
+    """Make the tool of a skill."""
+    about = sanitize(skill.description.strip() or skill.name or skill.id or agent, DESCRIPTION_LIMIT) or name
     return Tool(
         name=name,
-        title=legible(skill.name or skill.id or agent, TITLE_LIMIT),
+        title=sanitize(skill.name or skill.id or agent, TITLE_LIMIT),
         description=about,
         agent=agent,
         skill=skill.id,
@@ -78,3 +93,54 @@ def make_tool(name: str, agent: str, skill: Skill, card: PeerCard) -> Tool:
         inputs=inputs_of(skill, card),
         output_schema=output_of(skill, card),
     )
+
+
+class SkillAddress(Struct, frozen=True):
+    """The skill behind a tool: the agent by name and by address, and the skill's id."""
+
+    agent: str
+    url: str
+    skill: str
+
+    @property
+    def digest(self) -> str:
+        """What tells it from a skill that has the same name elsewhere."""
+        told = "\n".join((self.url, self.agent, self.skill))
+        return sha256(told.encode()).hexdigest()[:_DIGEST_LENGTH]
+
+
+def slug(name: str) -> str:
+    """A name in small letters, digits and single underscores; one that has none of them gives its digest."""
+    folded = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    return (
+        _OTHER.sub("_", folded.lower()).strip("_") or "x" + sha256(name.encode()).hexdigest()[:_DIGEST_LENGTH]
+    )
+
+
+def tool_names(skills: Sequence[SkillAddress], prefix: str = "a2a") -> tuple[str, ...]:
+    """The names of tools, in the order of their skills.
+
+    Raises:
+        Misuse: the prefix does not fit, or the same skill of the same agent is given twice.
+    """
+    if not _PREFIX.fullmatch(prefix):
+        raise Misuse(f"prefix is at most 24 of the characters a-z, A-Z, 0-9, _ and -, not {prefix!r}")
+    front = f"{prefix}__" if prefix else ""
+    bare = [front + "__".join(map(slug, filter(None, (one.agent or "agent", one.skill)))) for one in skills]
+    shared = Counter(bare)
+    names = [
+        _with_digest(name, address.digest) if shared[name] > 1 or len(name) > NAME_LIMIT else name
+        for name, address in zip(bare, skills, strict=True)
+    ]
+    for name, count in Counter(names).items():
+        if count > 1:
+            twice = skills[names.index(name)]
+            raise Misuse(
+                f"skill {twice.skill!r} of agent {twice.agent!r} at {twice.url} is given {count} times; "
+                "give the agents as a mapping from a name of your own to each"
+            )
+    return tuple(names)
+
+
+def _with_digest(name: str, digest: str) -> str:
+    return f"{name[: NAME_LIMIT - _DIGEST_LENGTH - 1].rstrip('_')}_{digest}"

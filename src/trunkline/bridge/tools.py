@@ -16,11 +16,10 @@ import msgspec
 
 from trunkline.bridge.arguments import ToolArguments, decode_arguments, read_arguments
 from trunkline.bridge.call import ToolClient, call_tool, failed
-from trunkline.bridge.naming import NamedAgent, names_of
 from trunkline.bridge.outcome import Handle, ToolOutcome
-from trunkline.bridge.pick import Pick, pick
-from trunkline.bridge.sources import Found, Source, find
-from trunkline.bridge.tool import Tool, make_tool
+from trunkline.bridge.skill_filter import SkillFilter, skill_filter
+from trunkline.bridge.sources import FoundAgent, Source, find_agents
+from trunkline.bridge.tool import SkillAddress, Tool, make_tool, tool_names
 from trunkline.errors import InvalidParams, Misuse
 from trunkline.wire.types import Part
 
@@ -39,7 +38,7 @@ def tools(
     deny: Sequence[str] = (),
     tags: Sequence[str] = (),
     prefix: str = "a2a",
-) -> Opening:
+) -> PendingToolbox:
     """The skills of a card, a client, an address, an agent in this process, or of many of them, as tools.
 
     Await it, or use it with `async with`, which also closes what it opened. A mapping gives agents names of
@@ -49,17 +48,17 @@ def tools(
         Misuse: a filter is no list, or the prefix does not fit; when awaited, the source has no skills.
         TrunklineError: when awaited: no agent could be reached.
     """
-    return Opening(source, pick(allow, deny, tags), prefix)
+    return PendingToolbox(source, skill_filter(allow, deny, tags), prefix)
 
 
-class Opening:
+class PendingToolbox:
     """A toolbox that is about to be opened: await it, or enter it."""
 
-    def __init__(self, source: Source, wanted: Pick, prefix: str) -> None:
+    def __init__(self, source: Source, wanted: SkillFilter, prefix: str) -> None:
         self._source = source
         self._wanted = wanted
         self._prefix = prefix
-        names_of((), prefix)
+        tool_names((), prefix)
         self._opened: Toolbox | None = None
 
     def __await__(self) -> Generator[Any, None, Toolbox]:
@@ -77,22 +76,26 @@ class Opening:
 
     async def _open(self) -> Toolbox:
         async with AsyncExitStack() as stack:
-            found, missing = await find(self._source, stack)
-            return Toolbox(_lists(found, self._wanted, self._prefix), missing, stack.pop_all())
+            found, missing = await find_agents(self._source, stack)
+            return Toolbox(_offered_tools(found, self._wanted, self._prefix), missing, stack.pop_all())
 
 
-def _lists(found: Iterable[Found], wanted: Pick, prefix: str) -> list[tuple[Tool, ToolClient | None]]:
+def _offered_tools(
+    found: Iterable[FoundAgent], wanted: SkillFilter, prefix: str
+) -> list[tuple[Tool, ToolClient | None]]:
     # Named before they are picked, so that a filter changes no name.
     rows = [(one, skill) for one in found for skill in one.skills]
-    names = names_of([NamedAgent(one.name, one.url, skill.id) for one, skill in rows], prefix)
+    names = tool_names([SkillAddress(one.name, one.url, skill.id) for one, skill in rows], prefix)
     made = [
         (make_tool(name, one.name, skill, one.card), one)
         for name, (one, skill) in zip(names, rows, strict=True)
     ]
     wanted.warn([tool for tool, _ in made])
     for one in {id(one): one for _, one in made}.values():
-        one.extra.pick.warn([tool for tool, its in made if its is one])
-    return [(tool, one.peer) for tool, one in made if wanted.takes(tool) and one.extra.pick.takes(tool)]
+        one.extra.skill_filter.warn([tool for tool, its in made if its is one])
+    return [
+        (tool, one.peer) for tool, one in made if wanted.takes(tool) and one.extra.skill_filter.takes(tool)
+    ]
 
 
 class Toolbox:
@@ -160,7 +163,7 @@ class Toolbox:
             Misuse: LangChain is not installed.
         """
         try:
-            from trunkline.bridge.adapters.langchain import structured_tool
+            from trunkline.adapters.langchain import structured_tool
         except ModuleNotFoundError as error:
             raise Misuse(f"this needs {error.name}: pip install 'trunkline[langchain]'") from None
         return [structured_tool(tool, self.call) for tool in self]
@@ -172,7 +175,7 @@ class Toolbox:
             Misuse: Pydantic AI is not installed.
         """
         try:
-            from trunkline.bridge.adapters.pydantic_ai import pydantic_tool
+            from trunkline.adapters.pydantic_ai import pydantic_tool
         except ModuleNotFoundError as error:
             raise Misuse(f"this needs {error.name}: pip install 'trunkline[pydantic-ai]'") from None
         return [pydantic_tool(tool, self.call) for tool in self]

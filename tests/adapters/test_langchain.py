@@ -46,7 +46,7 @@ def test_a_failed_task_has_the_status_of_an_error() -> None:
 
 def test_without_langchain_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "langchain_core.tools", None)
-    monkeypatch.delitem(sys.modules, "trunkline.bridge.adapters.langchain", raising=False)
+    monkeypatch.delitem(sys.modules, "trunkline.adapters.langchain", raising=False)
 
     async def main() -> None:
         async with client_of(planner()) as client, tools(client) as box:

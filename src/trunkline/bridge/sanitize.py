@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any, cast
 
 # What a person reads of a schema; the rest is for programs and stays as it is.
-_WORDS = frozenset({"description", "title", "$comment"})
-_SCHEMA_WORDS = 1024
+_PROSE = frozenset({"description", "title", "$comment"})
+_PROSE_LIMIT = 1024
 
 
-def legible(text: str, limit: int) -> str:
+def sanitize(text: str, limit: int) -> str:
     """A text as a person sees it too, and no longer than this."""
     text = text[: limit * 4].strip()
     if not text.isprintable():
@@ -20,16 +20,16 @@ def legible(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def legible_schema(value: Any) -> Any:
+def sanitize_schema(value: Any) -> Any:
     """A JSON schema whose descriptions are legible."""
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value).items()
         return {
-            name: legible(one, _SCHEMA_WORDS)
-            if name in _WORDS and isinstance(one, str)
-            else legible_schema(one)
+            name: sanitize(one, _PROSE_LIMIT)
+            if name in _PROSE and isinstance(one, str)
+            else sanitize_schema(one)
             for name, one in members
         }
     if isinstance(value, list):
-        return [legible_schema(one) for one in cast("list[Any]", value)]
+        return [sanitize_schema(one) for one in cast("list[Any]", value)]
     return value

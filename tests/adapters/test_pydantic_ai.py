@@ -60,7 +60,7 @@ def test_a_failed_task_is_told_to_the_model() -> None:
 
 def test_without_pydantic_ai_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)
-    monkeypatch.delitem(sys.modules, "trunkline.bridge.adapters.pydantic_ai", raising=False)
+    monkeypatch.delitem(sys.modules, "trunkline.adapters.pydantic_ai", raising=False)
 
     async def main() -> None:
         async with client_of(planner()) as client, tools(client) as box:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from pydantic_ai import Tool as PydanticTool
 from pydantic_ai import ToolFailed, ToolReturn
 
-from trunkline.bridge.outcome import ToolOutcome
+from trunkline.bridge.outcome import CallTool
 from trunkline.bridge.tool import Tool
 
-Call = Callable[[str, dict[str, Any]], Awaitable[ToolOutcome]]
 
-
-def pydantic_tool(tool: Tool, call: Call) -> PydanticTool[Any]:
+def pydantic_tool(tool: Tool, call: CallTool) -> PydanticTool[Any]:
     """A tool that returns the words, with the outcome as metadata; errors are told to the model as such."""
 
     async def run(**arguments: Any) -> ToolReturn[str]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from langchain_core.tools import StructuredTool, ToolException
 
-from trunkline.bridge.outcome import ToolOutcome
+from trunkline.bridge.outcome import CallTool, ToolOutcome
 from trunkline.bridge.tool import Tool
 
-Call = Callable[[str, dict[str, Any]], Awaitable[ToolOutcome]]
 
-
-def structured_tool(tool: Tool, call: Call) -> StructuredTool:
+def structured_tool(tool: Tool, call: CallTool) -> StructuredTool:
     """A tool whose message has the words as content and the outcome as artifact; errors have status error."""
 
     async def run(**arguments: Any) -> tuple[str, ToolOutcome]:

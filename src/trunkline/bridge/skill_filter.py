@@ -1,4 +1,4 @@
-"""Which skills become tools: by name and by tag."""
+"""The filter that says which skills become tools: by name and by tag."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from trunkline.errors import Misuse
 log = logging.getLogger("trunkline.bridge")
 
 
-class Pick(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is offered of all there is.
+class SkillFilter(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which of an agent's skills are offered.
 
     An entry is the id of a skill, the name of a tool, or the beginning of one with `*` behind it. Without
     `allow` all are allowed; `deny` wins over it. Of `tags` a skill needs one.
@@ -28,19 +28,19 @@ class Pick(Struct, frozen=True, forbid_unknown_fields=True):
         """Whether a tool is offered."""
         if self.tags and not set(self.tags) & set(tool.tags):
             return False
-        if self.allow and not any(_fits(entry, tool) for entry in self.allow):
+        if self.allow and not any(_matches(entry, tool) for entry in self.allow):
             return False
-        return not any(_fits(entry, tool) for entry in self.deny)
+        return not any(_matches(entry, tool) for entry in self.deny)
 
     def warn(self, tools: Sequence[Tool]) -> None:
         """Say which entries fit nothing: a mistyped one lets too much through, or too little."""
         for entry in (*self.allow, *self.deny):
-            if not any(_fits(entry, tool) for tool in tools):
+            if not any(_matches(entry, tool) for tool in tools):
                 log.warning("tools.no_such_skill entry=%r known=%r", entry, ",".join(t.skill for t in tools))
 
 
-def pick(allow: Iterable[str], deny: Iterable[str], tags: Iterable[str]) -> Pick:
-    """A pick from lists.
+def skill_filter(allow: Iterable[str], deny: Iterable[str], tags: Iterable[str]) -> SkillFilter:
+    """A filter from lists.
 
     Raises:
         Misuse: one of them is a text, which would be read as a list of letters.
@@ -48,10 +48,10 @@ def pick(allow: Iterable[str], deny: Iterable[str], tags: Iterable[str]) -> Pick
     for name, given in (("allow", allow), ("deny", deny), ("tags", tags)):
         if isinstance(given, str):
             raise Misuse(f"{name} is a list: {name}=[{given!r}]")
-    return Pick(tuple(allow), tuple(deny), tuple(tags))
+    return SkillFilter(tuple(allow), tuple(deny), tuple(tags))
 
 
-def _fits(entry: str, tool: Tool) -> bool:
+def _matches(entry: str, tool: Tool) -> bool:
     if entry.endswith("*"):
         return tool.skill.startswith(entry[:-1]) or tool.name.startswith(entry[:-1])
     return entry in (tool.skill, tool.name)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from trunkline.bridge.legible import legible
+from trunkline.bridge.sanitize import sanitize
 from trunkline.bridge.schema import SCHEMA_LIMIT
 from trunkline.bridge.tools import tools
 from trunkline.wire.peer_card import read_card
@@ -50,4 +50,4 @@ def test_what_is_too_long_is_cut_and_a_schema_of_that_size_is_none() -> None:
     )
     assert len(tool["description"]) == 1024 and tool["description"].endswith("…")
     assert set(tool["inputSchema"]["properties"]) == {"query", "task_id"}
-    assert len(legible("\x1b" * 1_000_000 + "a", 10)) <= 10
+    assert len(sanitize("\x1b" * 1_000_000 + "a", 10)) <= 10

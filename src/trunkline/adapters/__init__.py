@@ -1,0 +1,1 @@
+"""Foreign frameworks, one file each: our agents as their tools."""

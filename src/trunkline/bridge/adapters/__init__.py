@@ -1,1 +1,0 @@
-"""Tools for other frameworks, one file each."""
