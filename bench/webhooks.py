@@ -26,7 +26,7 @@ from trunkline.config import Settings
 from trunkline.log.events import Chunk, PushTarget, Status, Submitted
 from trunkline.log.ids import Ids
 from trunkline.net.egress import Egress
-from trunkline.net.outbound import Outbound
+from trunkline.net.fetch import Fetcher
 from trunkline.run.feed import Feed
 from trunkline.run.notification import NotificationComposer, OutgoingNotification
 from trunkline.run.notifier import Notifier
@@ -124,7 +124,7 @@ class Office:
     async def post(self) -> Notifier:
         """A courier at work on it, that knows nothing but the store."""
         room = Notifier(Tasks(self.tasks.store), self.ids, self.settings)
-        await room.start(Outbound(Egress(loopback=True), timeout_s=self.settings.push_timeout))
+        await room.start(Fetcher(Egress(loopback=True), timeout_s=self.settings.push_timeout))
         return room
 
 

@@ -8,7 +8,6 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from enum import Enum
 from time import monotonic
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -27,7 +26,8 @@ from trunkline.config import Settings, load
 from trunkline.errors import Misuse
 from trunkline.log.decide import plain
 from trunkline.log.ids import Ids
-from trunkline.net.way import Way
+from trunkline.net.egress import Egress
+from trunkline.net.fetch import Fetcher
 from trunkline.run.hops import Bounds
 from trunkline.run.limits import Quota
 from trunkline.run.notifier import Notifier
@@ -49,9 +49,6 @@ from trunkline.telemetry.counters import Counters, TaskObserver
 from trunkline.wire.card import Card, Extension, Skill
 from trunkline.wire.extensions import IDEMPOTENT_SEND
 from trunkline.wire.types import STATES
-
-if TYPE_CHECKING:
-    from trunkline.net.outbound import Outbound
 
 log = logging.getLogger("trunkline")
 _TEXT = ("text/plain",)
@@ -76,12 +73,16 @@ class Application:
         self._live = 0
         self._started = False
         self._ending: asyncio.Task[None] | None = None
+        # Made once, here: it says which of its entries are none, and once is enough.
+        self._egress = Egress(
+            hosts=settings.egress_hosts, networks=settings.egress_networks, loopback=settings.dev
+        )
         self._assemble()
 
     def _assemble(self) -> None:
         agent, settings = self._agent, self.settings
         self.store = store_from_url(settings.store)
-        self.way = Way(self._outbound)
+        self.fetcher = Fetcher(self._egress, timeout_s=settings.push_timeout)
         bounds = Bounds(settings.hop_limit, settings.task_budget)
         waits = (settings.stall_limit, settings.cancel_limit, settings.drain_limit, settings.kept_s)
         limits = Limits(*waits, bounds)
@@ -132,22 +133,13 @@ class Application:
         signer = self._signer()
         return b"" if signer is None else signer.jwks()
 
-    def _outbound(self) -> Outbound:
-        # What it needs is loaded with the first webhook or token, not with the server.
-        from trunkline.net.egress import Egress
-        from trunkline.net.outbound import Outbound
-
-        settings = self.settings
-        egress = Egress(hosts=settings.egress_hosts, networks=settings.egress_networks, loopback=settings.dev)
-        return Outbound(egress, timeout_s=settings.push_timeout)
-
     def _tokens(self) -> Verifier | None:
         if not self.settings.issuers:
             return None
         # Only who needs it waits for the library to load.
         from trunkline.auth.jwt import TokenVerifier
 
-        return TokenVerifier(self.settings.issuers, self.way, now_ms=now_ms, clock=monotonic)
+        return TokenVerifier(self.settings.issuers, self.fetcher, now_ms=now_ms, clock=monotonic)
 
     def _door(self, cors: Cors | None) -> Admission:
         settings = self.settings
@@ -234,7 +226,7 @@ class Application:
             self._ending = None
             if self.postroom is not None:
                 await self.postroom.stop()
-            await self.way.close()
+            await self.fetcher.close()
             await self.store.close()
             # A host may start again, as hosts do in tests; a store and its runner cannot.
             self._assemble()
@@ -244,11 +236,8 @@ class Application:
         await self.book.refresh()
         if self.exposed and not self.identity.enforced:
             raise exposure(self.settings)
-        if self.settings.egress_hosts or self.settings.egress_networks:
-            # An entry that is none is told now, not with the first webhook that it does not let out.
-            await self.way.open()
         if self.postroom is not None:
-            await self.postroom.start(self.way)
+            await self.postroom.start(self.fetcher)
             self.calls.push = self.postroom.push
         elif self.settings.push:
             log.warning("push.off reason=no_secret_key fix=TRUNKLINE_SECRET_KEY")

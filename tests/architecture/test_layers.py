@@ -36,7 +36,6 @@ EXCEPTIONS = {
 DOORS = {
     "sqlite3": "store",
     "asyncpg": "store",
-    "httpx2": "net",
     "opentelemetry": "telemetry",
     "prometheus_client": "telemetry",
 }
@@ -65,6 +64,40 @@ def test_each_door_has_one_room() -> None:
         if DOORS.get(i.target.split(".")[0], m.room) != m.room
     ]
     assert strays == []
+
+
+def test_only_net_dials() -> None:
+    """A connection over a socket that is already there, as to a worker process, is none to the outside."""
+    dialling = {"open_connection", "create_connection", "open_unix_connection", "connect", "connect_ex"}
+    strays = [
+        m.at(call)
+        for m in modules()
+        if m.room not in {"net", "store"}
+        for call in m.walk(ast.Call)
+        if isinstance(call, ast.Call)
+        if isinstance(call.func, ast.Attribute) and call.func.attr in dialling
+        if isinstance(call.func.value, ast.Name)
+        and call.func.value.id in {"asyncio", "loop", "socket", "sock"}
+        if not any(keyword.arg == "sock" for keyword in call.keywords)
+    ]
+    assert strays == []
+    engines = {
+        "http.client",
+        "urllib.request",
+        "httpx2",
+        "httpcore2",
+        "httpx",
+        "aiohttp",
+        "requests",
+        "urllib3",
+    }
+    others = [
+        f"{m.where}:{i.line} imports {i.target}"
+        for m in modules()
+        for i in imports(m)
+        if any(i.target == engine or i.target.startswith(f"{engine}.") for engine in engines)
+    ]
+    assert others == []
 
 
 def test_pure_rooms_have_no_json_clock_or_io() -> None:

@@ -13,7 +13,7 @@ import uvloop
 from trunkline.errors import Unreachable
 from trunkline.net.addresses import judge
 from trunkline.net.egress import Egress
-from trunkline.net.outbound import Outbound
+from trunkline.net.fetch import Fetcher
 
 VERDICTS = {
     "unspecified": ["0.0.0.0", "0.0.0.1", "0.1.2.3", "0.255.255.255", "::"],
@@ -152,12 +152,12 @@ async def outcomes(urls: list[str]) -> tuple[dict[str, str], dict[str, str], lis
     """What saving and what calling each URL gave, and the addresses that were dialled."""
     dialled: list[str] = []
 
-    async def dial(host: str, address: str, port: int) -> Any:
+    async def dial(make: Any, address: str, port: int, tls: Any, name: Any) -> Any:
         dialled.append(address)
         raise OSError("this is only a list")
 
     egress = Egress(resolver=numbers)
-    client = Outbound(egress, dial=dial)
+    client = Fetcher(egress, dial=dial)
     saved: dict[str, str] = {}
     called: dict[str, str] = {}
     for url in urls:

@@ -7,13 +7,15 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-import httpcore2
 import pytest
 
+from tests.net.targets import Wire
 from trunkline.errors import Unreachable
 from trunkline.net.addresses import judge
+from trunkline.net.connection import ClientConnection
 from trunkline.net.egress import Egress
-from trunkline.net.outbound import Outbound
+from trunkline.net.fetch import Fetcher
+from trunkline.net.http_client import MakeConnection
 
 GOOD = ["93.184.215.14", "8.8.8.8", "2606:4700:4700::1111"]
 BAD = [
@@ -42,10 +44,18 @@ class Turncoat:
         self.last = next(self._answers, self.last)
         return self.last
 
-    async def dial(self, host: str, address: str, port: int) -> httpcore2.AsyncNetworkStream:
+    async def dial(
+        self, make: MakeConnection, address: str, port: int, tls: Any, name: Any
+    ) -> ClientConnection:
         assert address in self.last, "what is dialled is what was judged"
         self.dialled.append(address)
-        return httpcore2.AsyncMockStream([ANSWER % b"connection: close\r\n"])
+        return connected(make, [ANSWER % b"connection: close\r\n"])
+
+
+def connected(make: MakeConnection, answers: list[bytes]) -> ClientConnection:
+    connection = make()
+    connection.connection_made(Wire(connection, answers))
+    return connection
 
 
 def rounds(seed: int) -> list[list[list[str]]]:
@@ -66,7 +76,7 @@ def rounds(seed: int) -> list[list[list[str]]]:
     return made
 
 
-async def attempt(client: Outbound) -> str:
+async def attempt(client: Fetcher) -> str:
     try:
         return str((await client.post("http://rebind.example/", b"x", [])).status)
     except Unreachable as error:
@@ -82,7 +92,7 @@ def test_a_thousand_rounds() -> None:
         for answers in rounds(seed):
             name = Turncoat(answers)
             egress = Egress(resolver=name.resolve)
-            client = Outbound(egress, dial=name.dial)
+            client = Fetcher(egress, dial=name.dial)
             await egress.check("http://rebind.example/")
             expected = ["refused" if any(map(judge, answer)) else "200" for answer in answers[1:]]
             assert [await attempt(client), await attempt(client)] == expected
@@ -105,7 +115,7 @@ def test_one_bad_address_spoils_the_answer(bad: str, place: int) -> None:
         with pytest.raises(Unreachable) as error:
             await egress.check("http://rebind.example/")
         assert error.value.reason == "refused"
-        assert await attempt(Outbound(egress, dial=name.dial)) == "refused"
+        assert await attempt(Fetcher(egress, dial=name.dial)) == "refused"
 
     asyncio.run(main())
     assert name.dialled == []
@@ -113,17 +123,19 @@ def test_one_bad_address_spoils_the_answer(bad: str, place: int) -> None:
 
 def test_an_open_connection_stays_where_it_was_judged() -> None:
     name = Turncoat([[GOOD[0]], [BAD[0]]])
-    stream = httpcore2.AsyncMockStream([ANSWER % b"", ANSWER % b""])
 
-    async def dial(host: str, address: str, port: int) -> Any:
+    async def dial(
+        make: MakeConnection, address: str, port: int, tls: Any, server_name: Any
+    ) -> ClientConnection:
         name.dialled.append(address)
-        return stream
+        return connected(make, [ANSWER % b"", ANSWER % b""])
 
     async def main() -> None:
-        client = Outbound(Egress(resolver=name.resolve), dial=dial)
+        egress = Egress(resolver=name.resolve)
+        client = Fetcher(egress, dial=dial)
         assert [await attempt(client), await attempt(client)] == ["200", "200"]
         await client.close()
-        assert await attempt(client) == "refused"
+        assert await attempt(Fetcher(egress, dial=dial)) == "refused"
 
     asyncio.run(main())
     assert name.dialled == [GOOD[0]]
@@ -134,7 +146,7 @@ def test_an_allowed_host_is_dialled_where_it_was_found() -> None:
     egress = Egress(hosts=["rebind.example"], resolver=name.resolve)
 
     async def main() -> None:
-        client = Outbound(egress, dial=name.dial)
+        client = Fetcher(egress, dial=name.dial)
         assert [await attempt(client), await attempt(client)] == ["200", "200"]
         await client.close()
 

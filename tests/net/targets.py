@@ -12,7 +12,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from trunkline.net.egress import Egress
-from trunkline.net.outbound import Outbound
+from trunkline.net.fetch import Fetcher
 
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nX-Kind: plain\r\n\r\nok"
 
@@ -97,6 +97,31 @@ async def site(respond: Respond = plain, tls: ssl.SSLContext | None = None) -> A
         yield Site(port, calls)
 
 
+class Wire(asyncio.Transport):
+    """A transport without a network: each request is answered with the next of these texts."""
+
+    def __init__(self, connection: asyncio.Protocol, answers: list[bytes]) -> None:
+        self._near, self._far = socket.socketpair()
+        super().__init__({"socket": self._near})
+        self._connection = connection
+        self._answers = answers
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        asyncio.get_running_loop().call_soon(self._connection.data_received, self._answers.pop(0))
+
+    def is_closing(self) -> bool:
+        return self._near.fileno() < 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def abort(self) -> None:
+        if not self.is_closing():
+            self._near.close()
+            self._far.close()
+            asyncio.get_running_loop().call_soon(self._connection.connection_lost, None)
+
+
 def names(**known: Sequence[str]) -> Callable[[str, int], Coroutine[Any, Any, Sequence[str]]]:
     """A resolver that knows numbers, these names (dots as underscores) and `*.example`, and nothing else."""
 
@@ -113,10 +138,10 @@ def names(**known: Sequence[str]) -> Callable[[str, int], Coroutine[Any, Any, Se
 
 
 @asynccontextmanager
-async def outbound(**options: Any) -> AsyncIterator[Outbound]:
+async def fetching(**options: Any) -> AsyncIterator[Fetcher]:
     """A client that may call this machine, and knows the names of `names()`."""
     egress = options.pop("egress", None) or Egress(loopback=True, resolver=names())
-    client = Outbound(egress, **options)
+    client = Fetcher(egress, **options)
     try:
         yield client
     finally:

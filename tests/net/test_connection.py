@@ -243,9 +243,9 @@ def test_what_comes_unasked_between_two_requests_closes_the_line(run: Any) -> No
             url = f"http://agent.example:{port}/"
             assert (await ask(caller, url))[2] == b"ok"
             spoken.set()
-            lane = caller._ways[url][1]  # noqa: SLF001 - nothing outside shows it
+            pool = caller._routes[url][1]  # noqa: SLF001 - nothing outside shows it
             async with asyncio.timeout(5):
-                await asyncio.gather(*[line.gone for line in lane.lines])
+                await asyncio.gather(*[line.gone for line in pool.connections])
             assert (await ask(caller, url))[2] == b"ok"
             assert len(peers) == 2
             await caller.close()
@@ -259,9 +259,9 @@ def test_who_gives_up_late_harms_nobody(run: Any) -> None:
     async def main() -> None:
         async with answering(OK + b"x: keep\r\ncontent-length: 2\r\n\r\nok") as (caller, url, served):
             await ask(caller, url)
-            lane = caller._ways[url][1]  # noqa: SLF001 - nothing outside shows it
-            await lane.enter()
-            line = lane.take()
+            pool = caller._routes[url][1]  # noqa: SLF001 - nothing outside shows it
+            await pool.acquire()
+            line = pool.take_idle()
             assert line is not None
             head = b"GET / HTTP/1.1\r\nhost: agent.example\r\n\r\n"
             first = line.ask(head, None, False)
@@ -271,9 +271,9 @@ def test_who_gives_up_late_harms_nobody(run: Any) -> None:
                     await asyncio.sleep(0)
                     if not line.busy:
                         break
-                assert lane.idle == [line]
-                await lane.enter()
-                assert lane.take() is line
+                assert pool.idle == [line]
+                await pool.acquire()
+                assert pool.take_idle() is line
                 second = line.ask(head, None, False)
                 line.give_up(first)
                 assert await (await second).read(10) == b"ok"
@@ -286,9 +286,9 @@ def test_a_line_that_is_gone(run: Any) -> None:
     async def main() -> None:
         async with answering(OK + b"x: keep\r\ncontent-length: 2\r\n\r\nok") as (caller, url, _):
             await ask(caller, url)
-            lane = caller._ways[url][1]  # noqa: SLF001 - nothing outside shows it
-            await lane.enter()
-            line = lane.take()
+            pool = caller._routes[url][1]  # noqa: SLF001 - nothing outside shows it
+            await pool.acquire()
+            line = pool.take_idle()
             assert line is not None and line.is_fresh()
             line.abort()
             await line.gone
@@ -299,7 +299,7 @@ def test_a_line_that_is_gone(run: Any) -> None:
                 await waiter
             assert error.value.reason == "connect"
             line.give_up(waiter)
-            assert lane.free == lane.limit
+            assert pool.free == pool.limit
 
     run(main())
 

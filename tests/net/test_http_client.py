@@ -17,10 +17,10 @@ from tests.net.targets import OK, Call, Site, listening, names, plain, site
 from trunkline.errors import Misuse, TimedOut, Unreachable
 from trunkline.net import http_client as module
 from trunkline.net import pool
-from trunkline.net.body import UNREAD_BYTES
 from trunkline.net.egress import Egress
-from trunkline.net.http import HttpRequest
+from trunkline.net.http import UNREAD_BYTES, HttpRequest
 from trunkline.net.http_client import SocketHttpClient
+from trunkline.net.trust import tls_context
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 HEAD = b"HTTP/1.1 200 OK\r\n"
@@ -52,7 +52,7 @@ async def fetch(caller: SocketHttpClient, request: HttpRequest) -> bytes:
 
 
 def free(caller: SocketHttpClient) -> list[int]:
-    return [one.free for one in caller._lanes.values()]  # noqa: SLF001 - nothing outside shows it
+    return [one.free for one in caller._pools.values()]  # noqa: SLF001 - nothing outside shows it
 
 
 def test_what_is_sent(run: Any) -> None:
@@ -179,7 +179,7 @@ def test_chunks_come_as_they_come_and_the_sender_waits(run: Any) -> None:
                 await asyncio.sleep(0.02)
             # The rest is what two kernels hold between them.
             assert sent < count * len(piece)
-            assert reply._body._size < UNREAD_BYTES + (1 << 20)  # noqa: SLF001 - nothing outside shows it
+            assert reply.body._size < UNREAD_BYTES + (1 << 20)  # noqa: SLF001 - nothing outside shows it
             async for chunk in chunks:
                 total += len(chunk)
             assert total == count * len(piece)
@@ -207,7 +207,7 @@ def test_silence_is_timed_out_and_the_line_is_free_again(run: Any) -> None:
                 assert error.value.reason == "idle"
                 await reply.close()
                 await reply.close()
-            assert free(caller) == [module.LINES]
+            assert free(caller) == [module.CONNECTIONS]
 
     run(main())
 
@@ -223,7 +223,7 @@ def test_nobody_there() -> None:
             with pytest.raises(Unreachable) as error:
                 await caller.open(HttpRequest("GET", "http://unknown.invalid/"))
             assert error.value.reason == "name"
-            assert free(caller) == [module.LINES, module.LINES]
+            assert free(caller) == [module.CONNECTIONS, module.CONNECTIONS]
 
     asyncio.run(main())
 
@@ -238,7 +238,7 @@ def test_no_connection_in_time() -> None:
             with pytest.raises(TimedOut, match=r"no connection within 0.05 seconds") as error:
                 await caller.open(HttpRequest("GET", "http://hooks.example/"))
             assert error.value.reason == "connect"
-            assert free(caller) == [module.LINES]
+            assert free(caller) == [module.CONNECTIONS]
 
     asyncio.run(main())
 
@@ -279,7 +279,7 @@ def test_every_new_line_is_judged_and_what_was_judged_is_dialled() -> None:
             for _ in range(2):
                 assert await fetch(caller, HttpRequest("GET", there.url())) == b"ok"
             assert len(answers) == 1
-            next(iter(caller._lanes.values())).drop()  # noqa: SLF001 - as if the server had closed it
+            next(iter(caller._pools.values())).close_idle()  # noqa: SLF001 - as if the server had closed it
             with pytest.raises(Unreachable, match="not public"):
                 await fetch(caller, HttpRequest("GET", there.url()))
             assert answers == []
@@ -346,7 +346,7 @@ def test_a_kept_line_that_closes_under_a_request(run: Any, method: str, connecti
                     await fetch(caller, request)
                 assert error.value.reason == "sent"
             assert len(accepted) == connections
-            assert free(caller) == [module.LINES]
+            assert free(caller) == [module.CONNECTIONS]
 
     run(main())
 
@@ -387,7 +387,7 @@ def test_at_most_so_many_lines_and_who_waits_is_served_in_turn(run: Any) -> None
             now -= 1
             return OK
 
-        async with site(slow) as there, calling(lines=2) as caller:
+        async with site(slow) as there, calling(connections=2) as caller:
             asked = [HttpRequest("GET", there.url(f"/{number}")) for number in range(12)]
             await asyncio.gather(*[fetch(caller, one) for one in asked])
             assert most == 2
@@ -407,13 +407,13 @@ def test_lines_that_nobody_uses_are_closed(run: Any, monkeypatch: pytest.MonkeyP
     async def main() -> None:
         async with site() as there, calling() as caller:
             await asyncio.gather(*[fetch(caller, HttpRequest("GET", there.url())) for _ in range(3)])
-            (found,) = caller._lanes.values()  # noqa: SLF001 - nothing outside shows it
-            lines = list(found.lines)
+            (found,) = caller._pools.values()  # noqa: SLF001 - nothing outside shows it
+            lines = list(found.connections)
             assert len(lines) == 3
             await asyncio.sleep(0.03)
             assert await fetch(caller, HttpRequest("GET", there.url())) == b"ok"
             await asyncio.gather(*[line.gone for line in lines])
-            assert not found.lines and not found.idle
+            assert not found.connections and not found.idle
             assert caller._sweeping is None  # noqa: SLF001 - nothing outside shows it
             assert await fetch(caller, HttpRequest("GET", there.url())) == b"ok"
 
@@ -441,7 +441,7 @@ def test_closed_is_closed(run: Any) -> None:
             return OK
 
         async with site(never) as there:
-            caller = SocketHttpClient(Egress(loopback=True, resolver=names()), lines=1)
+            caller = SocketHttpClient(Egress(loopback=True, resolver=names()), connections=1)
             waiting = [
                 asyncio.ensure_future(fetch(caller, HttpRequest("POST", there.url(), (), b"")))
                 for _ in range(3)
@@ -481,21 +481,21 @@ def test_closed_while_it_dials() -> None:
 
 
 def test_addresses_without_end_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "WAYS", 4)
+    monkeypatch.setattr(module, "ROUTES", 4)
 
     async def main() -> None:
         async with site() as there, site() as other, calling() as caller:
             for number in range(10):
                 await fetch(caller, HttpRequest("GET", there.url(f"/{number}")))
-                assert len(caller._ways) <= 4  # noqa: SLF001 - nothing outside shows it
+                assert len(caller._routes) <= 4  # noqa: SLF001 - nothing outside shows it
             await fetch(caller, HttpRequest("GET", other.url()))
             assert len({call.peer for call in there.calls}) == 1
-            (first, _) = caller._lanes.values()  # noqa: SLF001 - nothing outside shows it
-            first.drop()
-            await asyncio.gather(*[line.gone for line in list(first.lines)])
+            (first, _) = caller._pools.values()  # noqa: SLF001 - nothing outside shows it
+            first.close_idle()
+            await asyncio.gather(*[line.gone for line in list(first.connections)])
             for number in range(10):
                 await fetch(caller, HttpRequest("GET", other.url(f"/{number}")))
-            assert len(caller._lanes) == 1  # noqa: SLF001 - nothing outside shows it
+            assert len(caller._pools) == 1  # noqa: SLF001 - nothing outside shows it
 
     asyncio.run(main())
 
@@ -532,7 +532,7 @@ def test_tls_that_is_not_believed(authority: Authority, run: Any) -> None:
                 await caller.open(HttpRequest("GET", there.url(scheme="https")))
             assert error.value.reason == "tls"
             assert there.calls == []
-            assert free(caller) == [module.LINES]
+            assert free(caller) == [module.CONNECTIONS]
 
     run(main())
 
@@ -555,7 +555,7 @@ def test_tls_unverified_only_when_asked(authority: Authority, caplog: pytest.Log
     asyncio.run(both())
     # Each carrier warns, though the context is made once.
     assert caplog.text.count("tls.unverified host='hooks.example'") == 2
-    module._context.cache_clear()  # noqa: SLF001 - the next test makes its own
+    tls_context.cache_clear()  # noqa: SLF001 - the next test makes its own
 
 
 def test_a_server_that_hangs_up_on_everybody(run: Any) -> None:
@@ -567,11 +567,11 @@ def test_a_server_that_hangs_up_on_everybody(run: Any) -> None:
             with pytest.raises(Unreachable) as error:
                 await caller.open(HttpRequest("POST", f"http://hooks.example:{port}/", (), b""))
             assert error.value.reason in ("connect", "sent")
-            assert free(caller) == [module.LINES]
+            assert free(caller) == [module.CONNECTIONS]
 
     run(main())
 
 
 def test_an_ssl_context_is_made_once() -> None:
-    assert module._context(True) is module._context(True)  # noqa: SLF001 - it reads a thousand certificates
-    assert module._context(True).verify_mode is ssl.CERT_REQUIRED  # noqa: SLF001 - as above
+    assert tls_context(True) is tls_context(True)  # noqa: SLF001 - it reads a thousand certificates
+    assert tls_context(True).verify_mode is ssl.CERT_REQUIRED  # noqa: SLF001 - as above

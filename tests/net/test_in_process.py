@@ -10,8 +10,7 @@ import pytest
 
 from trunkline.errors import Misuse, TimedOut, Unreachable
 from trunkline.net import in_process as module
-from trunkline.net.body import UNREAD_BYTES
-from trunkline.net.http import HttpRequest
+from trunkline.net.http import UNREAD_BYTES, HttpRequest
 from trunkline.net.in_process import InProcessHttpClient
 
 START = {"type": "http.response.start", "status": 200, "headers": [(b"X-One", b"a"), (b"x-one", b"b")]}

@@ -51,7 +51,7 @@ def test_no_permit_is_lost(plan: list[tuple[str, str, str]]) -> None:
 
     async def main() -> None:
         async with site(respond) as there, asyncio.timeout(20):
-            caller = SocketHttpClient(Egress(loopback=True, resolver=names()), lines=LINES)
+            caller = SocketHttpClient(Egress(loopback=True, resolver=names()), connections=LINES)
             await one(caller, there.url("/ok"), "read", "GET")
             work: list[asyncio.Task[None]] = []
             for fate, way, method in plan:
@@ -67,15 +67,15 @@ def test_no_permit_is_lost(plan: list[tuple[str, str, str]]) -> None:
                 for task in waiting:
                     task.cancel()
                 _, waiting = await asyncio.wait(work, timeout=0.03)
-            (lane,) = caller._lanes.values()  # noqa: SLF001 - nothing outside shows it
-            assert lane.free == LINES
-            assert len(lane.idle) <= len(lane.lines) <= LINES
-            assert all(not line.busy for line in lane.lines)
+            (pool,) = caller._pools.values()  # noqa: SLF001 - nothing outside shows it
+            assert pool.free == LINES
+            assert len(pool.idle) <= len(pool.connections) <= LINES
+            assert all(not line.busy for line in pool.connections)
             reply = await caller.open(HttpRequest("GET", there.url("/ok")))
             assert await reply.read(10) == b"ok"
-            lines = list(lane.lines)
+            lines = list(pool.connections)
             await caller.close()
-            assert not lane.lines and not lane.idle
+            assert not pool.connections and not pool.idle
             assert all(line.gone.done() for line in lines)
 
     asyncio.run(main())
@@ -83,42 +83,42 @@ def test_no_permit_is_lost(plan: list[tuple[str, str, str]]) -> None:
 
 def test_a_permit_given_to_somebody_who_has_left_goes_to_the_next() -> None:
     async def main() -> None:
-        lane = ConnectionPool(target("http://agent.example/"), 1, lambda: None)
-        await lane.enter()
+        pool = ConnectionPool(target("http://agent.example/"), 1, lambda: None)
+        await pool.acquire()
         served: list[int] = []
 
         async def wait(number: int) -> None:
-            await lane.enter()
+            await pool.acquire()
             served.append(number)
-            lane.leave()
+            pool.release()
 
         waiting = [asyncio.create_task(wait(number)) for number in range(4)]
         await asyncio.sleep(0)
         # One leaves while it waits, one after it was called but before it has come.
         waiting[0].cancel()
         await asyncio.sleep(0)
-        lane.leave()
+        pool.release()
         waiting[1].cancel()
         ends: list[Any] = await asyncio.gather(*waiting, return_exceptions=True)
         assert [isinstance(end, asyncio.CancelledError) for end in ends] == [True, True, False, False]
         assert served == [2, 3]
-        assert lane.free == 1
-        assert lane.is_unused
+        assert pool.free == 1
+        assert pool.is_unused
 
     asyncio.run(main())
 
 
 def test_who_waits_behind_long_calls_gets_a_line_of_its_own() -> None:
     async def main() -> None:
-        lane = ConnectionPool(target("http://agent.example/"), 1, lambda: None, most=3)
-        await lane.enter()
-        impatient = [asyncio.create_task(lane.enter()) for _ in range(3)]
+        pool = ConnectionPool(target("http://agent.example/"), 1, lambda: None, most=3)
+        await pool.acquire()
+        impatient = [asyncio.create_task(pool.acquire()) for _ in range(3)]
         _, waiting = await asyncio.wait(impatient, timeout=60)
         assert len(waiting) == 1, "no more than there may be"
-        lane.leave()
+        pool.release()
         await asyncio.gather(*waiting)
         for _ in range(3):
-            lane.leave()
-        assert (lane.free, lane.limit, lane.is_unused) == (3, 3, True)
+            pool.release()
+        assert (pool.free, pool.limit, pool.is_unused) == (3, 3, True)
 
     leap(main())

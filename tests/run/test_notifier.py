@@ -19,7 +19,7 @@ from trunkline.config import Secret, Settings
 from trunkline.errors import Misuse
 from trunkline.log.events import Submitted
 from trunkline.net.egress import Egress, Resolver
-from trunkline.net.outbound import Outbound
+from trunkline.net.fetch import Fetcher
 from trunkline.run.delivery import DeliveryWorker
 from trunkline.run.feed import Feed
 from trunkline.run.notifier import Notifier
@@ -58,7 +58,7 @@ class Room:
 @asynccontextmanager
 async def room(egress: Egress | None = None, **settings: object) -> AsyncIterator[Room]:
     made = Room(Settings(**{"store": "memory:", **settings}))  # type: ignore[arg-type]
-    out = Outbound(egress or Egress(loopback=True))
+    out = Fetcher(egress or Egress(loopback=True))
     await made.store.open()
     try:
         await made.post.start(out)
@@ -153,7 +153,7 @@ def test_a_shared_store_needs_a_key() -> None:
         store = SqliteStore(None, now_ms=lambda: 0)
         post = Notifier(Tasks(store), IDS, Settings(store="postgresql://nobody@nowhere/none"))
         with pytest.raises(Misuse, match="secret_key"):
-            await post.start(Outbound(Egress()))
+            await post.start(Fetcher(Egress()))
         await post.stop()
 
     run(scene())

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import logging
 import os
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
 import msgspec
 from msgspec import Struct
@@ -24,8 +23,11 @@ from trunkline.auth.signing import Signer
 from trunkline.auth.vault import Vault, find_key
 from trunkline.clock import now_ms, random_bits
 from trunkline.config import Secret, Settings, load, seconds
-from trunkline.errors import Misuse, StoreInUse
+from trunkline.errors import Misuse, StoreInUse, Unreachable
 from trunkline.log.ids import Ids
+from trunkline.net.egress import Egress, target
+from trunkline.net.http import HttpRequest
+from trunkline.net.http_client import SocketHttpClient
 from trunkline.server.admin import LOCAL, PREFIX, Admin
 from trunkline.store.base import Store
 from trunkline.store.url import database_file, store_from_url
@@ -33,6 +35,7 @@ from trunkline.store.url import database_file, store_from_url
 log = logging.getLogger("trunkline.admin")
 KEYS = PREFIX + "keys"
 TIMEOUT_S = 60.0
+_ANSWER_BYTES = 64 << 20
 _SUFFIX = ".admin"
 _ANYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -105,7 +108,7 @@ def ask(
         if entrance is None or entrance.pid != busy.pid:
             # One that was killed left its own behind, and its port may be a stranger's by now.
             raise StoreInUse(f"{busy}; or ask again once the server that has it is up") from None
-        answer = _there(entrance, method, path, asked, body)
+        answer = asyncio.run(_there(entrance, method, path, asked, body))
     return msgspec.json.decode(answer)
 
 
@@ -135,18 +138,19 @@ def _signer(settings: Settings, store: Store) -> Signer | None:
     return None if key is None else Signer(store, Vault(key), now_ms, Ids(now_ms, random_bits))
 
 
-def _there(entrance: Entrance, method: str, path: str, query: Mapping[str, str], body: bytes) -> bytes:
-    parts = urlsplit(entrance.url)
-    line = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
-    headers = {"Host": entrance.host, "X-API-Key": entrance.token, "Content-Type": "application/json"}
+async def _there(entrance: Entrance, method: str, path: str, query: Mapping[str, str], body: bytes) -> bytes:
+    url = f"{entrance.url}{path}" + (f"?{urlencode(query)}" if query else "")
+    headers = (("Host", entrance.host), ("X-API-Key", entrance.token), ("Content-Type", "application/json"))
+    # Only where the file leads, wherever that is: a server may listen on an inner address.
+    client = SocketHttpClient(Egress(hosts=[target(url).host]))
     try:
-        line.request(method, f"{path}?{urlencode(query)}" if query else path, body, headers)
-        response = line.getresponse()
-        answer = response.read()
-    except (OSError, http.client.HTTPException) as error:
+        async with asyncio.timeout(TIMEOUT_S):
+            response = await client.open(HttpRequest(method, url, headers, body))
+            answer = await response.read(_ANSWER_BYTES)
+    except (TimeoutError, Unreachable) as error:
         raise Misuse(f"the server that has the store does not answer at {entrance.url}: {error}") from None
     finally:
-        line.close()
+        await client.close()
     if response.status >= 300:
         raise Misuse(_message(answer) or f"the server that has the store answered {response.status}")
     return answer

@@ -130,8 +130,7 @@ def _set_up(choices: Choices) -> None:
     handler.addFilter(_Once())
     if not choices.flag("debug"):
         handler.setFormatter(_Words())
-    for name in ("httpcore2", "httpx2", "asyncio"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("asyncio").setLevel(logging.WARNING)
     for path in choices.exposed:
         remark("Warning", f"{path} holds a secret, and others on this machine can read it: chmod 600 it")
     for name in choices.strangers:

@@ -209,7 +209,7 @@ class Guarded:
 
     def _judge(self, url: str) -> bool:
         at = target(url)
-        if at.lane == self._at.lane:
+        if at.origin == self._at.origin:
             return True
         if at.host.rstrip(".") in self._hosts and (at.scheme, self._at.scheme) != ("http", "https"):
             return True

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -24,7 +24,7 @@ from trunkline.errors import (
     Unreachable,
     Unreadable,
 )
-from trunkline.net.egress import shown, target
+from trunkline.net.egress import join, shown, target
 from trunkline.net.http import Headers, HttpClient, HttpRequest
 from trunkline.wire.peer_card import PeerCard, read_card
 
@@ -245,7 +245,7 @@ class Discovery:
                     return Answered(reply.status, reply.headers, await reply.read(LIMIT))
             finally:
                 await reply.close()
-            following = _joined(url, location)
+            following = join(url, location)
             if (target(url).scheme, target(following).scheme) == ("https", "http"):
                 raise Unreachable(f"{shown(url)}: redirects from https to http", reason="refused")
             self._tell(f"{shown(url)}: HTTP {reply.status}, on to {shown(following)}")
@@ -256,10 +256,3 @@ class Discovery:
         self.explanation.append(what)
         # A client may live for months.
         del self.explanation[:-50]
-
-
-def _joined(url: str, location: str) -> str:
-    try:
-        return urljoin(url, location)
-    except ValueError:
-        raise Unreachable(f"{shown(url)}: redirects to no URL", reason="url") from None

@@ -8,7 +8,7 @@ import logging
 from trunkline.errors import Unreachable
 from trunkline.mock.playback import Playback
 from trunkline.net.egress import Egress
-from trunkline.net.outbound import Outbound
+from trunkline.net.fetch import Fetcher
 from trunkline.wire import push_body
 from trunkline.wire.types import PushConfig
 
@@ -49,15 +49,15 @@ class Post:
             headers.append(("X-A2A-Notification-Token", config.token))
         if config.scheme and config.credentials:
             headers.append(("Authorization", f"{config.scheme} {config.credentials}"))
-        outbound = Outbound(self._egress)
+        fetcher = Fetcher(self._egress)
         try:
-            answer = await outbound.post(config.url, body, headers)
+            answer = await fetcher.post(config.url, body, headers)
             log.info("mock.pushed task=%s status=%d", task_id, answer.status)
         except Unreachable as error:
             log.warning("mock.push_failed task=%s why=%s", task_id, error)
         finally:
             # Not kept: nobody may be there to close it when the test is over.
-            await outbound.close()
+            await fetcher.close()
 
     async def close(self) -> None:
         """Let go of what is on its way."""

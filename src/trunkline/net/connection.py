@@ -1,6 +1,6 @@
 """One HTTP/1.1 connection to a server: a request out, its answer in, and then the next.
 
-A line belongs to a lane, which has all the lines to one origin. All that a stranger can make long is bounded.
+It belongs to a pool, which has all connections to one origin. All that a stranger can make long is bounded.
 """
 
 from __future__ import annotations
@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import select
 from functools import lru_cache
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 import httptools
 
 from trunkline.errors import Unreachable
-from trunkline.net.body import Body, Chunks
+from trunkline.net.http import Body, Chunks
+
+if TYPE_CHECKING:
+    from trunkline.net.pool import ConnectionPool
 
 HEAD_LIMIT = 64 << 10
 # Chunks of one byte are six on the wire; beyond this it is not about the body any more.
@@ -21,52 +24,47 @@ OVERHEAD = 16
 _EMPTY = frozenset({204, 304})
 
 
-class Owner(Protocol):
-    """Whoever has a line."""
+class SocketResponse:
+    """A response over a connection, which may serve somebody else as soon as all of the response has come."""
 
-    host: str
+    __slots__ = ("_connection", "body", "headers", "status")
 
-    def gain(self, line: ClientConnection) -> None:
-        """The line stands."""
-        ...
-
-    def settle(self, line: ClientConnection, keep: bool) -> None:
-        """An exchange is over; called once for each. If it says so, the line is good for another."""
-        ...
-
-    def lose(self, line: ClientConnection) -> None:
-        """The line is gone."""
-        ...
-
-
-class Received:
-    """A reply over a line; the line may have been given to somebody else when all of it has come."""
-
-    __slots__ = ("_body", "_line", "headers", "status")
-
-    def __init__(self, line: ClientConnection, status: int, headers: dict[str, str], body: Body) -> None:
-        self._line = line
-        self._body = body
+    def __init__(
+        self, connection: ClientConnection, status: int, headers: dict[str, str], body: Body
+    ) -> None:
+        self._connection = connection
+        # As it was sent, packed or not.
+        self.body = body
         self.status = status
         self.headers = headers
 
     async def read(self, limit: int, *, idle_s: float | None = None) -> bytes:
-        """See `Reply`."""
-        return await self._body.read(limit, idle_s)
+        """See `HttpResponse`."""
+        self._refuse_packed()
+        return await self.body.read(limit, idle_s)
 
     def chunks(self, *, idle_s: float | None = None) -> Chunks:
-        """See `Reply`."""
-        return Chunks(self._body, idle_s)
+        """See `HttpResponse`."""
+        self._refuse_packed()
+        return Chunks(self.body, idle_s)
+
+    def _refuse_packed(self) -> None:
+        # Unpacking could make any size of it, and taking it as it is would make nonsense of it.
+        if not self.body.is_empty and self.headers.get("content-encoding", "identity").lower() != "identity":
+            host = self._connection.host
+            raise Unreachable(
+                f"{host}: the answer is packed, though nobody asked for that", reason="protocol"
+            )
 
     async def close(self) -> None:
-        """See `Reply`. What is not read yet costs the line: the rest of it may be endless."""
-        if not self._body.whole:
-            self._line.abort()
-        self._body.drop()
+        """See `HttpResponse`. A body that is not read costs the connection: the rest may be endless."""
+        if not self.body.whole:
+            self._connection.abort()
+        self.body.drop()
 
 
 class ClientConnection(asyncio.Protocol):
-    """A connection, as the event loop fills it."""
+    """A connection to a server, fed by the event loop and read by the parser."""
 
     __slots__ = (
         "_blocked",
@@ -79,27 +77,29 @@ class ClientConnection(asyncio.Protocol):
         "_is_head",
         "_keep",
         "_loop",
-        "_owner",
         "_parser",
         "_paused",
         "_poll",
+        "_pool",
         "_since",
         "_taken",
         "_transport",
         "_waiter",
         "busy",
         "gone",
+        "host",
         "idle_at",
         "spoke",
     )
 
-    def __init__(self, owner: Owner) -> None:
-        self._owner = owner
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
+        self.host = pool.host
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._poll = select.poll()
-        self._waiter: asyncio.Future[Received] | None = None
+        self._waiter: asyncio.Future[SocketResponse] | None = None
         self._body: Body | None = None
         self._headers: dict[str, str] | None = None
         # What came since the request, how much of it was body, and what came since the last of the body.
@@ -111,9 +111,9 @@ class ClientConnection(asyncio.Protocol):
         self.idle_at = 0.0
         self.gone: asyncio.Future[None] = self._loop.create_future()
 
-    # What its lane does.
+    # What the pool and the HTTP client do.
 
-    def ask(self, head: bytes, body: bytes | None, is_head: bool) -> asyncio.Future[Received]:
+    def ask(self, head: bytes, body: bytes | None, is_head: bool) -> asyncio.Future[SocketResponse]:
         """Send a request; done when the head of its answer is there."""
         self._taken = self._carried = self._since = 0
         self._interim = self._done = self._keep = self._endless = self.spoke = False
@@ -122,7 +122,7 @@ class ClientConnection(asyncio.Protocol):
         waiter = self._waiter = self._loop.create_future()
         transport = self._transport
         if transport is None or transport.is_closing():
-            self._fail(Unreachable(f"{self._owner.host}: hangs up on every connection", reason="connect"))
+            self._fail(Unreachable(f"{self.host}: hangs up on every connection", reason="connect"))
         elif not body:
             transport.write(head)
         elif len(body) < HEAD_LIMIT:
@@ -132,8 +132,8 @@ class ClientConnection(asyncio.Protocol):
             transport.write(body)
         return waiter
 
-    def give_up(self, waiter: asyncio.Future[Received]) -> None:
-        """Nobody waits for this answer. If it has come all the same, the line may be somebody else's."""
+    def give_up(self, waiter: asyncio.Future[SocketResponse]) -> None:
+        """Nobody waits for this answer. If it has come after all, the connection may be somebody else's."""
         if self._waiter is waiter:
             self.abort()
 
@@ -147,7 +147,7 @@ class ClientConnection(asyncio.Protocol):
         """Close at once: whatever was still to be sent or read is of no use to anybody."""
         if self.busy:
             reason = "sent" if self._body is None else "connect"
-            self._fail(Unreachable(f"{self._owner.host}: the connection was closed here", reason=reason))
+            self._fail(Unreachable(f"{self.host}: the connection was closed here", reason=reason))
             self._settle(False)
         elif self._transport is not None:
             self._transport.abort()
@@ -155,15 +155,15 @@ class ClientConnection(asyncio.Protocol):
     # What the event loop does.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody answers."""
+        """The connection stands."""
         self._transport = cast("asyncio.Transport", transport)
         # So that anything unsent counts as blocked; TLS counts from its limit on, the others beyond it.
         self._transport.set_write_buffer_limits(high=1 if transport.get_extra_info("sslcontext") else 0)
-        self._owner.gain(self)
+        self._pool.add(self)
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        """Read on."""
+        """Feed the parser with what came."""
         if not self.busy:
             # Nobody has asked: whatever it is, it must not become the answer to the next request.
             self.abort()
@@ -193,42 +193,45 @@ class ClientConnection(asyncio.Protocol):
             self._body.end()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The line is gone; whoever waits hears why."""
+        """The connection is gone; whoever waits hears why."""
         self._transport = None
         if self.busy:
-            host = self._owner.host
+            host = self.host
             if self._body is None:
-                self._fail(Unreachable(f"{host}: the connection broke off before an answer", reason="sent"))
+                error = Unreachable(f"{host}: the connection broke off before an answer", reason="sent")
+                # Whoever must tell a reset from a polite end finds it there.
+                error.__cause__ = exc
+                self._fail(error)
             elif exc is not None:
                 self._fail(Unreachable(f"{host}: the connection broke off", reason="connect"))
             else:
                 self._fail(Unreachable(f"{host}: the answer ends too soon", reason="protocol"))
             self._settle(False)
-        # The parser holds on to this line.
+        # The parser holds on to this connection.
         self._parser = cast("httptools.HttpResponseParser", None)
-        self._owner.lose(self)
+        self._pool.remove(self)
         # Whoever waited for it may have given up.
         if not self.gone.done():
             self.gone.set_result(None)
 
     def pause_writing(self) -> None:
-        """Something is not sent yet."""
+        """Note that something is not sent yet."""
         self._blocked = True
 
     def resume_writing(self) -> None:
-        """All is sent."""
+        """Note that all is sent."""
         self._blocked = False
 
     # What the parser does.
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """Begin a head."""
         if self._done:
             raise ValueError("an answer that nobody asked for")
         self._headers = {}
 
     def on_header(self, raw_name: bytes, raw_value: bytes) -> None:
-        """A header. Those behind a body have missed every check of the head, and are left out."""
+        """Note a header. Those behind a body have missed every check of the head, and are left out."""
         headers = self._headers
         if headers is None:
             return
@@ -237,7 +240,7 @@ class ClientConnection(asyncio.Protocol):
         headers[name] = f"{headers[name]}, {value}" if name in headers else value
 
     def on_headers_complete(self) -> None:
-        """A head is complete: whoever waits has its reply."""
+        """A head is complete: whoever waits has its response."""
         headers = cast("dict[str, str]", self._headers)
         self._headers = None
         if self._taken > HEAD_LIMIT and sum(len(n) + len(v) + 4 for n, v in headers.items()) > HEAD_LIMIT:
@@ -251,19 +254,18 @@ class ClientConnection(asyncio.Protocol):
         if coding is not None and coding.lower() != "chunked":
             raise ValueError("a body in an unknown coding")
         self._endless = coding is None and "content-length" not in headers and status not in _EMPTY
-        body = self._body = Body(self._loop, self._owner.host, self._read_on)
+        body = self._body = Body(self._loop, self.host, self._read_on)
         if self._is_head:
             body.end()
-        elif headers.get("content-encoding", "identity").lower() != "identity":
-            message = f"{self._owner.host}: the answer is packed, though nobody asked for that"
-            body.end(Unreachable(message, reason="protocol"))
-        # The parser would take what follows for a body: this is the last answer of the line.
-        self._done = body.whole
-        if not cast("asyncio.Future[Received]", self._waiter).done():
-            cast("asyncio.Future[Received]", self._waiter).set_result(Received(self, status, headers, body))
+            # The parser would take what follows for a body: this is the last answer of the connection.
+            self._done = True
+        if not cast("asyncio.Future[SocketResponse]", self._waiter).done():
+            cast("asyncio.Future[SocketResponse]", self._waiter).set_result(
+                SocketResponse(self, status, headers, body)
+            )
 
     def on_body(self, piece: bytes) -> None:
-        """A piece of the body."""
+        """Add a piece of the body."""
         body = cast("Body", self._body)
         self._carried += len(piece)
         self._since = 0
@@ -272,7 +274,7 @@ class ClientConnection(asyncio.Protocol):
             cast("asyncio.Transport", self._transport).pause_reading()
 
     def on_message_complete(self) -> None:
-        """All of it has come."""
+        """The response has come to its end."""
         if self._interim:
             self._interim = False
             return
@@ -291,7 +293,7 @@ class ClientConnection(asyncio.Protocol):
     def _break(self, why: str) -> None:
         """What came is wrong. What was right before it stays right."""
         reason = "sent" if self._body is None else "protocol"
-        self._fail(Unreachable(f"{self._owner.host}: {why}", reason=reason))
+        self._fail(Unreachable(f"{self.host}: {why}", reason=reason))
         self.abort()
 
     def _fail(self, error: Unreachable) -> None:
@@ -306,11 +308,11 @@ class ClientConnection(asyncio.Protocol):
         # An answer that came before all of the request was sent says that the rest is not wanted.
         if keep and not self._blocked and self._transport is not None and not self._transport.is_closing():
             self._read_on()
-            self._owner.settle(self, True)
+            self._pool.settle(self, True)
             return
         if self._transport is not None:
             self._transport.abort()
-        self._owner.settle(self, False)
+        self._pool.settle(self, False)
 
 
 @lru_cache(maxsize=512)

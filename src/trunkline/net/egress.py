@@ -1,7 +1,7 @@
-"""Who may be called: a name is resolved, and every address it has is judged.
+"""The egress guard: a URL is taken apart, its name resolved, and every address of the name judged.
 
-`check` asks when a URL is saved. `net.dial` asks again at every new connection and dials what was judged, so
-that a name which moves in between gains nothing.
+`check` asks when a URL is saved. The HTTP client asks again at every new connection and dials what was
+judged, so that a name which moves in between gains nothing.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from asyncio import AbstractEventLoop, Future
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Protocol
+from urllib.parse import quote, urljoin
 
-import httpx2
+import idna
 from msgspec import Struct
 
 from trunkline.errors import Unreachable
@@ -25,7 +26,14 @@ from trunkline.net.addresses import judge
 
 log = logging.getLogger("trunkline.net")
 _PORTS = {"http": 80, "https": 443}
-# What is left when the parser has done its part: a name, or an IPv6 address without a zone.
+_MOST_CHARACTERS = 65536
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#]*)([^?#]*)(\?[^#]*)?(?:#.*)?", re.DOTALL)
+_AUTHORITY = re.compile(r"(?:(.*)@)?(\[.*\]|[^:@]*)(?::(.*))?", re.DOTALL)
+# What a path and a query may hold as it is; the rest is written as percent signs.
+_IN_PATH = "!$%&'()*+,/:;=@[\\]^|"
+_IN_QUERY = _IN_PATH + "?`{}"
+_IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
+# What a host may be once it is ASCII: a name, or an IPv6 address without a zone.
 _HOST = re.compile(r"(?=.{1,254}$)(?!\.|.*\.\.|.*[a-z0-9_-]{64})[a-z0-9_.-]+|[0-9a-f]*:[0-9a-f:.]+")
 _NAME_S = 5.0
 _THREADS = 32
@@ -33,7 +41,7 @@ _SHOWN = 300
 
 
 class Target(Struct, frozen=True):
-    """The parts of a URL that a request needs, as the HTTP client's own parser reads them."""
+    """The parts of a URL that a request needs: what is judged and what is dialled are read by one parser."""
 
     scheme: str
     host: str
@@ -43,8 +51,8 @@ class Target(Struct, frozen=True):
     path: bytes
 
     @property
-    def lane(self) -> str:
-        """Its origin, with the port spelled out."""
+    def origin(self) -> str:
+        """Scheme, host and port, with the port spelled out."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
 
@@ -61,7 +69,7 @@ class Resolver(Protocol):
         ...
 
 
-class _System:
+class _SystemResolver:
     """The machine's own resolver, off the event loop.
 
     A name that hangs holds a thread for as long as the system likes: one at most, and none that others need.
@@ -86,7 +94,7 @@ def _look_up(host: str, port: int) -> list[str]:
     return [str(address[0]) for *_, address in found]
 
 
-ask_system = _System()
+ask_system = _SystemResolver()
 
 
 @lru_cache(maxsize=1024)
@@ -96,23 +104,84 @@ def target(url: str) -> Target:
     Raises:
         Unreachable: it is none; the text does not repeat it, for it may hold credentials.
     """
-    try:
-        parsed = httpx2.URL(url)
-        # A zone that is no ASCII gets as far as this.
-        host = parsed.raw_host.decode("ascii").lower()
-    except (httpx2.InvalidURL, ValueError):
-        message = "this is no URL; give one like https://hooks.example/path"
-        raise Unreachable(message, reason="url") from None
-    if parsed.scheme not in _PORTS:
+    parts = _URL.fullmatch(url) if _is_plain(url) else None
+    if parts is None:
+        raise _no_url()
+    scheme, authority, path, query = parts.groups("")
+    scheme = scheme.lower()
+    if scheme not in _PORTS:
         raise Unreachable("only http and https URLs are called", reason="url")
-    if parsed.userinfo:
+    inner = _AUTHORITY.fullmatch(authority)
+    if inner is None:
+        raise _no_url()
+    login, host, port_text = inner.groups("")
+    if login:
         raise Unreachable("the URL holds a login; leave out what stands before the @", reason="url")
+    try:
+        host = _ascii_host(host)
+        port = int(port_text) if port_text else _PORTS[scheme]
+        raw_path = quote(_without_dots(path) or "/", safe=_IN_PATH) + quote(query, safe=_IN_QUERY)
+    except ValueError:
+        raise _no_url() from None
     if not _HOST.fullmatch(host):
         raise Unreachable("the URL has no host name or a malformed one", reason="url")
-    port = _PORTS[parsed.scheme] if parsed.port is None else parsed.port
     if not 0 < port < 65536:
         raise Unreachable("the URL's port must be between 1 and 65535", reason="url")
-    return Target(parsed.scheme, host, port, parsed.netloc, parsed.raw_path)
+    name = f"[{host}]" if ":" in host else host
+    shown_authority = name if port == _PORTS[scheme] else f"{name}:{port}"
+    return Target(scheme, host, port, shown_authority.encode(), raw_path.encode())
+
+
+def join(url: str, location: str) -> str:
+    """Where a redirect from this URL leads.
+
+    Raises:
+        Unreachable: nowhere.
+    """
+    try:
+        # The library would drop what cannot be printed, and read the rest as if it had never been there.
+        if not _is_plain(location):
+            raise ValueError("unprintable")
+        return urljoin(url, location)
+    except ValueError:
+        raise Unreachable(f"{target(url).host}: redirects to no URL", reason="url") from None
+
+
+def _no_url() -> Unreachable:
+    return Unreachable("this is no URL; give one like https://hooks.example/path", reason="url")
+
+
+def _is_plain(text: str) -> bool:
+    return len(text) <= _MOST_CHARACTERS and all([one.isprintable() or not one.isascii() for one in text])
+
+
+def _ascii_host(host: str) -> str:
+    """A host as it is looked up: without brackets, small letters, other alphabets by IDNA 2008.
+
+    Raises:
+        ValueError: it is no address, though it looks like one, or no name.
+    """
+    if host.startswith("["):
+        IPv6Address(host[1:-1])
+        return host[1:-1].lower()
+    if _IPV4.fullmatch(host):
+        return str(IPv4Address(host))
+    return host.lower() if host.isascii() else idna.encode(host.lower()).decode("ascii")
+
+
+def _without_dots(path: str) -> str:
+    """A path in which `.` and `..` have been walked, as every server would (RFC 3986, 5.2.4)."""
+    segments = path.split("/")
+    if "." not in segments and ".." not in segments:
+        return path
+    walked: list[str] = []
+    for segment in segments:
+        if segment == "..":
+            if walked not in ([], [""]):
+                walked.pop()
+        elif segment != ".":
+            walked.append(segment)
+    return "/".join(walked)
 
 
 def shown(url: str) -> str:
@@ -192,10 +261,11 @@ class Egress:
 
 
 def _host(text: str) -> str | None:
-    """A host as the parser reads it, however the operator writes it."""
+    """A host as URLs name it, however the operator writes it."""
+    given = text.strip().rstrip(".")
     try:
-        host = httpx2.URL(scheme="http", host=text.strip().rstrip(".")).raw_host.decode("ascii").lower()
-    except (httpx2.InvalidURL, ValueError):
+        host = _ascii_host(f"[{given}]" if ":" in given and not given.startswith("[") else given)
+    except ValueError:
         host = ""
     if _HOST.fullmatch(host):
         return host

@@ -1,16 +1,21 @@
-"""The seam of whoever calls out: a carrier takes a request to where it goes and brings the reply's head.
+"""HTTP as a client sees it: a request, the head of its response, the body that follows, and who sends it.
 
-`net.caller` carries over sockets, `net.inside` into an ASGI application in this process.
+`net.http_client` sends over sockets, `net.in_process` into an ASGI application in this process.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Protocol
 
 from msgspec import Struct
 
+from trunkline.errors import TimedOut, Unreachable
+
 Headers = tuple[tuple[str, str], ...]
+# What lies here unread before its sender is asked to pause.
+UNREAD_BYTES = 256 << 10
 
 
 class HttpRequest(Struct, frozen=True):
@@ -23,14 +28,14 @@ class HttpRequest(Struct, frozen=True):
 
     def __repr__(self) -> str:
         # Headers, queries and bodies hold credentials, and a traceback may show any value.
-        return f"Request({self.method} {self.url.partition('?')[0]!r}, {len(self.headers)} headers)"
+        return f"HttpRequest({self.method} {self.url.partition('?')[0]!r}, {len(self.headers)} headers)"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         return [("method", self.method), ("url", self.url.partition("?")[0])]
 
 
 class HttpResponse(Protocol):
-    """The head of an answer; its body is still to come. Whoever has one closes it."""
+    """The head of a response; its body is still to come. Whoever has one closes it."""
 
     @property
     def status(self) -> int:
@@ -56,24 +61,179 @@ class HttpResponse(Protocol):
         ...
 
     async def close(self) -> None:
-        """Done with it, read or not; may be called twice."""
+        """Let go of the response, read or not; may be called twice."""
         ...
 
 
 class HttpClient(Protocol):
-    """Takes requests out."""
+    """Sends requests and gives the heads of their responses."""
 
     async def open(self, request: HttpRequest) -> HttpResponse:
-        """The head of the answer, whatever its status. Redirects are answers like others.
+        """The head of the response, whatever its status. Redirects are responses like others.
 
         Raises:
             TimedOut: no connection in time (`connect`).
-            Unreachable: there was no answer. Its `reason` is `sent` when the request may have been taken: its
-                first byte was written, and then the connection broke off or what came was no HTTP. With any
-                other reason it was not taken.
+            Unreachable: there was no response. Its `reason` is `sent` when the request may have been taken:
+                its first byte was written, and then the connection broke off or what came was no HTTP. With
+                any other reason it was not taken.
         """
         ...
 
     async def close(self) -> None:
         """Let go of every connection."""
         ...
+
+
+class Body:
+    """A body on its way: pieces come in at one side and are read at the other, by one reader.
+
+    What has already come is given without a wait, and all of it at once. `name` is the host, for the errors.
+    """
+
+    __slots__ = (
+        "_error",
+        "_loop",
+        "_name",
+        "_pieces",
+        "_room",
+        "_size",
+        "_timer",
+        "_until",
+        "_waiter",
+        "whole",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str, room: Callable[[], None]) -> None:
+        self._loop = loop
+        self._name = name
+        # Called when somebody reads: there is room again.
+        self._room = room
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._error: Unreachable | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        # One timer for all the waits of a body: making one costs more than the wait itself.
+        self._timer: asyncio.TimerHandle | None = None
+        self._until = 0.0
+        # Nothing more will come.
+        self.whole = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to read, nor will be."""
+        return self.whole and not self._pieces
+
+    def feed(self, piece: bytes) -> bool:
+        """Add a piece that has come; true when too much lies here unread."""
+        self._pieces.append(piece)
+        self._size += len(piece)
+        self._wake()
+        return self._size > UNREAD_BYTES
+
+    def end(self, error: Unreachable | None = None) -> None:
+        """Nothing more will come: that was all of it, or this is why not. Only the first end counts."""
+        if not self.whole:
+            self.whole = True
+            self._error = error
+            self._room = _nothing
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            self._wake()
+
+    def drop(self) -> None:
+        """Forget what has come: nobody will read it."""
+        self._pieces.clear()
+        self._size = 0
+        if not self.whole:
+            message = f"{self._name}: the answer was closed before it had come"
+            self.end(Unreachable(message, reason="protocol"))
+
+    async def read(self, limit: int, idle_s: float | None = None) -> bytes:
+        """The whole body, once all of it has come.
+
+        Raises:
+            TimedOut: nothing came for `idle_s`.
+            Unreachable: it is over the limit, or broke off.
+        """
+        while not self.whole and self._size <= limit:
+            # It may be more than lies here unread at a time.
+            self._room()
+            await self._wait(idle_s)
+        if self._size > limit:
+            raise Unreachable(f"{self._name}: the answer is over {limit} bytes", reason="size")
+        if self._error is not None:
+            raise self._error
+        return self._take()
+
+    async def next(self, idle_s: float | None = None) -> bytes:
+        """What has come since, at least a byte; empty at the end. Raises as `read` does."""
+        while not self._pieces:
+            if self.whole:
+                if self._error is not None:
+                    raise self._error
+                return b""
+            await self._wait(idle_s)
+        taken = self._take()
+        self._room()
+        return taken
+
+    def _take(self) -> bytes:
+        pieces = self._pieces
+        taken = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        pieces.clear()
+        self._size = 0
+        return taken
+
+    async def _wait(self, idle_s: float | None) -> None:
+        waiter = self._waiter = self._loop.create_future()
+        if idle_s is not None:
+            self._until = self._loop.time() + idle_s
+            if self._timer is None or self._timer.when() > self._until:
+                self._arm(idle_s)
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    def _arm(self, idle_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._until, self._judge, idle_s)
+
+    def _judge(self, idle_s: float) -> None:
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        if self._loop.time() < self._until:
+            self._arm(idle_s)
+            return
+        message = f"{self._name}: nothing came for {idle_s:g} seconds"
+        self._waiter.set_exception(TimedOut(message, reason="idle"))
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+def _nothing() -> None:
+    pass
+
+
+class Chunks:
+    """Gives a body piece by piece, as it comes."""
+
+    __slots__ = ("_body", "_idle_s")
+
+    def __init__(self, body: Body, idle_s: float | None) -> None:
+        self._body = body
+        self._idle_s = idle_s
+
+    def __aiter__(self) -> Chunks:
+        return self
+
+    async def __anext__(self) -> bytes:
+        taken = await self._body.next(self._idle_s)
+        if not taken:
+            raise StopAsyncIteration
+        return taken

@@ -1,4 +1,4 @@
-"""The carrier over sockets: HTTP/1.1 with connections that are kept, to where the guard lets it go.
+"""The HTTP client: HTTP/1.1 over sockets and kept connections, to where the egress guard lets it go.
 
 It unpacks nothing, follows nothing, knows no cookies and no proxies, and never sends anything twice but what
 may be sent twice: a safe request on a kept connection that turned out to be closed.
@@ -10,36 +10,64 @@ import asyncio
 import logging
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
-
-import httpx2
+from typing import Protocol
 
 from trunkline.errors import Misuse, TimedOut, Unreachable
-from trunkline.net.connect import CONNECT_S, distrusted, reach
-from trunkline.net.connection import ClientConnection, Received
+from trunkline.net.connection import ClientConnection, SocketResponse
 from trunkline.net.egress import Egress, Target, target
 from trunkline.net.http import Headers, HttpRequest
 from trunkline.net.pool import IDLE_S, ConnectionPool
+from trunkline.net.trust import tls_context
 
 log = logging.getLogger("trunkline.net")
-# Lines to one origin: so many are shared by short calls, and so many there may be when long ones hold them.
-LINES = 64
-MOST_LINES = 1000
-# URLs whose way is remembered; those of tasks differ from each other without end.
-WAYS = 1024
+CONNECT_S = 5.0
+# Of a name with more addresses than this, all are judged and these are dialled.
+DIALS = 4
+# Connections to one origin: so many are shared by short calls, and so many may be held by long ones.
+CONNECTIONS = 64
+MOST_CONNECTIONS = 1000
+# Origins whose idle connections are kept.
+ORIGINS = 256
+# URLs whose pool is remembered; those of tasks differ from each other without end.
+ROUTES = 1024
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OURS = frozenset({"connection", "content-length", "transfer-encoding", "upgrade"})
-_ENTERED: tuple[tuple[str, bytes], ...] = (
+_DEFAULTS: tuple[tuple[str, bytes], ...] = (
     ("user-agent", b"user-agent: trunkline\r\n"),
     # What is sent packed would have to be unpacked, and a small answer can unpack to any size.
     ("accept-encoding", b"accept-encoding: identity\r\n"),
 )
+MakeConnection = Callable[[], ClientConnection]
+
+
+class Dial(Protocol):
+    """Opens a connection to an address, encrypted from its first byte on if a TLS context is given."""
+
+    async def __call__(
+        self, make: MakeConnection, address: str, port: int, tls: ssl.SSLContext | None, name: str | None, /
+    ) -> ClientConnection:
+        """The connection; `name` is what the certificate must be for.
+
+        Raises:
+            OSError: nobody answers there.
+        """
+        ...
+
+
+async def dial(
+    make: MakeConnection, address: str, port: int, tls: ssl.SSLContext | None, name: str | None, /
+) -> ClientConnection:
+    """A connection over TCP. An address that is a number is not looked up."""
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(make, address, port, ssl=tls, server_hostname=name)
+    return connection
 
 
 class SocketHttpClient:
-    """Carries requests; see `net.carrier`. At most `lines` connections to one origin at a time."""
+    """An `HttpClient` over sockets, with at most `connections` to one origin at a time."""
 
     def __init__(
         self,
@@ -48,151 +76,201 @@ class SocketHttpClient:
         connect_s: float = CONNECT_S,
         tls: ssl.SSLContext | None = None,
         verify: bool = True,
-        lines: int = MOST_LINES,
+        connections: int = MOST_CONNECTIONS,
+        dial: Dial = dial,
     ) -> None:
         self._egress = egress
         self._connect_s = connect_s
         self._tls = tls
         self._verify = verify
-        self._limit = lines
-        self._lanes: dict[str, ConnectionPool] = {}
-        self._ways: dict[str, tuple[Target, ConnectionPool]] = {}
+        self._limit = connections
+        self._dial = dial
+        self._pools: dict[str, ConnectionPool] = {}
+        self._routes: dict[str, tuple[Target, ConnectionPool]] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
-        # Whose lines these are.
+        # The event loop that the connections belong to.
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def open(self, request: HttpRequest) -> Received:
-        """See `Carrier`."""
+    async def open(self, request: HttpRequest) -> SocketResponse:
+        """See `HttpClient`."""
         if self._loop is not asyncio.get_running_loop():
-            self._move()
-        at, lane = self._ways.get(request.url) or self._way(request.url)
+            self._adopt_loop()
+        at, pool = self._routes.get(request.url) or self._route(request.url)
         head = _head(at, request)
-        await lane.enter()
-        line = self._taken(lane)
-        if line is None:
-            line = await self._dialled(lane)
+        await pool.acquire()
+        connection = self._take_idle(pool)
+        if connection is None:
+            connection = await self._connect(pool)
         elif request.method in _SAFE:
             try:
-                return await _asked(line, head, request)
+                return await _exchange(connection, head, request)
             except Unreachable:
-                if line.spoke:
+                if connection.spoke:
                     raise
             # It was closed while nobody used it, and so were the others, most likely.
-            lane.drop()
-            await lane.enter()
-            line = await self._dialled(lane)
-        return await _asked(line, head, request)
+            pool.close_idle()
+            await pool.acquire()
+            connection = await self._connect(pool)
+        return await _exchange(connection, head, request)
 
     async def close(self) -> None:
-        """See `Carrier`. Whoever still waits for an answer hears that there will be none."""
+        """See `HttpClient`. Whoever still waits for a response hears that there will be none."""
         self._closed = True
-        self._move()
+        self._adopt_loop()
         if self._sweeping is not None:
             self._sweeping.cancel()
-        lines = [line for lane in self._lanes.values() for line in lane.lines]
-        for line in lines:
-            line.abort()
-        await asyncio.gather(*[line.gone for line in lines])
-        self._lanes.clear()
-        self._ways.clear()
+        connections = [one for pool in self._pools.values() for one in pool.connections]
+        for connection in connections:
+            connection.abort()
+        await asyncio.gather(*[connection.gone for connection in connections])
+        self._pools.clear()
+        self._routes.clear()
 
-    def _move(self) -> None:
-        """Into the event loop that runs now. The lines of one that is closed are dead."""
+    def _adopt_loop(self) -> None:
+        """Work in the event loop that runs now. The connections of one that is closed are dead."""
         loop = asyncio.get_running_loop()
         if self._loop is not None and self._loop is not loop:
             if not self._loop.is_closed():
                 raise Misuse("this client is used in another event loop; make one for each, or a SyncClient")
-            self._lanes.clear()
-            self._ways.clear()
+            self._pools.clear()
+            self._routes.clear()
             self._sweeping = None
         self._loop = loop
 
-    def _way(self, url: str) -> tuple[Target, ConnectionPool]:
+    def _route(self, url: str) -> tuple[Target, ConnectionPool]:
         at = target(url)
-        if len(self._ways) >= WAYS:
-            self._ways.clear()
-            self._lanes = {name: lane for name, lane in self._lanes.items() if not lane.is_unused}
-        lane = self._lanes.get(at.lane)
-        if lane is None:
-            lane = self._lanes[at.lane] = ConnectionPool(
-                at, min(LINES, self._limit), self._rest, most=self._limit
-            )
-        self._ways[url] = at, lane
-        return at, lane
+        if len(self._routes) >= ROUTES:
+            self._routes.clear()
+            kept = {
+                name: pool for name, pool in self._pools.items() if pool.connections or not pool.is_unused
+            }
+            self._pools = kept
+        pool = self._pools.get(at.origin)
+        if pool is None:
+            if len(self._pools) >= ORIGINS:
+                self._evict()
+            pool = ConnectionPool(at, min(CONNECTIONS, self._limit), self._sweep_later, most=self._limit)
+            self._pools[at.origin] = pool
+        self._routes[url] = at, pool
+        return at, pool
 
-    def _taken(self, lane: ConnectionPool) -> ClientConnection | None:
+    def _evict(self) -> None:
+        """Close what was unused longest, so that idle connections are bounded over all origins."""
+        unused = sorted(
+            [pool for pool in self._pools.values() if pool.is_unused], key=lambda pool: pool.idle_since
+        )
+        for pool in unused[: len(self._pools) - ORIGINS + 1]:
+            pool.close_idle()
+            del self._pools[pool.at.origin]
+        # Some of them lead to what is gone.
+        self._routes.clear()
+
+    def _take_idle(self, pool: ConnectionPool) -> ClientConnection | None:
         if self._closed:
-            lane.leave()
-            raise Misuse("this carrier is closed; make another")
-        return lane.take()
+            pool.release()
+            raise _closed()
+        return pool.take_idle()
 
-    async def _dialled(self, lane: ConnectionPool) -> ClientConnection:
-        """A new line; the permit to have it is given back where there is none."""
+    async def _connect(self, pool: ConnectionPool) -> ClientConnection:
+        """A new connection; the permit to have it is given back where there is none."""
         try:
-            line = await self._dial(lane)
+            connection = await self._connect_judged(pool)
             if self._closed:
-                line.abort()
-                raise Misuse("this carrier is closed; make another")
+                connection.abort()
+                raise _closed()
         except BaseException:
-            lane.leave()
+            pool.release()
             raise
-        return line
+        return connection
 
-    async def _dial(self, lane: ConnectionPool) -> ClientConnection:
-        at = lane.at
-        if at.scheme == "https" and self._tls is None:
-            # It reads all the certificates of the machine.
-            self._tls = await asyncio.to_thread(_context, self._verify)
-            if not self._verify:
-                log.warning("tls.unverified host=%a", at.host)
-        # A name may end with a dot, a certificate's never does.
-        tls, name = (self._tls, at.host.rstrip(".")) if at.scheme == "https" else (None, None)
-        loop = asyncio.get_running_loop()
+    async def _connect_judged(self, pool: ConnectionPool) -> ClientConnection:
+        """Resolve, judge and dial in one step: exactly what the guard has judged is dialled."""
+        at = pool.at
+        tls, name = None, None
+        if at.scheme == "https":
+            if self._tls is None:
+                # It reads all the certificates of the machine.
+                self._tls = await asyncio.to_thread(tls_context, self._verify)
+                if not self._verify:
+                    log.warning("tls.unverified host=%a", at.host)
+            # A name may end with a dot, a certificate's never does.
+            tls, name = self._tls, at.host.rstrip(".")
 
-        async def dial(address: str) -> ClientConnection:
-            try:
-                _, line = await loop.create_connection(
-                    lambda: ClientConnection(lane), address, at.port, ssl=tls, server_hostname=name
-                )
-            except ssl.SSLError as error:
-                raise distrusted(at.host, error) from error
-            return line
+        def make() -> ClientConnection:
+            return ClientConnection(pool)
 
         try:
             async with asyncio.timeout(self._connect_s):
                 addresses = await self._egress.addresses(at.host, at.port)
-                return await reach(addresses, dial, self._connect_s)
+                return await _first_to_answer(
+                    addresses, lambda address: self._dial(make, address, at.port, tls, name), self._connect_s
+                )
+        except ssl.SSLError as error:
+            raise untrusted(at.host, error) from error
         except TimeoutError as error:
             message = f"{at.host}:{at.port}: no connection within {self._connect_s:g} seconds"
             raise TimedOut(message, reason="connect") from error
         except OSError as error:
             raise Unreachable(f"{at.host}:{at.port}: nobody answers there", reason="connect") from error
 
-    def _rest(self) -> None:
+    def _sweep_later(self) -> None:
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(IDLE_S, self._sweep)
 
     def _sweep(self) -> None:
         self._sweeping = None
-        for lane in self._lanes.values():
-            lane.sweep()
-        if any(lane.idle for lane in self._lanes.values()):
-            self._rest()
+        for pool in self._pools.values():
+            pool.sweep()
+        if any(pool.idle for pool in self._pools.values()):
+            self._sweep_later()
 
 
-async def _asked(line: ClientConnection, head: bytes, request: HttpRequest) -> Received:
-    waiter = line.ask(head, request.body, request.method == "HEAD")
+def untrusted(host: str, error: ssl.SSLError) -> Unreachable:
+    """The error for a server without a certificate for its name that could be believed, or without TLS."""
+    why = getattr(error, "verify_message", "") or error.reason or "the handshake failed"
+    return Unreachable(f"{host}: no trusted TLS connection: {why}", reason="tls")
+
+
+def _closed() -> Misuse:
+    return Misuse("this HTTP client is closed; make another")
+
+
+async def _first_to_answer(
+    addresses: Sequence[str], dial: Callable[[str], Awaitable[ClientConnection]], connect_s: float
+) -> ClientConnection:
+    """A connection to the first of these addresses that answers; each gets its share of the time.
+
+    Raises:
+        OSError: none does; what the last one said. A certificate that is not trusted ends it at once.
+    """
+    loop = asyncio.get_running_loop()
+    addresses = list(dict.fromkeys(addresses))[:DIALS]
+    until = loop.time() + connect_s
+    failure = OSError("there is no address")
+    for left in range(len(addresses), 0, -1):
+        try:
+            async with asyncio.timeout((until - loop.time()) / left):
+                return await dial(addresses[-left])
+        except ssl.SSLError:
+            raise
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+async def _exchange(connection: ClientConnection, head: bytes, request: HttpRequest) -> SocketResponse:
+    waiter = connection.ask(head, request.body, request.method == "HEAD")
     try:
         return await waiter
     except BaseException:
-        line.give_up(waiter)
+        connection.give_up(waiter)
         raise
 
 
 def _head(at: Target, request: HttpRequest) -> bytes:
     names, lines = _fields(request.headers)
-    own = [line for name, line in _ENTERED if name not in names]
+    own = [line for name, line in _DEFAULTS if name not in names]
     if "host" not in names:
         own.append(b"host: %b\r\n" % at.authority)
     if request.body is not None:
@@ -223,7 +301,7 @@ def _fields(headers: Headers) -> tuple[Sequence[str], bytes]:
 def _name(name: str) -> str:
     lower = _word(name).lower()
     if lower in _OURS:
-        raise Unreachable(f"the header {lower} is the carrier's own", reason="protocol")
+        raise Unreachable(f"the header {lower} is the HTTP client's own", reason="protocol")
     return lower
 
 
@@ -232,8 +310,3 @@ def _word(text: str) -> str:
     if _TOKEN.fullmatch(text) is None:
         raise Unreachable("a method or the name of a header holds what HTTP cannot", reason="protocol")
     return text
-
-
-@lru_cache(maxsize=2)
-def _context(verify: bool) -> ssl.SSLContext:
-    return httpx2.create_ssl_context(verify=verify)

@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from trunkline.errors import Misuse, Unreachable
-from trunkline.net.body import Body, Chunks
-from trunkline.net.http import HttpRequest
+from trunkline.net.http import Body, Chunks, HttpRequest
 
 log = logging.getLogger("trunkline.net")
 BASE = "http://localhost"

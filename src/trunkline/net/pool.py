@@ -1,4 +1,4 @@
-"""The lines to one origin: how many there may be at once, who is next, and those that are free."""
+"""The connections to one origin: how many there may be at once, who is next, and those that are idle."""
 
 from __future__ import annotations
 
@@ -11,37 +11,42 @@ from trunkline.net.egress import Target
 
 # Most servers close after five seconds, and who closes first does not lose a request.
 IDLE_S = 4.0
-# Who waits longer for a line waits behind calls that take long: streams, and agents that think.
+# Who waits longer for a connection waits behind calls that take long: streams, and agents that think.
 PATIENCE_S = 0.1
 
 
 class ConnectionPool:
-    """Permits to use a line, handed out in the order they are asked for; free lines, the warmest first.
+    """Permits to use a connection, given in the order they are asked for; idle ones, the warmest first.
 
     There are few permits at first, and more, up to `most`, for those who would wait long.
 
-    Invariant: a line is dialled by who has a permit and only when none is free, so there are never more
-    lines than permits.
+    Invariant: a connection is made by who has a permit and only when none is idle, so there are never more
+    connections than permits.
     """
 
-    def __init__(self, at: Target, limit: int, resting: Callable[[], None], *, most: int = 0) -> None:
+    def __init__(self, at: Target, limit: int, on_idle: Callable[[], None], *, most: int = 0) -> None:
         self.host = at.host
         self.at = at
         self.free = limit
         self.limit = limit
         self._most = most
-        self.lines: set[ClientConnection] = set()
+        self.connections: set[ClientConnection] = set()
         self.idle: list[ClientConnection] = []
-        self._resting = resting
+        self._on_idle = on_idle
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._loop = asyncio.get_running_loop()
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody has a line here, or wants one."""
-        return self.free == self.limit and not self.lines
+        """Whether nobody has a permit, or waits for one; connections may be idle."""
+        return self.free == self.limit
 
-    async def enter(self) -> None:
+    @property
+    def idle_since(self) -> float:
+        """When it was last used."""
+        return self.idle[-1].idle_at if self.idle else 0.0
+
+    async def acquire(self) -> None:
         """Take a permit, after those who came before."""
         if self.free > 0:
             self.free -= 1
@@ -53,7 +58,7 @@ class ConnectionPool:
             await waiter
         except BaseException:
             if waiter.done() and not waiter.cancelled():
-                self.leave()
+                self.release()
             raise
         finally:
             timer.cancel()
@@ -64,7 +69,7 @@ class ConnectionPool:
             self.limit += 1
             waiter.set_result(None)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Give a permit back: to the next who waits, if there is one."""
         while self._waiters:
             waiter = self._waiters.popleft()
@@ -73,42 +78,42 @@ class ConnectionPool:
                 return
         self.free += 1
 
-    def take(self) -> ClientConnection | None:
-        """A free line that still stands."""
+    def take_idle(self) -> ClientConnection | None:
+        """An idle connection that still stands, if there is one."""
         while self.idle:
-            line = self.idle.pop()
-            if line.is_fresh() and self._loop.time() - line.idle_at < IDLE_S:
-                return line
-            line.abort()
+            connection = self.idle.pop()
+            if connection.is_fresh() and self._loop.time() - connection.idle_at < IDLE_S:
+                return connection
+            connection.abort()
         return None
 
-    def gain(self, line: ClientConnection) -> None:
-        """A line stands."""
-        self.lines.add(line)
+    def add(self, connection: ClientConnection) -> None:
+        """Count a new connection."""
+        self.connections.add(connection)
 
-    def settle(self, line: ClientConnection, keep: bool) -> None:
-        """An exchange is over."""
+    def settle(self, connection: ClientConnection, keep: bool) -> None:
+        """Take back the connection and the permit of an exchange that is over."""
         if keep:
-            line.idle_at = self._loop.time()
-            self.idle.append(line)
-            self._resting()
-        self.leave()
+            connection.idle_at = self._loop.time()
+            self.idle.append(connection)
+            self._on_idle()
+        self.release()
 
-    def lose(self, line: ClientConnection) -> None:
-        """A line is gone."""
-        self.lines.discard(line)
-        if line in self.idle:
-            self.idle.remove(line)
+    def remove(self, connection: ClientConnection) -> None:
+        """Forget a connection that is gone."""
+        self.connections.discard(connection)
+        if connection in self.idle:
+            self.idle.remove(connection)
 
     def sweep(self) -> None:
         """Close what nobody has used for too long."""
         until = self._loop.time() - IDLE_S
-        for line in [line for line in self.idle if line.idle_at <= until]:
-            self.idle.remove(line)
-            line.abort()
+        for connection in [connection for connection in self.idle if connection.idle_at <= until]:
+            self.idle.remove(connection)
+            connection.abort()
 
-    def drop(self) -> None:
-        """Close every free line."""
+    def close_idle(self) -> None:
+        """Close every idle connection."""
         idle, self.idle = self.idle, []
-        for line in idle:
-            line.abort()
+        for connection in idle:
+            connection.abort()

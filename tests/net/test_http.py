@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trunkline.errors import TimedOut, Unreachable
-from trunkline.net.body import UNREAD_BYTES, Body, Chunks
+from trunkline.net.http import UNREAD_BYTES, Body, Chunks
 
 
 def run(work: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Connections: TLS by name to a judged number, one address after the other, and what an open one does."""
+"""Connecting: TLS by name to a judged number, and one address after the other."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import ssl
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import httpcore2
 import pytest
 import uvloop
 
 from tests.net.authority import Authority
-from tests.net.targets import Call, listening, names, outbound, plain, site
-from trunkline.errors import Unreachable
-from trunkline.net import connect as module
-from trunkline.net.connect import Connection, Dialler, dial
+from tests.net.targets import OK, Call, Wire, fetching, listening, names, plain, site
+from trunkline.errors import TimedOut, Unreachable
+from trunkline.net import http_client as module
+from trunkline.net.connection import ClientConnection
 from trunkline.net.egress import Egress
+from trunkline.net.http import HttpRequest
+from trunkline.net.http_client import MakeConnection, SocketHttpClient
+from trunkline.net.trust import tls_context
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
@@ -39,7 +41,7 @@ def test_host_and_sni_are_the_name(authority: Authority, run: Any) -> None:
     context.sni_callback = lambda _sock, name, _context: shown.append(name)
 
     async def main() -> None:
-        async with site(plain, context) as there, outbound(tls=authority.client()) as client:
+        async with site(plain, context) as there, fetching(tls=authority.client()) as client:
             for host in ("hooks.example", "hooks.example.", "127.0.0.1"):
                 assert (await client.post(there.url(host=host, scheme="https"), b"x", [])).body == b"ok"
             assert [call.headers["host"] for call in there.calls] == [
@@ -68,7 +70,7 @@ def test_certificates_that_are_not_believed(
 ) -> None:
     async def main() -> None:
         context = authority.server(*made.pop("names"), **made)
-        async with site(plain, context) as there, outbound(tls=authority.client()) as client:
+        async with site(plain, context) as there, fetching(tls=authority.client()) as client:
             with pytest.raises(Unreachable) as error:
                 await client.post(there.url("/?s3cret", host=host, scheme="https"), b"x", [])
             assert error.value.reason == "tls"
@@ -85,14 +87,16 @@ def test_an_unknown_authority_and_a_trusted_file(
     context = authority.server("hooks.example")
 
     async def main() -> int:
-        async with site(plain, context) as there, outbound() as client:
+        async with site(plain, context) as there, fetching() as client:
             return (await client.get(there.url(scheme="https"))).status
 
     with pytest.raises(Unreachable, match="unable to get local issuer") as error:
         asyncio.run(main())
     assert error.value.reason == "tls"
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.path))
+    tls_context.cache_clear()
     assert asyncio.run(main()) == 200
+    tls_context.cache_clear()
 
 
 def test_a_target_that_speaks_no_tls(authority: Authority, run: Any) -> None:
@@ -102,7 +106,7 @@ def test_a_target_that_speaks_no_tls(authority: Authority, run: Any) -> None:
             await writer.drain()
             writer.close()
 
-        async with listening(shout) as port, outbound(tls=authority.client()) as client:
+        async with listening(shout) as port, fetching(tls=authority.client()) as client:
             with pytest.raises(Unreachable) as error:
                 await client.post(f"https://hooks.example:{port}/", b"x", [])
             assert error.value.reason == "tls"
@@ -123,12 +127,10 @@ def test_what_comes_before_tls_is_never_read(authority: Authority, run: Any, fir
             await reader.read()
             writer.close()
 
-        async with listening(inject) as port, asyncio.timeout(5):
-            connection = await dial("hooks.example", "127.0.0.1", port)
-            assert await connection.read(1) == first[:1]
-            with pytest.raises(Unreachable, match="before TLS") as error:
-                await connection.start_tls(authority.client(), "hooks.example")
-            assert error.value.reason == "tls"
+        async with listening(inject) as port, fetching(tls=authority.client()) as client, asyncio.timeout(5):
+            with pytest.raises(Unreachable) as error:
+                await client.post(f"https://hooks.example:{port}/", b"x", [])
+            assert error.value.reason == ("tls" if first else "connect")
 
     run(main())
 
@@ -138,7 +140,7 @@ def test_a_target_that_hangs_up_at_once(authority: Authority, run: Any) -> None:
         async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.transport.abort()
 
-        async with listening(leave) as port, outbound(tls=authority.client()) as client:
+        async with listening(leave) as port, fetching(tls=authority.client()) as client:
             for scheme in ("http", "https") * 50:
                 with pytest.raises(Unreachable) as error:
                     await client.post(f"{scheme}://hooks.example:{port}/", b"x" * 100_000, [])
@@ -153,7 +155,7 @@ def test_a_target_that_hangs_up_during_the_handshake(authority: Authority, run: 
             await reader.read(1)
             writer.transport.abort()
 
-        async with listening(leave) as port, outbound(tls=authority.client()) as client:
+        async with listening(leave) as port, fetching(tls=authority.client()) as client:
             with pytest.raises(Unreachable) as error:
                 await client.post(f"https://hooks.example:{port}/", b"x", [])
             assert error.value.reason == "connect"
@@ -171,7 +173,7 @@ def test_a_handshake_that_never_ends_leaves_nothing_open(authority: Authority, r
             gone.set()
             writer.close()
 
-        async with listening(silent) as port, outbound(tls=authority.client(), timeout_s=0.05) as client:
+        async with listening(silent) as port, fetching(tls=authority.client(), timeout_s=0.05) as client:
             with pytest.raises(Unreachable) as error:
                 await client.post(f"https://hooks.example:{port}/", b"x", [])
             assert error.value.reason == "timeout"
@@ -199,7 +201,7 @@ def test_a_target_that_wants_a_certificate_of_ours(authority: Authority, run: An
     context.verify_mode = ssl.CERT_REQUIRED
 
     async def main(port: int) -> None:
-        async with outbound(tls=authority.client()) as client:
+        async with fetching(tls=authority.client()) as client:
             await client.post(f"https://hooks.example:{port}/", b"x", [])
 
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as threads:
@@ -218,7 +220,7 @@ def test_a_redirect_from_https_to_http(authority: Authority) -> None:
                 return f"HTTP/1.1 302 Away\r\nlocation: {clear.url()}\r\ncontent-length: 0\r\n\r\n".encode()
 
             context = authority.server("hooks.example")
-            async with site(respond, context) as there, outbound(tls=authority.client()) as client:
+            async with site(respond, context) as there, fetching(tls=authority.client()) as client:
                 with pytest.raises(Unreachable, match="from https to http") as error:
                     await client.get(there.url(scheme="https"))
                 assert error.value.reason == "refused"
@@ -227,118 +229,46 @@ def test_a_redirect_from_https_to_http(authority: Authority) -> None:
     asyncio.run(main())
 
 
-def dialling(answers: dict[str, Any], asked: list[str], **options: Any) -> Dialler:
-    """A dialler whose name has these addresses, each of which connects, fails or hangs."""
+def reached(answers: dict[str, Any], asked: list[str], **options: Any) -> None:
+    """Call a name that has these addresses, each of which answers, fails or hangs."""
 
-    async def connect(host: str, address: str, port: int) -> Any:
+    async def dial(make: MakeConnection, address: str, port: int, tls: Any, name: Any) -> ClientConnection:
         asked.append(address)
         if answers[address] == "hang":
             await asyncio.Event().wait()
         if isinstance(answers[address], OSError):
             raise answers[address]
-        return answers[address]
+        connection = make()
+        connection.connection_made(Wire(connection, [OK]))
+        return connection
 
-    return Dialler(Egress(resolver=names(many_test=list(answers) * 2)), connect, **options)
+    async def main() -> None:
+        egress = Egress(resolver=names(many_test=list(answers) * 2))
+        client = SocketHttpClient(egress, dial=dial, **options)
+        assert (await client.open(HttpRequest("GET", "http://many.test/"))).status == 200
+        await client.close()
+
+    asyncio.run(main())
 
 
 def test_addresses_are_tried_one_after_the_other() -> None:
     asked: list[str] = []
-    there = httpcore2.AsyncMockStream([])
-    answers = {"9.9.9.1": OSError("no"), "9.9.9.2": "hang", "9.9.9.3": there, "9.9.9.4": there}
-    dialler = dialling(answers, asked, connect_s=0.05)
-    assert asyncio.run(dialler.connect_tcp("many.test", 80)) is there
+    answers = {"9.9.9.1": OSError("no"), "9.9.9.2": "hang", "9.9.9.3": "ok", "9.9.9.4": "ok"}
+    reached(answers, asked, connect_s=0.05)
     assert asked == ["9.9.9.1", "9.9.9.2", "9.9.9.3"]
 
 
-@pytest.mark.parametrize(("last", "reason"), [("hang", "timeout"), (OSError("no"), "connect")])
-def test_no_address_answers(last: Any, reason: str) -> None:
+@pytest.mark.parametrize(("last", "kind"), [("hang", TimedOut), (OSError("no"), Unreachable)])
+def test_no_address_answers(last: Any, kind: type[Unreachable]) -> None:
     asked: list[str] = []
-    dialler = dialling({"9.9.9.1": "hang", "9.9.9.2": last}, asked, connect_s=0.02)
     with pytest.raises(Unreachable, match="many.test:80") as error:
-        asyncio.run(dialler.connect_tcp("many.test", 80))
-    assert error.value.reason == reason
+        reached({"9.9.9.1": "hang", "9.9.9.2": last}, asked, connect_s=0.2)
+    assert (type(error.value), error.value.reason) == (kind, "connect")
     assert asked == ["9.9.9.1", "9.9.9.2"]
 
 
 def test_a_name_with_very_many_addresses() -> None:
     asked: list[str] = []
-    dialler = dialling({f"9.9.9.{n}": OSError("no") for n in range(200)}, asked)
     with pytest.raises(Unreachable):
-        asyncio.run(dialler.connect_tcp("many.test", 80))
+        reached({f"9.9.9.{n}": OSError("no") for n in range(200)}, asked)
     assert len(asked) == module.DIALS
-
-
-def test_reading_stops_when_nobody_takes_it_and_goes_on_after(run: Any) -> None:
-    total = 4_000_000
-
-    async def main() -> None:
-        poured = asyncio.Event()
-
-        async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.write(b"x" * total)
-            poured.set()
-            await writer.drain()
-            writer.close()
-
-        async with listening(pour) as port:
-            connection = await dial("hooks.example", "127.0.0.1", port)
-            assert isinstance(connection, Connection)
-            async with asyncio.timeout(5):
-                await poured.wait()
-                for _ in range(100):  # more than enough to take in all of it
-                    await asyncio.sleep(0)
-                assert 0 < len(connection._buffer) < total / 4
-                read = 0
-                while data := await connection.read(65536):
-                    assert len(data) <= 65536
-                    read += len(data)
-            assert read == total
-            with pytest.raises(httpcore2.WriteError):
-                await connection.write(b"too late")
-            await connection.aclose()
-
-    run(main())
-
-
-def test_writing_waits_while_the_other_side_does_not_read(run: Any) -> None:
-    async def main() -> None:
-        read = asyncio.Event()
-        got = 0
-
-        async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal got
-            await read.wait()
-            while data := await reader.read(1 << 20):
-                got += len(data)
-                if got == 20_000_000:
-                    writer.close()
-                    break
-
-        async with listening(slow) as port:
-            connection = await dial("hooks.example", "127.0.0.1", port)
-            writing = asyncio.ensure_future(connection.write(b"x" * 20_000_000))
-            await asyncio.sleep(0)
-            assert not writing.done()
-            read.set()
-            async with asyncio.timeout(5):
-                await writing
-                assert await connection.read(1) == b""
-            assert got == 20_000_000
-
-    run(main())
-
-
-def test_a_connection_that_is_lost_while_writing(run: Any) -> None:
-    async def main() -> None:
-        async def leave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read(1)
-            writer.transport.abort()
-
-        async with listening(leave) as port:
-            connection = await dial("hooks.example", "127.0.0.1", port)
-            async with asyncio.timeout(5):
-                await connection.write(b"x" * 20_000_000)
-                with pytest.raises(httpcore2.ReadError):
-                    await connection.read(1)
-
-    run(main())

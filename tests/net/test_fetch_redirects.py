@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.net.targets import OK, Call, names, outbound, site
+from tests.net.targets import OK, Call, fetching, names, site
 from trunkline.errors import Unreachable
 from trunkline.net.egress import Egress
 
@@ -32,7 +32,7 @@ def test_a_post_follows_none(status: int, location: str) -> None:
         return away(status, location)
 
     async def main() -> None:
-        async with site(respond) as there, outbound() as client:
+        async with site(respond) as there, fetching() as client:
             answer = await client.post(there.url(), b"x", [])
             assert (answer.status, answer.headers["location"]) == (status, location)
             assert len(there.calls) == 1
@@ -46,7 +46,7 @@ def test_a_get_follows_as_a_get(status: int) -> None:
         return OK if call.path == "/b/there?x=1" else away(status, "there?x=1#part")
 
     async def main() -> None:
-        async with site(respond) as there, outbound() as client:
+        async with site(respond) as there, fetching() as client:
             answer = await client.get(there.url("/b/here"), headers=CREDENTIALS)
             assert answer.body == b"ok"
             assert [call.line for call in there.calls] == [
@@ -65,7 +65,7 @@ def test_other_answers_with_a_location_and_redirects_without_one() -> None:
         return b"HTTP/1.1 302 Away\r\ncontent-length: 0\r\n\r\n"
 
     async def main() -> None:
-        async with site(respond) as there, outbound() as client:
+        async with site(respond) as there, fetching() as client:
             assert (await client.get(there.url("/made"))).status == 201
             assert (await client.get(there.url("/lost"))).status == 302
             assert len(there.calls) == 2
@@ -84,7 +84,7 @@ def test_inward(status: int) -> None:
                 return away(status, inner.url(host=call.path[1:]))
 
             egress = Egress(hosts=["hooks.example"], resolver=names())
-            async with site(respond) as there, outbound(egress=egress) as client:
+            async with site(respond) as there, fetching(egress=egress) as client:
                 for host in ("127.0.0.1", "inner.example", "2130706433", "[::1]", "[::ffff:7f00:1]"):
                     with pytest.raises(Unreachable) as error:
                         await client.get(there.url(f"/{host}"))
@@ -104,7 +104,7 @@ def test_to_another_scheme(location: str) -> None:
         return away(302, location)
 
     async def main() -> None:
-        async with site(respond) as there, outbound() as client:
+        async with site(respond) as there, fetching() as client:
             await client.get(there.url())
 
     assert failing(main).reason == "url"
@@ -116,7 +116,7 @@ def test_to_no_url(location: str) -> None:
         return away(302, location)
 
     async def main() -> None:
-        async with site(respond) as there, outbound() as client:
+        async with site(respond) as there, fetching() as client:
             await client.get(there.url())
 
     assert failing(main).reason == "url"
@@ -132,7 +132,7 @@ def test_a_chain_of_twenty(hops: int, calls: int) -> None:
         return OK if step == 20 else away(307, f"/{step + 1}")
 
     async def main() -> None:
-        async with site(respond) as there, outbound() as client:
+        async with site(respond) as there, fetching() as client:
             await client.get(there.url("/0"), hops=hops)
 
     error = failing(main)
@@ -146,7 +146,7 @@ def test_a_chain_of_three() -> None:
         return OK if step == 3 else away(302, f"/{step + 1}")
 
     async def main() -> None:
-        async with site(respond) as there, outbound() as client:
+        async with site(respond) as there, fetching() as client:
             assert (await client.get(there.url("/0"))).body == b"ok"
 
     asyncio.run(main())
@@ -161,7 +161,7 @@ def test_credentials_stay_with_their_origin() -> None:
                     302, other.url() if call.path == "/port" else there.url("/end", host="h2.example")
                 )
 
-            async with site(respond) as there, outbound() as client:
+            async with site(respond) as there, fetching() as client:
                 await client.get(there.url("/port"), headers=[*CREDENTIALS, ("Accept", "text/plain")])
                 with pytest.raises(Unreachable):
                     await client.get(there.url("/host"), headers=CREDENTIALS)

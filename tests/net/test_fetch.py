@@ -9,11 +9,12 @@ import struct
 
 import pytest
 
-from tests.net.targets import OK, Call, names, outbound, site
+from tests.net.targets import OK, Call, fetching, names, site
 from trunkline.errors import Unreachable
-from trunkline.net import outbound as engine
+from trunkline.net import fetch as engine
+from trunkline.net import http_client, pool
 from trunkline.net.egress import Egress
-from trunkline.net.outbound import Outbound
+from trunkline.net.fetch import Fetcher
 
 
 def refusal(error: pytest.ExceptionInfo[Unreachable]) -> str:
@@ -22,7 +23,7 @@ def refusal(error: pytest.ExceptionInfo[Unreachable]) -> str:
 
 def test_a_post_is_sent_as_given() -> None:
     async def main() -> None:
-        async with site() as there, outbound() as client:
+        async with site() as there, fetching() as client:
             answer = await client.post(
                 there.url("/hook?a=b"), b'{"x":1}', [("Content-Type", "application/json")]
             )
@@ -43,7 +44,7 @@ def test_a_post_is_sent_as_given() -> None:
 
 def test_an_empty_post_says_so_and_a_get_has_no_body() -> None:
     async def main() -> None:
-        async with site() as there, outbound() as client:
+        async with site() as there, fetching() as client:
             await client.post(there.url(), b"", [])
             await client.get(there.url(), headers=[("accept", "application/json")])
             post, get = (call.headers for call in there.calls)
@@ -63,7 +64,7 @@ def test_a_connection_is_used_again_without_asking_for_the_name() -> None:
 
     async def main() -> None:
         egress = Egress(loopback=True, resolver=resolve)
-        async with site() as there, outbound(egress=egress) as client:
+        async with site() as there, fetching(egress=egress) as client:
             for _ in range(5):
                 await client.post(there.url(), b"x", [])
             assert len({call.peer for call in there.calls}) == 1
@@ -74,19 +75,20 @@ def test_a_connection_is_used_again_without_asking_for_the_name() -> None:
 
 def test_requests_to_one_origin_share_eight_connections() -> None:
     async def main() -> None:
-        async with site() as there, outbound() as client:
+        async with site() as there, fetching() as client:
             await asyncio.gather(*(client.post(there.url(), b"x", []) for _ in range(40)))
             assert len(there.calls) == 40
-            assert len({call.peer for call in there.calls}) <= engine.LANE_FLIGHTS
+            assert len({call.peer for call in there.calls}) <= engine.ORIGIN_CONNECTIONS
 
     asyncio.run(main())
 
 
 def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "IDLE_S", 0.0)
+    monkeypatch.setattr(pool, "IDLE_S", 0.0)
+    monkeypatch.setattr(http_client, "IDLE_S", 0.0)
 
     async def main() -> None:
-        async with site() as there, site() as other, outbound() as client:
+        async with site() as there, site() as other, fetching() as client:
             await client.post(there.url(), b"x", [])
             first = there.calls[0].writer
             await client.post(other.url(), b"x", [])
@@ -99,10 +101,10 @@ def test_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_so_many_origins_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "LANES", 3)
+    monkeypatch.setattr(http_client, "ORIGINS", 3)
 
     async def main() -> None:
-        async with site() as there, outbound() as client:
+        async with site() as there, fetching() as client:
             for number in range(6):
                 await client.post(there.url(host=f"h{number}.example"), b"x", [])
             async with asyncio.timeout(5):
@@ -119,7 +121,7 @@ def test_only_so_many_origins_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_server_that_closed_is_dialled_anew() -> None:
     async def main() -> None:
-        async with site() as there, outbound() as client:
+        async with site() as there, fetching() as client:
             await client.post(there.url(), b"x", [])
             gone = there.calls[0].writer
             gone.close()
@@ -150,7 +152,7 @@ def test_answers_that_are_none(answer: bytes, reason: str) -> None:
         return b""
 
     async def main() -> None:
-        async with site(respond) as there, outbound() as client:
+        async with site(respond) as there, fetching() as client:
             with pytest.raises(Unreachable) as error:
                 await client.post(there.url("/?token=s3cret"), b"x", [])
             assert refusal(error) == reason
@@ -171,7 +173,7 @@ def test_a_connection_that_is_reset() -> None:
         return b""
 
     async def main() -> None:
-        async with site(respond) as there, outbound() as client:
+        async with site(respond) as there, fetching() as client:
             with pytest.raises(Unreachable, match="hooks.example") as error:
                 await client.post(there.url(), b"x", [])
             assert refusal(error) == "connect"
@@ -183,7 +185,7 @@ def test_nobody_listens() -> None:
     async def main() -> None:
         async with site() as there:
             url = there.url()
-        async with outbound() as client:
+        async with fetching() as client:
             with pytest.raises(Unreachable, match="hooks.example") as error:
                 await client.post(url, b"x", [])
             assert refusal(error) == "connect"
@@ -193,7 +195,7 @@ def test_nobody_listens() -> None:
 
 def test_an_unknown_name() -> None:
     async def main() -> None:
-        async with outbound() as client:
+        async with fetching() as client:
             with pytest.raises(Unreachable, match=r"nowhere\.invalid") as error:
                 await client.post("http://nowhere.invalid/", b"x", [])
             assert refusal(error) == "name"
@@ -204,7 +206,7 @@ def test_an_unknown_name() -> None:
 @pytest.mark.parametrize("value", ["a\r\nX-Other: b", "a\x00b", "tail\n"])
 def test_a_header_that_is_none_is_not_quoted(value: str) -> None:
     async def main() -> None:
-        async with site() as there, outbound() as client:
+        async with site() as there, fetching() as client:
             with pytest.raises(Unreachable) as error:
                 await client.post(there.url(), b"x", [("Authorization", f"Bearer s3cret{value}")])
             assert refusal(error) == "protocol"
@@ -220,7 +222,7 @@ def test_headers_of_an_answer_that_come_twice() -> None:
         return b"HTTP/1.1 429 No\r\nRetry-After: 7\r\nX-A: 1\r\nx-a: 2\r\ncontent-length: 0\r\n\r\n"
 
     async def main() -> None:
-        async with site(respond) as there, outbound() as client:
+        async with site(respond) as there, fetching() as client:
             answer = await client.post(there.url(), b"x", [])
             assert answer.status == 429
             assert answer.headers == {"retry-after": "7", "x-a": "1, 2", "content-length": "0"}
@@ -237,7 +239,7 @@ def test_a_packed_answer_stays_packed() -> None:
         )
 
     async def main() -> None:
-        async with site(respond) as there, outbound() as client:
+        async with site(respond) as there, fetching() as client:
             assert (await client.get(there.url())).body == packed
 
     asyncio.run(main())
@@ -248,14 +250,14 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setenv(name, "http://127.0.0.1:9")
 
     async def main() -> None:
-        async with site() as there, outbound() as client:
+        async with site() as there, fetching() as client:
             assert (await client.post(there.url(), b"x", [])).status == 200
 
     asyncio.run(main())
 
 
 def test_many_requests_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "FLIGHTS", 2)
+    monkeypatch.setattr(engine, "IN_FLIGHT", 2)
     most = now = 0
 
     async def respond(call: Call) -> bytes:
@@ -268,7 +270,7 @@ def test_many_requests_wait_for_their_turn(monkeypatch: pytest.MonkeyPatch) -> N
 
     async def main() -> None:
         async with site(respond) as there:
-            client = Outbound(Egress(loopback=True, resolver=names()))
+            client = Fetcher(Egress(loopback=True, resolver=names()))
             await asyncio.gather(*(client.post(there.url(host=f"h{n}.example"), b"x", []) for n in range(9)))
             await client.close()
 
