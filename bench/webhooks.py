@@ -21,10 +21,9 @@ from bench.generator import HOST, run
 from bench.scenario import Sample, Scale
 from bench.servers import ROOT, SERVER_CPU, WORK, Contender, pin
 from trunkline.auth.vault import Vault, find_key
-from trunkline.clock import now_ms, random_bits
+from trunkline.clock import Ids
 from trunkline.config import Settings
 from trunkline.log.events import Chunk, PushTarget, Status, Submitted
-from trunkline.log.ids import Ids
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
 from trunkline.run.feed import Feed
@@ -102,7 +101,7 @@ class Office:
     def __init__(self, store: Store, settings: Settings) -> None:
         self.tasks = Tasks(store)
         self.settings = settings
-        self.ids = Ids(now_ms, random_bits)
+        self.ids = Ids()
 
     async def opened(self, url: str, place: int) -> Feed:
         """A task that is worked on, with a target."""

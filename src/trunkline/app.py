@@ -21,11 +21,9 @@ from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import can_seal
-from trunkline.clock import now_ms, random_bits
+from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings, load
 from trunkline.errors import Misuse
-from trunkline.log.decide import plain
-from trunkline.log.ids import Ids
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
 from trunkline.run.hops import Bounds
@@ -47,7 +45,8 @@ from trunkline.store.url import store_from_url
 from trunkline.telemetry import traces
 from trunkline.telemetry.counters import Counters, TaskObserver
 from trunkline.wire.card import Card, Extension, Skill
-from trunkline.wire.extensions import IDEMPOTENT_SEND
+from trunkline.wire.service_parameters import IDEMPOTENT_SEND
+from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import STATES
 
 log = logging.getLogger("trunkline")
@@ -57,7 +56,7 @@ _IDEMPOTENT = Extension(
     "The same message, known by a messageId that is a UUID or by Idempotency-Key, is the same task for a day",
     required=False,
 )
-_STATES: dict[Enum, str] = {state: plain(state) for state in STATES}
+_STATES: dict[Enum, str] = {state: plain_state(state) for state in STATES}
 
 
 class Application:
@@ -90,7 +89,7 @@ class Application:
         self._counts = Counters(_STATES.values())
         self.drift = Drift(self._counts.drift)
         executor = SkillExecutor(agent.name, agent.skills, agent.default, coalesce, self.drift, bounds=bounds)
-        self.runner = Runner(self.store, executor, Ids(now_ms, random_bits), limits, dev=settings.dev)
+        self.runner = Runner(self.store, executor, Ids(), limits, dev=settings.dev)
         self.streams = Streams(self.store, settings.keep_alive, settings.write_limit)
         self.postroom = self._postroom()
         ring = Keyring(settings.keys)

@@ -13,7 +13,7 @@ from trunkline import Agent, Effect, Misuse, SyncTurn, Turn
 from trunkline.agent.declaration import emitted_by
 from trunkline.app import card_of
 from trunkline.wire.card import SKILL_PARAMETERS, card_v1
-from trunkline.wire.extensions import IDEMPOTENT_SEND
+from trunkline.wire.service_parameters import IDEMPOTENT_SEND
 
 URI = "https://proto-labs.ai/a2a/ext/"
 

@@ -12,9 +12,8 @@ import pytest
 from trunkline.auth import signing
 from trunkline.auth.signing import GRACE_MS, Signer
 from trunkline.auth.vault import Vault
-from trunkline.clock import random_bits
+from trunkline.clock import Ids, random_bits
 from trunkline.errors import Conflict, Misuse, StoreError, Unauthenticated
-from trunkline.log.ids import Ids
 from trunkline.net import webhook_signature
 from trunkline.store.base import Doc
 from trunkline.store.sqlite import SqliteStore

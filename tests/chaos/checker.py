@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from tests.chaos.history import EVERYBODY, OK, REFUSED, UNKNOWN, Got, History, Logged, Reading, Seen, Told
 from trunkline.log import events as ev
-from trunkline.log.decide import plain
 from trunkline.log.fold import State, fold
+from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TERMINAL, Message, Part, TaskState
 
 # The agent signs what it writes with the process that wrote it.
@@ -59,7 +59,9 @@ def check(
             found += _nothing_after_the_end(one)
             found += _head(one, folds[one.task_id])
             if at_rest and not folds[one.task_id].resting:
-                found.append(Violation("END", one.task_id, f"was left {plain(folds[one.task_id].state)}"))
+                found.append(
+                    Violation("END", one.task_id, f"was left {plain_state(folds[one.task_id].state)}")
+                )
     whole = {task_id: one for task_id, one in known.items() if task_id in folds}
     found += _acknowledged(whole, folds, history.told, strict=strict)
     for reading in history.readings:
@@ -181,9 +183,9 @@ def _shown(
         yield Violation(
             "H1", seen.task_id, f"{one.kind} showed {seen.state} {seen.text[-60:]!r}, no prefix of its log"
         )
-    elif seen.state in _OVER and (seen.state, seen.text) != (plain(state.state), _text(state)):
+    elif seen.state in _OVER and (seen.state, seen.text) != (plain_state(state.state), _text(state)):
         yield Violation(
-            "H1", seen.task_id, f"{one.kind} showed its end as {seen.state}, it is {plain(state.state)}"
+            "H1", seen.task_id, f"{one.kind} showed its end as {seen.state}, it is {plain_state(state.state)}"
         )
 
 
@@ -191,16 +193,16 @@ def _promised(one: Told, state: State | None) -> Iterator[Violation]:
     if state is None:
         return
     if one.kind == "cancel" and state.state is not TaskState.CANCELED:
-        yield Violation("H1", one.task_id, f"was canceled and is {plain(state.state)}")
-    if one.must and state.resting and plain(state.state) != one.must:
-        yield Violation("H1", one.task_id, f"ended {plain(state.state)}, and only {one.must} would do")
+        yield Violation("H1", one.task_id, f"was canceled and is {plain_state(state.state)}")
+    if one.must and state.resting and plain_state(state.state) != one.must:
+        yield Violation("H1", one.task_id, f"ended {plain_state(state.state)}, and only {one.must} would do")
     if one.wants is not None and state.state is TaskState.COMPLETED:
         text = _text(state)
         if MARK.sub("p", text) != one.wants or len(set(MARK.findall(text))) > 1:
             yield Violation("H1", one.task_id, f"completed with {text[-60:]!r}, not {one.wants[-60:]!r}")
 
 
-_OVER = {plain(state) for state in TERMINAL}
+_OVER = {plain_state(state) for state in TERMINAL}
 
 
 def _is_compacted(one: Logged) -> bool:
@@ -213,7 +215,7 @@ def _views(one: Logged) -> set[tuple[str, str]]:
     found: set[tuple[str, str]] = set()
     for recorded in one.records:
         state.apply(recorded)
-        found.add((plain(state.state), _text(state)))
+        found.add((plain_state(state.state), _text(state)))
     return found
 
 
@@ -250,7 +252,7 @@ def _snapshot(reading: Reading, first: Got, log: Logged) -> Iterator[Violation]:
         return
     # The pieces of a compacted log are in its last range, so until then it does not know what was shown.
     text = first.text if _is_compacted(log) and not state.over else _text(state)
-    here = (state.seq, "task", plain(state.state), text)
+    here = (state.seq, "task", plain_state(state.state), text)
     if here != (first.seq, first.kind, first.state, first.text):
         yield Violation("H4", log.task_id, f"{reading.who} got the snapshot {first}, the log says {here}")
 
@@ -290,7 +292,7 @@ def shown(recorded: ev.Recorded) -> Got | None:
         case ev.Submitted():
             return Got(seq, "task", "submitted")
         case ev.Status(state=state, message=message):
-            return Got(seq, "status", plain(state), _words(message))
+            return Got(seq, "status", plain_state(state), _words(message))
         case ev.Replied(message=message):
             return Got(seq, "status", "completed", _words(message))
         case ev.Delta(text=text, append=append, last=last):

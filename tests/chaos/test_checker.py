@@ -12,8 +12,8 @@ from tests.chaos.checker import check, shown
 from tests.chaos.history import OK, REFUSED, UNKNOWN, Death, Got, History, Logged, Reading, Seen, Told
 from trunkline.log import events as ev
 from trunkline.log.compact import Append, compact
-from trunkline.log.decide import plain
 from trunkline.log.fold import Head, fold
+from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Message, Part, Role, TaskState
 
 AT = 1_800_000_000_000
@@ -349,7 +349,7 @@ def test_a_compacted_log_is_dense_and_shows_the_same_end(good: Logged, folded: L
     before = Told("get", "a", "s0#1", AT, AT, OK, task_id="t1", seen=[Seen("t1", "working", f"{MARK}.0 ")])
     assert broken(folded, sent(wants=WANTS), before) == []
     assert broken(folded, sent(seen=[Seen("t1", "completed", "x")])) == ["H1"]
-    assert plain(fold("t1", folded.records).state) == "completed"
+    assert plain_state(fold("t1", folded.records).state) == "completed"
 
 
 def test_frames_read_before_and_after_a_compaction(good: Logged, folded: Logged) -> None:

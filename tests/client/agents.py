@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from trunkline.client.client import Client
 from trunkline.net.in_process import InProcessHttpClient
-from trunkline.wire.extensions import IDEMPOTENT_SEND
+from trunkline.wire.service_parameters import IDEMPOTENT_SEND
 
 HOME = "http://localhost"
 WORKING, COMPLETED = "TASK_STATE_WORKING", "TASK_STATE_COMPLETED"

@@ -26,9 +26,9 @@ from trunkline.log.decide import (
     SetPush,
     decide,
     is_full,
-    plain,
 )
 from trunkline.log.fold import State, fold
+from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import STATES, Artifact, TaskState
 
 WORKING = ev.Status(TaskState.WORKING)
@@ -45,7 +45,7 @@ def task(*events: ev.AnyEvent) -> State:
 @pytest.mark.parametrize("end", [*ENDS, None])
 def test_nothing_follows_an_end(end: TaskState | None) -> None:
     state = task(ev.Replied(said()) if end is None else ev.Status(end))
-    word = plain(state.state)
+    word = plain_state(state.state)
     assert decide(state, ForceCancel()) == ()
     assert decide(state, Claim("n2", dead="n1")) == ()
     with pytest.raises(UnsupportedOperation, match=f"ended \\({word}\\)"):
@@ -287,6 +287,6 @@ def test_targets_do_not_let_a_task_grow_for_ever(seq: int, size: int) -> None:
 
 
 def test_states_as_people_read_them() -> None:
-    assert [plain(state) for state in STATES] == [
+    assert [plain_state(state) for state in STATES] == [
         "submitted", "working", "completed", "failed", "canceled", "input-required", "rejected", "auth-required",
     ]  # fmt: skip

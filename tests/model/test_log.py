@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from tests.model.reference import ENDS, Model, Told
-from trunkline.clock import now_ms, random_bits
+from trunkline.clock import Ids, now_ms
 from trunkline.errors import Duplicate, Refused, TurnOver
 from trunkline.log import events as ev
-from trunkline.log.decide import Cancel, Claim, Command, Emit, ForceCancel, Release, Say, plain
+from trunkline.log.decide import Cancel, Claim, Command, Emit, ForceCancel, Release, Say
 from trunkline.log.fold import fold
-from trunkline.log.ids import Ids
 from trunkline.run.tasks import Tasks
 from trunkline.store.base import Dedup
 from trunkline.store.sqlite import SqliteStore
+from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Artifact, Message, TaskState
 
 STEPS = 10_000
@@ -71,7 +71,7 @@ def command(words: tuple[str, ...]) -> Command:
 def word(event: ev.AnyEvent) -> str:
     match event:
         case ev.Status(state=state):
-            return plain(state)
+            return plain_state(state)
         case ev.Claimed(node=node):
             return f"claimed {node}"
         case _:
@@ -84,7 +84,7 @@ class Machine(RuleBasedStateMachine):
     steps = 0
     loop: asyncio.AbstractEventLoop
     store: SqliteStore
-    ids = Ids(now_ms, random_bits)
+    ids = Ids()
 
     def __init__(self) -> None:
         super().__init__()
@@ -179,7 +179,7 @@ class Machine(RuleBasedStateMachine):
             records = self.loop.run_until_complete(self.store.read("t", self.task_ids[place]))
             assert [word(one.event) for one in records] == model.log
             state = fold("x", records)
-            shown = "replied" if state.reply is not None else plain(state.state)
+            shown = "replied" if state.reply is not None else plain_state(state.state)
             assert (shown, state.node, state.cancel_requested) == (model.state, model.node, model.stopping)
 
 

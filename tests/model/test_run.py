@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from tests.run.desk import DONE, WORKING, Acts, Desk, Flaky, answer, delta, question, said, until
-from trunkline.clock import now_ms, random_bits
+from trunkline.clock import Ids, now_ms
 from trunkline.errors import Duplicate, Refused, TaskNotCancelable, TurnOver
 from trunkline.log import events as ev
-from trunkline.log.decide import plain
-from trunkline.log.ids import Ids
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Limits
 from trunkline.store.base import Dedup
+from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TaskState
 
 STEPS = 2_000
@@ -75,7 +74,7 @@ class Machine(RuleBasedStateMachine):
     steps = 0
     loop: asyncio.AbstractEventLoop
     store: Flaky
-    ids = Ids(now_ms, random_bits)
+    ids = Ids()
     puppets: dict[str, Puppet] = {}
 
     def __init__(self) -> None:
@@ -101,7 +100,7 @@ class Machine(RuleBasedStateMachine):
     async def _settle(self, one: Known, state: str) -> None:
         """Until the task is where the model says, and its log and output are what it says."""
         one.state = state
-        while plain(one.feed.state.state) != state:
+        while plain_state(one.feed.state.state) != state:
             await self.runner.tasks.move(one.feed, 5)
         await until(lambda: not one.feed.state.over or one.feed.runner is None)
         while one.text and (not one.feed.state.task().artifacts or answer(one.feed) != one.text):

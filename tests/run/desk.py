@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from trunkline.clock import now_ms, random_bits
+from trunkline.clock import Ids, now_ms
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
-from trunkline.log.ids import Ids
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed, pages
 from trunkline.run.runner import Limits, Runner
@@ -141,7 +140,7 @@ async def desk(
     store = store or Flaky()
     if own:
         await store.open()
-    runner = Desk(store, Acts(act, crash), Ids(now_ms, random_bits), limits)
+    runner = Desk(store, Acts(act, crash), Ids(), limits)
     runner.store = store
     await runner.start()
     try:

@@ -12,10 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.auth.vault import Vault
-from trunkline.clock import now_ms, random_bits
+from trunkline.clock import Ids, now_ms
 from trunkline.errors import StoreError, Unreachable
 from trunkline.log import events as ev
-from trunkline.log.ids import Ids
 from trunkline.net.breaker import Breaker
 from trunkline.run.delivery import DeliveryWorker
 from trunkline.run.feed import Feed
@@ -28,7 +27,7 @@ from trunkline.store.sqlite import SqliteStore
 from trunkline.wire.types import Message, Part, PushConfig, Role, TaskState
 
 WORKING, DONE = ev.Status(TaskState.WORKING), ev.Status(TaskState.COMPLETED)
-IDS = Ids(now_ms, random_bits)
+IDS = Ids()
 KEY = bytes(range(32))
 
 

@@ -528,10 +528,9 @@ def test_a_background_failure_is_logged(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def _ids() -> Any:
-    from trunkline.clock import now_ms, random_bits
-    from trunkline.log.ids import Ids
+    from trunkline.clock import Ids
 
-    return Ids(now_ms, random_bits)
+    return Ids()
 
 
 def _head(task_id: str, events: tuple[ev.AnyEvent, ...]) -> Any:

@@ -7,7 +7,7 @@ import pytest
 
 from trunkline.webhook import Notification
 from trunkline.webhook.notification import read_notification
-from trunkline.wire import push_body, v1
+from trunkline.wire import push, v1
 from trunkline.wire import types as t
 
 STAMP = "2026-04-15T20:00:00.000Z"
@@ -34,9 +34,9 @@ BODIES: dict[str, Any] = {
     "1.0 task": {"task": {**TASK, "status": ENUM, "artifacts": [ARTIFACT]}},
     "1.0 statusUpdate": {"statusUpdate": {**EVENT, "status": ENUM, "artifact": ARTIFACT}},
     "snake case": {"task": {"id": "t1", "context_id": "c1", "status": ENUM, "artifacts": [{"artifact_id": "a1", "parts": PARTS}]}},
-    "ours, 1.0": json.loads(push_body.body(ENDED, "1.0", whole=False)),
-    "ours, 0.3": json.loads(push_body.body(ENDED, "0.3", whole=False)),
-    "ours, 0.3, whole": json.loads(push_body.body(ENDED, "0.3", whole=True)),
+    "ours, 1.0": json.loads(push.notification_body(ENDED, "1.0", whole=False)),
+    "ours, 0.3": json.loads(push.notification_body(ENDED, "0.3", whole=False)),
+    "ours, 0.3, whole": json.loads(push.notification_body(ENDED, "0.3", whole=True)),
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.wire import samples
 from trunkline.errors import InvalidParams, ParseError, Refused
-from trunkline.wire import answers, push_body, v03, v03proto, v1
+from trunkline.wire import answers, push, v03, v03proto, v1
 from trunkline.wire import types as t
 from trunkline.wire.answers import Answer, Notice, read_notice
 
@@ -124,7 +124,7 @@ def test_what_every_dialect_can_say_is_read_back_equal(writer: Any, value: Any) 
 @given(samples.tasks(), st.booleans(), st.sampled_from(["1.0", "0.3"]))
 @settings(max_examples=40)
 def test_our_own_notifications(task: t.Task, whole: bool, version: str) -> None:
-    heard = read_notice(push_body.body(task, version, whole=whole))
+    heard = read_notice(push.notification_body(task, version, whole=whole))
     answer = heard.answer
     assert isinstance(answer, t.Task | t.StatusUpdate)
     assert (answer.id if isinstance(answer, t.Task) else answer.task_id) == task.id

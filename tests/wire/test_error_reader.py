@@ -10,19 +10,19 @@ from tests.wire import samples
 from trunkline import errors as e
 from trunkline.wire import jsonrpc, rest
 from trunkline.wire.codes import CODES
-from trunkline.wire.error_reader import printable, read_error, read_refusal
+from trunkline.wire.error_reader import excerpt, read_http_error, read_rpc_error
 
 
 def read(status: int, body: Any, **headers: str) -> e.Refused:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return read_refusal(status, headers, raw)
+    return read_http_error(status, headers, raw)
 
 
 @pytest.mark.parametrize("kind", CODES)
 def test_every_refusal_of_ours_is_read_as_what_it_is(kind: type[e.Refused]) -> None:
     refused = samples.refused(kind, "why")
     seen = [
-        read_error(json.loads(jsonrpc.error(1, refused))["error"]),
+        read_rpc_error(json.loads(jsonrpc.error(1, refused))["error"]),
         read(200, jsonrpc.error(1, refused)),
         read(*rest.error_v1(refused)),
         read(*rest.error_v03(refused)),
@@ -36,7 +36,7 @@ def test_a_field_and_details_come_along() -> None:
         seen = read(400, body)
         assert (seen.field, seen.details) == ("message.parts", {"conflict": "X", "message_": "m"})
     odd = {"code": -32602, "message": "m", "data": {"reason": "X", "metadata": {"message": "n", "n": 1}}}
-    assert read_error(odd).details == {}
+    assert read_rpc_error(odd).details == {}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_field_and_details_come_along() -> None:
     ],
 )
 def test_errors_of_other_agents(error: Any, kind: type[e.Refused]) -> None:
-    refused = read_error(error)
+    refused = read_rpc_error(error)
     assert type(refused) is kind
     assert refused.message
 
@@ -111,9 +111,9 @@ def test_http_says_it_where_nothing_else_does(status: int, body: Any, kind: type
 
 def test_a_task_in_the_path_may_be_what_is_not_there() -> None:
     body = b'{"message":"Task abc not found"}'
-    assert type(read_refusal(404, {}, body, of_task=True)) is e.TaskNotFound
-    assert type(read_refusal(404, {}, body)) is e.RouteNotFound
-    assert type(read_refusal(404, {}, b'{"detail":"Not Found"}', of_task=True)) is e.RouteNotFound
+    assert type(read_http_error(404, {}, body, of_task=True)) is e.TaskNotFound
+    assert type(read_http_error(404, {}, body)) is e.RouteNotFound
+    assert type(read_http_error(404, {}, b'{"detail":"Not Found"}', of_task=True)) is e.RouteNotFound
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_how_long_somebody_is_away() -> None:
 
 
 def test_no_refusal_writes_onto_a_terminal() -> None:
-    assert read_error({"code": -32001, "message": "gone\x1b[2J\nfor good"}).message == "gone [2J for good"
+    assert read_rpc_error({"code": -32001, "message": "gone\x1b[2J\nfor good"}).message == "gone [2J for good"
 
 
 def test_which_verbs_are_allowed() -> None:
@@ -150,6 +150,6 @@ def test_which_verbs_are_allowed() -> None:
 
 @given(samples.texts.map(str.encode))
 def test_what_is_shown_is_printable_and_short(body: bytes) -> None:
-    assert (printable(body * 100) + "x").isprintable()
-    assert len(printable(body * 100)) <= 201
+    assert (excerpt(body * 100) + "x").isprintable()
+    assert len(excerpt(body * 100)) <= 201
     assert read(500, body * 100).message.isprintable()

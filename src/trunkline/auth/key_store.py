@@ -16,7 +16,7 @@ from trunkline.auth.principal import CALLER, DEFAULT_TENANT, Scope, check_tenant
 from trunkline.clock import random_bits
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.store.base import Doc, Docs
-from trunkline.wire.times import timestamp
+from trunkline.wire.spellings import timestamp
 
 log = logging.getLogger("trunkline.auth")
 KIND = "api-key"

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.auth.vault import Vault
+from trunkline.clock import Ids
 from trunkline.errors import Conflict, Misuse, StoreError
-from trunkline.log.ids import Ids
 from trunkline.net import webhook_signature
 from trunkline.store.base import Doc, Docs
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from trunkline.bridge.call import ToolClient
 from trunkline.client.result import Result
 from trunkline.errors import TrunklineError
+from trunkline.wire.spellings import plain_state
 
 log = logging.getLogger("trunkline.bridge")
 # As much of a reply as is looked at, and as many beginnings of an object.
@@ -57,7 +58,7 @@ async def judge(
     except TrunklineError as error:
         return _unjudged(f"the judge was not heard: {error}")
     if not result.ok:
-        state = result.state.value.removeprefix("TASK_STATE_").lower()
+        state = plain_state(result.state)
         return _unjudged(f"the judge's task is {state}: {result.text or 'it gives no reason'}")
     return read_verdict(result, min_score)
 

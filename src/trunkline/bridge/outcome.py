@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.client.result import File, Result, is_report
+from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Part, TaskState
 
 Block = dict[str, Any]
@@ -91,7 +92,7 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
         """The outcome as an object, by the tool's output schema."""
         found: Block = {"response": self.text}
         if self.state is not None:
-            found["state"] = self.state.value.removeprefix("TASK_STATE_").lower().replace("_", "-")
+            found["state"] = plain_state(self.state)
         known = {"task_id": self.task_id, "context_id": self.context_id, "question": self.question}
         found.update({name: value for name, value in known.items() if value})
         if self.data:

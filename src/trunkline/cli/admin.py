@@ -21,10 +21,9 @@ from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import Vault, find_key
-from trunkline.clock import now_ms, random_bits
+from trunkline.clock import Ids, now_ms, random_bits
 from trunkline.config import Secret, Settings, load, seconds
 from trunkline.errors import Misuse, StoreInUse, Unreachable
-from trunkline.log.ids import Ids
 from trunkline.net.egress import Egress, target
 from trunkline.net.http import HttpRequest
 from trunkline.net.http_client import SocketHttpClient
@@ -135,7 +134,7 @@ async def _perform(
 
 def _signer(settings: Settings, store: Store) -> Signer | None:
     key = find_key(settings)
-    return None if key is None else Signer(store, Vault(key), now_ms, Ids(now_ms, random_bits))
+    return None if key is None else Signer(store, Vault(key), now_ms, Ids())
 
 
 async def _there(entrance: Entrance, method: str, path: str, query: Mapping[str, str], body: bytes) -> bytes:

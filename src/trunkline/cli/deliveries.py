@@ -16,7 +16,7 @@ from trunkline.config import Settings
 from trunkline.errors import Misuse
 from trunkline.server.admin import PREFIX
 from trunkline.store.base import DeliveryRecord
-from trunkline.wire.times import timestamp
+from trunkline.wire.spellings import timestamp
 
 DELIVERIES = PREFIX + "deliveries"
 _PAGE = 1000

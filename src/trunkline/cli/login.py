@@ -18,7 +18,7 @@ from trunkline.cli.wire_trace import Redaction, WireTrace
 from trunkline.errors import Misuse, TimedOut
 from trunkline.net.egress import shown
 from trunkline.net.http import HttpClient
-from trunkline.wire.times import timestamp
+from trunkline.wire.spellings import timestamp
 
 
 def login(given: Given) -> None:

@@ -9,7 +9,7 @@ from trunkline.cli.screen import document, field
 from trunkline.cli.session import Session
 from trunkline.config import Secret
 from trunkline.errors import Misuse, PushNotSupported
-from trunkline.wire.configs import write_config, write_configs
+from trunkline.wire.push import write_config, write_configs
 from trunkline.wire.types import PushConfig
 from trunkline.wire.writer import Dialect
 

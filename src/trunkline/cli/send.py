@@ -9,7 +9,8 @@ from trunkline.cli.outcome import follow, show_result, show_stream
 from trunkline.cli.parts import message_parts
 from trunkline.cli.render import show_sent
 from trunkline.cli.session import Session
-from trunkline.client.message import Sending, fresh_id
+from trunkline.client.message import Sending
+from trunkline.clock import new_id
 from trunkline.errors import Misuse
 from trunkline.wire.types import RESTING
 
@@ -24,7 +25,7 @@ async def _send(session: Session) -> None:
     parts = message_parts(session.words, session.given.parts)
     waits = _waits(choices)
     card = await session.spoken_card()
-    session.message_id = fresh_id()
+    session.message_id = new_id()
     sending = _sending(choices, session.message_id)
     if choices.flag("verbose") and not choices.as_json:
         show_sent(session.message_id, parts)

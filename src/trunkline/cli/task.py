@@ -106,7 +106,7 @@ def _state(told: str) -> TaskState | None:
     if not told:
         return None
     state = state_named(told)
-    if state is None:
+    if state not in STATES:
         names = ", ".join(each.name.lower() for each in STATES)
         raise Misuse(f"--status {told}: choose one of {names}")
     return state

@@ -20,6 +20,7 @@ from trunkline.client.client import Client
 from trunkline.client.result import Result, artifact_text
 from trunkline.client.stream import Stream
 from trunkline.errors import Misuse, TimedOut, TrunklineError
+from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TERMINAL, ArtifactUpdate, Metadata, TaskState
 
 log = logging.getLogger("trunkline.client")
@@ -202,7 +203,7 @@ def _plain(value: object) -> str:
 
 
 def _word(state: TaskState | None) -> str:
-    return "" if state is None else state.value.removeprefix("TASK_STATE_").lower().replace("_", "-")
+    return "" if state is None else plain_state(state)
 
 
 def _milliseconds(began: float) -> int:

@@ -12,7 +12,7 @@ from trunkline.errors import Refused, TaskNotFound, TooLarge, Unreachable, Unrea
 from trunkline.net.egress import target
 from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
 from trunkline.wire.answers import Notice
-from trunkline.wire.error_reader import read_refusal
+from trunkline.wire.error_reader import read_http_error
 from trunkline.wire.frame_template import FrameTemplate
 from trunkline.wire.peer_card import Interface
 from trunkline.wire.sse import SseParser, SsePiece, Take
@@ -46,7 +46,7 @@ class HttpAnswer(Struct, frozen=True):
     def refusal(self, *, of_task: bool = False) -> Refused:
         """What an answer that is not `ok` says; `of_task`: a task was in the path."""
         host = target(self.url).host
-        return read_refusal(self.status, self.headers, self.body, of_task=of_task, host=host)
+        return read_http_error(self.status, self.headers, self.body, of_task=of_task, host=host)
 
 
 def spoken(interface: Interface) -> Headers:

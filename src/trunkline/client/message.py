@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from trunkline.clock import now_ms, random_bits
+from trunkline.clock import new_id
 from trunkline.errors import Misuse
 from trunkline.wire.types import Message, Metadata, Part, PushConfig, Role, SendRequest
 
@@ -28,15 +28,6 @@ class Sending(TypedDict, total=False):
     correlation_id: str
     parent_id: str
     timeout_s: float | None
-
-
-def fresh_id() -> str:
-    """A UUIDv7: agents that know a message again go by ids that are unique by construction."""
-    now, tail = now_ms(), random_bits(74)
-    return (
-        f"{now >> 16:08x}-{now & 0xFFFF:04x}-7{tail >> 62:03x}"
-        f"-{(tail >> 48 & 0x3FFF) | 0x8000:04x}-{tail & 0xFFFFFFFFFFFF:012x}"
-    )
 
 
 def parts_of(content: Content) -> tuple[Part, ...]:
@@ -85,7 +76,7 @@ def compose(content: Content, said: Sending, *, wait: bool = True) -> SendReques
     named = {"skillHint": skill, "skillId": skill} if skill else None
     if isinstance(content, Message):
         message = Message(
-            told("message_id") or content.message_id or fresh_id(),
+            told("message_id") or content.message_id or new_id(),
             told("context_id") or content.context_id,
             told("task_id") or content.task_id,
             content.role or _USER,
@@ -97,7 +88,7 @@ def compose(content: Content, said: Sending, *, wait: bool = True) -> SendReques
         )
     else:
         message = Message(
-            told("message_id") or fresh_id(),
+            told("message_id") or new_id(),
             told("context_id", ""),
             told("task_id", ""),
             _USER,

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.client.transport import Call, Transport
-from trunkline.clock import random_bits
+from trunkline.clock import new_id
 from trunkline.errors import (
     ContentTypeNotSupported,
     Forbidden,
@@ -159,7 +159,8 @@ async def probe(transport: Transport, call: Call) -> str:
     Raises:
         Refused: somebody understood, and wants credentials or has no time.
     """
-    query = TaskQuery(_stray_id())
+    # An id that no task has; a UUID, as some agents take nothing else.
+    query = TaskQuery(new_id())
     try:
         await transport.get(query, call)
     except TaskNotFound:
@@ -324,9 +325,3 @@ def _origin(parts: SplitResult) -> tuple[str, str, int]:
 def _trimmed(url: str) -> str:
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
-
-
-def _stray_id() -> str:
-    """An id that no task has; a UUID, as some agents take nothing else."""
-    digits = f"{random_bits(128):032x}"
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-8{digits[17:20]}-{digits[20:]}"

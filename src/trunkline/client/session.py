@@ -29,8 +29,8 @@ from trunkline.net.breaker import Breaker
 from trunkline.net.egress import shown
 from trunkline.net.http import Headers
 from trunkline.telemetry.traces import traceparent
-from trunkline.wire.extensions import IDEMPOTENT_SEND
 from trunkline.wire.peer_card import PeerCard
+from trunkline.wire.service_parameters import IDEMPOTENT_SEND
 
 log = logging.getLogger("trunkline.client")
 FAILURES = (Refused, Unreachable, Unreadable)

@@ -33,8 +33,8 @@ from trunkline.demo.tour_server import (
 from trunkline.doctor.check import CheckOutcome
 from trunkline.doctor.run import examine
 from trunkline.errors import Refused
-from trunkline.log.decide import plain
 from trunkline.webhook import Notification, Receiver
+from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import PushConfig, TaskState
 
 # How often in a row somebody may kill the server before the tour gives up.
@@ -284,7 +284,7 @@ class Tour:
                 raise StepFailed(f"the webhook was told {told.state}, not {state}")
             self._console.print(f"   told by a POST, token and signature good: {_coloured(state)}")
             return told
-        raise StepFailed(f"the webhook was not told {plain(state)}")
+        raise StepFailed(f"the webhook was not told {plain_state(state)}")
 
     def _list(self) -> None:
         page = self._demo.client.list(page_size=10)
@@ -311,11 +311,11 @@ class Tour:
 
 def _expect(result: Result, state: TaskState, text: str = "") -> None:
     if result.state is not state or (text and result.text != text):
-        raise StepFailed(f"expected {plain(state)} {text!r}, got {describe(result)}")
+        raise StepFailed(f"expected {plain_state(state)} {text!r}, got {describe(result)}")
 
 
 def _coloured(state: TaskState) -> str:
-    return f"[{_COLOURS.get(state, 'white')}]{plain(state)}[/]"
+    return f"[{_COLOURS.get(state, 'white')}]{plain_state(state)}[/]"
 
 
 def run(*, once: bool, port: int) -> int:

@@ -16,10 +16,10 @@ from pathlib import Path
 from trunkline.client.result import Result
 from trunkline.client.sync import SyncClient
 from trunkline.errors import Refused, TrunklineError, Unavailable
-from trunkline.log.decide import plain
 from trunkline.net.egress import Egress
 from trunkline.net.http import HttpRequest
 from trunkline.net.http_client import SocketHttpClient
+from trunkline.wire.spellings import plain_state
 
 READY_S = 20.0
 # One that was told to end may take so long; one that was killed is known to be dead much sooner.
@@ -186,14 +186,14 @@ class Acknowledged:
             # What had ended stays as it was. A question may have been answered, and what ran may have ended.
             if answered.ended and describe(found) != describe(answered):
                 raise StepFailed(f"task {task_id} was {describe(answered)} and is {describe(found)}")
-            now[plain(found.state)] += 1
+            now[plain_state(found.state)] += 1
         states = ", ".join(f"{count} {state}" for state, count in now.items())
         return f"nothing acknowledged was lost: {states or 'there was nothing yet'}"
 
 
 def describe(result: Result) -> str:
     """The state and the text of an answer, in words."""
-    return f"{plain(result.state)} {result.text!r}"
+    return f"{plain_state(result.state)} {result.text!r}"
 
 
 async def _read(url: str) -> bytes:

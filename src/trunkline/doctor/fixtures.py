@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from trunkline.clock import random_bits
+from trunkline.clock import new_id, random_bits
 from trunkline.doctor.check import NotPossible
 from trunkline.doctor.json_access import (
     AT_REST,
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 
 _Value = TypeVar("_Value")
 _POLL_S = 0.1
-
-
-def new_id() -> str:
-    """An id nobody has seen, in the form of a UUID."""
-    digits = f"{random_bits(128):032x}"
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 
 class Once(Generic[_Value]):

@@ -9,8 +9,11 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-TERMINAL = frozenset(("completed", "failed", "canceled", "rejected"))
-INTERRUPTED = frozenset(("input-required", "auth-required"))
+from trunkline.wire import types
+from trunkline.wire.spellings import plain_state, state_named
+
+TERMINAL = frozenset(map(plain_state, types.TERMINAL))
+INTERRUPTED = frozenset(map(plain_state, types.INTERRUPTED))
 AT_REST = TERMINAL | INTERRUPTED
 _UPDATES = {"statusUpdate": "status-update", "artifactUpdate": "artifact-update"}
 _KINDS = frozenset(("task", "message", "status-update", "artifact-update"))
@@ -55,8 +58,9 @@ def at(value: object, *path: str) -> Any:
 
 def state_of(task: object) -> str:
     """The state of a task or update in its plain spelling, `input-required`; empty if there is none."""
-    word = text(at(task, "status", "state")).lower().removeprefix("task_state_").replace("_", "-")
-    return "canceled" if word == "cancelled" else word
+    word = text(at(task, "status", "state"))
+    known = state_named(word)
+    return word.lower() if known is None else plain_state(known)
 
 
 class ProtocolObject(Struct, frozen=True):

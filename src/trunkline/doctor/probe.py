@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from trunkline.clock import random_bits
+from trunkline.clock import new_id, random_bits
 from trunkline.doctor.exchange import ProbeExchange, encoded
-from trunkline.doctor.fixtures import Fixtures, new_id
+from trunkline.doctor.fixtures import Fixtures
 from trunkline.doctor.json_access import (
     ProtocolObject,
     at,

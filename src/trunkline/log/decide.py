@@ -13,6 +13,7 @@ from msgspec import Struct
 from trunkline import errors
 from trunkline.log import events as ev
 from trunkline.log.fold import NEVER, State
+from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TERMINAL, Message, TaskState
 
 
@@ -165,7 +166,8 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
     message = command.message
     if state.over:
         raise errors.UnsupportedOperation(
-            f"task {state.task_id} has ended ({plain(state.state)}); send without taskId to start another",
+            f"task {state.task_id} has ended ({plain_state(state.state)}); "
+            "send without taskId to start another",
             field="message.taskId",
         )
     if message.context_id and message.context_id != state.context_id:
@@ -186,14 +188,14 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
 
 def _cancel(state: State, by: str) -> tuple[ev.AnyEvent, ...]:
     if state.over:
-        raise errors.TaskNotCancelable(f"task {state.task_id} has already ended ({plain(state.state)})")
+        raise errors.TaskNotCancelable(f"task {state.task_id} has already ended ({plain_state(state.state)})")
     requested = () if state.cancel_requested else (ev.CancelRequested(by),)
     return (*requested, ev.Status(TaskState.CANCELED)) if state.interrupted else requested
 
 
 def _emit(state: State, command: Emit) -> tuple[ev.AnyEvent, ...]:
     if state.over:
-        raise errors.TurnOver(f"task {state.task_id} has ended ({plain(state.state)})")
+        raise errors.TurnOver(f"task {state.task_id} has ended ({plain_state(state.state)})")
     if state.node != command.node:
         raise errors.TurnOver(f"task {state.task_id} is now run by another node")
     events = _to_the_end(command.events)
@@ -232,8 +234,3 @@ def _to_the_end(events: tuple[ev.AnyEvent, ...]) -> tuple[ev.AnyEvent, ...]:
 
 def _ends(event: ev.AnyEvent) -> bool:
     return isinstance(event, ev.Replied) or (isinstance(event, ev.Status) and event.state in TERMINAL)
-
-
-def plain(state: TaskState) -> str:
-    """A state as people read it."""
-    return state.value.removeprefix("TASK_STATE_").lower().replace("_", "-")

@@ -13,7 +13,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from trunkline.log import events as ev
-from trunkline.wire.times import timestamp
+from trunkline.wire.spellings import timestamp
 from trunkline.wire.types import (
     INTERRUPTED,
     TERMINAL,

@@ -25,8 +25,9 @@ from trunkline.mock.scenario import Entry, Persona, Scenario
 from trunkline.mock.state import Begun, Cue, MockState, trimmed
 from trunkline.mock.webhooks import Post
 from trunkline.server.request import Receive, Scope, Send
-from trunkline.wire.configs import write_config, write_configs
 from trunkline.wire.operations import Operation
+from trunkline.wire.push import write_config, write_configs
+from trunkline.wire.service_parameters import Version
 from trunkline.wire.types import (
     ListQuery,
     Message,
@@ -37,7 +38,6 @@ from trunkline.wire.types import (
     SendRequest,
     TaskQuery,
 )
-from trunkline.wire.versions import Version
 from trunkline.wire.writer import Dialect
 
 log = logging.getLogger("trunkline.mock")

@@ -10,7 +10,7 @@ import msgspec
 from trunkline.mock.quirks import Quirks
 from trunkline.mock.scenario import Ability, Extra, Persona
 from trunkline.wire.card import ApiKeyScheme, BearerScheme, Card, Extension, Scheme, Skill, card_hybrid
-from trunkline.wire.extensions import IDEMPOTENT_SEND
+from trunkline.wire.service_parameters import IDEMPOTENT_SEND
 from trunkline.wire.types import Metadata
 
 _OF_03 = (

@@ -22,8 +22,7 @@ from trunkline.mock.scenario import (
     ScriptedFile,
     Step,
 )
-from trunkline.wire.spellings import state_named
-from trunkline.wire.times import timestamp
+from trunkline.wire.spellings import state_named, timestamp
 from trunkline.wire.types import (
     RESTING,
     TERMINAL,

@@ -19,7 +19,7 @@ from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
 from trunkline.server.request import Receive, Scope, Send
 from trunkline.wire import sse
 from trunkline.wire.answers import Notice
-from trunkline.wire.error_reader import read_refusal
+from trunkline.wire.error_reader import read_http_error
 from trunkline.wire.operations import Operation
 from trunkline.wire.peer_card import read_card
 from trunkline.wire.replies import rest_notice, rpc_notice
@@ -170,7 +170,7 @@ class _Heard(Struct):
     def _refusal(self, reply: HttpResponse, body: bytes, take: Take) -> None:
         # Of REST it is the answer; of JSON-RPC it is what stood before the agent.
         if self.asked.rest is not None and reply.headers.get("content-type", "").endswith("json"):
-            take.hear_refusal(read_refusal(reply.status, reply.headers, body))
+            take.hear_refusal(read_http_error(reply.status, reply.headers, body))
         else:
             take.hear_status(reply.status)
 

@@ -36,8 +36,8 @@ from trunkline.mock.scenario import (
 )
 from trunkline.wire.answers import Notice
 from trunkline.wire.codes import code_of
-from trunkline.wire.extensions import IDEMPOTENT_SEND
 from trunkline.wire.peer_card import PeerCard
+from trunkline.wire.service_parameters import IDEMPOTENT_SEND
 from trunkline.wire.types import (
     RESTING,
     Artifact,

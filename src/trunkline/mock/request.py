@@ -14,12 +14,12 @@ from trunkline.mock.scenario import Failure, Persona
 from trunkline.server.rest import dialect_of, error, success_status
 from trunkline.server.rpc import http_status, operation_of
 from trunkline.wire import jsonrpc, read, rest, sse
-from trunkline.wire.codes import CODES, code_of
-from trunkline.wire.configs import read_push_query, read_set
-from trunkline.wire.details import details
+from trunkline.wire.codes import CODES, code_of, details
 from trunkline.wire.jsonrpc import RequestId
 from trunkline.wire.operations import METHODS_V03, NAMES, Operation
+from trunkline.wire.push import read_push_query, read_push_request
 from trunkline.wire.rest import RestCall
+from trunkline.wire.service_parameters import Version, negotiate
 from trunkline.wire.types import (
     ListQuery,
     Message,
@@ -29,7 +29,6 @@ from trunkline.wire.types import (
     Task,
     TaskQuery,
 )
-from trunkline.wire.versions import Version, negotiate
 from trunkline.wire.writer import WRITERS, Dialect, Writer
 
 Params = SendRequest | TaskQuery | ListQuery | PushRequest | PushQuery | None
@@ -162,7 +161,7 @@ def _rpc_params(operation: Operation, raw: msgspec.Raw | None) -> Params:
         case Operation.LIST:
             return read.read_list_query(raw)
         case Operation.PUSH_SET:
-            return read_set(raw)
+            return read_push_request(raw)
         case Operation.PUSH_GET | Operation.PUSH_LIST | Operation.PUSH_DELETE:
             return read_push_query(raw)
         case Operation.EXTENDED_CARD:
@@ -196,7 +195,7 @@ def _rest_params(call: RestCall, body: bytes, query: dict[str, str], *, proto: b
         case Operation.LIST:
             return read.list_query_from(query)
         case Operation.PUSH_SET:
-            return read_set(body, call.task_id)
+            return read_push_request(body, call.task_id)
         case Operation.PUSH_GET | Operation.PUSH_LIST | Operation.PUSH_DELETE:
             return PushQuery(call.task_id, call.config_id)
         case Operation.EXTENDED_CARD:

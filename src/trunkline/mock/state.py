@@ -10,8 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline import errors
-from trunkline.clock import now_ms, random_bits
-from trunkline.log.ids import Ids
+from trunkline.clock import Ids
 from trunkline.mock.faults import FaultSchedule, MockFault
 from trunkline.mock.playback import Event, Playback
 from trunkline.mock.quirks import Quirks, manner_of
@@ -75,7 +74,7 @@ class MockState:
         self._known: dict[str, Begun] = {}
         self._turns: Counter[str] = Counter()
         self._faults = [FaultSchedule(rule.faults, scenario.seed) for rule in scenario.rules]
-        self._ids = Ids(now_ms, random_bits)
+        self._ids = Ids()
 
     def cue(self, request: SendRequest) -> Cue:
         """What a message is to be answered with; nothing is done yet.

@@ -9,7 +9,7 @@ from trunkline.errors import Unreachable
 from trunkline.mock.playback import Playback
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
-from trunkline.wire import push_body
+from trunkline.wire import push
 from trunkline.wire.types import PushConfig
 
 log = logging.getLogger("trunkline.mock")
@@ -34,7 +34,7 @@ class Post:
     def tell(self, work: Playback) -> None:
         """Post the task as it stands."""
         for config, version in work.push.values():
-            body = push_body.body(work.task, version, whole=False)
+            body = push.notification_body(work.task, version, whole=False)
             before = self._last.get(work.id)
             task = asyncio.get_running_loop().create_task(self._send(work.id, config, body, before))
             self._last[work.id] = task

@@ -6,9 +6,9 @@ from asyncio import AbstractEventLoop
 from enum import Enum
 from typing import Protocol
 
+from trunkline.clock import Ids
 from trunkline.log.events import AnyEvent, Replied, Status, Stepped
 from trunkline.log.fold import State
-from trunkline.log.ids import Ids
 from trunkline.wire.types import Message, SendRequest
 
 Verdict = Status | Replied

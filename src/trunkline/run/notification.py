@@ -7,17 +7,16 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from trunkline.clock import now_ms
-from trunkline.log.decide import plain
 from trunkline.log.events import PushTarget, Recorded, Replied, Status
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.push_configs import Proof, Seals, proof_of
 from trunkline.run.tasks import Tasks
 from trunkline.store.base import Delivery
-from trunkline.wire import push_body
-from trunkline.wire.times import timestamp
+from trunkline.wire import push
+from trunkline.wire.service_parameters import Version
+from trunkline.wire.spellings import plain_state, timestamp
 from trunkline.wire.types import TERMINAL, Metadata, Task, TaskState, TaskStatus
-from trunkline.wire.versions import Version
 
 # Signs an id, a moment in seconds and a body; gives the header's value.
 Sign = Callable[[str, int, bytes], str]
@@ -69,9 +68,9 @@ class NotificationComposer:
         if recorded is None:
             return None
         task, metadata = await self._snapshot(feed, recorded)
-        body = push_body.body(task, target.version, whole=self._whole, metadata=metadata)
+        body = push.notification_body(task, target.version, whole=self._whole, metadata=metadata)
         headers, state = self._headers(delivery, target, body), task.status.state
-        return OutgoingNotification(target, body, headers, plain(state), state in TERMINAL, feed)
+        return OutgoingNotification(target, body, headers, plain_state(state), state in TERMINAL, feed)
 
     async def _snapshot(self, feed: Feed, recorded: Recorded) -> tuple[Task, Metadata | None]:
         state, event = feed.state, recorded.event

@@ -10,10 +10,9 @@ from typing import Protocol
 
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import Vault, find_key
-from trunkline.clock import now_ms
+from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings
 from trunkline.errors import Misuse
-from trunkline.log.ids import Ids
 from trunkline.net.breaker import Breaker
 from trunkline.run.delivery import DeliveryCounts, DeliveryWorker, Posts
 from trunkline.run.notification import NotificationComposer

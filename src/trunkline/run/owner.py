@@ -12,11 +12,11 @@ from asyncio import AbstractEventLoop
 from collections.abc import Coroutine
 from typing import Protocol
 
+from trunkline.clock import Ids
 from trunkline.errors import Misuse, StoreError, TaskFull, TurnOver
 from trunkline.log.decide import LIMITS
 from trunkline.log.events import AnyEvent, Replied, Status, Stepped, Taken
 from trunkline.log.fold import State
-from trunkline.log.ids import Ids
 from trunkline.run.buffer import RETRY_S, UNFLUSHED_LIMIT, EventBuffer
 from trunkline.run.conversation import earlier
 from trunkline.run.executor import Again, Executor, Verdict

@@ -12,11 +12,11 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
+from trunkline.clock import Ids
 from trunkline.errors import InvalidParams, TaskNotFound, Unreachable
 from trunkline.log.decide import DeletePush, SetPush
 from trunkline.log.events import PushTarget
 from trunkline.log.fold import NOBODY
-from trunkline.log.ids import Ids
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
 from trunkline.wire.types import PushConfig

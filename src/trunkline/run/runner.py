@@ -10,11 +10,10 @@ from functools import partial
 from msgspec import Struct
 from msgspec.structs import replace
 
-from trunkline.clock import now_ms
+from trunkline.clock import Ids, now_ms
 from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotCancelable, Unavailable
-from trunkline.log.decide import Cancel, ForceCancel, Release, Say, plain
+from trunkline.log.decide import Cancel, ForceCancel, Release, Say
 from trunkline.log.events import PushTarget, Status, Submitted
-from trunkline.log.ids import Ids
 from trunkline.run import hops
 from trunkline.run.executor import Again, Executor, OnCrash
 from trunkline.run.feed import Feed
@@ -25,6 +24,7 @@ from trunkline.run.takeover import Takeover
 from trunkline.run.tasks import Tasks
 from trunkline.store.ack import Ack
 from trunkline.store.base import Dedup, Store
+from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Message, SendRequest, TaskState
 
 log = logging.getLogger("trunkline.run")
@@ -332,7 +332,9 @@ class Runner:
             await self.tasks.change(feed, ForceCancel())
         state = feed.state
         if state.state is not TaskState.CANCELED:
-            raise TaskNotCancelable(f"task {state.task_id} was faster than the cancel: {plain(state.state)}")
+            raise TaskNotCancelable(
+                f"task {state.task_id} was faster than the cancel: {plain_state(state.state)}"
+            )
 
     async def _watch(self) -> None:
         while True:

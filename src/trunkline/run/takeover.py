@@ -9,11 +9,11 @@ import asyncio
 import logging
 from typing import Protocol
 
+from trunkline.clock import Ids
 from trunkline.errors import StoreError, TurnOver
 from trunkline.log.decide import Claim, Emit, ForceCancel
 from trunkline.log.events import Status
 from trunkline.log.fold import State
-from trunkline.log.ids import Ids
 from trunkline.run.executor import Again, Executor, OnCrash
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks

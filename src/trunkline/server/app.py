@@ -42,7 +42,7 @@ from trunkline.wire import rest as routes
 from trunkline.wire.codes import code_of
 from trunkline.wire.jsonrpc import Envelope
 from trunkline.wire.operations import NAMES, Operation
-from trunkline.wire.versions import Version, negotiate
+from trunkline.wire.service_parameters import Version, negotiate
 from trunkline.wire.writer import Dialect
 
 log = logging.getLogger("trunkline.server")

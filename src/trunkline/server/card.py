@@ -19,8 +19,8 @@ from trunkline.config import Settings
 from trunkline.server.host_check import is_loopback
 from trunkline.server.request import JSON, Exchange, Headers, query, text
 from trunkline.wire.card import Card, card_hybrid, card_v1, check_card
+from trunkline.wire.service_parameters import Version, negotiate
 from trunkline.wire.types import Metadata
-from trunkline.wire.versions import Version, negotiate
 from trunkline.wire.writer import Dialect
 
 _KEPT = 64

@@ -14,8 +14,8 @@ from msgspec import Struct
 from trunkline.clock import now_ms
 from trunkline.server.operations import Caller, Operations
 from trunkline.telemetry import traces
-from trunkline.wire.configs import write_config, write_configs
-from trunkline.wire.times import milliseconds
+from trunkline.wire.push import write_config, write_configs
+from trunkline.wire.spellings import milliseconds
 from trunkline.wire.types import (
     TERMINAL,
     ListQuery,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from msgspec import Struct
 
 from trunkline.server.request import Headers
-from trunkline.wire.extensions import read_extensions
+from trunkline.wire.service_parameters import read_extensions
 
 HEADER = b"a2a-extensions"
 # Its name in 0.3.

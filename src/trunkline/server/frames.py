@@ -6,7 +6,7 @@ from trunkline.log.events import Chunk, Compacted, Delta, Recorded, Replied, Sta
 from trunkline.log.fold import State, fold
 from trunkline.run.feed import Feed
 from trunkline.server.operations import Subscription
-from trunkline.wire.times import timestamp
+from trunkline.wire.spellings import timestamp
 from trunkline.wire.types import (
     RESTING,
     Artifact,

@@ -25,6 +25,7 @@ from trunkline.run.tasks import not_found
 from trunkline.server.extensions import Asked
 from trunkline.store.base import Dedup, Where
 from trunkline.telemetry import traces
+from trunkline.wire.service_parameters import Version
 from trunkline.wire.types import (
     ListQuery,
     Message,
@@ -36,7 +37,6 @@ from trunkline.wire.types import (
     TaskPage,
     TaskQuery,
 )
-from trunkline.wire.versions import Version
 from trunkline.wire.writer import Dialect
 
 DEDUP_MS = 24 * 3600 * 1000

@@ -8,11 +8,11 @@ from trunkline.server.encoding import EncodedOperations
 from trunkline.server.operations import Caller, Subscription
 from trunkline.server.request import A2A_JSON, JSON, Exchange
 from trunkline.wire import read
-from trunkline.wire.configs import read_set
 from trunkline.wire.operations import Operation
+from trunkline.wire.push import read_push_request
 from trunkline.wire.rest import RestCall, error_v03, error_v1
+from trunkline.wire.service_parameters import Version
 from trunkline.wire.types import PushQuery, TaskQuery
-from trunkline.wire.versions import Version
 from trunkline.wire.writer import Dialect
 
 _ACCEPTED = 202
@@ -81,7 +81,7 @@ async def perform(
         case Operation.EXTENDED_CARD:
             raise no_extended_card(caller.dialect)
         case Operation.PUSH_SET:
-            return await encoded.set_push(caller, read_set(body, call.task_id))
+            return await encoded.set_push(caller, read_push_request(body, call.task_id))
         case Operation.PUSH_GET:
             return await encoded.get_push(caller, PushQuery(call.task_id, call.config_id))
         case Operation.PUSH_LIST:

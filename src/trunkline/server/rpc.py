@@ -9,10 +9,10 @@ from trunkline.server.operations import Caller, Subscription
 from trunkline.server.request import A2A_JSON, EVENTS, JSON, Exchange
 from trunkline.wire import read
 from trunkline.wire.codes import code_of
-from trunkline.wire.configs import read_push_query, read_set
 from trunkline.wire.jsonrpc import Envelope
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
-from trunkline.wire.versions import Version
+from trunkline.wire.push import read_push_query, read_push_request
+from trunkline.wire.service_parameters import Version
 
 MEDIA_TYPES = (JSON, A2A_JSON)
 _SAID_BY_HTTP = (
@@ -74,7 +74,7 @@ async def perform(
         case Operation.EXTENDED_CARD:
             raise no_extended_card(caller.dialect)
         case Operation.PUSH_SET:
-            return await encoded.set_push(caller, read_set(params))
+            return await encoded.set_push(caller, read_push_request(params))
         case Operation.PUSH_GET:
             return await encoded.get_push(caller, read_push_query(params))
         case Operation.PUSH_LIST:

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
-from trunkline.log.decide import plain
 from trunkline.log.fold import Head, State
 from trunkline.store.base import START, Fault, Store, TaskRef
+from trunkline.wire.spellings import plain_state
 
 PAGE = 2000
 AT_ONCE = 16
@@ -80,7 +80,7 @@ async def _check_task(store: Store, ref: TaskRef, report: Report) -> None:
     report.events += look.events
     report.bytes += look.bytes
     report.unread += look.unread
-    name = plain(look.state.state)
+    name = plain_state(look.state.state)
     report.tasks[name] = report.tasks.get(name, 0) + 1
     if look.head != head:
         report.problems.append(Fault(ref.task_id, _difference(look.head, head)))

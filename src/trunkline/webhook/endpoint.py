@@ -13,6 +13,7 @@ from trunkline.errors import InvalidRequest, Refused, TooLarge
 from trunkline.webhook.notification import Notification
 from trunkline.webhook.seen import Seen, key_of
 from trunkline.wire.codes import code_of
+from trunkline.wire.spellings import plain_state
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -104,7 +105,7 @@ class Endpoint:
             log.exception("push.failed webhook=%a task=%a", notification.id, notification.task_id)
             return False
         self._seen.add(notification)
-        state = "" if notification.state is None else notification.state.name.lower()
+        state = "" if notification.state is None else plain_state(notification.state)
         log.info("push.received webhook=%a task=%a state=%s", notification.id, notification.task_id, state)
         return True
 

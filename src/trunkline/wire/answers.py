@@ -12,19 +12,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from trunkline.errors import InvalidParams
-from trunkline.wire.decode_errors import UNREADABLE, check_structure, misfit, not_json
-from trunkline.wire.params import read_params
+from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure, invalid_params, parse_error
+from trunkline.wire.normalize import read_params
 from trunkline.wire.parts import read_part
-from trunkline.wire.raw import (
-    AnswerShape,
-    ArtifactShape,
-    MessageShape,
-    PartShape,
-    StatusShape,
-    TaskAnswerShape,
-    UpdateShape,
-)
-from trunkline.wire.spellings import check_foreign, plain_task_id, role_named, state_told
+from trunkline.wire.raw import RawAnswer, RawArtifact, RawMessage, RawPart, RawStatus, RawTask, RawUpdate
+from trunkline.wire.spellings import check_id, plain_task_id, role_named, state_named
 from trunkline.wire.types import (
     Artifact,
     ArtifactUpdate,
@@ -68,10 +60,10 @@ _KINDS = {b'"%b"' % kind.value.encode(): kind for kind in _Kind}
 _SAID = {"messageId", "message_id", "role", "parts", "content"}
 
 _members = msgspec.json.Decoder(dict[str, Raw])
-_message_shape = msgspec.json.Decoder(MessageShape)
-_task_shape = msgspec.json.Decoder(TaskAnswerShape)
-_update_shape = msgspec.json.Decoder(UpdateShape)
-_answer_shape = msgspec.json.Decoder(AnswerShape)
+_message_shape = msgspec.json.Decoder(RawMessage)
+_task_shape = msgspec.json.Decoder(RawTask)
+_update_shape = msgspec.json.Decoder(RawUpdate)
+_answer_shape = msgspec.json.Decoder(RawAnswer)
 
 
 def read_notice(raw: bytes | Raw, *, proto: bool = False) -> Notice:
@@ -86,12 +78,12 @@ def read_notice(raw: bytes | Raw, *, proto: bool = False) -> Notice:
     check_structure(body)
     try:
         notice = read_shape(_answer_shape.decode(body), proto=proto)
-    except UNREADABLE:
+    except DECODE_ERRORS:
         notice = None
     return _read_leniently(body, proto=proto) if notice is None else notice
 
 
-def read_shape(shape: AnswerShape, *, proto: bool = False) -> Notice | None:
+def read_shape(shape: RawAnswer, *, proto: bool = False) -> Notice | None:
     """What was decoded in one go; None if only the lenient reader can tell what it is.
 
     Raises:
@@ -114,7 +106,7 @@ def read_shape(shape: AnswerShape, *, proto: bool = False) -> Notice | None:
     return _task(shape, proto=proto) if kind is _Kind.TASK else None
 
 
-def _unwrapped(shape: AnswerShape, *, proto: bool) -> Notice | None:
+def _unwrapped(shape: RawAnswer, *, proto: bool) -> Notice | None:
     wrapped = (shape.artifact_update, shape.status_update, shape.task, shape.message)
     artifact, status, task, message = wrapped
     if wrapped.count(None) != 3:
@@ -132,10 +124,10 @@ def _unwrapped(shape: AnswerShape, *, proto: bool) -> Notice | None:
 def _read_leniently(body: bytes, *, proto: bool) -> Notice:
     kind, inner = _recognised(body)
     if kind is _Kind.MESSAGE:
-        return Notice(_message(read_params(_message_shape, MessageShape, inner), "", proto=proto))
+        return Notice(_message(read_params(_message_shape, RawMessage, inner), "", proto=proto))
     if kind is _Kind.TASK:
-        return _task(read_params(_task_shape, TaskAnswerShape, inner), proto=proto)
-    shape = read_params(_update_shape, UpdateShape, inner)
+        return _task(read_params(_task_shape, RawTask, inner), proto=proto)
+    shape = read_params(_update_shape, RawUpdate, inner)
     proto = proto or (inner is not body and shape.final is not None)
     read = _status_update if kind is _Kind.STATUS else _artifact_update
     return read(shape, proto=proto)
@@ -146,9 +138,9 @@ def _recognised(body: bytes) -> tuple[_Kind, bytes]:
     try:
         given = {name: bytes(member) for name, member in _members.decode(body).items()}
     except msgspec.ValidationError as error:
-        raise misfit(error, "the answer") from None
-    except UNREADABLE as error:
-        raise not_json(error) from None
+        raise invalid_params(error, "the answer") from None
+    except DECODE_ERRORS as error:
+        raise parse_error(error) from None
     members = {name: text for name, text in given.items() if text != b"null"}
     kind = _KINDS.get(members.get("kind", b""))
     if kind is not None:
@@ -167,7 +159,7 @@ def _recognised(body: bytes) -> tuple[_Kind, bytes]:
     raise InvalidParams("must have exactly one of task, message, statusUpdate and artifactUpdate, or be one")
 
 
-def _task(shape: TaskAnswerShape | AnswerShape, *, proto: bool) -> Notice:
+def _task(shape: RawTask | RawAnswer, *, proto: bool) -> Notice:
     status = _status(shape.status, proto=proto)
     if status.message is None and shape.message is not None:
         said = _said(shape.message, "message.", proto=proto)
@@ -188,7 +180,7 @@ def _task(shape: TaskAnswerShape | AnswerShape, *, proto: bool) -> Notice:
     return Notice(task, task.artifacts)
 
 
-def _status_update(shape: UpdateShape | AnswerShape, *, proto: bool) -> Notice:
+def _status_update(shape: RawUpdate | RawAnswer, *, proto: bool) -> Notice:
     update = StatusUpdate(
         _task_id(shape.task_id or shape.id, "taskId"),
         shape.context_id or "",
@@ -204,7 +196,7 @@ def _status_update(shape: UpdateShape | AnswerShape, *, proto: bool) -> Notice:
     return Notice(update, artifacts, shape.final or False)
 
 
-def _artifact_update(shape: UpdateShape | AnswerShape, *, proto: bool) -> Notice:
+def _artifact_update(shape: RawUpdate | RawAnswer, *, proto: bool) -> Notice:
     given = shape.artifact
     if given is None:
         raise InvalidParams("artifact is missing", field="artifact")
@@ -222,17 +214,17 @@ def _artifact_update(shape: UpdateShape | AnswerShape, *, proto: bool) -> Notice
 def _task_id(given: str | None, field: str) -> str:
     if not given:
         raise InvalidParams(f"{field} is missing", field=field)
-    return check_foreign(plain_task_id(given), field)
+    return check_id(plain_task_id(given), field)
 
 
-def _status(shape: StatusShape | str | None, *, proto: bool) -> TaskStatus:
+def _status(shape: RawStatus | str | None, *, proto: bool) -> TaskStatus:
     if shape is None:
         raise InvalidParams("status is missing", field="status")
     if isinstance(shape, str):
-        shape, field = StatusShape(state=shape), "status"
+        shape, field = RawStatus(state=shape), "status"
     else:
         field = "status.state"
-    state = state_told(shape.state or "")
+    state = state_named(shape.state or "")
     if state is None:
         what = f": {shape.state!r} is no state of a task" if shape.state else " is missing"
         raise InvalidParams(f"{field}{what}", field=field)
@@ -241,13 +233,13 @@ def _status(shape: StatusShape | str | None, *, proto: bool) -> TaskStatus:
     return TaskStatus(state, message, shape.timestamp or "")
 
 
-def _said(said: MessageShape | str, path: str, *, proto: bool) -> Message:
+def _said(said: RawMessage | str, path: str, *, proto: bool) -> Message:
     if isinstance(said, str):
-        said = MessageShape(parts=(PartShape(text=said),), role=Role.AGENT.value)
+        said = RawMessage(parts=(RawPart(text=said),), role=Role.AGENT.value)
     return _message(said, path, proto=proto)
 
 
-def _message(shape: MessageShape, path: str, *, proto: bool) -> Message:
+def _message(shape: RawMessage, path: str, *, proto: bool) -> Message:
     # Agents leave out what a caller may not: an id, a role, even parts.
     parts = shape.parts or ()
     where = f"{path}parts"
@@ -267,13 +259,13 @@ def _message(shape: MessageShape, path: str, *, proto: bool) -> Message:
     )
 
 
-def _artifacts(shapes: tuple[ArtifactShape, ...], *, proto: bool) -> tuple[Artifact, ...]:
+def _artifacts(shapes: tuple[RawArtifact, ...], *, proto: bool) -> tuple[Artifact, ...]:
     return tuple(
         [_artifact(shape, f"artifacts[{place}]", place, proto=proto) for place, shape in enumerate(shapes)]
     )
 
 
-def _artifact(shape: ArtifactShape, path: str, place: int, *, proto: bool) -> Artifact:
+def _artifact(shape: RawArtifact, path: str, place: int, *, proto: bool) -> Artifact:
     place = place if shape.index is None else shape.index
     return Artifact(
         shape.artifact_id or f"artifact-{place}",
@@ -285,5 +277,5 @@ def _artifact(shape: ArtifactShape, path: str, place: int, *, proto: bool) -> Ar
     )
 
 
-def _parts(shapes: tuple[PartShape, ...], path: str, *, proto: bool) -> tuple[Part, ...]:
+def _parts(shapes: tuple[RawPart, ...], path: str, *, proto: bool) -> tuple[Part, ...]:
     return tuple([read_part(shape, path, index, proto=proto) for index, shape in enumerate(shapes)])

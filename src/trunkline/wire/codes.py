@@ -1,10 +1,16 @@
-"""The one table: error class ⇄ JSON-RPC code ⇄ HTTP status ⇄ gRPC status name."""
+"""How an error looks on the wire: one table of codes for every binding, and the details beside a code.
+
+The details are google.rpc ErrorInfo and BadRequest, the same on every binding.
+"""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from trunkline import errors as e
+
+_DOMAIN = "a2a-protocol.org"
+_TYPES = "type.googleapis.com/google.rpc."
 
 
 class Code(Struct, frozen=True):
@@ -66,3 +72,35 @@ CODES: dict[type[e.Refused], Code] = {
 def code_of(error: e.Refused) -> Code:
     """The row for this error's class."""
     return CODES[type(error)]
+
+
+class ErrorInfo(Struct, frozen=True, tag_field="@type", tag=_TYPES + "ErrorInfo"):
+    """Why, in one word that programs compare; metadata values are always strings."""
+
+    reason: str
+    domain: str
+    metadata: dict[str, str]
+
+
+class FieldViolation(Struct, frozen=True):
+    """A member and what is wrong with it."""
+
+    field: str
+    description: str
+
+
+class BadRequest(Struct, frozen=True, rename="camel", tag_field="@type", tag=_TYPES + "BadRequest"):
+    """Which member of the request is at fault."""
+
+    field_violations: tuple[FieldViolation, ...]
+
+
+Detail = ErrorInfo | BadRequest
+
+
+def details(refused: e.Refused) -> tuple[Detail, ...]:
+    """ErrorInfo, and BadRequest when the refusal names a field."""
+    info = ErrorInfo(code_of(refused).reason, _DOMAIN, refused.details)
+    if not refused.field:
+        return (info,)
+    return (info, BadRequest((FieldViolation(refused.field, refused.message),)))

@@ -18,10 +18,10 @@ _PATH = re.compile(r" - at `\$\.?([^`]*)`\Z")
 _JSON_WORDS = {"str": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 # What decoding foreign bytes can raise: bad syntax or types, bad UTF-8 inside a string, endless nesting.
-UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
-def not_json(error: Exception) -> ParseError:
+def parse_error(error: Exception) -> ParseError:
     """The refusal of a body that cannot be read at all."""
     if isinstance(error, RecursionError):
         return too_deep()
@@ -31,7 +31,7 @@ def not_json(error: Exception) -> ParseError:
     return ParseError(f"the body is not JSON: {_PATH.sub('', said)}")
 
 
-def misfit(error: msgspec.ValidationError, whole: str) -> InvalidParams:
+def invalid_params(error: msgspec.ValidationError, whole: str) -> InvalidParams:
     """The refusal of a member of the wrong type or size; `whole` names the object that was read."""
     said = str(error)
     at = _PATH.search(said)

@@ -8,10 +8,11 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from trunkline.errors import InvalidParams, ParseError, PushNotSupported, Unreadable, UnsupportedOperation
-from trunkline.wire.decode_errors import UNREADABLE, check_structure, misfit, not_json
-from trunkline.wire.error_reader import printable
-from trunkline.wire.spellings import check_foreign, state_told
+from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure, invalid_params, parse_error
+from trunkline.wire.error_reader import excerpt
+from trunkline.wire.spellings import check_id, plain_state, state_named
 from trunkline.wire.types import (
+    STATES,
     Artifact,
     Message,
     Metadata,
@@ -23,14 +24,9 @@ from trunkline.wire.types import (
     TaskStatus,
 )
 
-_STATUS = {
-    TaskState.SUBMITTED: "submitted",
-    TaskState.WORKING: "working",
-    TaskState.INPUT_REQUIRED: "input-required",
-    # The dialect knows five words: who waits for a login waits for its host, who did not succeed failed.
+# The dialect knows five words: who waits for a login waits for its host, who did not succeed failed.
+_STATUS = {state: plain_state(state) for state in STATES} | {
     TaskState.AUTH_REQUIRED: "input-required",
-    TaskState.COMPLETED: "completed",
-    TaskState.FAILED: "failed",
     TaskState.CANCELED: "failed",
     TaskState.REJECTED: "failed",
 }
@@ -76,10 +72,10 @@ def read_submission(body: bytes) -> Submission:
     try:
         found = _submission.decode(body)
     except msgspec.ValidationError as error:
-        raise misfit(error, "body") from None
-    except UNREADABLE as error:
-        raise not_json(error) from None
-    check_foreign(found.correlation_id, "correlation_id")
+        raise invalid_params(error, "body") from None
+    except DECODE_ERRORS as error:
+        raise parse_error(error) from None
+    check_id(found.correlation_id, "correlation_id")
     if not found.agent_id:
         raise InvalidParams("agent_id is missing", field="agent_id")
     return found
@@ -151,11 +147,11 @@ def read_record(body: bytes) -> Task:
     try:
         check_structure(body)
         found = _answered.decode(body)
-    except (*UNREADABLE, ParseError):
-        raise Unreadable(f"this is no record of a task but: {printable(body)}") from None
-    state = state_told(found.status)
+    except (*DECODE_ERRORS, ParseError):
+        raise Unreadable(f"this is no record of a task but: {excerpt(body)}") from None
+    state = state_named(found.status)
     if state is None or not found.id:
-        raise Unreadable(f"{found.status!a} is no state of a task: {printable(body)}")
+        raise Unreadable(f"{found.status!a} is no state of a task: {excerpt(body)}")
     error = found.error if isinstance(found.error, str) or not found.error else _encode(found.error).decode()
     said = Message("", role=Role.AGENT, parts=(Part(text=error),)) if error else None
     parts = _parts(found.output)
@@ -201,4 +197,4 @@ def _is_report(part: Part) -> bool:
 def _said(task: Task) -> str:
     message = task.status.message
     said = "\n".join(part.text for part in message.parts if part.text) if message is not None else ""
-    return said or f"the task ended as {task.status.state.value.removeprefix('TASK_STATE_').lower()}"
+    return said or f"the task ended as {plain_state(task.status.state)}"

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from trunkline import errors as e
 from trunkline.wire.codes import CODES
-from trunkline.wire.decode_errors import UNREADABLE, check_structure
+from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure
 
 SHOWN = 200
 _LONGEST_WAIT_S = 3600.0
@@ -44,7 +44,7 @@ _TELLING = frozenset({401, 403, 413, 429, 503})
 _VAGUE = frozenset({-32603, -32600})
 
 
-class Told(Struct, frozen=True):
+class ErrorContent(Struct, frozen=True):
     """What an error says, wherever in the answer it stood."""
 
     message: str = ""
@@ -55,7 +55,7 @@ class Told(Struct, frozen=True):
     metadata: dict[str, str] = {}
 
 
-def printable(body: bytes) -> str:
+def excerpt(body: bytes) -> str:
     """The beginning of a body, fit for a line of a log or a terminal."""
     shown = _clean(body[: 4 * SHOWN].decode(errors="replace")).strip()
     return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
@@ -67,47 +67,47 @@ def _clean(text: str) -> str:
     return text if text.isprintable() else "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-def read_refusal(
+def read_http_error(
     status: int, headers: dict[str, str], body: bytes, *, of_task: bool = False, host: str = ""
 ) -> e.Refused:
     """The refusal in an answer with an error status, JSON or not; `of_task`: a task was in its path.
 
     Where the answer says nothing itself, `host` is named, which may be a gateway and not the agent.
     """
-    told = tell(decoded(body))
-    if of_task and status == 404 and not told.reason and "task" in told.message.lower():
-        return e.TaskNotFound(_clean(told.message))
+    content = read_content(decode_leniently(body))
+    if of_task and status == 404 and not content.reason and "task" in content.message.lower():
+        return e.TaskNotFound(_clean(content.message))
     if 300 <= status < 400:
         where = headers.get("location", "")[:SHOWN] or "nowhere"
         moved = f"HTTP {status}: it sends callers on to {where}; if that is the agent, give that URL"
-        told = msgspec.structs.replace(told, message=moved)
-    elif not told.message:
-        said = printable(body)
+        content = msgspec.structs.replace(content, message=moved)
+    elif not content.message:
+        said = excerpt(body)
         answered = f"HTTP {status} from {host}" if host else f"HTTP {status}"
-        told = msgspec.structs.replace(told, message=f"{answered}: {said}" if said else answered)
-    return refused(told, status, headers)
+        content = msgspec.structs.replace(content, message=f"{answered}: {said}" if said else answered)
+    return refusal_of(content, status, headers)
 
 
-def read_error(error: object) -> e.Refused:
+def read_rpc_error(error: object) -> e.Refused:
     """The refusal in the `error` of a JSON-RPC answer."""
-    return refused(tell(error), 200, {})
+    return refusal_of(read_content(error), 200, {})
 
 
-def tell(value: object) -> Told:
+def read_content(value: object) -> ErrorContent:
     """What an error of any shape says: JSON-RPC's, google.rpc.Status, problem details, text."""
     if isinstance(value, str):
-        return Told(message=value)
+        return ErrorContent(message=value)
     if not isinstance(value, dict):
-        return Told()
+        return ErrorContent()
     given = cast("dict[str, Any]", value)
     inner = given.get("error")
     if isinstance(inner, dict):
-        return tell(cast("object", inner))
+        return read_content(cast("object", inner))
     message = _text(given, "message", "detail", "title", "error", "error_description")
     code = given.get("code")
     info, field = _details(given.get("details"), given.get("data"))
     metadata = info.get("metadata")
-    return Told(
+    return ErrorContent(
         message,
         code if isinstance(code, int) and not isinstance(code, bool) else 0,
         _text(given, "type", "name"),
@@ -119,45 +119,45 @@ def tell(value: object) -> Told:
     )
 
 
-def refused(told: Told, status: int, headers: dict[str, str]) -> e.Refused:
+def refusal_of(content: ErrorContent, status: int, headers: dict[str, str]) -> e.Refused:
     """The class that stands for it, with what it says."""
-    found = _class(told, status)
+    found = _class(content, status)
     # It goes into logs and onto terminals, and its sender may be anybody.
-    message = _clean(told.message) or f"no reason given (code {told.code or status})"
+    message = _clean(content.message) or f"no reason given (code {content.code or status})"
     if found is e.TooManyRequests:
         return e.TooManyRequests(message, retry_after_s=_seconds(headers.get("retry-after", "")))
     if found is e.RouteNotFound:
         return e.RouteNotFound(message, allow=headers.get("allow", ""))
     if found is None or found is e.PeerError:
-        return e.PeerError(message, code=told.code or status)
+        return e.PeerError(message, code=content.code or status)
     details = {
         _clean(name): _clean(text)
-        for name, text in list(told.metadata.items())[:_MOST_DETAILS]
+        for name, text in list(content.metadata.items())[:_MOST_DETAILS]
         if name not in {"message", "field", "self"}
     }
     if found is e.Unavailable and "retry-after" in headers:
         details["retryAfter"] = f"{_seconds(headers['retry-after']):.0f}"
-    if found is e.Unavailable and (told.reason or told.code):
-        details["reason"] = _clean(told.reason) or str(told.code)
-    return found(message, field=_clean(told.field), **details)
+    if found is e.Unavailable and (content.reason or content.code):
+        details["reason"] = _clean(content.reason) or str(content.code)
+    return found(message, field=_clean(content.field), **details)
 
 
-def _class(told: Told, status: int) -> type[e.Refused] | None:
-    by_reason = _BY_REASON.get(told.reason)
+def _class(content: ErrorContent, status: int) -> type[e.Refused] | None:
+    by_reason = _BY_REASON.get(content.reason)
     if by_reason is not None:
         return by_reason
-    if status in _TELLING and (told.code in _VAGUE or told.code not in _BY_CODE):
+    if status in _TELLING and (content.code in _VAGUE or content.code not in _BY_CODE):
         return _BY_STATUS[status]
-    words = told.message.lower()
-    found = _BY_NAME.get(_plain(told.name)) if told.name else None
-    found = found or _BY_CODE.get(told.code)
+    words = content.message.lower()
+    found = _BY_NAME.get(_plain(content.name)) if content.name else None
+    found = found or _BY_CODE.get(content.code)
     if found is e.ExtendedCardNotConfigured and "version" in words:
         # An agent in the field says this number for a version that it does not speak.
         return e.VersionNotSupported
     if found is e.TaskNotFound and ("terminal" in words or "cancelable" in words or "cancellable" in words):
         # And one that a task is not there when it only cannot be canceled any more.
         return e.TaskNotCancelable
-    return found if found is not None or told.code < 0 else _BY_STATUS.get(status)
+    return found if found is not None or content.code < 0 else _BY_STATUS.get(status)
 
 
 def _plain(name: str) -> str:
@@ -194,12 +194,12 @@ def _text(given: dict[str, Any], *names: str) -> str:
     return ""
 
 
-def decoded(body: bytes) -> object:
+def decode_leniently(body: bytes) -> object:
     """What is in a body that anybody may have sent; None if it is no JSON, or nests or holds too much."""
     try:
         check_structure(body)
         return msgspec.json.decode(body)
-    except (*UNREADABLE, e.ParseError):
+    except (*DECODE_ERRORS, e.ParseError):
         return None
 
 

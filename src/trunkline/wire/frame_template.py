@@ -15,7 +15,7 @@ import msgspec
 
 from trunkline.errors import Refused, Unreadable
 from trunkline.wire.answers import Notice
-from trunkline.wire.decode_errors import UNREADABLE
+from trunkline.wire.decode_errors import DECODE_ERRORS
 from trunkline.wire.types import Artifact, ArtifactUpdate, Part
 
 # The text of a part; the rest of the expression is a string of JSON.
@@ -50,7 +50,7 @@ class FrameTemplate:
         if data.startswith(self._before) and data.endswith(self._after):
             try:
                 text = _string(data[self._begin : self._end])
-            except UNREADABLE:
+            except DECODE_ERRORS:
                 # It has more than a string there, or none that can be read.
                 pass
             else:
@@ -77,7 +77,7 @@ class FrameTemplate:
                 if b"\n" in data or not number.isdigit() or not data.startswith(before):
                     return []
                 found.append(made(_saying(like, _string(data[begin:])), number.decode()))
-        except UNREADABLE:
+        except DECODE_ERRORS:
             return []
         return found
 

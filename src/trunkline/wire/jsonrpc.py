@@ -8,9 +8,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from trunkline.errors import InvalidParams, InvalidRequest, Refused
-from trunkline.wire.codes import code_of
-from trunkline.wire.decode_errors import UNREADABLE, not_json
-from trunkline.wire.details import Detail, details
+from trunkline.wire.codes import Detail, code_of, details
+from trunkline.wire.decode_errors import DECODE_ERRORS, parse_error
 from trunkline.wire.operations import METHODS_V03, METHODS_V1
 
 __all__ = [
@@ -74,8 +73,8 @@ def read_envelope(body: bytes) -> Envelope:
         proper = _proper.decode(body)
     except msgspec.ValidationError:
         return _faulty(body)
-    except UNREADABLE as error:
-        return Envelope(fault=not_json(error))
+    except DECODE_ERRORS as error:
+        return Envelope(fault=parse_error(error))
     params = proper.params
     if proper.id is UNSET:
         envelope = Envelope(None, proper.method, params, True)
@@ -105,9 +104,9 @@ def _faulty(body: bytes) -> Envelope:
         text = str(error)
         if text.startswith("Expected `object`"):
             return Envelope(fault=InvalidRequest("the body must be a JSON-RPC request object"))
-        return Envelope(fault=not_json(error))
-    except UNREADABLE as error:
-        return Envelope(fault=not_json(error))
+        return Envelope(fault=parse_error(error))
+    except DECODE_ERRORS as error:
+        return Envelope(fault=parse_error(error))
     if found.id is not UNSET and not _is_id(found.id):
         return Envelope(fault=InvalidRequest("id must be a string, a number or null", field="id"))
     what = (
@@ -122,8 +121,8 @@ def _faulty(body: bytes) -> Envelope:
 def _batch(body: bytes) -> Refused:
     try:
         msgspec.json.decode(body, type=list[Raw])
-    except UNREADABLE as error:
-        return not_json(error)
+    except DECODE_ERRORS as error:
+        return parse_error(error)
     return InvalidRequest("batches are not part of A2A; send one request object per POST")
 
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, cast
 from msgspec import UNSET, UnsetType
 
 from trunkline.errors import InvalidParams
-from trunkline.wire.raw import FileShape, PartShape
+from trunkline.wire.raw import RawFile, RawPart
 from trunkline.wire.types import Part
 
 # Which members each discriminator of 0.3 (`kind`) and of its ancestors (`type`) may announce.
@@ -21,7 +21,7 @@ _ANNOUNCED = {
 }
 
 
-def read_part(shape: PartShape, path: str, index: int, *, proto: bool) -> Part:
+def read_part(shape: RawPart, path: str, index: int, *, proto: bool) -> Part:
     """One part; `path[index]` is its place in the request.
 
     Raises:
@@ -54,7 +54,7 @@ def read_part(shape: PartShape, path: str, index: int, *, proto: bool) -> Part:
     )
 
 
-def _content(shape: PartShape, data: Any | UnsetType, path: str, index: int) -> str:
+def _content(shape: RawPart, data: Any | UnsetType, path: str, index: int) -> str:
     found = ""
     count = 0
     if shape.text is not None:
@@ -72,7 +72,7 @@ def _content(shape: PartShape, data: Any | UnsetType, path: str, index: int) -> 
     return found
 
 
-def _file_part(shape: PartShape, file: FileShape, path: str, index: int) -> Part:
+def _file_part(shape: RawPart, file: RawFile, path: str, index: int) -> Part:
     raws = [text for text in (file.content, file.file_with_bytes) if text is not None]
     urls = [text for text in (file.uri, file.url, file.file_with_uri) if text is not None]
     if len(raws) + len(urls) != 1:

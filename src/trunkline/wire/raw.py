@@ -19,11 +19,11 @@ PageSize = Annotated[int, Meta(ge=1, le=100)]
 EXTRA = "*extra"
 
 
-class Shape(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, gc=False):
+class RawStruct(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, gc=False):
     """Base of the superset structs; null means absent, as in ProtoJSON."""
 
 
-class FileShape(Shape, frozen=True):
+class RawFile(RawStruct, frozen=True):
     """The `file` of a 0.3 part, in JSON and in ProtoJSON."""
 
     content: str | None = msgspec.field(default=None, name="bytes")
@@ -35,14 +35,14 @@ class FileShape(Shape, frozen=True):
     mime_type: str | None = None
 
 
-class PartShape(Shape, frozen=True):
+class RawPart(RawStruct, frozen=True):
     """A part with `kind`, with `type` or bare."""
 
     text: str | None = None
     raw: str | None = None
     url: str | None = None
     data: Any | UnsetType = UNSET
-    file: FileShape | None = None
+    file: RawFile | None = None
     kind: str | None = None
     type: str | None = None
     filename: str | None = None
@@ -51,13 +51,13 @@ class PartShape(Shape, frozen=True):
     extra: Metadata | None = msgspec.field(default=None, name=EXTRA)
 
 
-class MessageShape(Shape, frozen=True):
+class RawMessage(RawStruct, frozen=True):
     """A message; `content` is what 0.3's proto calls `parts`."""
 
     message_id: str | None = None
     role: str | None = None
-    parts: tuple[PartShape, ...] | None = None
-    content: tuple[PartShape, ...] | None = None
+    parts: tuple[RawPart, ...] | None = None
+    content: tuple[RawPart, ...] | None = None
     context_id: str | None = None
     task_id: str | None = None
     kind: str | None = None
@@ -67,7 +67,7 @@ class MessageShape(Shape, frozen=True):
     extra: Metadata | None = msgspec.field(default=None, name=EXTRA)
 
 
-class AuthenticationShape(Shape, frozen=True):
+class RawAuthentication(RawStruct, frozen=True):
     """What a push notification says in `Authorization`: one scheme in 1.0, a list of them in 0.3."""
 
     scheme: str | None = None
@@ -75,36 +75,36 @@ class AuthenticationShape(Shape, frozen=True):
     credentials: str | None = None
 
 
-class PushConfigShape(Shape, frozen=True):
+class RawPushConfig(RawStruct, frozen=True):
     """A push config: flat with its task in 1.0, in an envelope with the task before."""
 
     id: str | None = None
     task_id: str | None = None
     url: str | None = None
     token: str | None = None
-    authentication: AuthenticationShape | None = None
+    authentication: RawAuthentication | None = None
     tenant: str | None = None
 
 
-class PushEnvelopeShape(Shape, frozen=True):
+class RawPushEnvelope(RawStruct, frozen=True):
     """The envelope of 0.3's proto; `name` is a resource name."""
 
     name: str | None = None
-    push_notification_config: PushConfigShape | None = None
+    push_notification_config: RawPushConfig | None = None
 
 
-class PushShape(PushConfigShape, frozen=True):
+class RawPushRequest(RawPushConfig, frozen=True):
     """Params of setting a push config, flat or with the config inside."""
 
-    push_notification_config: PushConfigShape | None = None
-    config: PushEnvelopeShape | None = None
+    push_notification_config: RawPushConfig | None = None
+    config: RawPushEnvelope | None = None
     config_id: str | None = None
     name: str | None = None
     parent: str | None = None
     metadata: Metadata | None = None
 
 
-class PushQueryShape(Shape, frozen=True):
+class RawPushQuery(RawStruct, frozen=True):
     """Params of getting, listing and deleting push configs; a lone `id` is the task's, as in 0.3."""
 
     id: str | None = None
@@ -118,30 +118,30 @@ class PushQueryShape(Shape, frozen=True):
     tenant: str | None = None
 
 
-class ConfigurationShape(Shape, frozen=True):
+class RawConfiguration(RawStruct, frozen=True):
     """How the caller wants to be answered."""
 
     accepted_output_modes: tuple[str, ...] | None = None
     history_length: Count | None = None
     blocking: bool | None = None
     return_immediately: bool | None = None
-    push_notification_config: PushConfigShape | None = None
-    task_push_notification_config: PushConfigShape | None = None
-    push_notification: PushConfigShape | None = None
+    push_notification_config: RawPushConfig | None = None
+    task_push_notification_config: RawPushConfig | None = None
+    push_notification: RawPushConfig | None = None
 
 
-class SendShape(Shape, frozen=True):
+class RawSend(RawStruct, frozen=True):
     """Params of `send` and `stream`; `request` is what 0.3's proto calls `message`."""
 
-    message: MessageShape | None = None
-    request: MessageShape | None = None
-    configuration: ConfigurationShape | None = None
+    message: RawMessage | None = None
+    request: RawMessage | None = None
+    configuration: RawConfiguration | None = None
     metadata: Metadata | None = None
     context_id: str | None = None
     tenant: str | None = None
 
 
-class TaskShape(Shape, frozen=True):
+class RawTaskQuery(RawStruct, frozen=True):
     """Params of `get`, `cancel` and `subscribe`; `name` is a resource name of 0.3's proto."""
 
     id: str | None = None
@@ -152,7 +152,7 @@ class TaskShape(Shape, frozen=True):
     tenant: str | None = None
 
 
-class ListShape(Shape, frozen=True):
+class RawListQuery(RawStruct, frozen=True):
     """Params of `list`."""
 
     context_id: str | None = None
@@ -165,13 +165,13 @@ class ListShape(Shape, frozen=True):
     tenant: str | None = None
 
 
-class ArtifactShape(Shape, frozen=True):
+class RawArtifact(RawStruct, frozen=True):
     """An artifact that an agent gives; those before 0.3 had a place instead of an id."""
 
     artifact_id: str | None = None
     name: str | None = None
     description: str | None = None
-    parts: tuple[PartShape, ...] | None = None
+    parts: tuple[RawPart, ...] | None = None
     metadata: Metadata | None = None
     extensions: tuple[str, ...] | None = None
     append: bool | None = None
@@ -179,36 +179,36 @@ class ArtifactShape(Shape, frozen=True):
     index: int | None = None
 
 
-class StatusShape(Shape, frozen=True):
+class RawStatus(RawStruct, frozen=True):
     """A status that an agent gives; some say only a text with it."""
 
     state: str | None = None
-    message: MessageShape | str | None = None
+    message: RawMessage | str | None = None
     timestamp: str | None = None
 
 
-class TaskAnswerShape(Shape, frozen=True):
+class RawTask(RawStruct, frozen=True):
     """A task as agents answer it; some say what belongs to the status beside it."""
 
     id: str | None = None
     context_id: str | None = None
-    status: StatusShape | str | None = None
-    message: MessageShape | str | None = None
-    artifacts: tuple[ArtifactShape, ...] | None = None
-    history: tuple[MessageShape, ...] | None = None
+    status: RawStatus | str | None = None
+    message: RawMessage | str | None = None
+    artifacts: tuple[RawArtifact, ...] | None = None
+    history: tuple[RawMessage, ...] | None = None
     kind: str | None = None
     metadata: Metadata | None = None
 
 
-class UpdateShape(Shape, frozen=True):
+class RawUpdate(RawStruct, frozen=True):
     """A change of status or of an artifact; webhooks carry both in one, and an `id` is the task's."""
 
     task_id: str | None = None
     id: str | None = None
     context_id: str | None = None
-    status: StatusShape | str | None = None
-    artifact: ArtifactShape | None = None
-    artifacts: tuple[ArtifactShape, ...] | None = None
+    status: RawStatus | str | None = None
+    artifact: RawArtifact | None = None
+    artifacts: tuple[RawArtifact, ...] | None = None
     append: bool | None = None
     last_chunk: bool | None = None
     final: bool | None = None
@@ -216,20 +216,20 @@ class UpdateShape(Shape, frozen=True):
     metadata: Metadata | None = None
 
 
-class AnswerShape(Shape, frozen=True):
+class RawAnswer(RawStruct, frozen=True):
     """A task or an update, bare, or any answer in its wrapper: one decode for all of them."""
 
-    task: TaskAnswerShape | None = None
-    message: MessageShape | None = None
-    status_update: UpdateShape | None = None
-    artifact_update: UpdateShape | None = None
+    task: RawTask | None = None
+    message: RawMessage | None = None
+    status_update: RawUpdate | None = None
+    artifact_update: RawUpdate | None = None
     task_id: str | None = None
     id: str | None = None
     context_id: str | None = None
-    status: StatusShape | str | None = None
-    artifact: ArtifactShape | None = None
-    artifacts: tuple[ArtifactShape, ...] | None = None
-    history: tuple[MessageShape, ...] | None = None
+    status: RawStatus | str | None = None
+    artifact: RawArtifact | None = None
+    artifacts: tuple[RawArtifact, ...] | None = None
+    history: tuple[RawMessage, ...] | None = None
     append: bool | None = None
     last_chunk: bool | None = None
     final: bool | None = None

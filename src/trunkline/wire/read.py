@@ -10,18 +10,17 @@ import msgspec
 from msgspec import Raw
 
 from trunkline.errors import InvalidParams
-from trunkline.wire.configs import inline_config
-from trunkline.wire.params import read_params, read_query
+from trunkline.wire.normalize import read_params, read_query
 from trunkline.wire.parts import read_part
-from trunkline.wire.raw import ConfigurationShape, ListShape, MessageShape, SendShape, TaskShape
-from trunkline.wire.spellings import check_foreign, plain_task_id, role_named, state_named
-from trunkline.wire.times import milliseconds
+from trunkline.wire.push import inline_config
+from trunkline.wire.raw import RawConfiguration, RawListQuery, RawMessage, RawSend, RawTaskQuery
+from trunkline.wire.spellings import check_id, milliseconds, plain_task_id, role_named, state_named
 from trunkline.wire.types import STATES, ListQuery, Message, Role, SendRequest, TaskQuery, TaskState
 
-_send = msgspec.json.Decoder(SendShape)
-_task = msgspec.json.Decoder(TaskShape)
-_list = msgspec.json.Decoder(ListShape)
-_NO_CONFIGURATION = ConfigurationShape()
+_send = msgspec.json.Decoder(RawSend)
+_task = msgspec.json.Decoder(RawTaskQuery)
+_list = msgspec.json.Decoder(RawListQuery)
+_NO_CONFIGURATION = RawConfiguration()
 
 
 def read_send(raw: bytes | Raw | None, *, proto: bool = False) -> SendRequest:
@@ -31,7 +30,7 @@ def read_send(raw: bytes | Raw | None, *, proto: bool = False) -> SendRequest:
         ParseError: the bytes are not JSON.
         InvalidParams: a member is missing, of the wrong type or out of range.
     """
-    shape = read_params(_send, SendShape, raw)
+    shape = read_params(_send, RawSend, raw)
     said, path = (shape.request, "request") if shape.message is None else (shape.message, "message")
     if said is None:
         raise InvalidParams("message is missing", field="message")
@@ -55,7 +54,7 @@ def read_task_query(raw: bytes | Raw | None) -> TaskQuery:
         ParseError: the bytes are not JSON.
         InvalidParams: the id is missing, or a member does not fit.
     """
-    shape = read_params(_task, TaskShape, raw)
+    shape = read_params(_task, RawTaskQuery, raw)
     task_id = plain_task_id(shape.id or shape.task_id or shape.name or "")
     if not task_id:
         raise InvalidParams("id is missing; name the task", field="id")
@@ -68,7 +67,7 @@ def task_query_from(task_id: str, params: dict[str, str]) -> TaskQuery:
     Raises:
         InvalidParams: a parameter does not fit.
     """
-    shape = read_query(TaskShape, params)
+    shape = read_query(RawTaskQuery, params)
     return TaskQuery(task_id, shape.history_length, shape.tenant or "")
 
 
@@ -79,7 +78,7 @@ def read_list_query(raw: bytes | Raw | None) -> ListQuery:
         ParseError: the bytes are not JSON.
         InvalidParams: a member does not fit.
     """
-    return _list_query(read_params(_list, ListShape, raw))
+    return _list_query(read_params(_list, RawListQuery, raw))
 
 
 def list_query_from(params: dict[str, str]) -> ListQuery:
@@ -88,10 +87,10 @@ def list_query_from(params: dict[str, str]) -> ListQuery:
     Raises:
         InvalidParams: a parameter does not fit.
     """
-    return _list_query(read_query(ListShape, params))
+    return _list_query(read_query(RawListQuery, params))
 
 
-def _message(shape: MessageShape, path: str, outer_context: str, *, proto: bool) -> Message:
+def _message(shape: RawMessage, path: str, outer_context: str, *, proto: bool) -> Message:
     where = "parts" if shape.content is None else "content"
     parts = shape.parts or shape.content
     if not shape.message_id:
@@ -101,7 +100,7 @@ def _message(shape: MessageShape, path: str, outer_context: str, *, proto: bool)
     _check_role(shape.role, f"{path}.role")
     place = f"{path}.{where}"
     return Message(
-        check_foreign(shape.message_id, f"{path}.messageId"),
+        check_id(shape.message_id, f"{path}.messageId"),
         _context(shape.context_id or "", outer_context, path),
         plain_task_id(shape.task_id or ""),
         Role.USER,
@@ -128,16 +127,16 @@ def _context(inner: str, outer: str, path: str) -> str:
             f"contextId differs between params and {path}; give it once", field=f"{path}.contextId"
         )
     context = inner or outer
-    return check_foreign(context, f"{path}.contextId" if inner else "contextId") if context else ""
+    return check_id(context, f"{path}.contextId" if inner else "contextId") if context else ""
 
 
-def _wait(wanted: ConfigurationShape) -> bool | None:
+def _wait(wanted: RawConfiguration) -> bool | None:
     if wanted.return_immediately is not None:
         return not wanted.return_immediately
     return wanted.blocking
 
 
-def _list_query(shape: ListShape) -> ListQuery:
+def _list_query(shape: RawListQuery) -> ListQuery:
     after = shape.status_timestamp_after
     return ListQuery(
         context_id=shape.context_id or "",
@@ -156,7 +155,7 @@ def _status(spelled: str | None) -> TaskState | None:
     if not spelled or spelled == "TASK_STATE_UNSPECIFIED":
         return None
     state = state_named(spelled)
-    if state is None:
+    if state not in STATES:
         raise InvalidParams(f"status: no such state; one of {_STATE_NAMES}", field="status")
     return state
 

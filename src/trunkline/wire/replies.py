@@ -13,17 +13,17 @@ from msgspec import Raw, Struct
 
 from trunkline.errors import ParseError, Refused, Unreadable
 from trunkline.wire.answers import Notice, read_notice, read_shape
-from trunkline.wire.configs import read_set
-from trunkline.wire.decode_errors import UNREADABLE, check_structure
-from trunkline.wire.error_reader import decoded, printable, read_error
-from trunkline.wire.raw import AnswerShape
+from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure
+from trunkline.wire.error_reader import decode_leniently, excerpt, read_rpc_error
+from trunkline.wire.push import read_push_request
+from trunkline.wire.raw import RawAnswer
 from trunkline.wire.types import PushConfig, Task, TaskPage
 
 
 class _Quick(Struct, frozen=True, gc=False):
     """An answer as most are: decoded to the bottom in one go."""
 
-    result: AnswerShape
+    result: RawAnswer
     id: str | int | float | None = None
     error: Any = None
 
@@ -67,12 +67,12 @@ def rpc_notice(body: bytes, request_id: str) -> Notice:
             notice = read_shape(quick.result)
             if notice is not None:
                 return notice
-    except (*UNREADABLE, Refused):
+    except (*DECODE_ERRORS, Refused):
         # Whatever is wrong, the other reader says it, or understands it after all.
         pass
     result = rpc_result(body, request_id)
     if result in _NULL:
-        raise Unreadable(f"the agent's answer has neither result nor error: {printable(body)}")
+        raise Unreadable(f"the agent's answer has neither result nor error: {excerpt(body)}")
     return read_answer(result)
 
 
@@ -87,11 +87,11 @@ def rpc_result(body: bytes, request_id: str) -> bytes:
     """
     try:
         reply = _reply.decode(body)
-    except UNREADABLE:
-        said = printable(body) or "nothing"
+    except DECODE_ERRORS:
+        said = excerpt(body) or "nothing"
         raise Unreadable(f"the agent did not answer with JSON-RPC but with: {said}") from None
     if bytes(reply.error) not in _NULL:
-        raise read_error(decoded(bytes(reply.error)))
+        raise read_rpc_error(decode_leniently(bytes(reply.error)))
     answered = bytes(reply.id).decode(errors="replace").strip('"')
     ours = request_id.rpartition("-")[0]
     if ours and answered != request_id and answered.startswith(f"{ours}-"):
@@ -110,9 +110,9 @@ def rest_notice(body: bytes, *, proto: bool = False) -> Notice:
     try:
         return read_answer(body, proto=proto)
     except Unreadable:
-        found = decoded(body)
+        found = decode_leniently(body)
         if isinstance(found, dict) and "error" in found:
-            raise read_error(cast("object", found)) from None
+            raise read_rpc_error(cast("object", found)) from None
         if isinstance(found, dict) and "jsonrpc" in found:
             return read_answer(rpc_result(body, ""), proto=proto)
         raise
@@ -127,7 +127,7 @@ def read_answer(raw: bytes, *, proto: bool = False) -> Notice:
     try:
         return read_notice(raw, proto=proto)
     except Refused as refused:
-        what = f"{refused.message}; it begins: {printable(raw)}"
+        what = f"{refused.message}; it begins: {excerpt(raw)}"
     raise Unreadable(f"the agent's answer is no task, message or update: {what}")
 
 
@@ -151,8 +151,8 @@ def read_page(raw: bytes, *, proto: bool = False) -> TaskPage:
     try:
         check_structure(raw)
         page = _Page(tasks=_list.decode(raw)) if raw.lstrip()[:1] == b"[" else _page.decode(raw)
-    except (*UNREADABLE, ParseError):
-        raise Unreadable(f"the agent's list is no page of tasks: {printable(raw)}") from None
+    except (*DECODE_ERRORS, ParseError):
+        raise Unreadable(f"the agent's list is no page of tasks: {excerpt(raw)}") from None
     tasks = tuple([task_of(read_answer(bytes(one), proto=proto)) for one in page.tasks or ()])
     token = page.next_page_token or page.next_page_token_snake
     return TaskPage(
@@ -178,9 +178,9 @@ def read_config(raw: bytes) -> PushConfig:
     """
     try:
         # The task is known to who asks; a config that does not repeat it is no worse.
-        return read_set(raw, "-").config
+        return read_push_request(raw, "-").config
     except Refused as refused:
-        what = f"{refused.message}; it begins: {printable(raw)}"
+        what = f"{refused.message}; it begins: {excerpt(raw)}"
     raise Unreadable(f"the agent's answer is no push config: {what}")
 
 
@@ -197,8 +197,8 @@ def read_configs(raw: bytes) -> tuple[PushConfig, ...]:
             items = _list.decode(raw)
         else:
             items = _of_page(_members.decode(raw), raw)
-    except UNREADABLE:
-        raise Unreadable(f"the agent's answer is no list of push configs: {printable(raw)}") from None
+    except DECODE_ERRORS:
+        raise Unreadable(f"the agent's answer is no list of push configs: {excerpt(raw)}") from None
     return tuple([read_config(bytes(item)) for item in items])
 
 

@@ -9,9 +9,9 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from trunkline.errors import InvalidParams
-from trunkline.wire.configs import inline_shape, write_set
 from trunkline.wire.operations import Operation
-from trunkline.wire.times import timestamp
+from trunkline.wire.push import inline_struct, write_push_request
+from trunkline.wire.spellings import plain_state, timestamp
 from trunkline.wire.types import (
     ListQuery,
     Metadata,
@@ -94,7 +94,7 @@ def send_params(request: SendRequest, dialect: Dialect) -> bytes:
 
 
 def _configuration(request: SendRequest, dialect: Dialect) -> _Configuration:
-    push = None if request.push is None else inline_shape(request.push, dialect)
+    push = None if request.push is None else inline_struct(request.push, dialect)
     modes, length, wait = request.accepted_output_modes, request.history_length, request.wait
     if dialect is Dialect.V1:
         hasty = None if wait is None else not wait
@@ -125,7 +125,7 @@ def push_params(query: PushQuery, dialect: Dialect) -> bytes:
 
 def set_push_params(request: PushRequest, dialect: Dialect) -> bytes:
     """Params of setting a push config."""
-    return write_set(request, dialect)
+    return write_push_request(request, dialect)
 
 
 def card_params(tenant: str, dialect: Dialect) -> bytes:
@@ -148,7 +148,7 @@ def _list(query: ListQuery, dialect: Dialect) -> _List:
 
 
 def _state(state: TaskState, dialect: Dialect) -> str:
-    return state.name.lower().replace("_", "-") if dialect is Dialect.V03 else state.value
+    return plain_state(state) if dialect is Dialect.V03 else state.value
 
 
 class RestRequest(Struct, frozen=True):
@@ -187,7 +187,7 @@ def rest_list(query: ListQuery, dialect: Dialect) -> RestRequest:
 def rest_set_push(request: PushRequest, dialect: Dialect, *, bare: bool = False) -> RestRequest:
     """Set a push config; `bare` is the other of two bodies that servers of 0.3 read."""
     path = f"{_prefix(dialect, request.tenant)}/tasks/{_segment(request.task_id)}{_CONFIGS}"
-    return RestRequest("POST", path, write_set(request, dialect, bare=bare))
+    return RestRequest("POST", path, write_push_request(request, dialect, bare=bare))
 
 
 def rest_push(operation: Operation, query: PushQuery, dialect: Dialect) -> RestRequest:

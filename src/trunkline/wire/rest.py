@@ -9,8 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.errors import Refused, RouteNotFound
-from trunkline.wire.codes import code_of
-from trunkline.wire.details import Detail, details
+from trunkline.wire.codes import Detail, code_of, details
 from trunkline.wire.operations import Operation
 
 _ID_LIMIT = 256

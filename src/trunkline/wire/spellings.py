@@ -1,31 +1,46 @@
-"""Ids and enum names as callers spell them. Pure."""
+"""How ids, roles, states and times are spelled on the wire: text ⇄ value. Pure: "now" is not asked here."""
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime, timedelta
+
 from trunkline.errors import InvalidParams
-from trunkline.wire.types import STATES, Role, TaskState
+from trunkline.wire.types import Role, TaskState
 
-_LIMIT = 256
+_ID_LIMIT = 256
 _ROLES = {role.name: role for role in Role}
-_STATES = {state.name: state for state in STATES} | {"CANCELLED": TaskState.CANCELED}
-# 1.0 and 0.3 call it by different names.
-_TOLD = _STATES | {"UNSPECIFIED": TaskState.UNSPECIFIED, "UNKNOWN": TaskState.UNSPECIFIED}
+# Some agents write the British way; 0.3 calls a state unknown that 1.0 leaves unspecified.
+_STATES = {state.name: state for state in TaskState} | {
+    "CANCELLED": TaskState.CANCELED,
+    "UNKNOWN": TaskState.UNSPECIFIED,
+}
+_PLAIN = {state: state.name.lower().replace("_", "-") for state in TaskState}
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+# fromisoformat also reads week dates and bare days, which are no RFC 3339.
+_RFC_3339 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})\Z"
+)
+
+_second: tuple[int, str] = (-1, "")
 
 
-def check_foreign(text: str, field: str) -> str:
-    """A caller's own id: 1 to 256 printable characters.
+def check_id(text: str, field: str) -> str:
+    """An id that a caller chose: 1 to 256 printable characters.
 
     Raises:
         InvalidParams: it is empty, too long or holds control characters.
     """
-    if is_foreign(text):
+    if 0 < len(text) <= _ID_LIMIT and text.isprintable():
         return text
-    raise InvalidParams(f"{field} must be 1 to {_LIMIT} printable characters", field=field)
+    raise InvalidParams(f"{field} must be 1 to {_ID_LIMIT} printable characters", field=field)
 
 
-def is_foreign(text: str) -> bool:
-    """Whether an id may be a caller's."""
-    return 0 < len(text) <= _LIMIT and text.isprintable()
+def plain_task_id(name: str) -> str:
+    """The id in a resource name such as `tasks/{id}`, which 0.3's proto uses; a bare id as it is."""
+    return name.removeprefix("tasks/")
 
 
 def role_named(text: str) -> Role | None:
@@ -34,19 +49,40 @@ def role_named(text: str) -> Role | None:
 
 
 def state_named(text: str) -> TaskState | None:
-    """The state behind `input-required`, `TASK_STATE_INPUT_REQUIRED` and their like, or None."""
-    return _STATES.get(_bare(text))
+    """The state behind `input-required`, `TASK_STATE_INPUT_REQUIRED` and their like, or None.
+
+    Only another agent may say UNSPECIFIED: who reads what a caller says looks whether it is in `STATES`.
+    """
+    return _STATES.get(text.upper().replace("-", "_").removeprefix("TASK_STATE_"))
 
 
-def state_told(text: str) -> TaskState | None:
-    """The same for what an agent says, who may also say that it does not know."""
-    return _TOLD.get(_bare(text))
+def plain_state(state: TaskState) -> str:
+    """A state in lower case with hyphens, as 0.3, logs and people spell it: `input-required`."""
+    return _PLAIN[state]
 
 
-def _bare(state: str) -> str:
-    return state.upper().replace("-", "_").removeprefix("TASK_STATE_")
+def timestamp(ms: int) -> str:
+    """Milliseconds since the epoch as RFC 3339 in UTC."""
+    global _second
+    seconds, rest = divmod(ms, 1000)
+    # Formatting a date costs more than the rest of a small event; most events share their second.
+    # One read of the pair and one write keep this right when several threads come by.
+    known = _second
+    if known[0] != seconds:
+        known = _second = (seconds, datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S"))
+    return f"{known[1]}.{rest:03d}Z"
 
 
-def plain_task_id(name: str) -> str:
-    """The id in a resource name such as `tasks/{id}`, which 0.3's proto uses; a bare id as it is."""
-    return name.removeprefix("tasks/")
+def milliseconds(text: str, field: str) -> int:
+    """The inverse of `timestamp`, for any RFC 3339 time; a fraction of a millisecond counts as a whole one.
+
+    Raises:
+        InvalidParams: it is not a time with a zone.
+    """
+    try:
+        if _RFC_3339.match(text) is None:
+            raise ValueError
+        # Whole microseconds, not float seconds: a float would move some times by a millisecond.
+        return -((_EPOCH - datetime.fromisoformat(text.upper())) // _MICROSECOND // 1000)
+    except (ValueError, OverflowError):
+        raise InvalidParams(f"{field} must be a time such as 2026-01-31T12:00:00Z", field=field) from None

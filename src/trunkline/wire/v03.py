@@ -8,13 +8,12 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from trunkline.wire import types as t
+from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Metadata
 
 _encode = msgspec.json.Encoder().encode
 
-_STATES = {state: state.name.lower().replace("_", "-") for state in t.STATES} | {
-    t.TaskState.UNSPECIFIED: "unknown"
-}
+_STATES = {state: plain_state(state) for state in t.STATES} | {t.TaskState.UNSPECIFIED: "unknown"}
 _ROLES = {t.Role.USER: "user", t.Role.AGENT: "agent", None: "agent"}
 
 

@@ -10,9 +10,8 @@ from trunkline.client.delegate import Delegate
 from trunkline.client.rest import Rest
 from trunkline.client.rpc import JsonRpc
 from trunkline.client.transport import Call, Frame, Transport, TransportFactory
-from trunkline.clock import now_ms, random_bits
+from trunkline.clock import new_id
 from trunkline.demo.agent import agent
-from trunkline.log.ids import Ids
 from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.answers import Answer
 from trunkline.wire.peer_card import Interface
@@ -37,7 +36,6 @@ WAYS: dict[str, tuple[TransportFactory, Interface]] = {
     "delegate": (Delegate, Interface("http://localhost/delegate", "DELEGATE", tenant="demo")),
 }
 WITHIN_S = 10
-new_id = Ids(now_ms, random_bits).new
 
 
 class World:

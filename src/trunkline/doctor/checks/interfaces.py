@@ -7,6 +7,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from msgspec.structs import replace
 
+from trunkline.clock import new_id
 from trunkline.doctor.check import (
     ERROR,
     INFO,
@@ -21,7 +22,6 @@ from trunkline.doctor.check import (
     skipped,
     unknown,
 )
-from trunkline.doctor.fixtures import new_id
 from trunkline.doctor.json_access import members, objects, text
 from trunkline.doctor.probe import NO_METHOD, NO_VERSION, NOT_FOUND, InterfaceProbe
 from trunkline.doctor.subject import Subject, is_private, joined, same_origin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trunkline.clock import new_id
 from trunkline.doctor.check import (
     ANY,
     ERROR,
@@ -18,7 +19,6 @@ from trunkline.doctor.check import (
     unknown,
 )
 from trunkline.doctor.exchange import ProbeExchange, encoded
-from trunkline.doctor.fixtures import new_id
 from trunkline.doctor.json_access import at, items, members, text
 from trunkline.doctor.operations import METHODS, method
 from trunkline.doctor.probe import BAD_PARAMS, INVALID, NO_METHOD, PARSE, InterfaceProbe

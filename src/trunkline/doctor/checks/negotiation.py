@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from trunkline.clock import new_id
 from trunkline.doctor.check import (
     ERROR,
     INFO,
@@ -18,7 +19,6 @@ from trunkline.doctor.check import (
     refused_with,
 )
 from trunkline.doctor.exchange import encoded
-from trunkline.doctor.fixtures import new_id
 from trunkline.doctor.probe import NO_EXTENSION, NO_METHOD, NO_VERSION, NOT_FOUND, InterfaceProbe, ProbeAnswer
 
 versions = Family("versions", versions=V1)

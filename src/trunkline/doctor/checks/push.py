@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trunkline.clock import new_id
 from trunkline.doctor.check import (
     ERROR,
     PASSED,
@@ -14,7 +15,7 @@ from trunkline.doctor.check import (
     refused_with,
     skipped,
 )
-from trunkline.doctor.fixtures import PushProbe, new_id
+from trunkline.doctor.fixtures import PushProbe
 from trunkline.doctor.json_access import TERMINAL, at, items, members, parsed, protocol_object, text
 from trunkline.doctor.probe import (
     BAD_PARAMS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trunkline.clock import new_id
 from trunkline.doctor.check import (
     ERROR,
     PASSED,
@@ -16,7 +17,6 @@ from trunkline.doctor.check import (
     skipped,
 )
 from trunkline.doctor.exchange import ProbeExchange
-from trunkline.doctor.fixtures import new_id
 from trunkline.doctor.json_access import at, members, text
 from trunkline.doctor.operations import route
 from trunkline.doctor.probe import NOT_FOUND, InterfaceProbe

@@ -6,6 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from trunkline.clock import new_id
 from trunkline.doctor.check import (
     ERROR,
     PASSED,
@@ -19,7 +20,6 @@ from trunkline.doctor.check import (
     skipped,
 )
 from trunkline.doctor.checks.card import required_schemes
-from trunkline.doctor.fixtures import new_id
 from trunkline.doctor.json_access import at, members, text
 from trunkline.doctor.probe import InterfaceProbe, ProbeAnswer
 from trunkline.net.http import Headers

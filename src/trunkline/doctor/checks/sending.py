@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trunkline.clock import new_id
 from trunkline.doctor.check import (
     ERROR,
     INFO,
@@ -17,10 +18,9 @@ from trunkline.doctor.check import (
     skipped,
     unknown,
 )
-from trunkline.doctor.fixtures import new_id
 from trunkline.doctor.json_access import AT_REST, at, items, members, state_of, text
 from trunkline.doctor.probe import BAD_PARAMS, INVALID, NOT_FOUND, UNSUPPORTED, InterfaceProbe
-from trunkline.wire.extensions import IDEMPOTENT_SEND
+from trunkline.wire.service_parameters import IDEMPOTENT_SEND
 
 sending = Family("sending", sends=True)
 messages = Family("messages", sends=True)

@@ -17,13 +17,14 @@ from trunkline.doctor.json_access import (
     text,
 )
 from trunkline.doctor.probe import InterfaceProbe
+from trunkline.wire.spellings import plain_state
+from trunkline.wire.types import STATES
 
 shapes = Family("shapes", late=True)
 
 _TYPED = frozenset(("task", "message", "status-update", "artifact-update"))
-_STATES = "submitted working input-required completed canceled failed rejected auth-required".split()
-_STATES_V1 = frozenset(f"TASK_STATE_{one.upper().replace('-', '_')}" for one in _STATES)
-_STATES_V03 = frozenset((*_STATES, "unknown"))
+_STATES_V1 = frozenset(state.value for state in STATES)
+_STATES_V03 = frozenset((*map(plain_state, STATES), "unknown"))
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _CONTENTS = ("text", "raw", "url", "data")
 _NEEDED = {

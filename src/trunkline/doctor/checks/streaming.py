@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from trunkline.clock import new_id
 from trunkline.doctor.check import ERROR, INFO, PASSED, RPC, V03, CheckVerdict, Family, failed, judge, skipped
-from trunkline.doctor.fixtures import new_id
 from trunkline.doctor.json_access import (
     AT_REST,
     INTERRUPTED,

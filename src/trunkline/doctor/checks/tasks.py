@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trunkline.clock import new_id
 from trunkline.doctor.check import (
     BOTH,
     ERROR,
@@ -18,7 +19,6 @@ from trunkline.doctor.check import (
     refused_with,
     unknown,
 )
-from trunkline.doctor.fixtures import new_id
 from trunkline.doctor.json_access import TERMINAL, at, items, members, objects, state_of, text, texts
 from trunkline.doctor.probe import (
     BAD_PARAMS,

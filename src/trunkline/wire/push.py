@@ -1,4 +1,4 @@
-"""Push configs: every shape in, the asked dialect's shape out."""
+"""Push notifications: their configs, read from every dialect and written in one, and the bodies posted."""
 
 from __future__ import annotations
 
@@ -9,20 +9,32 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from trunkline.errors import InvalidParams
-from trunkline.wire.params import read_params
+from trunkline.wire import v03, v1
+from trunkline.wire.normalize import read_params
 from trunkline.wire.raw import (
-    AuthenticationShape,
-    ConfigurationShape,
-    PushConfigShape,
-    PushQueryShape,
-    PushShape,
+    RawAuthentication,
+    RawConfiguration,
+    RawPushConfig,
+    RawPushQuery,
+    RawPushRequest,
 )
-from trunkline.wire.spellings import check_foreign, plain_task_id
-from trunkline.wire.types import PushConfig, PushQuery, PushRequest, WireStruct
+from trunkline.wire.service_parameters import Version
+from trunkline.wire.spellings import check_id, plain_task_id
+from trunkline.wire.types import (
+    RESTING,
+    TERMINAL,
+    Metadata,
+    PushConfig,
+    PushQuery,
+    PushRequest,
+    StatusUpdate,
+    Task,
+    WireStruct,
+)
 from trunkline.wire.writer import Dialect
 
-_set = msgspec.json.Decoder(PushShape)
-_query = msgspec.json.Decoder(PushQueryShape)
+_set = msgspec.json.Decoder(RawPushRequest)
+_query = msgspec.json.Decoder(RawPushQuery)
 _encode = msgspec.json.Encoder().encode
 # What a header can carry, and no more of it than a header should.
 _SCHEME_LIMIT = 64
@@ -34,7 +46,7 @@ _NO_PATH = frozenset("/\\:")
 _COLLECTION = "/pushNotificationConfigs"
 
 
-def inline_config(wanted: ConfigurationShape) -> PushConfig | None:
+def inline_config(wanted: RawConfiguration) -> PushConfig | None:
     """The config that comes with a message.
 
     Raises:
@@ -50,14 +62,14 @@ def inline_config(wanted: ConfigurationShape) -> PushConfig | None:
     return None
 
 
-def read_set(raw: bytes | Raw | None, task_id: str = "") -> PushRequest:
+def read_push_request(raw: bytes | Raw | None, task_id: str = "") -> PushRequest:
     """Params of setting a config; `task_id` is the one of a path, which wins.
 
     Raises:
         ParseError: the bytes are not JSON.
         InvalidParams: a member is missing, of the wrong type or out of range.
     """
-    shape = read_params(_set, PushShape, raw)
+    shape = read_params(_set, RawPushRequest, raw)
     envelope = shape.config
     named = shape.name or (envelope.name if envelope is not None else None) or ""
     of_task, of_config = _named(named)
@@ -80,7 +92,7 @@ def read_push_query(raw: bytes | Raw | None) -> PushQuery:
         ParseError: the bytes are not JSON.
         InvalidParams: the task is missing, or a member does not fit.
     """
-    shape = read_params(_query, PushQueryShape, raw)
+    shape = read_params(_query, RawPushQuery, raw)
     of_task, of_config = _named(shape.name or shape.parent or "")
     task_id = shape.task_id or (of_task if of_task else shape.id) or ""
     config_id = shape.push_notification_config_id or (shape.id if shape.task_id else "") or of_config
@@ -95,7 +107,7 @@ def _named(name: str) -> tuple[str, str]:
     return task_id, config_id.removeprefix("/")
 
 
-def _config(shape: PushConfigShape, path: str, config_id: str = "") -> PushConfig:
+def _config(shape: RawPushConfig, path: str, config_id: str = "") -> PushConfig:
     if not shape.url:
         raise InvalidParams(f"{path}url is missing; say where to post", field=f"{path}url")
     if len(shape.url) > _URL_LIMIT or not shape.url.isprintable():
@@ -103,7 +115,7 @@ def _config(shape: PushConfigShape, path: str, config_id: str = "") -> PushConfi
             f"{path}url must be at most {_URL_LIMIT} printable characters", field=f"{path}url"
         )
     found = shape.id or config_id
-    wanted = shape.authentication or AuthenticationShape()
+    wanted = shape.authentication or RawAuthentication()
     schemes = (wanted.scheme,) if wanted.scheme else wanted.schemes or ()
     scheme = schemes[0] if schemes else ""
     if scheme and not _SCHEME.match(scheme):
@@ -123,7 +135,7 @@ def _config(shape: PushConfigShape, path: str, config_id: str = "") -> PushConfi
 def _config_id(text: str, field: str) -> str:
     if _NO_PATH.intersection(text):
         raise InvalidParams(f"{field} goes into a path: it may not hold / \\ or :", field=field)
-    return check_foreign(text, field)
+    return check_id(text, field)
 
 
 def _unsendable(field: str, limit: int) -> InvalidParams:
@@ -189,7 +201,7 @@ def write_configs(task_id: str, configs: list[PushConfig], dialect: Dialect) -> 
     return _encode(shaped if dialect is Dialect.V03 else _Page(shaped))
 
 
-def write_set(request: PushRequest, dialect: Dialect, *, bare: bool = False) -> bytes:
+def write_push_request(request: PushRequest, dialect: Dialect, *, bare: bool = False) -> bytes:
     """What asks for a config: the params of JSON-RPC and the body of REST.
 
     To some servers of REST 0.3 that is the whole request of the proto, to others `bare`: the config in it.
@@ -202,7 +214,7 @@ def write_set(request: PushRequest, dialect: Dialect, *, bare: bool = False) -> 
     return _encode(made)
 
 
-def inline_shape(config: PushConfig, dialect: Dialect) -> Struct:
+def inline_struct(config: PushConfig, dialect: Dialect) -> Struct:
     """A config as it goes with a message."""
     return _shaped("", config, dialect) if dialect is Dialect.V1 else _shaped_03(config)
 
@@ -220,3 +232,20 @@ def _shaped(task_id: str, config: PushConfig, dialect: Dialect) -> Struct:
     if dialect is Dialect.V03:
         return _Envelope03(task_id, inner)
     return _EnvelopeProto(f"tasks/{task_id}{_COLLECTION}/{config.id}", inner)
+
+
+def notification_body(task: Task, version: str, *, whole: bool, metadata: Metadata | None = None) -> bytes:
+    """The notification of a task as it stood at the change; `whole` sends the task whatever happened.
+
+    An end always brings its result along: nobody should have to ask for it, or find it gone.
+    """
+    state = task.status.state
+    update = StatusUpdate(task.id, task.context_id, task.status, metadata)
+    if version == Version.V1.value:
+        if whole or state in TERMINAL:
+            return v1.task_frame(v1.task(task))
+        return v1.status_frame(update, final=False)
+    if whole:
+        return v03.task(task)
+    artifacts = task.artifacts if state in TERMINAL else ()
+    return v03.told(update, artifacts, final=state in RESTING)
