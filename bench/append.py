@@ -83,7 +83,7 @@ async def _through_store(store: Store, meter: Meter) -> None:
     async def one(task_id: str) -> None:
         last, events = 0, (EVENT,)
         while meter.add(last > 0):
-            last = await store.append(TENANT, task_id, last, events, at=now_ms())
+            last = await store.log.append(TENANT, task_id, last, events, at=now_ms())
 
     store.observe(note)
     await asyncio.gather(*(one(task_id) for task_id in IDS))

@@ -119,7 +119,7 @@ async def _claims(url: str, servers: Sequence[Server], stack: ExitStack, count: 
 async def _orphaned(store: Store, count: int) -> None:
     """Until just so many tasks have no living owner."""
     for _ in range(2_400):
-        if len(await store.orphans(count + 1)) == count:
+        if len(await store.nodes.orphans(count + 1)) == count:
             return
         await asyncio.sleep(0.05)
     raise contract.Broken(f"there are not {count} tasks without a living owner")
@@ -131,11 +131,11 @@ async def _claimed(store: Store, count: int) -> Counter[str]:
     cursor = START
     async with asyncio.timeout(60):
         while len(taken) < count:
-            records, cursor = await store.tail(cursor, 5_000)
+            records, cursor = await store.log.tail(cursor, 5_000)
             taken.update(one.task_id for one in records if isinstance(one.recorded.event, Claimed))
             if not records:
                 await asyncio.sleep(0.05)
-        records, _ = await store.tail(cursor, 100_000)
+        records, _ = await store.log.tail(cursor, 100_000)
     taken.update(one.task_id for one in records if isinstance(one.recorded.event, Claimed))
     return taken
 

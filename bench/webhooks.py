@@ -117,7 +117,7 @@ class Office:
         """The same task, completed; gives the id of that last delivery."""
         result = Chunk(Artifact("out", parts=(Part(text=TEXT),)), last=True)
         await self.tasks.append(feed, (result, Status(TaskState.COMPLETED)))
-        (posted,) = await self.tasks.store.deliveries(task_id=feed.state.task_id, limit=1)
+        (posted,) = await self.tasks.store.outbox.list(task_id=feed.state.task_id, limit=1)
         return posted.id
 
     async def post(self) -> Notifier:
@@ -174,9 +174,11 @@ async def _letters(office: Office) -> list[OutgoingNotification]:
     assert key is not None
     letters = NotificationComposer(office.tasks, Vault(key), _unsigned, whole=False)
     found: list[OutgoingNotification] = []
-    while taken := await office.tasks.store.take(500, 600_000, per_lane=500):
+    while taken := await office.tasks.store.outbox.take(500, 600_000, per_lane=500):
         found += [letter for one in taken if (letter := await letters.write(one)) is not None]
-        await office.tasks.store.settle([DeliveryResult(one.id, DeliveryOutcome.DONE) for one in taken])
+        await office.tasks.store.outbox.settle(
+            [DeliveryResult(one.id, DeliveryOutcome.DONE) for one in taken]
+        )
     return found
 
 

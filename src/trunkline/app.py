@@ -90,10 +90,10 @@ class Application:
         self.drift = Drift(self._counts.drift)
         executor = SkillExecutor(agent.name, agent.skills, agent.default, coalesce, self.drift, bounds=bounds)
         self.runner = Runner(self.store, executor, Ids(), limits, dev=settings.dev)
-        self.streams = Streams(self.store, settings.keep_alive, settings.write_limit)
+        self.streams = Streams(self.store.log, settings.keep_alive, settings.write_limit)
         self.postroom = self._postroom()
         ring = Keyring(settings.keys)
-        self.book = KeyStore(self.store, ring, now_ms)
+        self.book = KeyStore(self.store.docs, ring, now_ms)
         self.identity = Identity(ring, self._tokens())
         self.operators = Admin(self.store, self.book, self._signer)
         calls = Operations(self.runner, wait_limit_s=settings.wait_limit, streaming=agent.streaming)
@@ -240,7 +240,7 @@ class Application:
             self.calls.push = self.postroom.push
         elif self.settings.push:
             log.warning("push.off reason=no_secret_key fix=TRUNKLINE_SECRET_KEY")
-        elif await self.store.deliveries(state="pending", limit=1):
+        elif await self.store.outbox.list(state="pending", limit=1):
             # From a time when it pushed. They are kept, and posted by whoever pushes here next.
             log.warning("push.off reason=setting pending=yes fix=push")
         await self.runner.start()

@@ -30,7 +30,7 @@ class Desk:
 
     def process(self) -> tuple[Keyring, KeyStore]:
         ring = Keyring([], lambda: self.now)
-        return ring, KeyStore(self.store, ring, lambda: self.now)
+        return ring, KeyStore(self.store.docs, ring, lambda: self.now)
 
 
 def at_desk(work: Callable[[Desk], Awaitable[None]]) -> None:
@@ -54,7 +54,7 @@ def opens(ring: Keyring, token: str) -> Principal | None:
 
 def test_a_new_key_opens_at_once() -> None:
     async def work(desk: Desk) -> None:
-        assert not await has_keys(desk.store)
+        assert not await has_keys(desk.store.docs)
         made = await desk.book.create("alice")
         assert re.fullmatch(r"tl_[a-z2-7]{12}_[A-Za-z0-9_-]{43}", made.token)
         assert made.token.split("_")[1] == made.key.id
@@ -62,7 +62,7 @@ def test_a_new_key_opens_at_once() -> None:
             "default", "alice", frozenset({Scope.READ, Scope.WRITE})
         )
         assert (made.first, (await desk.book.create("bob")).first) == (True, False)
-        assert await has_keys(desk.store)
+        assert await has_keys(desk.store.docs)
 
     at_desk(work)
 
@@ -73,7 +73,7 @@ def test_only_digests_are_stored_and_shown() -> None:
             "alice", tenant="blue", scopes=["admin", "metrics", "admin"], lasts_ms=5
         )
         again = await desk.book.rotate(made.key.id, 1000)
-        (doc,) = await desk.store.list("default", KIND)
+        (doc,) = await desk.store.docs.list("default", KIND)
         for token in (made.token, again.token):
             assert token.encode() not in doc.body
             assert token.split("_", 2)[2].encode() not in doc.body
@@ -103,10 +103,10 @@ def test_a_revoked_key_is_out_and_stays_in_the_book() -> None:
         assert (await desk.book.revoke(made.key.id)).state == "revoked"
         assert not opens(desk.ring, made.token)
         assert desk.ring, "nobody opens the door by revoking the last key"
-        before = await desk.store.get("default", KIND, made.key.id)
+        before = await desk.store.docs.get("default", KIND, made.key.id)
         desk.now += 1000
         assert (await desk.book.revoke(made.key.id)).state == "revoked"
-        after = await desk.store.get("default", KIND, made.key.id)
+        after = await desk.store.docs.get("default", KIND, made.key.id)
         assert before is not None and after is not None and before.body == after.body
         with pytest.raises(Misuse, match="was revoked"):
             await desk.book.rotate(made.key.id, 1000)
@@ -157,7 +157,7 @@ def test_what_a_key_cannot_be_made_of(owner: str, tenant: str, scopes: list[str]
     async def work(desk: Desk) -> None:
         with pytest.raises(Misuse, match=words):
             await desk.book.create(owner, tenant=tenant, scopes=scopes)
-        assert not await has_keys(desk.store)
+        assert not await has_keys(desk.store.docs)
 
     at_desk(work)
 
@@ -179,7 +179,7 @@ def test_another_process_takes_changes_up() -> None:
 def test_an_old_reading_does_not_undo_a_revocation() -> None:
     async def work(desk: Desk) -> None:
         made = await desk.book.create("alice")
-        old = await desk.store.list("default", KIND)
+        old = await desk.store.docs.list("default", KIND)
         await desk.book.revoke(made.key.id)
 
         class Late:
@@ -201,7 +201,7 @@ def test_following_goes_on_when_the_store_is_away(
     async def work(desk: Desk) -> None:
         ring, other = desk.process()
         made = await desk.book.create("alice")
-        real, asked, taken = desk.store.list, 0, asyncio.Event()
+        real, asked, taken = desk.store.docs.list, 0, asyncio.Event()
 
         async def list_(tenant: str, kind: str) -> list[Doc]:
             nonlocal asked
@@ -212,7 +212,7 @@ def test_following_goes_on_when_the_store_is_away(
                 taken.set()
             return await real(tenant, kind)
 
-        monkeypatch.setattr(desk.store, "list", list_)
+        monkeypatch.setattr(desk.store.docs, "list", list_)
         following = asyncio.get_running_loop().create_task(other.follow())
         async with asyncio.timeout(5):
             await taken.wait()
@@ -242,7 +242,7 @@ def test_a_key_that_never_stands_still_is_an_error() -> None:
         made = await desk.book.create("alice")
 
         class Restless:
-            get = desk.store.get
+            get = desk.store.docs.get
 
             async def put(self, *_: object, **__: object) -> int:
                 raise Conflict(7)
@@ -264,7 +264,7 @@ def test_a_damaged_key_does_not_keep_another_ones_revocation_out() -> None:
         await other.refresh()
         # Before and after it in any order of ids.
         for name in ("0", "zzzzzzzzzzzzz"):
-            await desk.store.put("default", KIND, name, NO_DIGEST, 0)
+            await desk.store.docs.put("default", KIND, name, NO_DIGEST, 0)
         await desk.book.revoke(made.key.id)
         with pytest.raises(StoreError, match="cannot be read"):
             await other.refresh()
@@ -279,12 +279,12 @@ def test_a_write_that_is_heard_of_late_does_not_undo_a_revocation() -> None:
         real, written, heard = desk.store, asyncio.Event(), asyncio.Event()
 
         class Slow:
-            get = real.get
+            get = real.docs.get
 
             async def put(
                 self, tenant: str, kind: str, doc_id: str, body: bytes, *, expected_rev: int
             ) -> int:
-                rev = await real.put(tenant, kind, doc_id, body, expected_rev=expected_rev)
+                rev = await real.docs.put(tenant, kind, doc_id, body, expected_rev=expected_rev)
                 written.set()
                 await heard.wait()
                 return rev
@@ -293,7 +293,7 @@ def test_a_write_that_is_heard_of_late_does_not_undo_a_revocation() -> None:
         rotating = asyncio.ensure_future(desk.book.rotate(made.key.id, 1000))
         async with asyncio.timeout(5):
             await written.wait()
-            desk.book._docs = real
+            desk.book._docs = real.docs
             await desk.book.revoke(made.key.id)
             heard.set()
             token = (await rotating).token
@@ -305,7 +305,7 @@ def test_a_write_that_is_heard_of_late_does_not_undo_a_revocation() -> None:
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"id":7}', b"\xff", NO_DIGEST])
 def test_a_key_that_cannot_be_read_does_not_open_the_door(body: bytes) -> None:
     async def work(desk: Desk) -> None:
-        await desk.store.put("default", KIND, "damaged", body, 0)
+        await desk.store.docs.put("default", KIND, "damaged", body, 0)
         for reading in (desk.book.refresh, desk.book.list):
             with pytest.raises(StoreError, match="key damaged in the store cannot be read"):
                 await reading()

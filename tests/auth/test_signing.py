@@ -31,7 +31,7 @@ class Bench:
 
     def signer(self, key: bytes = KEY, docs: Any = None) -> Signer:
         now = lambda: self.now  # noqa: E731
-        return Signer(docs or self.store, Vault(key), now, Ids(now, random_bits))
+        return Signer(docs or self.store.docs, Vault(key), now, Ids(now, random_bits))
 
 
 def with_bench(work: Callable[[Bench], Awaitable[None]]) -> None:
@@ -90,7 +90,7 @@ def test_no_private_half_is_in_the_store() -> None:
     async def work(bench: Bench) -> None:
         signer = bench.signer()
         await signer.start()
-        (doc,) = await bench.store.list("default", signing.KIND)
+        (doc,) = await bench.store.docs.list("default", signing.KIND)
         text = json.loads(doc.body)["keys"][0]
         assert set(text) == {"kid", "public", "sealed", "created_at", "retires_at"}
         assert "whsk_" not in doc.body.decode()
@@ -161,7 +161,7 @@ def test_following_goes_on_when_the_store_is_away(
     async def work(bench: Bench) -> None:
         one, asked, taken = bench.signer(), 0, asyncio.Event()
         await one.start()
-        real = bench.store.get
+        real = bench.store.docs.get
 
         async def get(tenant: str, kind: str, doc_id: str) -> Doc | None:
             nonlocal asked
@@ -175,7 +175,7 @@ def test_following_goes_on_when_the_store_is_away(
         other = bench.signer()
         await other.start()
         await one.rotate()
-        monkeypatch.setattr(bench.store, "get", get)
+        monkeypatch.setattr(bench.store.docs, "get", get)
         following = asyncio.get_running_loop().create_task(other.follow())
         async with asyncio.timeout(5):
             await taken.wait()
@@ -225,7 +225,7 @@ def test_keys_that_never_stand_still_are_an_error() -> None:
 
 def test_keys_that_cannot_be_read_are_an_error() -> None:
     async def work(bench: Bench) -> None:
-        await bench.store.put("default", signing.KIND, "ring", b"{}", 0)
+        await bench.store.docs.put("default", signing.KIND, "ring", b"{}", 0)
         for reading in (bench.signer().start, bench.signer().rotate):
             with pytest.raises(StoreError, match="the signing keys in the store cannot be read"):
                 await reading()

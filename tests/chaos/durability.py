@@ -72,7 +72,7 @@ async def _put(store: Store, task_id: str) -> None:
     message = Message(f"for-{task_id}", task_id, task_id, role=Role.USER, parts=(Part(text="long ago"),))
     events = (ev.Submitted(message, task_id, "somebody", "a-node"), ev.Status(TaskState.COMPLETED))
     at = now_ms()
-    await store.append("default", task_id, 0, events, at=at, head=State(task_id).head_after(events, at))
+    await store.log.append("default", task_id, 0, events, at=at, head=State(task_id).head_after(events, at))
 
 
 @row(2, "kill -9 exactly at the n-th fsync or write (strace)", "0 violations at 150 points", SQLITE)

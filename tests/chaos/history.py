@@ -111,7 +111,7 @@ async def collect(store: Store, *, tenant: str = "default") -> list[Logged]:
     names: dict[str, None] = {}
     cursor = START
     while True:
-        page, cursor = await store.tail(cursor)
+        page, cursor = await store.log.tail(cursor)
         if not page:
             break
         names.update(dict.fromkeys(record.task_id for record in page if record.tenant == tenant))
@@ -124,7 +124,7 @@ async def collect(store: Store, *, tenant: str = "default") -> list[Logged]:
 
 async def _read(store: Store, tenant: str, task_id: str) -> list[Recorded]:
     found: list[Recorded] = []
-    while page := await store.read(tenant, task_id, found[-1].seq if found else 0):
+    while page := await store.log.read(tenant, task_id, found[-1].seq if found else 0):
         found += page
     return found
 
@@ -133,7 +133,7 @@ async def _heads(store: Store, tenant: str) -> dict[str, Head]:
     found: dict[str, Head] = {}
     after = None
     while True:
-        page = await store.heads(tenant, Where(), size=1000, after=after)
+        page = await store.heads.list(tenant, Where(), size=1000, after=after)
         found.update({head.task_id: head for head in page.heads})
         if page.next is None:
             return found

@@ -118,8 +118,8 @@ async def _owned(run: Run, ids: list[str]) -> int:
     store = store_from_url(run.url)
     await store.open()
     try:
-        heads = [await store.head("default", task_id) for task_id in ids]
-        firsts = [(await store.read("default", task_id, 0, 1))[0].event for task_id in ids]
+        heads = [await store.heads.get("default", task_id) for task_id in ids]
+        firsts = [(await store.log.read("default", task_id, 0, 1))[0].event for task_id in ids]
     finally:
         await store.close()
     return sum(
@@ -290,7 +290,7 @@ async def _put(store: Any, owner: str, at: int, place: int) -> None:
     )
     skill = ("pieces", "again")[place % 2]
     events = (ev.Submitted(message, task_id, owner, "nobody", skill), ev.Status(TaskState.WORKING))
-    await store.append("default", task_id, 0, events, at=at, head=State(task_id).head_after(events, at))
+    await store.log.append("default", task_id, 0, events, at=at, head=State(task_id).head_after(events, at))
 
 
 async def _unfinished(client: Client, fleet: Fleet) -> int:

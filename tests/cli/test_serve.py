@@ -294,7 +294,7 @@ async def _opened(url: str, owner: str = "") -> None:
     store = store_from_url(url)
     await store.open()
     if owner:
-        await KeyStore(store, Keyring(()), now_ms).create(owner)
+        await KeyStore(store.docs, Keyring(()), now_ms).create(owner)
     await store.close()
 
 

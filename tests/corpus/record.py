@@ -96,7 +96,7 @@ async def _record(name: str, store: str) -> int:
         asked = await app.send("ask which one?")
     # Half of them as compaction leaves them, and one that was taken over.
     async with inside(agent, store, coalesce_milliseconds=0) as app:
-        await app.store.compact(await app.store.now() + 1)
+        await app.store.maintenance.compact(await app.store.clock.now() + 1)
         await app.send("this one", taskId=asked["id"])
         await _drive(app)
     async with inside(steps, store) as app:

@@ -56,8 +56,8 @@ async def _through_a_store(text: bytes) -> tuple[list[Logged], bytes, int]:
     try:
         await restore(store, text.splitlines(keepends=True))
         again = b"".join([page async for page in export(store, "0")])
-        await store.rebuild()
-        return await collect(store), again, await store.rebuild()
+        await store.heads.rebuild()
+        return await collect(store), again, await store.heads.rebuild()
     finally:
         await store.close()
 

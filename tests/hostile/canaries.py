@@ -48,7 +48,7 @@ async def enrol(url: str) -> list[Member]:
     store = store_from_url(url)
     await store.open()
     try:
-        book = KeyStore(store, Keyring(()), now_ms)
+        book = KeyStore(store.docs, Keyring(()), now_ms)
         made = [
             await book.create(f"owner-{owner}", tenant=f"tenant-{tenant}")
             for tenant in range(TENANTS)

@@ -117,7 +117,7 @@ def test_a_key_belongs_to_nobody_of_such_a_name(where: str, end: str) -> None:
         store = store_from_url("memory:")
         await store.open()
         try:
-            await KeyStore(store, Keyring(()), now_ms).create(**{"owner": "me", where: end})
+            await KeyStore(store.docs, Keyring(()), now_ms).create(**{"owner": "me", where: end})
         finally:
             await store.close()
 

@@ -166,7 +166,7 @@ class Machine(RuleBasedStateMachine):
             for replica in sorted({replica for replica, _ in racers}):
                 await self._look(replica, place)
             told = await asyncio.gather(*(self._do(replica, place, words) for replica, words in racers))
-            return told, await self.store.read("t", self.task_ids[place])
+            return told, await self.store.log.read("t", self.task_ids[place])
 
         told, records = self.loop.run_until_complete(work())
         assert [one.seq for one in records] == list(range(1, len(records) + 1))
@@ -176,7 +176,7 @@ class Machine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for place, model in enumerate(self.models):
-            records = self.loop.run_until_complete(self.store.read("t", self.task_ids[place]))
+            records = self.loop.run_until_complete(self.store.log.read("t", self.task_ids[place]))
             assert [word(one.event) for one in records] == model.log
             state = fold("x", records)
             shown = "replied" if state.reply is not None else plain_state(state.state)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.run.stores import Intercepted
 from trunkline.clock import Ids, now_ms
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
@@ -15,7 +16,6 @@ from trunkline.run.feed import Feed, pages
 from trunkline.run.runner import Limits, Runner
 from trunkline.store.ack import Ack
 from trunkline.store.base import Dedup, Log
-from trunkline.store.sqlite import SqliteStore
 from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, TaskState
 
 LIMIT_S = 20.0
@@ -65,11 +65,11 @@ class Acts:
         return await self._act(work)
 
 
-class Flaky(SqliteStore):
+class Flaky(Intercepted):
     """A store that fails as often as it is told to."""
 
     def __init__(self) -> None:
-        super().__init__(None, now_ms=now_ms)
+        super().__init__(now_ms)
         self.bad_appends = 0
         self.bad_reads = 0
 
@@ -110,7 +110,7 @@ class Desk(Runner):
     async def log(self, feed: Feed) -> list[ev.AnyEvent]:
         """The stored events, after a check of what holds for every log."""
         recorded: list[ev.Recorded] = []
-        while batch := await self.store.read(feed.tenant, feed.state.task_id, len(recorded)):
+        while batch := await self.store.log.read(feed.tenant, feed.state.task_id, len(recorded)):
             recorded += batch
         assert [one.seq for one in recorded] == list(range(1, len(recorded) + 1))
         events = [one.event for one in recorded]

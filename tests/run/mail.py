@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from tests.run.stores import Intercepted
 from trunkline.auth.vault import Vault
 from trunkline.clock import Ids, now_ms
 from trunkline.errors import StoreError, Unreachable
@@ -23,7 +24,6 @@ from trunkline.run.push_configs import PushConfigs
 from trunkline.run.retry import Schedule
 from trunkline.run.tasks import Tasks
 from trunkline.store.base import Delivery, DeliveryRecord
-from trunkline.store.sqlite import SqliteStore
 from trunkline.wire.types import Message, Part, PushConfig, Role, TaskState
 
 WORKING, DONE = ev.Status(TaskState.WORKING), ev.Status(TaskState.COMPLETED)
@@ -41,11 +41,11 @@ class Time:
         return self.ms
 
 
-class Shaky(SqliteStore):
+class Shaky(Intercepted):
     """A store that fails where it is told to, as often as it is told to."""
 
     def __init__(self, clock: Time) -> None:
-        super().__init__(None, now_ms=clock)
+        super().__init__(clock)
         self.bad: Counter[str] = Counter()
 
     def _check(self, what: str) -> None:
@@ -204,7 +204,7 @@ class Mail:
 
     async def rows(self, **filters: Any) -> list[DeliveryRecord]:
         """All deliveries, oldest first."""
-        return (await self.store.deliveries(limit=100_000, **filters))[::-1]
+        return (await self.store.outbox.list(limit=100_000, **filters))[::-1]
 
     async def when(self, true: Callable[[list[DeliveryRecord]], bool]) -> list[DeliveryRecord]:
         """All deliveries, once something is true of them; `run` sets the limit."""

@@ -40,7 +40,7 @@ async def die(runner: Desk) -> None:
         owner.abandon()
     for task in list(runner._background):
         task.cancel()
-    await runner.store.leave(runner.node)
+    await runner.store.nodes.leave(runner.node)
 
 
 async def until_read(runner: Desk, feed: Feed, reached: Callable[[], bool]) -> None:

@@ -260,7 +260,7 @@ def test_an_owner_that_left_writes_nothing_more() -> None:
             feed = await runner.open()
             await runner.left_all()
             await until(lambda: len(told) == 1)
-            await runner.store.read("t", feed.state.task_id)
+            await runner.store.log.read("t", feed.state.task_id)
             assert delta("still here") not in await runner.log(feed)
             assert not feed.state.over
 
@@ -296,7 +296,7 @@ def test_a_frozen_owner_that_wakes_after_a_takeover_writes_nothing() -> None:
         async with desk(frozen, store=store) as here:
             feed = await here.open()
             await until(lambda: feed.state.seq == 3)
-            await store.leave(here.node)
+            await store.nodes.leave(here.node)
             async with desk(other, store=store, crash=OnCrash.RESUME) as there:
                 taken = await there.tasks.find("t", "me", feed.state.task_id)
                 await until(lambda: answer(taken) == "begun taken over ")

@@ -94,7 +94,7 @@ def test_row_63_a_receiver_that_is_down_for_three_days() -> None:
             assert len(set(m.out.ids(A)[:13])) == 1
             assert (first.state, second.state) == ("dead", "done")
             # By hand it can be posted again, under its id.
-            assert await m.store.replay(first.id, m.clock.ms)
+            assert await m.store.outbox.replay(first.id, m.clock.ms)
             m.courier.ring()
             replayed, _ = await m.settled()
             assert (replayed.state, replayed.attempts) == ("done", 1)
@@ -434,7 +434,7 @@ def test_secrets_of_another_key_are_given_up_at_once_and_say_what_they_need(
             assert "secret_key" in rows[A].note
             # With the right key again it can be sent.
             m.letters._seals = m.vault
-            assert await m.store.replay(rows[A].id, m.clock.ms)
+            assert await m.store.outbox.replay(rows[A].id, m.clock.ms)
             m.courier.ring()
             await m.settled()
             assert m.out.states(A) == ["working"]
@@ -522,14 +522,14 @@ def test_what_is_taken_while_stopping_is_given_back() -> None:
         async with mail() as m:
             feed = await m.open(A)
             taking, go = asyncio.Event(), asyncio.Event()
-            take = m.store.take
+            take = m.store.outbox.take
 
             async def slow(*args: object, **kwargs: object) -> object:
                 taking.set()
                 await go.wait()
                 return await take(*args, **kwargs)
 
-            m.store.take = slow  # type: ignore[method-assign]
+            m.store.outbox.take = slow  # type: ignore[method-assign]
             await m.say(feed, WORKING)
             await taking.wait()
             await m.courier.stop(0)

@@ -49,7 +49,7 @@ class Room:
     async def ended(self, count: int) -> list[DeliveryRecord]:
         """All deliveries, oldest first, once this many have ended."""
         while True:
-            found = await self.store.deliveries()
+            found = await self.store.outbox.list()
             if sum(one.state != "pending" for one in found) >= count:
                 return found[::-1]
             await asyncio.sleep(0.005)
@@ -194,7 +194,7 @@ def test_a_server_that_does_not_push_says_that_somebody_waits(
         await store.open()
         waits = OutboxEntry("d", 1, "c", "https://hooks.example:443", 1)
         message = Submitted(Message(message_id="m", role=Role.USER), "c", "me", "n")
-        await store.append("default", IDS.new(), 0, [message], at=1, deliveries=[waits])
+        await store.log.append("default", IDS.new(), 0, [message], at=1, deliveries=[waits])
         await store.close()
         async with build(agent, {"store": url, "push": False}).lifespan():
             assert "push.off reason=setting pending=yes" in caplog.text

@@ -368,7 +368,7 @@ def test_what_is_said_before_the_first_pause_is_one_append() -> None:
         async with desk(act) as runner:
             feed = await runner.open()
             assert await runner.ended(feed) is COMPLETED
-            records = await runner.store.read("t", feed.state.task_id)
+            records = await runner.store.log.read("t", feed.state.task_id)
             assert [one.event for one in records][1:] == [WORKING, delta("a"), delta("b"), DONE]
             assert len({one.at for one in records[1:]}) == 1
 
@@ -559,7 +559,7 @@ def test_another_writer_behind_the_feed(bad_reads: int, monkeypatch: pytest.Monk
         async with desk(act) as runner:
             feed = await runner.open()
             await runner.reach(feed, TaskState.WORKING)
-            await runner.store.append("t", feed.state.task_id, 2, [ev.Said(said("behind"))], at=1)
+            await runner.store.log.append("t", feed.state.task_id, 2, [ev.Said(said("behind"))], at=1)
             runner.store.bad_reads = bad_reads
             gate.set()
             assert await runner.ended(feed) is COMPLETED
@@ -590,7 +590,7 @@ def test_an_executor_whose_task_was_ended_or_taken_elsewhere_is_stopped(news: ev
         async with desk(act) as runner:
             feed = await runner.open()
             await runner.reach(feed, TaskState.WORKING)
-            await runner.store.append("t", feed.state.task_id, 2, [news], at=1)
+            await runner.store.log.append("t", feed.state.task_id, 2, [news], at=1)
             gate.set()
             await asyncio.sleep(0)
             if how == "waits":

@@ -26,7 +26,7 @@ def test_a_config_is_an_event_and_its_secrets_are_sealed_in_it() -> None:
         target = await m.push.target(FULL, "0.3")
         shown = await m.push.set(feed, target, "me")
         assert shown == PushConfig(URL, "c-1", scheme="Basic")
-        (recorded,) = await m.store.read("t", feed.state.task_id, 1)
+        (recorded,) = await m.store.log.read("t", feed.state.task_id, 1)
         assert recorded.event == ev.PushSet(target, "me")
         text = ev.encode_one(recorded.event)
         assert b"the-token" not in text and b"the-credentials" not in text

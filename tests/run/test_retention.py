@@ -46,8 +46,8 @@ def test_after_ten_thousand_tasks_nothing_is_left() -> None:
             feeds = []
             await later(0.002)
             await Retention(runner.tasks, 0.001)._round()
-            assert (await runner.store.heads("t", ALL, size=1)).total == 0
-            assert await runner.store.read("t", last) == []
+            assert (await runner.store.heads.list("t", ALL, size=1)).total == 0
+            assert await runner.store.log.read("t", last) == []
             with pytest.raises(TaskNotFound):
                 await runner.tasks.find("t", "me", last)
             gc.collect()
@@ -77,7 +77,7 @@ def test_live_tasks_stay() -> None:
             await Retention(runner.tasks, 0.001)._round()
             for feed in (asking, working):
                 assert (await runner.tasks.find("t", "me", feed.state.task_id)).state.seq == feed.state.seq
-            assert (await runner.store.heads("t", ALL, size=9)).total == 2
+            assert (await runner.store.heads.list("t", ALL, size=9)).total == 2
 
     run(case())
 
@@ -92,7 +92,7 @@ def test_what_has_ended_is_compacted_and_reads_the_same(monkeypatch: pytest.Monk
             before = feed.state.task()
             runner.tasks._feeds.clear()
             await Retention(runner.tasks, 0)._round()
-            stored = await runner.store.read("t", feed.state.task_id)
+            stored = await runner.store.log.read("t", feed.state.task_id)
             assert any(isinstance(one.event, ev.Compacted) for one in stored)
             assert len(stored) < 10
             again = await runner.tasks.find("t", "me", feed.state.task_id)
@@ -138,7 +138,7 @@ def test_a_store_that_fails_is_swept_later(
                     raise StoreError("the disk is full")
                 return 0
 
-            monkeypatch.setattr(runner.store, "prune", prune)
+            monkeypatch.setattr(runner.store.maintenance, "prune", prune)
             sweeping = asyncio.create_task(Retention(runner.tasks, 0.001).run())
             while len(rounds) < 2:  # noqa: ASYNC110 - nothing there to wait on
                 await asyncio.sleep(0.001)

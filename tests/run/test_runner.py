@@ -38,7 +38,6 @@ from trunkline.run.executor import Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Limits, Runner
 from trunkline.store.ack import Ack
-from trunkline.store.sqlite import SqliteStore
 from trunkline.wire.types import SendRequest, TaskState
 
 FAILED, CANCELED, COMPLETED = TaskState.FAILED, TaskState.CANCELED, TaskState.COMPLETED
@@ -95,7 +94,7 @@ def test_a_task_that_nobody_admits_is_not_opened() -> None:
             runner.executor = Picky()
             with pytest.raises(UnsupportedOperation):
                 runner.submit("t", "me", SendRequest(said()))
-            assert (await runner.store.tail(""))[0] == []
+            assert (await runner.store.log.tail(""))[0] == []
 
     run(main())
 
@@ -168,7 +167,7 @@ def test_cancel_of_a_task_that_nobody_runs() -> None:
             waiting = await runner.tasks.find("t", "me", feed.state.task_id)
             await runner.cancel(waiting, "me")
             assert (await runner.log(waiting))[-2:] == [ev.CancelRequested("me"), ev.Status(CANCELED)]
-            await store.append("t", "elsewhere", 0, [first], at=1)
+            await store.log.append("t", "elsewhere", 0, [first], at=1)
             working = await runner.tasks.find("t", "me", "elsewhere")
             await runner.cancel(working, "me")
             assert await runner.log(working) == [first, ev.CancelRequested("me"), ev.Status(CANCELED)]
@@ -274,13 +273,13 @@ def test_what_a_dead_node_left_is_ended_with_a_reason() -> None:
         dead = ev.Submitted(said(), "c", "me", "dead")
         for number in range(250):
             more = (WORKING, delta("x")) if number % 2 else ()
-            await store.append(
+            await store.log.append(
                 "t", f"run{number:03}", 0, [dead, *more], at=1, head=_head(f"run{number:03}", (dead, *more))
             )
         stopping = (dead, WORKING, ev.CancelRequested("me"))
-        await store.append("t", "stopping", 0, stopping, at=1, head=_head("stopping", stopping))
+        await store.log.append("t", "stopping", 0, stopping, at=1, head=_head("stopping", stopping))
         waiting = (dead, WORKING, question())
-        await store.append("t", "waiting", 0, waiting, at=1, head=_head("waiting", waiting))
+        await store.log.append("t", "waiting", 0, waiting, at=1, head=_head("waiting", waiting))
         async with desk(quick, store=store) as runner:
             for number in range(250):
                 feed = await runner.tasks.find("t", "me", f"run{number:03}")
@@ -324,7 +323,7 @@ def test_a_send_that_cannot_be_stored_opens_no_task() -> None:
             feed, opened = runner.submit("t", "me", SendRequest(said()))
             with pytest.raises(StoreError, match="full"):
                 await opened
-            assert (await runner.store.tail(""))[0] == []
+            assert (await runner.store.log.tail(""))[0] == []
             assert runner.running == 0
             assert await runner.ended(await runner.open()) is COMPLETED
 
@@ -388,7 +387,7 @@ def test_stop_leaves_questions_open_and_fails_what_runs() -> None:
             runner.submit("t", "me", SendRequest(said()))
         with pytest.raises(Unavailable, match="going down"):
             await runner.say(waiting, said("too late"))
-        assert await store.orphans() == []
+        assert await store.nodes.orphans() == []
         await store.close()
 
     run(main())
@@ -558,7 +557,7 @@ def test_a_task_that_is_stored_after_its_caller_was_refused_is_run(monkeypatch: 
 
         def _do(self) -> None:
             assert self.kept is not None
-            SqliteStore.append(self, *self.kept[0], **self.kept[1])
+            self.real["append"](*self.kept[0], **self.kept[1])
 
     async def main() -> None:
         store = Slow()
@@ -568,7 +567,7 @@ def test_a_task_that_is_stored_after_its_caller_was_refused_is_run(monkeypatch: 
                 await runner.open()
             assert store.kept is not None
             task_id = store.kept[0][1]
-            while (head := await store.head("t", task_id)) is None or head.state is not COMPLETED:  # noqa: ASYNC110
+            while (head := await store.heads.get("t", task_id)) is None or head.state is not COMPLETED:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
             assert head.node == runner.node
         await store.close()

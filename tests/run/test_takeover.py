@@ -140,7 +140,7 @@ def test_a_frozen_owner_finds_its_task_taken() -> None:
             # It lives but is not heard: no hints reach it, and the others think it dead.
             for task in list(here._background):
                 task.cancel()
-            await here.store.leave(here.node)
+            await here.store.nodes.leave(here.node)
             far = await seen(there, feed)
             assert await there.ended(far) is COMPLETED
             thaw.set()
@@ -340,10 +340,10 @@ def test_a_task_that_comes_back_is_not_ended_by_the_run_that_lost_it() -> None:
             feed = await here.open()
             await until(lambda: feed.state.seq >= 3)
             far = await seen(there, feed)
-            await here.store.leave(here.node)
+            await here.store.nodes.leave(here.node)
             while far.state.node != there.node:
                 await there.tasks.move(far, 5)
-            await here.store.join(here.node)
+            await here.store.nodes.join(here.node)
             await die(there)
             await until(lambda: len(runs) == 2 and here.running == 1)
             await here.tasks.refresh(feed)
@@ -397,10 +397,10 @@ def test_a_task_that_was_forgotten_meanwhile_is_let_go() -> None:
             await until(lambda: feed.state.seq >= 3)
             for task in list(here._background):
                 task.cancel()
-            await here.store.leave(here.node)
+            await here.store.nodes.leave(here.node)
             far = await seen(there, feed)
             assert await there.ended(far) is COMPLETED
-            await there.store.prune(await there.store.now() + 1000)
+            await there.store.maintenance.prune(await there.store.clock.now() + 1000)
             with pytest.raises(TaskNotFound):
                 await here.cancel(feed, "me")
             wakes.set()

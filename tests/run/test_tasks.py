@@ -23,7 +23,7 @@ FIRST = ev.Submitted(said(), "c", "me", "n1")
 async def tasks(*events: ev.AnyEvent) -> Tasks:
     store = Flaky()
     await store.open()
-    await store.append("t", "x", 0, [FIRST, *events], at=1)
+    await store.log.append("t", "x", 0, [FIRST, *events], at=1)
     return Tasks(store)
 
 
@@ -63,7 +63,7 @@ def test_there_is_one_feed_per_task_as_long_as_somebody_holds_it() -> None:
         assert await found.load("t", "none") is None
         feeds.clear()
         gc.collect()
-        await found.store.append("t", "x", 1, [WORKING], at=2)
+        await found.store.log.append("t", "x", 1, [WORKING], at=2)
         assert (await found.find("t", "me", "x")).state.seq == 2
         await found.store.close()
 
@@ -86,7 +86,7 @@ def test_a_feed_is_not_born_behind_the_log() -> None:
     async def main() -> None:
         store = Slow()
         await store.open()
-        await store.append("t", "x", 0, [FIRST, question()], at=1)
+        await store.log.append("t", "x", 0, [FIRST, question()], at=1)
         found = Tasks(store)
         gate = store.held = asyncio.Event()
 
@@ -98,7 +98,7 @@ def test_a_feed_is_not_born_behind_the_log() -> None:
         changing = asyncio.create_task(change())
         for _ in range(50):
             await asyncio.sleep(0)
-        await store.now()
+        await store.clock.now()
         gate.set()
         await changing
         gc.collect()
@@ -125,10 +125,10 @@ def test_a_conflict_is_read_and_decided_again(behind: int) -> None:
     async def main() -> None:
         found = await tasks(WORKING)
         feed = await found.find("t", "me", "x")
-        await found.store.append("t", "x", 2, [ev.Said(said())] * behind, at=2)
+        await found.store.log.append("t", "x", 2, [ev.Said(said())] * behind, at=2)
         assert await found.change(feed, Cancel("me")) == (ev.CancelRequested("me"),)
         assert feed.state.seq == 3 + behind
-        await found.store.append("t", "x", 3 + behind, [DONE], at=3)
+        await found.store.log.append("t", "x", 3 + behind, [DONE], at=3)
         assert await found.change(feed, ForceCancel()) == ()
         with pytest.raises(UnsupportedOperation, match="completed"):
             await found.change(feed, Say(said()))
@@ -149,7 +149,7 @@ def test_the_loser_of_a_race_decides_on_what_the_winner_did() -> None:
             return_exceptions=True,
         )
         assert [type(one) for one in told] == [tuple, tuple, tuple]
-        events = [one.event for one in await found.store.read("t", "x")][2:]
+        events = [one.event for one in await found.store.log.read("t", "x")][2:]
         assert events == [ev.Said(said("1")), WORKING, ev.Said(said("2")), ev.CancelRequested("me")]
         assert feed.callers == 0
         await found.store.close()
@@ -182,7 +182,7 @@ def test_a_store_that_fails_changes_nothing() -> None:
         store.bad_appends = 1
         with pytest.raises(StoreError, match="full"):
             await found.change(feed, Cancel("me"))
-        await store.append("t", "x", 2, [ev.Said(said())], at=2)
+        await store.log.append("t", "x", 2, [ev.Said(said())], at=2)
         store.bad_reads = 1
         with pytest.raises(StoreError, match="gone"):
             await found.change(feed, Cancel("me"))
@@ -263,7 +263,7 @@ def test_a_conflict_says_where_the_log_stands() -> None:
     async def main() -> None:
         found = await tasks()
         with pytest.raises(Conflict) as conflict:
-            await found.store.append("t", "x", 0, [WORKING], at=1)
+            await found.store.log.append("t", "x", 0, [WORKING], at=1)
         assert conflict.value.actual == 1
         await found.store.close()
 

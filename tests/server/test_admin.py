@@ -267,8 +267,8 @@ def test_deliveries_are_listed_and_posted_again() -> None:
         store = at.application.store
         for number in (1, 2):
             row = OutboxEntry(f"d{number}", 1, "hook", "host", 10**15)
-            await store.append("default", f"t{number}", 0, [delta()], at=1, deliveries=[row])
-        await store.settle([DeliveryResult("d1", DeliveryOutcome.DEAD, status=500, note="failed")])
+            await store.log.append("default", f"t{number}", 0, [delta()], at=1, deliveries=[row])
+        await store.outbox.settle([DeliveryResult("d1", DeliveryOutcome.DEAD, status=500, note="failed")])
 
         async def ids(query: str = "") -> list[str]:
             found = (await at.act("GET", f"/admin/deliveries{query}")).json()["deliveries"]

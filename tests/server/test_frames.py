@@ -42,10 +42,10 @@ def test_a_resume_into_a_range_gets_what_is_whole(dialect: Dialect, after: int) 
         async with client:
             task = await client.send("go")
             store = application.store
-            assert await store.compact(now_ms() + 1000) == 1
+            assert await store.maintenance.compact(now_ms() + 1000) == 1
             application.runner.tasks._feeds.clear()
             application.server._operations._cache._entries.clear()
-            stored = await store.read("default", task["id"], after)
+            stored = await store.log.read("default", task["id"], after)
             assert 1 <= sum(isinstance(one.event, Compacted) for one in stored) <= 3
             assert (await client.get(task["id"]))["artifacts"] == task["artifacts"]
 

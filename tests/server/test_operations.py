@@ -22,7 +22,7 @@ def test_a_list_is_ordered_by_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> 
             Client("http://localhost", carrier=InProcessHttpClient(application)) as client,
         ):
             asked = [(await client.send(f"ask {place}")).task_id for place in range(3)]
-            read, before = application.store.heads, now_ms()
+            read, before = application.store.heads.list, now_ms()
 
             async def heads(*about: Any, **more: Any) -> Any:
                 page = await read(*about, **more)
@@ -32,7 +32,7 @@ def test_a_list_is_ordered_by_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> 
                 await client.cancel(asked[0])
                 return page
 
-            monkeypatch.setattr(application.store, "heads", heads)
+            monkeypatch.setattr(application.store.heads, "list", heads)
             return asked, await client.list()
 
     asked, page = asyncio.run(main())

@@ -142,7 +142,7 @@ def test_nothing_is_done_without_the_scope() -> None:
         body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message("hi")}}
         headers = {**own["tasks:read"], **V1}
         assert (await client.post("/a2a", json=body, headers=headers)).status_code == 403
-        heads = await application.store.tasks("")
+        heads = await application.store.maintenance.tasks("")
         assert heads[0] == []
 
     serve(work)

@@ -29,12 +29,12 @@ def run() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
 
 async def look(store: SqliteStore, call: Callable[[sqlite3.Connection], Any]) -> Any:
     """A call with one of the store's reading connections."""
-    return await store._look(call)
+    return await store.database.read(call)
 
 
 async def change(store: SqliteStore, call: Callable[[sqlite3.Connection], Any]) -> Any:
     """A call with the store's writing connection."""
-    return await store._change(call)
+    return await store.database.change(call)
 
 
 @pytest.fixture

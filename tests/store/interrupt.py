@@ -37,7 +37,7 @@ def open_and_die(path: str, statement: int) -> None:
         return connection
 
     sqlite3.connect = traced  # type: ignore[assignment]
-    SqliteStore(path, now_ms=lambda: 0)._connect().close()
+    SqliteStore(path, now_ms=lambda: 0).database._connect().close()
     os._exit(0)
 
 
@@ -63,7 +63,7 @@ def main(folder: str) -> None:
             open_and_die(path, statement)
         _, how = os.waitpid(pid, 0)
         left = state(path)
-        SqliteStore(path, now_ms=lambda: 0)._connect().close()
+        SqliteStore(path, now_ms=lambda: 0).database._connect().close()
         print(os.WIFSIGNALED(how), *left, *state(path))
         if how == 0:
             return

@@ -16,7 +16,7 @@ async def work(store, task_id: str) -> None:
     while True:
         size = 1 + seq % 3
         try:
-            seq = await store.append("default", task_id, seq, [Delta("a", "x" * 50)] * size, at=1)
+            seq = await store.log.append("default", task_id, seq, [Delta("a", "x" * 50)] * size, at=1)
         except Conflict as conflict:
             seq = conflict.actual
         else:

@@ -19,20 +19,20 @@ async def main(file: str) -> None:
     logging.disable()
     store = store_from_url(f"sqlite:///{file}")
     await store.open()
-    before = store._scribe._connection
-    first = await store.append("default", "t1", 0, [Delta("a", "one")], at=1)
+    before = store.database._scribe._connection
+    first = await store.log.append("default", "t1", 0, [Delta("a", "one")], at=1)
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
     pair = [
-        store.append("default", task_id, seq, [Delta("a", "x")], at=1)
+        store.log.append("default", task_id, seq, [Delta("a", "x")], at=1)
         for task_id, seq in (("t1", 1), ("t2", 0))
     ]
     failed = await asyncio.gather(*pair, return_exceptions=True)
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     assert all(type(error) is StoreError for error in failed), failed
-    second = await store.append("default", "t1", 1, [Delta("a", "two")], at=1)
-    texts = [recorded.event.text for recorded in await store.read("default", "t1")]
-    replaced = store._scribe._connection is not before
+    second = await store.log.append("default", "t1", 1, [Delta("a", "two")], at=1)
+    texts = [recorded.event.text for recorded in await store.log.read("default", "t1")]
+    replaced = store.database._scribe._connection is not before
     await store.close()
     print(first, second, texts, replaced, failed[0])
 

@@ -82,7 +82,7 @@ async def play(script):
             number += 1
             dedup = None if key is None else Dedup(key, b"", model.now + life)
             events = [Delta("a", text) for text in texts]
-            futures.append(store.append(tenant, task_id, expected, events, at=1, dedup=dedup))
+            futures.append(store.log.append(tenant, task_id, expected, events, at=1, dedup=dedup))
             expected_outcomes.append(model.append(tenant, task_id, expected, texts, key=key, life=life))
         results = await asyncio.gather(*futures, return_exceptions=True)
         assert [outcome(result) for result in results] == expected_outcomes
@@ -90,9 +90,9 @@ async def play(script):
     for tenant in TENANTS:
         for task_id in TASKS:
             owner, texts = model.logs.get(task_id, (tenant, []))
-            found = await store.read(tenant, task_id)
+            found = await store.log.read(tenant, task_id)
             assert [recorded.event.text for recorded in found] == (texts if owner == tenant else [])
-    records, _ = await store.tail(START, 10_000)
+    records, _ = await store.log.tail(START, 10_000)
     assert [(one.tenant, one.task_id, one.recorded.event.text) for one in records] == model.order
     await store.close()
 
@@ -107,8 +107,8 @@ def test_the_store_agrees_with_the_model(script):
 
 def forget(store):
     """Lets the ledger know of nothing, as after a restart."""
-    store._ledger._places.clear()
-    store._ledger._earlier.clear()
+    store.database._ledger._places.clear()
+    store.database._ledger._earlier.clear()
 
 
 def head(task_id="t1", context="ctx", owner="ann", state=TaskState.WORKING, seq=1):
@@ -128,7 +128,7 @@ def with_memory(case):
 
 
 def add(store, task_id="t1", expected=0, tenant="a", **more):
-    return store.append(tenant, task_id, expected, [Delta("a", "x")], at=1, **more)
+    return store.log.append(tenant, task_id, expected, [Delta("a", "x")], at=1, **more)
 
 
 def test_tasks_that_were_forgotten_are_found_again():
@@ -162,10 +162,10 @@ def test_a_ledger_keeps_what_is_used_and_no_more_than_it_may(monkeypatch):
         for number in range(40):
             await add(store, f"t{number}")
             await add(store, "used", number + 1)
-            known = {*store._ledger._places, *store._ledger._earlier}
+            known = {*store.database._ledger._places, *store.database._ledger._earlier}
             assert "used" in known
             assert len(known) <= 10
-        return len(await store.read("a", "used"))
+        return len(await store.log.read("a", "used"))
 
     assert with_memory(case) == 41
 
@@ -179,12 +179,12 @@ def test_a_head_may_change_owner_and_context_in_any_order():
         found = []
         for number, one in enumerate(heads):
             await add(store, expected=number, head=one)
-            found.append(await store.head("a", "t1"))
+            found.append(await store.heads.get("a", "t1"))
         together = [add(store, "t2", number, head=one) for number, one in enumerate(heads)]
         await asyncio.gather(*together)
         await add(store, "t3")
         await asyncio.gather(*(add(store, "t3", number + 1, head=one) for number, one in enumerate(heads)))
-        last = [await store.head("a", "t2"), await store.head("a", "t3")]
+        last = [await store.heads.get("a", "t2"), await store.heads.get("a", "t3")]
         return found == heads, [(one.principal, one.seq) for one in last]
 
     assert with_memory(case) == (True, [("bob", 6), ("bob", 6)])

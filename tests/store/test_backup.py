@@ -33,7 +33,7 @@ async def fill(store):
         await long.append(delta(), delta("ünï\n"), at=AT + number)
     await long.append(delta(), DONE, at=AT + 50)
     await long.append(ev.PushSet(ev.PushTarget("p", "https://example.com/", "1.0"), "ann"), at=AT + 60)
-    assert await store.compact(AT + 100) == 1
+    assert await store.maintenance.compact(AT + 100) == 1
     later = Author(store, "later")
     await later.append(submitted(), ev.Unread(b'{"kind":"later","x":[1, 2]}'))
     await task(store, "other", tenant=B, state=TaskState.INPUT_REQUIRED)
@@ -63,8 +63,8 @@ def test_a_round_trip_gives_the_same_bytes(run, store, other):
         assert (await check(store), await check(other)) == (await check(store),) * 2
         assert (await check(other)).problems == []
         for tenant, task_id in ((A, "long"), (A, "later"), (B, "other")):
-            assert await other.head(tenant, task_id) == await store.head(tenant, task_id)
-            assert await other.read(tenant, task_id) == await store.read(tenant, task_id)
+            assert await other.heads.get(tenant, task_id) == await store.heads.get(tenant, task_id)
+            assert await other.log.read(tenant, task_id) == await store.log.read(tenant, task_id)
         return data, done, await exported(other)
 
     data, done, again = run(case())
@@ -89,7 +89,7 @@ def test_what_ran_is_an_orphan_of_the_new_store(run, store, other):
     async def case():
         await task(store, "t1", node="far")
         await restore(other, lines_of(await exported(store)))
-        return await other.orphans()
+        return await other.nodes.orphans()
 
     assert run(case()) == [Orphan(A, "t1", "far")]
 
@@ -121,12 +121,12 @@ def test_another_task_of_the_same_name_is_refused(run, store, other):
         ):
             await restore(other, lines)
         # The one before it came in, and this one stays as it was.
-        assert len(await other.read(A, "t1")) == 2
+        assert len(await other.log.read(A, "t1")) == 2
         await Author(other, "t3").append(submitted(), status(), DONE)
         with pytest.raises(Misuse, match="line 3: task t3 is here already and differs from event 3 on"):
             longer = [line.replace(b'"t1"', b'"t3"') for line in lines[:3]]
             await restore(other, longer)
-        return fold("t2", await other.read(A, "t2")).state
+        return fold("t2", await other.log.read(A, "t2")).state
 
     assert run(case()) is TaskState.FAILED
 
@@ -177,7 +177,7 @@ def test_a_damaged_line_is_named_and_nothing_of_its_task_is_written(run, other, 
     async def case():
         with pytest.raises(Misuse, match=complaint):
             await restore(other, lines)
-        return await other.tail("")
+        return await other.log.tail("")
 
     assert run(case())[0] == []
 
@@ -194,7 +194,7 @@ def test_tasks_before_a_damaged_line_are_written(run, other):
         second = FIRST.replace(b'"t1"', b'"t2"')
         with pytest.raises(Misuse, match="line 5: .*; nothing of this task was written"):
             await restore(other, [HEAD, FIRST, NEXT, second, b"{"])
-        return len(await other.read("a", "t1")), len(await other.read("a", "t2"))
+        return len(await other.log.read("a", "t1")), len(await other.log.read("a", "t2"))
 
     assert run(case()) == (2, 0)
 
@@ -220,7 +220,7 @@ def test_large_tasks_are_written_in_parts(run, store, other, monkeypatch):
         await asyncio.gather(*(task(store, f"u{number}") for number in range(5)))
         data = await exported(store)
         await restore(other, lines_of(data))
-        assert await other.head(A, "t1") == await store.head(A, "t1")
+        assert await other.heads.get(A, "t1") == await store.heads.get(A, "t1")
         return data, await exported(other)
 
     data, again = run(case())
@@ -231,7 +231,7 @@ def test_a_store_that_fails_says_so(run, store, other):
     async def case():
         await task(store, "t1")
         lines = lines_of(await exported(store))
-        await other._change(lambda connection: connection.execute("DROP TABLE events"))
+        await other.database.change(lambda connection: connection.execute("DROP TABLE events"))
         await restore(other, lines)
 
     with pytest.raises(Exception, match="no such table"):

@@ -49,7 +49,7 @@ async def rows(store):
 
 
 async def whole(store, task_id, tenant=A):
-    return await store.read(tenant, task_id, limit=100_000)
+    return await store.log.read(tenant, task_id, limit=100_000)
 
 
 def told(task_id, events):
@@ -60,13 +60,13 @@ def test_a_streamed_answer_takes_three_rows_and_tells_the_same(run, store):
     async def case():
         await streamed(store, "t1")
         await streamed(store, "t2", tenant=B)
-        before, head = await whole(store, "t1"), await store.head(A, "t1")
+        before, head = await whole(store, "t1"), await store.heads.get(A, "t1")
         assert await rows(store) == 44
-        assert await store.compact(LATER) == 2
+        assert await store.maintenance.compact(LATER) == 2
         assert await rows(store) == 6
         after = await whole(store, "t1")
         assert told("t1", after) == told("t1", before)
-        assert await store.head(A, "t1") == head
+        assert await store.heads.get(A, "t1") == head
         assert [(one.seq, one.at) for one in after] == [
             (1, AT),
             (2, AT),
@@ -74,13 +74,13 @@ def test_a_streamed_answer_takes_three_rows_and_tells_the_same(run, store):
             (43, AT + 20),
             (44, AT + 20),
         ]
-        assert [one.seq for one in await store.read(A, "t1", after=10, limit=2)] == [42, 43]
-        assert await store.rebuild() == 2
-        assert await store.head(A, "t1") == head
+        assert [one.seq for one in await store.log.read(A, "t1", after=10, limit=2)] == [42, 43]
+        assert await store.heads.rebuild() == 2
+        assert await store.heads.get(A, "t1") == head
         with pytest.raises(Conflict) as conflict:
-            await store.append(A, "t1", 3, [delta()], at=AT)
+            await store.log.append(A, "t1", 3, [delta()], at=AT)
         assert conflict.value.actual == 44
-        assert await store.compact(LATER) == 0
+        assert await store.maintenance.compact(LATER) == 0
 
     run(case())
 
@@ -91,13 +91,13 @@ def test_only_what_ended_before_shrinks(run, store):
         await streamed(store, "new", at=AT + 500)
         running = await streamed(store, "running", end=None)
         await streamed(store, "asked", end=status(TaskState.INPUT_REQUIRED))
-        assert await store.compact(AT + 100) == 1
+        assert await store.maintenance.compact(AT + 100) == 1
         assert len(await whole(store, "new")) == 44
-        assert await store.compact(AT + 600) == 1
+        assert await store.maintenance.compact(AT + 600) == 1
         assert (len(await whole(store, "running")), len(await whole(store, "asked"))) == (42, 44)
         # Its pieces were passed by long ago; its end brings it up.
         await running.append(DONE, at=AT + 600)
-        assert await store.compact(AT + 700) == 1
+        assert await store.maintenance.compact(AT + 700) == 1
         return len(await whole(store, "running"))
 
     assert run(case()) == 4
@@ -106,10 +106,10 @@ def test_only_what_ended_before_shrinks(run, store):
 def test_a_short_task_is_not_worth_it(run, store):
     async def case():
         await streamed(store, "t1", appends=6)
-        assert await store.compact(LATER) == 0
+        assert await store.maintenance.compact(LATER) == 0
         author = Author(store, "t2")
         await author.append(submitted(), *[delta() for _ in range(70)], DONE)
-        return await store.compact(LATER), len(await whole(store, "t2"))
+        return await store.maintenance.compact(LATER), len(await whole(store, "t2"))
 
     assert run(case()) == (1, 3)
 
@@ -120,7 +120,11 @@ def test_a_large_task_stays_in_pieces_that_can_be_read_one_by_one(run, store, mo
     async def case():
         await streamed(store, "t1", appends=20)
         await streamed(store, "t2", appends=40)
-        return await store.compact(LATER), len(await whole(store, "t1")), len(await whole(store, "t2"))
+        return (
+            await store.maintenance.compact(LATER),
+            len(await whole(store, "t1")),
+            len(await whole(store, "t2")),
+        )
 
     assert run(case()) == (1, 5, 84)
 
@@ -132,13 +136,13 @@ def test_a_long_task_without_pieces_stays_as_it_is(run, store):
         for _ in range(20):
             await author.append(ev.Claimed("n2"))
         await author.append(DONE)
-        return await store.compact(LATER), len(await whole(store, "t1"))
+        return await store.maintenance.compact(LATER), len(await whole(store, "t1"))
 
     assert run(case()) == (0, 22)
 
 
 def test_nothing_to_do(run, store):
-    assert run(store.compact(LATER)) == 0
+    assert run(store.maintenance.compact(LATER)) == 0
 
 
 def test_what_a_newer_version_wrote_stays(run, store):
@@ -149,7 +153,7 @@ def test_what_a_newer_version_wrote_stays(run, store):
         await author.append(later)
         await author.append(*[delta() for _ in range(9)], DONE)
         before = await whole(store, "t1")
-        assert await store.compact(LATER) == 1
+        assert await store.maintenance.compact(LATER) == 1
         after = await whole(store, "t1")
         assert told("t1", after) == told("t1", before)
         return [one for one in after if one.event == later] == [one for one in before if one.event == later]
@@ -163,7 +167,7 @@ def test_many_tasks_over_several_pages(run, store, monkeypatch):
 
     async def case():
         await asyncio.gather(*(streamed(store, f"t{number}") for number in range(12)))
-        return await store.compact(LATER), await rows(store)
+        return await store.maintenance.compact(LATER), await rows(store)
 
     assert run(case()) == (12, 36)
 
@@ -171,9 +175,9 @@ def test_many_tasks_over_several_pages(run, store, monkeypatch):
 def test_a_crash_before_the_mark_costs_a_second_look_only(run, store):
     async def case():
         await streamed(store, "t1")
-        assert await store.compact(LATER) == 1
+        assert await store.maintenance.compact(LATER) == 1
         await change(store, lambda connection: compaction.put_mark(connection, value=0))
-        return await store.compact(LATER), await rows(store)
+        return await store.maintenance.compact(LATER), await rows(store)
 
     assert run(case()) == (0, 3)
 
@@ -189,7 +193,7 @@ def test_what_is_damaged_is_named_and_holds_nobody_up(run, store, caplog):
             connection.execute("DELETE FROM events WHERE task = 2 AND seq = 4")
 
         await change(store, damage)
-        return await store.compact(LATER)
+        return await store.maintenance.compact(LATER)
 
     assert run(case()) == 1
     assert "store.damaged task=bad reason=ValidationError" in caplog.text
@@ -204,8 +208,8 @@ def test_a_task_that_moved_meanwhile_is_left_alone(run, store):
             store, lambda connection: compaction.shorten(connection, tasks=[(1, "grown"), (2, "pruned")])
         )
         assert (seen, len(found)) == (2, 2)
-        await store.append(A, "grown", 44, [delta("late")], at=LATER)
-        await store.prune(LATER)
+        await store.log.append(A, "grown", 44, [delta("late")], at=LATER)
+        await store.maintenance.prune(LATER)
         count = await change(store, lambda connection: compaction.rewrite(connection, tasks=found))
         return count, await rows(store)
 
@@ -231,7 +235,7 @@ def test_a_tail_gets_every_event_or_the_range_that_holds_it(chance: random.Rando
         cursor, seen = "", {author.state.task_id: 0 for author in authors}
         turns = chance.randint(0, 20)
         while True:
-            page, following = await store.tail(cursor, limit=chance.randint(1, 9))
+            page, following = await store.log.tail(cursor, limit=chance.randint(1, 9))
             for record in page:
                 event, seq = record.recorded.event, record.recorded.seq
                 # Never a gap: what comes begins at most one after what was seen.
@@ -241,7 +245,7 @@ def test_a_tail_gets_every_event_or_the_range_that_holds_it(chance: random.Rando
                 break
             cursor, turns = following, turns - 1
             if turns == 0:
-                await store.compact(LATER)
+                await store.maintenance.compact(LATER)
         assert seen == {author.state.task_id: author.state.seq for author in authors}
         await store.close()
 
@@ -257,7 +261,7 @@ def test_appends_beside_it_lose_nothing(run, store):
             for _ in range(10):
                 await author.append(submitted() if author.state.seq == 0 else delta(), at=LATER)
 
-        count, *_ = await asyncio.gather(store.compact(LATER), *map(work, living))
+        count, *_ = await asyncio.gather(store.maintenance.compact(LATER), *map(work, living))
         return count, [len(await whole(store, f"new{number}")) for number in range(20)]
 
     assert run(case()) == (60, [10] * 20)

@@ -60,7 +60,7 @@ def test_another_name_of_the_file_is_the_same_file(run, store, path):
 def test_the_first_keeps_working_when_a_second_was_refused(run, make, store):
     with pytest.raises(StoreInUse):
         run(make().open())
-    assert run(store.fire_once("s", 1))
+    assert run(store.clock.fire_once("s", 1))
     with pytest.raises(StoreInUse):
         run(make().open())
 

@@ -62,7 +62,7 @@ def test_pruning_costs_nothing_when_all_are_young(run, store):
         cost = await look(
             store, lambda connection: steps(connection, lambda c: maintenance._ended(c, before=AT))
         )
-        return cost, await store.prune(AT)
+        return cost, await store.maintenance.prune(AT)
 
     cost, pruned = run(case())
     assert pruned == 0
@@ -74,8 +74,8 @@ def test_owners_of_all_tenants_are_visited(run, store):
         for tenant in ("a", "b", "c"):
             for owner in ("", "ann", "bob"):
                 await task(store, f"{tenant}{owner}", tenant=tenant, owner=owner, state=TaskState.FAILED)
-        await store.append("a", "no head", 0, [delta()], at=AT)
-        return await store.prune(AT + 1)
+        await store.log.append("a", "no head", 0, [delta()], at=AT)
+        return await store.maintenance.prune(AT + 1)
 
     assert run(case()) == 9
 
@@ -93,7 +93,7 @@ def test_more_than_a_page_goes(run, store, monkeypatch):
 
     async def case():
         await asyncio.gather(*(task(store, f"t{n}", state=TaskState.COMPLETED) for n in range(30)))
-        return await store.prune(AT + 1)
+        return await store.maintenance.prune(AT + 1)
 
     assert run(case()) == 30
 
@@ -106,30 +106,30 @@ async def count(store, table):
 
 def test_old_instants_go(run, store, clock):
     async def case():
-        assert await store.fire_once("hourly", AT)
-        assert await store.fire_once("hourly", AT + DAY)
+        assert await store.clock.fire_once("hourly", AT)
+        assert await store.clock.fire_once("hourly", AT + DAY)
         clock.ms = AT + 8 * DAY + 1
-        await store.prune(0)
+        await store.maintenance.prune(0)
         assert await count(store, "fires") == 1
-        return await store.fire_once("hourly", AT + DAY)
+        return await store.clock.fire_once("hourly", AT + DAY)
 
     assert run(case()) is False
 
 
 def test_keys_and_instants_are_looked_through_now_and_then(run, store, clock):
     async def case():
-        await store.prune(0)
-        await store.append(A, "t1", 0, [delta()], at=AT, dedup=Dedup("k", b"", AT + 1_000))
+        await store.maintenance.prune(0)
+        await store.log.append(A, "t1", 0, [delta()], at=AT, dedup=Dedup("k", b"", AT + 1_000))
         clock.ms = AT + 2_000
-        await store.prune(0)
+        await store.maintenance.prune(0)
         assert await count(store, "dedup") == 1
         clock.ms = AT + maintenance.KEYS_EVERY
-        await store.prune(0)
+        await store.maintenance.prune(0)
         assert await count(store, "dedup") == 0
         # A clock that was set back does not put it off.
-        await store.append(A, "t2", 0, [delta()], at=AT, dedup=Dedup("k", b"", AT - DAY))
+        await store.log.append(A, "t2", 0, [delta()], at=AT, dedup=Dedup("k", b"", AT - DAY))
         clock.ms = AT
-        await store.prune(0)
+        await store.maintenance.prune(0)
         return await count(store, "dedup")
 
     assert run(case()) == 0
@@ -151,7 +151,7 @@ def test_what_is_freed_is_given_back(run, make, path, store):
         await bulk(store)
         await change(store, lambda connection: None)
         large = await look(store, lambda c: c.execute("PRAGMA page_count").fetchone()[0])
-        await store.prune(AT + 1)
+        await store.maintenance.prune(AT + 1)
         return large, await look(store, lambda c: c.execute("PRAGMA page_count").fetchone()[0])
 
     large, small = run(case())
@@ -168,7 +168,7 @@ def test_a_file_made_without_that_is_swept_all_the_same(run, path, clock):
     async def case():
         await store.open()
         await bulk(store)
-        assert await store.prune(AT + 1) == 40
+        assert await store.maintenance.prune(AT + 1) == 40
         free = await look(store, lambda c: c.execute("PRAGMA freelist_count").fetchone()[0])
         await bulk(store)
         await store.close()

@@ -22,7 +22,7 @@ def kept(run):
 
 
 def add(store, task_id, expected=0):
-    return store.append("a", task_id, expected, [Delta("a", "x")], at=AT)
+    return store.log.append("a", task_id, expected, [Delta("a", "x")], at=AT)
 
 
 def test_it_needs_no_thread(run):
@@ -31,7 +31,7 @@ def test_it_needs_no_thread(run):
         store = SqliteStore(None, now_ms=lambda: AT)
         await store.open()
         await add(store, "t1")
-        await store.read("a", "t1")
+        await store.log.read("a", "t1")
         during = threading.active_count()
         await store.close()
         return during - before
@@ -50,8 +50,8 @@ def test_no_promise_is_settled_inside_the_call_that_appends(run, kept):
 
 def test_what_followers_append_is_the_next_group(run, kept):
     groups = []
-    submit = kept._writer._submit
-    kept._writer._submit = lambda group: (groups.append(len(group)), submit(group))
+    submit = kept.database.group_commit._submit
+    kept.database.group_commit._submit = lambda group: (groups.append(len(group)), submit(group))
 
     async def case():
         later = []
@@ -67,7 +67,7 @@ def test_what_followers_append_is_the_next_group(run, kept):
 
 def test_whoever_reads_without_end_leaves_others_a_turn(run, kept):
     async def watch():
-        while not await kept.read("a", "t1"):
+        while not await kept.log.read("a", "t1"):
             pass
 
     async def case():
@@ -85,8 +85,8 @@ def test_a_broken_change_is_rolled_back(run, kept, caplog):
         with pytest.raises(StoreError, match="UNIQUE"):
             await change(kept, broken)
         with pytest.raises(Conflict):
-            await kept.put("a", "k", "d", b"", 7)
-        return await kept.list("a", "k"), await add(kept, "t1")
+            await kept.docs.put("a", "k", "d", b"", 7)
+        return await kept.docs.list("a", "k"), await add(kept, "t1")
 
     assert run(case()) == ([], 1)
 
@@ -94,11 +94,11 @@ def test_a_broken_change_is_rolled_back(run, kept, caplog):
 def test_a_broken_look_is_its_own(run, kept, caplog):
     with pytest.raises(StoreError, match="no such table"):
         run(look(kept, lambda connection: connection.execute("SELECT * FROM nowhere")))
-    assert run(kept.list("a", "k")) == []
+    assert run(kept.docs.list("a", "k")) == []
 
 
 def test_an_opening_that_fails_says_why(run):
     store = SqliteStore(None, now_ms=lambda: AT)
-    store._scribe._connect = lambda: (_ for _ in ()).throw(OSError("no memory"))
+    store.database._scribe._connect = lambda: (_ for _ in ()).throw(OSError("no memory"))
     with pytest.raises(StoreError, match="no memory"):
         run(store.open())

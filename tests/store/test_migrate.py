@@ -138,8 +138,8 @@ def test_deliveries_of_the_first_schema_go_on(run, make, path):
         store = make()
         await store.open()
         assert store.migrated == (1, SQLITE[-1].version)
-        taken = await store.take(10, 1_000, per_lane=10)
-        listed = [(posted.id, posted.state, posted.attempts) for posted in await store.deliveries()]
+        taken = await store.outbox.take(10, 1_000, per_lane=10)
+        listed = [(posted.id, posted.state, posted.attempts) for posted in await store.outbox.list()]
         await store.close()
         return taken, listed
 

@@ -18,7 +18,7 @@ def tight(run, store):
 
     async def fill():
         for seq in range(10):
-            await store.append("default", "t1", seq, [Delta("a", f"{seq}" * 10_000)], at=AT)
+            await store.log.append("default", "t1", seq, [Delta("a", f"{seq}" * 10_000)], at=AT)
 
     run(fill())
     return store
@@ -33,7 +33,7 @@ def limited(call, length, **arguments):
 
 
 def test_read_takes_them_in_halves(run, tight):
-    whole = run(tight.read("default", "t1"))
+    whole = run(tight.log.read("default", "t1"))
     call = limited(rows.read, 35_000, tenant="default", task_id="t1", after=0, limit=1000)
     assert run(look(tight, call)) == whole
     call = limited(rows.read, 35_000, tenant="default", task_id="t1", after=2, limit=7)
@@ -45,7 +45,7 @@ def test_tail_takes_what_fits(run, tight):
     assert 0 < len(page) < 10
     seqs = [record.recorded.seq for record in page]
     while page:
-        page, cursor = run(tight.tail(cursor))
+        page, cursor = run(tight.log.tail(cursor))
         seqs += [record.recorded.seq for record in page]
     assert seqs == list(range(1, 11))
 

@@ -31,7 +31,7 @@ def delta(text="x"):
 
 
 async def append(store, task_id="t1", expected=0, text="x"):
-    return await store.append("default", task_id, expected, [delta(text)], at=AT)
+    return await store.log.append("default", task_id, expected, [delta(text)], at=AT)
 
 
 # Durability
@@ -56,7 +56,7 @@ def test_what_was_acknowledged_survives_kill_9(run, make, path):
         store = make()
         run(store.open())
         for name, seq in acked.items():
-            stored = [recorded.seq for recorded in run(store.read("default", name, limit=100_000))]
+            stored = [recorded.seq for recorded in run(store.log.read("default", name, limit=100_000))]
             assert stored == list(range(1, len(stored) + 1))
             # At most the one append that was under way is stored without its word having got out.
             assert seq <= len(stored) <= seq + 3
@@ -89,7 +89,7 @@ def test_a_file_with_100_000_tasks_is_soon_at_work(run, make, path):
         await store.open()
         await append(store, "new")
         first = time.monotonic() - began
-        orphans = [len(await store.orphans()) for _ in range(10)]
+        orphans = [len(await store.nodes.orphans()) for _ in range(10)]
         asked = time.monotonic() - began - first
         await store.close()
         return first, asked, orphans
@@ -135,7 +135,7 @@ def test_an_error_of_the_disk_at_any_point(run, make, monkeypatch, caplog, point
         await store.open()
         first = Author(store, "t1", "default")
         await first.append(submitted(), at=AT)
-        before = store._scribe._connection
+        before = store.database._scribe._connection
         broken.append(True)
         both = (
             Author(store, "t2", "default").append(submitted()),
@@ -145,12 +145,12 @@ def test_an_error_of_the_disk_at_any_point(run, make, monkeypatch, caplog, point
         failed = await asyncio.gather(*both, return_exceptions=True)
         assert [type(error) for error in failed] == [StoreError] * 3
         assert "nothing was written: disk I/O error" in str(failed[0])
-        assert store._scribe._connection is not before
-        assert len((await store.tail(START))[0]) == 1
-        assert (await store.head("default", "t1")).state is TaskState.SUBMITTED
+        assert store.database._scribe._connection is not before
+        assert len((await store.log.tail(START))[0]) == 1
+        assert (await store.heads.get("default", "t1")).state is TaskState.SUBMITTED
         await first.append(status())
         await append(store, "t3")
-        seqs = [record.recorded.seq for record in (await store.tail(START))[0]]
+        seqs = [record.recorded.seq for record in (await store.log.tail(START))[0]]
         await store.close()
         return seqs
 
@@ -171,14 +171,17 @@ def test_a_full_disk_and_room_again(run, store, caplog):
         both = (
             append(store, "t1", 1, big),
             append(store, "t2", 0, big),
-            store.put("default", "k", "d", b"x" * 50_000, 0),
+            store.docs.put("default", "k", "d", b"x" * 50_000, 0),
         )
         failed = await asyncio.gather(*both, return_exceptions=True)
         assert [type(error) for error in failed] == [StoreError] * 3
         assert "disk is full" in str(failed[0])
-        assert (await store.read("default", "t2"), await store.get("default", "k", "d")) == ([], None)
+        assert (await store.log.read("default", "t2"), await store.docs.get("default", "k", "d")) == (
+            [],
+            None,
+        )
         await limit(1_000_000)
-        return await append(store, "t1", 1), await append(store, "t2"), len((await store.tail(START))[0])
+        return await append(store, "t1", 1), await append(store, "t2"), len((await store.log.tail(START))[0])
 
     assert run(case()) == (2, 1, 3)
     assert "database or disk is full" in caplog.text
@@ -186,7 +189,7 @@ def test_a_full_disk_and_room_again(run, store, caplog):
 
 def test_a_failed_group_rings_no_bell(run, store):
     async def case():
-        listener = store.hints()
+        listener = store.log.hints()
         await change(store, lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchone())
         with pytest.raises(StoreError):
             await append(store, text="x" * 50_000)
@@ -213,7 +216,7 @@ def test_a_read_that_fails_says_so_and_the_next_one_works(run, store, caplog):
     async def case():
         with pytest.raises(StoreError, match="could not be read: no such table"):
             await look(store, lambda connection: connection.execute("SELECT * FROM nowhere"))
-        return await store.read("default", "t1")
+        return await store.log.read("default", "t1")
 
     assert run(case()) == []
     assert "store.read_failed" in caplog.text
@@ -225,9 +228,9 @@ def test_a_read_that_finds_damage_keeps_its_connection(run, store):
         used = await look(store, id)
         await change(store, lambda connection: connection.execute("UPDATE events SET body = '[{'"))
         with pytest.raises(StoreError, match="task t1 cannot be read: "):
-            await store.read("default", "t1")
+            await store.log.read("default", "t1")
         with pytest.raises(StoreError, match="the log cannot be read after cursor ''"):
-            await store.tail(START)
+            await store.log.tail(START)
         return await look(store, id) == used
 
     assert run(case())
@@ -248,7 +251,7 @@ def test_a_reader_takes_no_lock_and_sees_what_is_written(run, store, reader):
         await append(store)
         await reader.open()
         await append(store, expected=1)
-        return len(await reader.read("default", "t1")), (await reader.tasks(START))[0]
+        return len(await reader.log.read("default", "t1")), (await reader.maintenance.tasks(START))[0]
 
     assert run(case()) == (2, [TaskRef("default", "t1")])
 
@@ -260,10 +263,10 @@ def test_a_reader_writes_nothing(run, store, reader, path):
         with pytest.raises(StoreError, match="not open"):
             await append(reader, expected=1)
         with pytest.raises(StoreError, match=r"store\.db was opened to be read only"):
-            await reader.prune(AT + 1)
+            await reader.maintenance.prune(AT + 1)
         with pytest.raises(StoreError, match="read only"):
-            await reader.join("n")
-        return len(await store.read("default", "t1"))
+            await reader.nodes.join("n")
+        return len(await store.log.read("default", "t1"))
 
     assert run(case()) == 1
 
@@ -279,7 +282,7 @@ def test_a_reader_of_a_file_that_nobody_has_open(run, make, reader):
         again = make()
         await again.open()
         await append(again, expected=1)
-        found = len(await reader.read("default", "t1"))
+        found = len(await reader.log.read("default", "t1"))
         await again.close()
         return found
 
@@ -322,7 +325,7 @@ def test_close_folds_the_wal_back(run, make, path):
     store = make()
     run(store.open())
     run(append(store))
-    run(store.read("default", "t1"))
+    run(store.log.read("default", "t1"))
     run(store.close())
     assert sorted(os.listdir(path.parent)) == ["store.db", "store.db.lock"]
 
@@ -356,7 +359,7 @@ def test_a_store_that_could_not_be_opened_stays_shut(run, make, path):
     with pytest.raises(StoreError):
         run(store.open())
     with pytest.raises(StoreError, match="closed"):
-        run(store.read("a", "t"))
+        run(store.log.read("a", "t"))
     run(store.close())
 
 
@@ -370,7 +373,7 @@ def test_close_ends_the_threads(run, make):
     before = set(threading.enumerate())
     store = make()
     run(store.open())
-    run(store.read("default", "t1"))
+    run(store.log.read("default", "t1"))
     run(store.close())
     left = [thread.name for thread in set(threading.enumerate()) - before]
     assert not [name for name in left if name.startswith("trunkline")]
@@ -393,8 +396,8 @@ def test_a_close_that_takes_too_long_says_so(run, make, monkeypatch):
             await store.close()
         gate.set()
         await held
-        await asyncio.to_thread(store._thread._thread.join, 10)
-        store._lock.release()
+        await asyncio.to_thread(store.database._thread._thread.join, 10)
+        store.database._lock.release()
 
     run(case())
 
@@ -405,14 +408,14 @@ def test_an_open_that_takes_too_long_says_so(run, make, monkeypatch):
 
     async def case():
         store = make()
-        connect = store._scribe._connect
-        store._scribe._connect = lambda: (gate.wait(10), connect())[1]
+        connect = store.database._scribe._connect
+        store.database._scribe._connect = lambda: (gate.wait(10), connect())[1]
         with pytest.raises(StoreError, match="did not open"):
             await store.open()
         with pytest.raises(StoreInUse):
             await make().open()
         gate.set()
-        await store._thread.stop()
-        store._lock.release()
+        await store.database._thread.stop()
+        store.database._lock.release()
 
     run(case())

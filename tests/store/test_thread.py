@@ -16,10 +16,10 @@ from trunkline.log.events import Delta
 async def batch(store, *calls):
     """Changes that surely meet in one batch: the thread is held until all are queued."""
     gate, started = threading.Event(), threading.Event()
-    held = store._thread.look(lambda connection: (started.set(), gate.wait(10)))
+    held = store.database._thread.look(lambda connection: (started.set(), gate.wait(10)))
     await asyncio.to_thread(started.wait, 10)
-    queued = [store._change(call) for call in calls]
-    append = store.append("a", "t1", 0, [Delta("a", "x")], at=AT)
+    queued = [store.database.change(call) for call in calls]
+    append = store.log.append("a", "t1", 0, [Delta("a", "x")], at=AT)
     await asyncio.sleep(0)
     gate.set()
     await held
@@ -48,7 +48,7 @@ def broken(connection):
 
 
 async def names(store):
-    return [doc.id for doc in await store.list("a", "k")]
+    return [doc.id for doc in await store.docs.list("a", "k")]
 
 
 def test_a_refusal_inside_a_batch_is_its_own(run, kept):
@@ -80,7 +80,7 @@ def test_an_unforeseen_error_reaches_its_callers_and_the_thread_lives_on(run, ke
     results = run(batch(kept, put("x"), odd))
     assert [type(result) for result in results] == [StoreError] * 3
     assert run(names(kept)) == []
-    assert run(kept.put("a", "k", "later", b"", 0)) == 1
+    assert run(kept.docs.put("a", "k", "later", b"", 0)) == 1
 
 
 def test_a_rollback_that_fails_replaces_the_connection(run, make, caplog):
@@ -93,15 +93,15 @@ def test_a_rollback_that_fails_replaces_the_connection(run, make, caplog):
     async def case():
         store = make()
         await store.open()
-        path = store._path
-        store._scribe._connection.close()
-        store._scribe._connection = sqlite3.connect(
+        path = store.database._path
+        store.database._scribe._connection.close()
+        store.database._scribe._connection = sqlite3.connect(
             path, isolation_level=None, check_same_thread=False, factory=Stubborn
         )
         with pytest.raises(StoreError):
-            await store._change(broken)
-        assert await store.put("a", "k", "x", b"", 0) == 1
-        replaced = not isinstance(store._scribe._connection, Stubborn)
+            await store.database.change(broken)
+        assert await store.docs.put("a", "k", "x", b"", 0) == 1
+        replaced = not isinstance(store.database._scribe._connection, Stubborn)
         await store.close()
         return replaced
 
@@ -112,19 +112,19 @@ def test_a_file_that_cannot_be_opened_again_fails_until_it_can(run, make, monkey
     async def case():
         store = make()
         await store.open()
-        await store.append("a", "t1", 0, [Delta("a", "x")], at=AT)
-        connect = store._scribe._connect
-        store._scribe._connection.close()
-        store._scribe._connection = None
+        await store.log.append("a", "t1", 0, [Delta("a", "x")], at=AT)
+        connect = store.database._scribe._connect
+        store.database._scribe._connection.close()
+        store.database._scribe._connection = None
 
         def refuse():
             raise sqlite3.OperationalError("unable to open database file")
 
-        store._scribe._connect = refuse
+        store.database._scribe._connect = refuse
         with pytest.raises(StoreError, match="unable to open"):
-            await store.append("a", "t1", 1, [Delta("a", "x")], at=AT)
-        store._scribe._connect = connect
-        last = await store.append("a", "t1", 1, [Delta("a", "x")], at=AT)
+            await store.log.append("a", "t1", 1, [Delta("a", "x")], at=AT)
+        store.database._scribe._connect = connect
+        last = await store.log.append("a", "t1", 1, [Delta("a", "x")], at=AT)
         await store.close()
         return last
 
@@ -140,7 +140,7 @@ def test_a_file_without_our_tables_is_not_kept_open(run, make, monkeypatch):
             super().close()
 
     store = make()
-    store._scribe._connect = lambda: sqlite3.connect(":memory:", factory=Watched)
+    store.database._scribe._connect = lambda: sqlite3.connect(":memory:", factory=Watched)
     with pytest.raises(StoreError, match="no such table"):
         run(store.open())
     assert closed == [True]
@@ -153,40 +153,40 @@ def test_a_thread_whose_loop_is_gone_ends(make, moment):
 
     async def abandon():
         if moment == "open":
-            connect = store._scribe._connect
+            connect = store.database._scribe._connect
 
             def late():
                 gate.wait(10)
                 return connect()
 
-            store._scribe._connect = late
-            waiting = store._thread.start()
+            store.database._scribe._connect = late
+            waiting = store.database._thread.start()
             waiting.cancel()
         else:
-            await store._thread.start()
-            store._thread.look(lambda connection: gate.wait(10)).cancel()
+            await store.database._thread.start()
+            store.database._thread.look(lambda connection: gate.wait(10)).cancel()
 
     asyncio.run(abandon())
     gate.set()
-    store._thread._thread.join(10)
-    assert not store._thread._thread.is_alive()
+    store.database._thread._thread.join(10)
+    assert not store.database._thread._thread.is_alive()
 
 
 def test_an_opening_that_nobody_awaits_any_more(make):
     store = make()
 
     async def leave():
-        waiting = store._thread.start()
+        waiting = store.database._thread.start()
         waiting.cancel()
-        await store._thread.stop()
+        await store.database._thread.stop()
 
     asyncio.run(leave())
     failing = make()
-    failing._scribe._connect = lambda: 1 / 0
+    failing.database._scribe._connect = lambda: 1 / 0
 
     async def leave_failing():
-        failing._thread.start().cancel()
-        await asyncio.to_thread(failing._thread._thread.join, 10)
+        failing.database._thread.start().cancel()
+        await asyncio.to_thread(failing.database._thread._thread.join, 10)
         await asyncio.sleep(0)
 
     asyncio.run(leave_failing())
@@ -194,11 +194,11 @@ def test_an_opening_that_nobody_awaits_any_more(make):
 
 def test_a_caller_that_left_is_passed_over(run, kept):
     async def case():
-        gone = asyncio.ensure_future(kept.put("a", "k", "x", b"", 0))
+        gone = asyncio.ensure_future(kept.docs.put("a", "k", "x", b"", 0))
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
-        await kept.put("a", "k", "y", b"", 0)
+        await kept.docs.put("a", "k", "y", b"", 0)
         return await names(kept)
 
     assert run(case()) == ["x", "y"]
@@ -208,8 +208,8 @@ def test_close_when_the_connection_is_lost(run, make):
     async def case():
         store = make()
         await store.open()
-        store._scribe._connection.close()
-        store._scribe._connection = None
+        store.database._scribe._connection.close()
+        store.database._scribe._connection = None
         await store.close()
 
     run(case())

@@ -19,7 +19,7 @@ def test_relative(run, tmp_path, monkeypatch):
 def test_absolute(run, tmp_path):
     store = store_from_url(f"sqlite:///{tmp_path}/a b#%.db")
     run(store.open())
-    assert run(store.read("a", "t")) == []
+    assert run(store.log.read("a", "t")) == []
     run(store.close())
     assert (tmp_path / "a b#%.db").is_file()
 
@@ -33,7 +33,7 @@ def test_memory(run, tmp_path, monkeypatch):
 
 
 def test_time_is_the_wall_clock(run):
-    assert run(store_from_url("memory:").now()) > 1_700_000_000_000
+    assert run(store_from_url("memory:").clock.now()) > 1_700_000_000_000
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_anything_else_is_a_mistake_that_names_what_is_accepted(url):
 def test_a_database(run, postgres_url):
     store = store_from_url(postgres_url)
     run(store.open())
-    assert run(store.read("a", "t")) == []
+    assert run(store.log.read("a", "t")) == []
     run(store.close())
     assert store.shared
 

@@ -213,7 +213,7 @@ def test_a_task_of_a_dead_process_is_a_takeover(tmp_path: Path) -> None:
         said = Message(message_id="m", role=Role.USER, parts=(Part(text="hello"),))
         events = (Submitted(message=said, context_id="c", principal="anonymous", node="gone"),)
         head = State(task_id).head_after(events, 1)
-        await store.append("default", task_id, 0, events, at=1, head=head)
+        await store.log.append("default", task_id, 0, events, at=1, head=head)
         await store.close()
 
     async def asking(app: Application, client: httpx2.AsyncClient) -> str:

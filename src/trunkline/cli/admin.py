@@ -125,7 +125,7 @@ async def _perform(
     store = store_from_url(settings.store, read_only=method == "GET")
     await store.open()
     try:
-        acts = Admin(store, KeyStore(store, Keyring(()), now_ms), lambda: _signer(settings, store))
+        acts = Admin(store, KeyStore(store.docs, Keyring(()), now_ms), lambda: _signer(settings, store))
         _, answer = await acts.perform(method, path, query, body, by=LOCAL.name)
     finally:
         await store.close()
@@ -134,7 +134,7 @@ async def _perform(
 
 def _signer(settings: Settings, store: Store) -> Signer | None:
     key = find_key(settings)
-    return None if key is None else Signer(store, Vault(key), now_ms, Ids())
+    return None if key is None else Signer(store.docs, Vault(key), now_ms, Ids())
 
 
 async def _there(entrance: Entrance, method: str, path: str, query: Mapping[str, str], body: bytes) -> bytes:

@@ -148,7 +148,7 @@ async def _holds_keys(settings: Settings) -> bool | None:
     store = store_from_url(settings.store, read_only=True)
     try:
         await store.open()
-        return await has_keys(store)
+        return await has_keys(store.docs)
     except StoreError:
         return None
     finally:

@@ -263,8 +263,8 @@ class EventBuffer:
         await self._tasks.refresh(feed)
         records = feed.newer(expected)
         if records is None:
-            log_of = self._tasks.store
-            records = await log_of.read(feed.tenant, feed.state.task_id, expected, len(self._decided))
+            log = self._tasks.store.log
+            records = await log.read(feed.tenant, feed.state.task_id, expected, len(self._decided))
         found = [recorded.event for recorded in records[: len(self._decided)]]
         return found == decode(encode(self._decided))
 

@@ -15,7 +15,7 @@ async def earlier(tasks: Tasks, feed: Feed) -> tuple[Message, ...]:
     """The messages of the context's newest tasks before this one, oldest first."""
     state = feed.state
     where = Where(owner=state.principal, context_id=state.context_id)
-    page = await tasks.store.heads(feed.tenant, where, size=TASKS + 1)
+    page = await tasks.store.heads.list(feed.tenant, where, size=TASKS + 1)
     # Task ids sort by birth, so the order does not change when an old task moves.
     ids = sorted(head.task_id for head in page.heads if head.task_id < state.task_id)[-TASKS:]
     said: list[Message] = []

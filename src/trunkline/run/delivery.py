@@ -179,7 +179,7 @@ class DeliveryWorker:
         now = asyncio.get_running_loop().time()
         full = [lane for lane, count in self._lanes.items() if count >= per_lane]
         busy = [*self._trips.busy(now), *full]
-        taken = await self._tasks.store.take(room, self._lease_ms, per_lane=per_lane, busy=busy)
+        taken = await self._tasks.store.outbox.take(room, self._lease_ms, per_lane=per_lane, busy=busy)
         self.tally.lag_ms = max(0, self._clock() - min([one.due for one in taken])) if taken else 0
         for delivery in taken:
             if self._stopping:
@@ -284,7 +284,7 @@ class DeliveryWorker:
         log.error("lane.down lane=%s", lane)
         before = self._clock() - self._schedule.span_ms
         try:
-            given_up = await self._tasks.store.expire(lane, before, "the target was down for too long")
+            given_up = await self._tasks.store.outbox.expire(lane, before, "the target was down for too long")
         except StoreError as error:
             log.error("delivery.unexpired lane=%s error=%s", lane, error)
             return
@@ -322,7 +322,7 @@ class DeliveryWorker:
             # What is not yet settled counts as under way: it stays in the list until it is.
             batch = self._settled[:]
             try:
-                await self._tasks.store.settle([settled for _, settled in batch])
+                await self._tasks.store.outbox.settle([settled for _, settled in batch])
             except Exception as error:
                 # The leases still hold; a row that is settled too late is posted again, under its id.
                 fields = (len(batch), error)

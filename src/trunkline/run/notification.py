@@ -86,7 +86,7 @@ class NotificationComposer:
         return _task(then, then.status(), artifacts=self._whole or then.over), metadata
 
     async def _record(self, feed: Feed, seq: int) -> Recorded | None:
-        near = feed.newer(seq - 1) or await self._tasks.store.read(
+        near = feed.newer(seq - 1) or await self._tasks.store.log.read(
             feed.tenant, feed.state.task_id, seq - 1, 1
         )
         # None if the task was forgotten meanwhile.

@@ -53,7 +53,7 @@ class Notifier:
         if key is None:
             raise Misuse("push needs secret_key on this store")
         vault = Vault(key)
-        self.signer = Signer(tasks.store, vault, now_ms, self._ids)
+        self.signer = Signer(tasks.store.docs, vault, now_ms, self._ids)
         await self.signer.start()
         self.push = PushConfigs(tasks, self._ids, out, vault, show=settings.push_secrets == "show")
         letters = NotificationComposer(tasks, vault, self.signer.sign, whole=settings.push_format == "task")

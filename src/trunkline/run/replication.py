@@ -35,7 +35,7 @@ class Replication:
 
     async def listen(self) -> None:
         """Note which feeds are behind, for ever."""
-        async for hint in self._store.hints():
+        async for hint in self._store.log.hints():
             if isinstance(hint, Hint):
                 if (feed := self._tasks.behind(hint)) is not None:
                     self._note(feed)
@@ -64,7 +64,7 @@ class Replication:
         count = PAGE
         while count >= PAGE:
             places = [Hint(feed.tenant, feed.state.task_id, feed.state.seq) for feed in feeds.values()]
-            news = await self._store.news(places, PAGE)
+            news = await self._store.log.news(places, PAGE)
             count = len(news)
             for key, records in _by_task(news).items():
                 self._take(feeds[key], records)

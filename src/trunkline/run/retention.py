@@ -39,15 +39,15 @@ class Retention:
 
     async def _round(self) -> None:
         store = self._tasks.store
-        now = await store.now()
+        now = await store.clock.now()
         if self._retention_ms:
             self._tasks.forget(now - self._retention_ms)
         if store.shared:
             pause_ms = round(self._pause_s * 1000)
-            if not await store.fire_once(SCHEDULE, now // pause_ms * pause_ms):
+            if not await store.clock.fire_once(SCHEDULE, now // pause_ms * pause_ms):
                 return
         # Also where everything is kept: keys that have expired go in any case.
-        forgotten = await store.prune(now - self._retention_ms if self._retention_ms else 0)
-        shrunk = await store.compact(now - COMPACT_AFTER_MS)
+        forgotten = await store.maintenance.prune(now - self._retention_ms if self._retention_ms else 0)
+        shrunk = await store.maintenance.compact(now - COMPACT_AFTER_MS)
         if forgotten or shrunk:
             log.info("store.swept forgotten=%d compacted=%d", forgotten, shrunk)

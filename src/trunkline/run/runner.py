@@ -78,7 +78,7 @@ class Runner:
     async def start(self) -> None:
         """Join the store's nodes, take over what dead nodes left, and keep watch."""
         self._loop = asyncio.get_running_loop()
-        await self._store.join(self.node)
+        await self._store.nodes.join(self.node)
         # Not awaited: a crash may have left thousands, and whoever calls now need not wait for them.
         self._patrol.call()
         self.spawn(self._watch())
@@ -135,7 +135,7 @@ class Runner:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         try:
-            await self._store.leave(self.node)
+            await self._store.nodes.leave(self.node)
         except StoreError as error:
             log.error("node.unsaid node=%s error=%s", self.node, error)
 
@@ -314,7 +314,7 @@ class Runner:
             self._patrol.call()
 
     async def _lives_elsewhere(self, node: str) -> bool:
-        return self._store.shared and node != self.node and await self._store.alive(node)
+        return self._store.shared and node != self.node and await self._store.nodes.alive(node)
 
     async def cancel(self, feed: Feed, by: str) -> None:
         """Stop a task: cooperatively at first, in any case within the limit.
@@ -340,7 +340,7 @@ class Runner:
         while True:
             await asyncio.sleep(BEAT_S)
             try:
-                await self._store.beat(self.node)
+                await self._store.nodes.beat(self.node)
                 self.tasks.failing = False
             except StoreError as error:
                 self.tasks.failing = True

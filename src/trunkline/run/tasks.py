@@ -127,7 +127,7 @@ class Tasks:
         """The state of a task straight from the log, as it stands or as it stood at a seq."""
         state = State(task_id)
         while True:
-            batch = await self.store.read(tenant, task_id, state.seq, PAGE)
+            batch = await self.store.log.read(tenant, task_id, state.seq, PAGE)
             for recorded in batch:
                 if until is not None and recorded.seq > until:
                     return state
@@ -143,7 +143,7 @@ class Tasks:
         found: list[Recorded] = []
         while True:
             after = found[-1].seq if found else 0
-            batch = await self.store.read(feed.tenant, feed.state.task_id, after, PAGE)
+            batch = await self.store.log.read(feed.tenant, feed.state.task_id, after, PAGE)
             found += batch
             if len(batch) < PAGE:
                 return found
@@ -185,7 +185,7 @@ class Tasks:
             if then is not None:
                 then(error)
 
-        ack = self.store.append(
+        ack = self.store.log.append(
             feed.tenant, state.task_id, expected, events, at=at, head=head, deliveries=deliveries, dedup=dedup
         )
         # Before any awaiting coroutine runs: whoever is woken finds the feed up to date.
@@ -216,7 +216,7 @@ class Tasks:
     async def refresh(self, feed: Feed) -> None:
         """Bring the feed up to the log."""
         while True:
-            batch = await self.store.read(feed.tenant, feed.state.task_id, feed.state.seq, PAGE)
+            batch = await self.store.log.read(feed.tenant, feed.state.task_id, feed.state.seq, PAGE)
             feed.catch_up(batch)
             if len(batch) < PAGE:
                 return

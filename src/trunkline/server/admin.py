@@ -145,7 +145,7 @@ class Admin:
         limit = query.get("limit", "100")
         if not limit.isascii() or not limit.isdigit() or len(limit) > 4 or not 0 < int(limit) <= _MOST:
             raise errors.InvalidParams(f"limit is a number from 1 to {_MOST}", field="limit")
-        found = await self._store.deliveries(
+        found = await self._store.outbox.list(
             tenant=query.get("tenant") or None,
             task_id=query.get("task") or None,
             state=state,
@@ -155,7 +155,7 @@ class Admin:
         return msgspec.json.encode({"deliveries": found})
 
     async def _replay(self, delivery_id: str, by: str) -> bytes:
-        if not await self._store.replay(delivery_id, await self._store.now()):
+        if not await self._store.outbox.replay(delivery_id, await self._store.clock.now()):
             raise errors.InvalidParams(f"no delivery {delivery_id!r} has ended; see the list of deliveries")
         log.info("admin.delivery.replayed delivery=%a by=%a", delivery_id, by)
         return msgspec.json.encode({"id": delivery_id, "state": "pending"})
@@ -163,17 +163,17 @@ class Admin:
     async def _replay_dead(self, query: Mapping[str, str], by: str) -> bytes:
         filters = {"tenant": query.get("tenant") or None, "task_id": query.get("task") or None}
         count, after = 0, ""
-        while page := await self._store.deliveries(state="dead", limit=_MOST, after=after, **filters):
-            after, now = page[-1].id, await self._store.now()
+        while page := await self._store.outbox.list(state="dead", limit=_MOST, after=after, **filters):
+            after, now = page[-1].id, await self._store.clock.now()
             for dead in page:
-                count += await self._store.replay(dead.id, now)
+                count += await self._store.outbox.replay(dead.id, now)
         log.info("admin.deliveries.replayed count=%d by=%a", count, by)
         return msgspec.json.encode({"replayed": count})
 
     async def _prune(self, wanted: Prune, by: str) -> bytes:
-        now = await self._store.now()
-        gone = await self._store.prune(now - _span(wanted.older_than_ms, "older_than_ms"))
-        shrunk = await self._store.compact(now)
+        now = await self._store.clock.now()
+        gone = await self._store.maintenance.prune(now - _span(wanted.older_than_ms, "older_than_ms"))
+        shrunk = await self._store.maintenance.compact(now)
         log.info("admin.store.pruned forgotten=%d compacted=%d by=%a", gone, shrunk, by)
         return msgspec.json.encode({"forgotten": gone, "compacted": shrunk})
 

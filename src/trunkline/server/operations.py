@@ -197,7 +197,7 @@ class Operations:
         )
         scope = _encode((who.tenant, where)).decode()
         after = read_page_token(query.page_token, scope) if query.page_token else None
-        page = await self._tasks.store.heads(who.tenant, where, size=query.page_size, after=after)
+        page = await self._tasks.store.heads.list(who.tenant, where, size=query.page_size, after=after)
         found = [await self._tasks.at(who.tenant, head.task_id, head.seq) for head in page.heads]
         # Some may have moved on since the page was read.
         states = sorted([feed.state for feed in found if feed], key=lambda one: one.status_at, reverse=True)

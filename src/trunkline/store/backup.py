@@ -69,7 +69,7 @@ async def export(store: Store, version: str, tenant: str | None = None) -> Async
                 continue
             prefix = b'{"tenant":%b,"task":%b,' % (_encode(ref.tenant), _encode(ref.task_id))
             after = 0
-            while found := await store.read(ref.tenant, ref.task_id, after, PAGE):
+            while found := await store.log.read(ref.tenant, ref.task_id, after, PAGE):
                 after = found[-1].seq
                 yield b"".join([prefix + _rest(recorded) for recorded in found])
 
@@ -183,7 +183,9 @@ async def _write(store: Store, groups: Sequence[_Group], done: Restored) -> None
 
 async def _stored(store: Store, group: _Group) -> list[ev.Recorded]:
     found: list[ev.Recorded] = []
-    while page := await store.read(group.tenant, group.state.task_id, found[-1].seq if found else 0, PAGE):
+    while page := await store.log.read(
+        group.tenant, group.state.task_id, found[-1].seq if found else 0, PAGE
+    ):
         found += page
     return found
 
@@ -209,7 +211,7 @@ async def _append(store: Store, group: _Group, events: Sequence[ev.Recorded]) ->
         at, written = part[0].at, [recorded.event for recorded in part]
         head = state.head_after(written, at)
         try:
-            await store.append(group.tenant, task_id, state.seq, written, at=at, head=head)
+            await store.log.append(group.tenant, task_id, state.seq, written, at=at, head=head)
         except Conflict:
             raise Misuse(
                 f"line {group.first}: the id of task {task_id} is taken by another tenant; "

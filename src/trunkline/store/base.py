@@ -214,11 +214,11 @@ class Log(Protocol):
 class Heads(Protocol):
     """The folded rows that lists read."""
 
-    async def head(self, tenant: str, task_id: str) -> Head | None:
-        """One head."""
+    async def get(self, tenant: str, task_id: str) -> Head | None:
+        """The head of one task; None if there is no such task."""
         ...
 
-    async def heads(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
+    async def list(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
         """A keyset page of heads."""
         ...
 
@@ -271,7 +271,7 @@ class Outbox(Protocol):
         """Give up what a lane should have had before this moment and nobody is posting; gives how many."""
         ...
 
-    async def deliveries(
+    async def list(
         self,
         *,
         tenant: str | None = None,
@@ -324,12 +324,22 @@ class Docs(Protocol):
         ...
 
 
-# What became of each append of a group (its last seq, or why not), and the seconds that took.
-Observer = Callable[[Sequence[int | StoreError], float], None]
+class Maintenance(Protocol):
+    """Work over all tasks: what retention, checks and exports need."""
 
+    async def prune(self, before: int) -> int:
+        """Forget tasks that ended before this moment, and expired dedup keys; gives how many tasks.
 
-class Catalogue(Protocol):
-    """Which tasks there are, beside their logs: what checks and exports walk along."""
+        One of which somebody is still to be told stays; but not for what nobody posted in five days more.
+        """
+        ...
+
+    async def compact(self, before: int) -> int:
+        """Fold the deltas of tasks that ended before this moment into whole artifacts.
+
+        Seqs stay: a `Compacted` event stands for the ones that went. Gives how many tasks have shrunk.
+        """
+        ...
 
     async def tasks(self, cursor: Cursor, limit: int = 500) -> tuple[list[TaskRef], Cursor]:
         """Tasks from a cursor (`START` first) by their ids, which sort by age; empty at the end."""
@@ -340,11 +350,52 @@ class Catalogue(Protocol):
         ...
 
 
-class Store(Log, Heads, Nodes, Outbox, Clock, Docs, Catalogue, Protocol):
-    """All of it, with a life."""
+# What became of each append of a group (its last seq, or why not), and the seconds that took.
+Observer = Callable[[Sequence[int | StoreError], float], None]
 
-    # The version of the schema before it was opened, and after.
-    migrated: tuple[int, int]
+
+class Store(Protocol):
+    """One store by its parts, and its life: opened once, on the loop that uses it, then closed."""
+
+    @property
+    def log(self) -> Log:
+        """The events of every task."""
+        ...
+
+    @property
+    def heads(self) -> Heads:
+        """One folded row for each task."""
+        ...
+
+    @property
+    def docs(self) -> Docs:
+        """Documents: keys, configuration, cursors."""
+        ...
+
+    @property
+    def outbox(self) -> Outbox:
+        """Deliveries to webhooks."""
+        ...
+
+    @property
+    def nodes(self) -> Nodes:
+        """The processes that run tasks."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The time that all replicas agree on."""
+        ...
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """Retention and checks."""
+        ...
+
+    @property
+    def migrated(self) -> tuple[int, int]:
+        """The version of the schema before it was opened, and after."""
+        ...
 
     @property
     def shared(self) -> bool:
@@ -366,18 +417,4 @@ class Store(Log, Heads, Nodes, Outbox, Clock, Docs, Catalogue, Protocol):
 
     async def close(self) -> None:
         """Write what was accepted, then let go."""
-        ...
-
-    async def prune(self, before: int) -> int:
-        """Forget tasks that ended before this moment, and expired dedup keys; gives how many tasks.
-
-        One of which somebody is still to be told stays; but not for what nobody posted in five days more.
-        """
-        ...
-
-    async def compact(self, before: int) -> int:
-        """Fold the deltas of tasks that ended before this moment into whole artifacts.
-
-        Seqs stay: a `Compacted` event stands for the ones that went. Gives how many tasks have shrunk.
-        """
         ...

@@ -46,17 +46,17 @@ class _Look(Struct):
 
 async def every_task(store: Store) -> AsyncIterator[list[TaskRef]]:
     """All tasks in pages, by their ids."""
-    page, cursor = await store.tasks(START)
+    page, cursor = await store.maintenance.tasks(START)
     while page:
         yield page
-        page, cursor = await store.tasks(cursor)
+        page, cursor = await store.maintenance.tasks(cursor)
 
 
 async def check(store: Store) -> Report:
     """Read every log, fold it and compare."""
     report = Report(tasks={}, problems=[])
     try:
-        report.problems += await store.faults()
+        report.problems += await store.maintenance.faults()
         async for page in every_task(store):
             for start in range(0, len(page), AT_ONCE):
                 looks = [_check_task(store, ref, report) for ref in page[start : start + AT_ONCE]]
@@ -88,10 +88,10 @@ async def _check_task(store: Store, ref: TaskRef, report: Report) -> None:
 
 async def _settled(store: Store, ref: TaskRef) -> tuple[_Look, Head | None]:
     """A task and its head at one moment, whoever writes meanwhile."""
-    head = await store.head(ref.tenant, ref.task_id)
+    head = await store.heads.get(ref.tenant, ref.task_id)
     while True:
         look = await _look(store, ref)
-        before, head = head, await store.head(ref.tenant, ref.task_id)
+        before, head = head, await store.heads.get(ref.tenant, ref.task_id)
         if look.head == head or before == head:
             return look, head
 
@@ -99,7 +99,7 @@ async def _settled(store: Store, ref: TaskRef) -> tuple[_Look, Head | None]:
 async def _look(store: Store, ref: TaskRef) -> _Look:
     state = State(ref.task_id)
     look = _Look(state)
-    while page := await store.read(ref.tenant, ref.task_id, state.seq, PAGE):
+    while page := await store.log.read(ref.tenant, ref.task_id, state.seq, PAGE):
         for recorded in page:
             _take(look, recorded)
         look.events += len(page)

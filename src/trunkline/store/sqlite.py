@@ -59,7 +59,7 @@ _KEPT_STATEMENTS = 256
 _NEW, _OPEN, _CLOSED = "the store is not open", "", "the store is closed"
 
 
-class SqliteStore:
+class SqliteDatabase:
     """`Store` on a file, or in memory when there is no path. Opened once, on the loop that uses it.
 
     One that is `read_only` takes no lock and changes nothing, so it may read what a server has open.
@@ -69,28 +69,19 @@ class SqliteStore:
         # The real path, so that two names of one file share one lock.
         self._path = "" if path is None else os.path.realpath(path)
         self._name = self._path or "the in-memory store"
-        self._now = now_ms
+        self.now_ms = now_ms
         self._read_only = read_only
         self._refusal = _NEW
         # The schema's version before and after it was opened.
         self.migrated = (0, 0)
         self._lock = FileLock(self._path)
-        self._bell = HintBroadcast()
+        self.broadcast = HintBroadcast()
         self._ledger = AppendPlan(now_ms)
-        self._writer = GroupCommit(self._submit, self._bell)
+        self.group_commit = GroupCommit(self._submit, self.broadcast)
         self._scribe = SqliteTransactions(self._connect, self._ledger)
-        self._thread = (WriterThread if self._path else MemoryWriter)(self._scribe, self._writer.done)
+        self._thread = (WriterThread if self._path else MemoryWriter)(self._scribe, self.group_commit.done)
         self._readers = Readers(self._connect_reader)
-        self._sweep = SqliteMaintenance(self._change, self._look, self._ledger, now_ms)
-
-    @property
-    def shared(self) -> bool:
-        """See `Store`: one process per file."""
-        return False
-
-    def observe(self, observer: Observer) -> None:
-        """See `Store`."""
-        self._writer.observer = observer
+        self.sweep = SqliteMaintenance(self.change, self.read, self._ledger, now_ms)
 
     # Life
 
@@ -118,9 +109,9 @@ class SqliteStore:
             if isinstance(error, StoreError):
                 raise
             raise StoreError(f"{self._name} cannot be opened: {error}") from error
-        self._writer.start()
+        self.group_commit.start()
         self._refusal = _OPEN
-        await self._change(changes.clear_nodes)
+        await self.change(changes.clear_nodes)
 
     async def _open_to_read(self) -> None:
         self._refusal = _CLOSED
@@ -135,11 +126,11 @@ class SqliteStore:
         self._refusal = _CLOSED
         if self._read_only:
             await asyncio.to_thread(self._readers.close)
-            self._bell.end()
+            self.broadcast.end()
             return
         try:
             async with asyncio.timeout(_PATIENCE):
-                await self._writer.stop()
+                await self.group_commit.stop()
                 # The writer's connection goes last: it then folds the WAL back into the file.
                 await asyncio.to_thread(self._readers.close)
                 await self._thread.stop()
@@ -147,7 +138,7 @@ class SqliteStore:
         except TimeoutError:
             raise StoreError(f"{self._name} did not finish writing within {_PATIENCE:.0f} s") from None
         finally:
-            self._bell.end()
+            self.broadcast.end()
         self._lock.release()
 
     def _find_file(self) -> None:
@@ -202,17 +193,24 @@ class SqliteStore:
     def _submit(self, group: list[Entry]) -> None:
         self._thread.submit(group)
 
-    def _change(self, call: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
+    def change(self, call: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
+        """Run a call with the writer's connection, inside a transaction."""
         if self._refusal or self._read_only:
             raise StoreError(self._refusal or f"{self._name} was opened to be read only")
         return self._thread.change(call)
 
-    def _look(self, call: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
+    def read(self, call: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
+        """Run a call that only reads."""
         if self._refusal:
             raise StoreError(self._refusal)
         return self._readers.look(call) if self._path else self._thread.look(call)
 
-    # Log
+
+class _Log:
+    """`Log` of one SQLite store."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
 
     def append(
         self,
@@ -227,134 +225,59 @@ class SqliteStore:
         dedup: Dedup | None = None,
     ) -> Ack:
         """See `Log`."""
-        return self._writer.append(
+        return self._database.group_commit.append(
             tenant, task_id, expected, events, at=at, head=head, deliveries=deliveries, dedup=dedup
         )
 
     async def read(self, tenant: str, task_id: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
         """See `Log`."""
-        return await self._look(partial(rows.read, tenant=tenant, task_id=task_id, after=after, limit=limit))
+        return await self._database.read(
+            partial(rows.read, tenant=tenant, task_id=task_id, after=after, limit=limit)
+        )
 
     def hints(self) -> AsyncIterator[Hint | Poll]:
         """See `Log`."""
-        return self._bell.listen()
+        return self._database.broadcast.listen()
 
     async def news(self, places: Sequence[Hint], limit: int = 2000) -> list[TailRecord]:
         """See `Log`."""
-        return await self._look(partial(rows.news, places=places, limit=limit))
+        return await self._database.read(partial(rows.news, places=places, limit=limit))
 
     async def tail(self, cursor: Cursor, limit: int = 1000) -> tuple[list[TailRecord], Cursor]:
         """See `Log`."""
-        return await self._look(partial(rows.tail, cursor=cursor, limit=limit))
+        return await self._database.read(partial(rows.tail, cursor=cursor, limit=limit))
 
-    # Heads
 
-    async def head(self, tenant: str, task_id: str) -> Head | None:
+class _Heads:
+    """`Heads` of one SQLite store."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    async def get(self, tenant: str, task_id: str) -> Head | None:
         """See `Heads`."""
-        return await self._look(partial(rows.head, tenant=tenant, task_id=task_id))
+        return await self._database.read(partial(rows.head, tenant=tenant, task_id=task_id))
 
-    async def heads(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
+    async def list(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
         """See `Heads`."""
-        return await self._look(partial(rows.heads, tenant=tenant, where=where, size=size, after=after))
+        return await self._database.read(
+            partial(rows.heads, tenant=tenant, where=where, size=size, after=after)
+        )
 
     async def rebuild(self, tenant: str | None = None) -> int:
         """See `Heads`."""
-        return await self._sweep.rebuild(tenant)
+        return await self._database.sweep.rebuild(tenant)
 
-    async def prune(self, before: int) -> int:
-        """See `Store`."""
-        return await self._sweep.prune(before)
 
-    async def compact(self, before: int) -> int:
-        """See `Store`."""
-        return await self._sweep.compact(before)
+class _Docs:
+    """`Docs` of one SQLite store."""
 
-    # Catalogue
-
-    async def tasks(self, cursor: Cursor, limit: int = 500) -> tuple[list[TaskRef], Cursor]:
-        """See `Catalogue`."""
-        return await self._look(partial(rows.tasks, cursor=cursor, limit=limit))
-
-    async def faults(self) -> list[Fault]:
-        """See `Catalogue`."""
-        return await self._look(rows.faults)
-
-    # Nodes
-
-    async def join(self, node: str) -> None:
-        """See `Nodes`."""
-        await self._change(partial(changes.join, node=node, now=self._now()))
-
-    async def beat(self, node: str) -> None:
-        """See `Nodes`."""
-        await self._change(partial(changes.beat, node=node, now=self._now()))
-
-    async def leave(self, node: str) -> None:
-        """See `Nodes`."""
-        await self._change(partial(changes.leave, node=node))
-
-    async def alive(self, node: str) -> bool:
-        """See `Nodes`."""
-        return await self._look(partial(rows.alive, node=node))
-
-    async def orphans(self, limit: int = 100) -> list[Orphan]:
-        """See `Nodes`."""
-        return await self._look(partial(rows.orphans, limit=limit))
-
-    # Outbox
-
-    async def take(
-        self, limit: int, lease_ms: int, *, per_lane: int, busy: Sequence[str] = ()
-    ) -> list[Delivery]:
-        """See `Outbox`."""
-        now = self._now()
-        return await self._change(
-            partial(outbox.take, limit=limit, lease_ms=lease_ms, now=now, per_lane=per_lane, busy=busy)
-        )
-
-    async def settle(self, settled: Sequence[DeliveryResult]) -> None:
-        """See `Outbox`."""
-        await self._change(partial(outbox.settle, settled=settled, now=self._now()))
-
-    async def expire(self, lane: str, before: int, note: str) -> int:
-        """See `Outbox`."""
-        count, call = 0, partial(outbox.expire, lane=lane, before=before, now=self._now(), note=note)
-        while page := await self._change(call):
-            count += page
-        return count
-
-    async def deliveries(
-        self,
-        *,
-        tenant: str | None = None,
-        task_id: str | None = None,
-        state: str | None = None,
-        limit: int = 100,
-        after: str = "",
-    ) -> list[DeliveryRecord]:
-        """See `Outbox`."""
-        call = partial(outbox.deliveries, tenant=tenant, task_id=task_id, state=state, limit=limit)
-        return await self._look(partial(call, after=after))
-
-    async def replay(self, delivery_id: str, due: int) -> bool:
-        """See `Outbox`."""
-        return await self._change(partial(outbox.replay, delivery_id=delivery_id, due=due))
-
-    # Clock
-
-    async def now(self) -> int:
-        """See `Clock`."""
-        return self._now()
-
-    async def fire_once(self, schedule: str, planned_at: int) -> bool:
-        """See `Clock`."""
-        return await self._change(partial(changes.fire, schedule=schedule, planned_at=planned_at))
-
-    # Docs
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
 
     async def put(self, tenant: str, kind: str, doc_id: str, body: bytes, expected_rev: int) -> int:
         """See `Docs`."""
-        return await self._change(
+        return await self._database.change(
             partial(
                 changes.put_doc,
                 tenant=tenant,
@@ -367,12 +290,157 @@ class SqliteStore:
 
     async def get(self, tenant: str, kind: str, doc_id: str) -> Doc | None:
         """See `Docs`."""
-        return await self._look(partial(rows.get_doc, tenant=tenant, kind=kind, doc_id=doc_id))
+        return await self._database.read(partial(rows.get_doc, tenant=tenant, kind=kind, doc_id=doc_id))
 
     async def list(self, tenant: str, kind: str) -> list[Doc]:
         """See `Docs`."""
-        return await self._look(partial(rows.list_docs, tenant=tenant, kind=kind))
+        return await self._database.read(partial(rows.list_docs, tenant=tenant, kind=kind))
 
     async def delete(self, tenant: str, kind: str, doc_id: str) -> bool:
         """See `Docs`."""
-        return await self._change(partial(changes.delete_doc, tenant=tenant, kind=kind, doc_id=doc_id))
+        return await self._database.change(
+            partial(changes.delete_doc, tenant=tenant, kind=kind, doc_id=doc_id)
+        )
+
+
+class _Outbox:
+    """`Outbox` of one SQLite store."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    async def take(
+        self, limit: int, lease_ms: int, *, per_lane: int, busy: Sequence[str] = ()
+    ) -> list[Delivery]:
+        """See `Outbox`."""
+        now = self._database.now_ms()
+        return await self._database.change(
+            partial(outbox.take, limit=limit, lease_ms=lease_ms, now=now, per_lane=per_lane, busy=busy)
+        )
+
+    async def settle(self, settled: Sequence[DeliveryResult]) -> None:
+        """See `Outbox`."""
+        await self._database.change(partial(outbox.settle, settled=settled, now=self._database.now_ms()))
+
+    async def expire(self, lane: str, before: int, note: str) -> int:
+        """See `Outbox`."""
+        count, call = (
+            0,
+            partial(outbox.expire, lane=lane, before=before, now=self._database.now_ms(), note=note),
+        )
+        while page := await self._database.change(call):
+            count += page
+        return count
+
+    async def list(
+        self,
+        *,
+        tenant: str | None = None,
+        task_id: str | None = None,
+        state: str | None = None,
+        limit: int = 100,
+        after: str = "",
+    ) -> list[DeliveryRecord]:
+        """See `Outbox`."""
+        call = partial(outbox.deliveries, tenant=tenant, task_id=task_id, state=state, limit=limit)
+        return await self._database.read(partial(call, after=after))
+
+    async def replay(self, delivery_id: str, due: int) -> bool:
+        """See `Outbox`."""
+        return await self._database.change(partial(outbox.replay, delivery_id=delivery_id, due=due))
+
+
+class _Nodes:
+    """`Nodes` of one SQLite store."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    async def join(self, node: str) -> None:
+        """See `Nodes`."""
+        await self._database.change(partial(changes.join, node=node, now=self._database.now_ms()))
+
+    async def beat(self, node: str) -> None:
+        """See `Nodes`."""
+        await self._database.change(partial(changes.beat, node=node, now=self._database.now_ms()))
+
+    async def leave(self, node: str) -> None:
+        """See `Nodes`."""
+        await self._database.change(partial(changes.leave, node=node))
+
+    async def alive(self, node: str) -> bool:
+        """See `Nodes`."""
+        return await self._database.read(partial(rows.alive, node=node))
+
+    async def orphans(self, limit: int = 100) -> list[Orphan]:
+        """See `Nodes`."""
+        return await self._database.read(partial(rows.orphans, limit=limit))
+
+
+class _Clock:
+    """`Clock` of one SQLite store."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    async def now(self) -> int:
+        """See `Clock`."""
+        return self._database.now_ms()
+
+    async def fire_once(self, schedule: str, planned_at: int) -> bool:
+        """See `Clock`."""
+        return await self._database.change(partial(changes.fire, schedule=schedule, planned_at=planned_at))
+
+
+class _Maintenance:
+    """`Maintenance` of one SQLite store."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    async def prune(self, before: int) -> int:
+        """See `Maintenance`."""
+        return await self._database.sweep.prune(before)
+
+    async def compact(self, before: int) -> int:
+        """See `Maintenance`."""
+        return await self._database.sweep.compact(before)
+
+    async def tasks(self, cursor: Cursor, limit: int = 500) -> tuple[list[TaskRef], Cursor]:
+        """See `Maintenance`."""
+        return await self._database.read(partial(rows.tasks, cursor=cursor, limit=limit))
+
+    async def faults(self) -> list[Fault]:
+        """See `Maintenance`."""
+        return await self._database.read(rows.faults)
+
+
+class SqliteStore:
+    """`Store` on a file, or in memory when there is no path. Opened once, on the loop that uses it.
+
+    One that is `read_only` takes no lock and changes nothing, so it may read what a server has open.
+    """
+
+    # One process per file.
+    shared = False
+
+    def __init__(self, path: str | None, *, now_ms: Callable[[], int], read_only: bool = False) -> None:
+        self.database = SqliteDatabase(path, now_ms=now_ms, read_only=read_only)
+        self.log = _Log(self.database)
+        self.heads = _Heads(self.database)
+        self.docs = _Docs(self.database)
+        self.outbox = _Outbox(self.database)
+        self.nodes = _Nodes(self.database)
+        self.clock = _Clock(self.database)
+        self.maintenance = _Maintenance(self.database)
+        self.open = self.database.open
+        self.close = self.database.close
+
+    @property
+    def migrated(self) -> tuple[int, int]:
+        """See `Store`."""
+        return self.database.migrated
+
+    def observe(self, observer: Observer) -> None:
+        """See `Store`."""
+        self.database.group_commit.observer = observer

@@ -43,7 +43,7 @@ class Author:
     async def append(self, *events: ev.AnyEvent, at: int = AT) -> int:
         seq = self.state.seq
         head = self.state.head_after(events, at)
-        last = await self.store.append(self.tenant, self.state.task_id, seq, events, at=at, head=head)
+        last = await self.store.log.append(self.tenant, self.state.task_id, seq, events, at=at, head=head)
         for index, event in enumerate(events):
             self.state.apply(ev.Recorded(seq + index + 1, at, event))
         return last
@@ -74,7 +74,7 @@ async def listed(store: Store, where: Where, *, tenant: str = A, size: int = 2) 
     found: list[Head] = []
     after: Position | None = None
     while True:
-        page: HeadPage = await store.heads(tenant, where, size=size, after=after)
+        page: HeadPage = await store.heads.list(tenant, where, size=size, after=after)
         found += page.heads
         if page.next is None:
             return found

@@ -21,15 +21,17 @@ async def announce(store) -> None:
         deliveries = [
             OutboxEntry(f"d{number}-{seq}", seq, "hook", f"lane-{number % 5}", AT) for seq in (1, 2)
         ]
-        await store.append("default", f"t{number}", 0, [Delta("a", "x")] * 2, at=AT, deliveries=deliveries)
+        await store.log.append(
+            "default", f"t{number}", 0, [Delta("a", "x")] * 2, at=AT, deliveries=deliveries
+        )
         # One write of a short line to a pipe is whole or not at all.
         os.write(1, f"announced d{number}-1\nannounced d{number}-2\n".encode())
 
 
 async def deliver(store) -> None:
     while True:
-        taken = await store.take(4, LEASE, per_lane=2)
-        await store.settle(
+        taken = await store.outbox.take(4, LEASE, per_lane=2)
+        await store.outbox.settle(
             [DeliveryResult(delivery.id, DeliveryOutcome.DONE, status=200) for delivery in taken]
         )
         for delivery in taken:

@@ -8,7 +8,7 @@ from trunkline.store.base import START, OutboxEntry, TaskRef
 
 async def every(store, limit=500):
     found, cursor = [], START
-    while (page := await store.tasks(cursor, limit))[0]:
+    while (page := await store.maintenance.tasks(cursor, limit))[0]:
         found += page[0]
         cursor = page[1]
     return found
@@ -16,7 +16,7 @@ async def every(store, limit=500):
 
 def test_nothing_yet(run, store):
     assert run(every(store)) == []
-    assert run(store.faults()) == []
+    assert run(store.maintenance.faults()) == []
 
 
 def test_every_task_once_by_its_id_whatever_the_page(run, store):
@@ -33,8 +33,8 @@ def test_what_is_sound_has_no_fault(run, store):
     async def case():
         author = await task(store, "t1")
         announced = [OutboxEntry("d1", 3, "hook", "lane", AT)]
-        await store.append(A, "t1", author.state.seq, [delta()], at=AT, deliveries=announced)
-        return await store.faults()
+        await store.log.append(A, "t1", author.state.seq, [delta()], at=AT, deliveries=announced)
+        return await store.maintenance.faults()
 
     assert run(case()) == []
 

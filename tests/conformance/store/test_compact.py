@@ -22,7 +22,7 @@ async def written(store, task_id, *, tenant=A, pieces=30, state=TaskState.COMPLE
 
 async def all_of(store, task_id, tenant=A):
     found, after = [], 0
-    while page := await store.read(tenant, task_id, after, 7):
+    while page := await store.log.read(tenant, task_id, after, 7):
         found += page
         after = page[-1].seq
     return found
@@ -30,21 +30,21 @@ async def all_of(store, task_id, tenant=A):
 
 async def tailed(store, limit=1000):
     found, cursor = [], START
-    while (page := await store.tail(cursor, limit))[0]:
+    while (page := await store.log.tail(cursor, limit))[0]:
         found += page[0]
         cursor = page[1]
     return found
 
 
 def test_nothing_to_compact(run, store):
-    assert run(store.compact(AT + 10**9)) == 0
+    assert run(store.maintenance.compact(AT + 10**9)) == 0
 
 
 def test_an_ended_task_shrinks_and_folds_the_same(run, store):
     async def case():
         await written(store, "t1")
         before = await all_of(store, "t1")
-        count = await store.compact(AT + 1)
+        count = await store.maintenance.compact(AT + 1)
         return before, count, await all_of(store, "t1")
 
     before, count, after = run(case())
@@ -57,7 +57,7 @@ def test_an_ended_task_shrinks_and_folds_the_same(run, store):
 def test_ranges_leave_no_hole(run, store):
     async def case():
         await written(store, "t1")
-        await store.compact(AT + 1)
+        await store.maintenance.compact(AT + 1)
         return await all_of(store, "t1")
 
     seq = 0
@@ -72,7 +72,7 @@ def test_only_what_ended_before(run, store):
         await written(store, "old")
         await written(store, "new", at=AT + 100)
         await written(store, "open", state=TaskState.INPUT_REQUIRED)
-        count = await store.compact(AT + 100)
+        count = await store.maintenance.compact(AT + 100)
         lengths = [len(await all_of(store, name)) for name in ("old", "new", "open")]
         return count, lengths[0] < 10, lengths[1:]
 
@@ -82,9 +82,9 @@ def test_only_what_ended_before(run, store):
 def test_what_came_later_is_compacted_the_next_time(run, store):
     async def case():
         await written(store, "t1")
-        first = await store.compact(AT + 1)
+        first = await store.maintenance.compact(AT + 1)
         await written(store, "t2", at=AT + 10)
-        return first, await store.compact(AT + 11), await store.compact(AT + 11)
+        return first, await store.maintenance.compact(AT + 11), await store.maintenance.compact(AT + 11)
 
     assert run(case()) == (1, 1, 0)
 
@@ -92,9 +92,9 @@ def test_what_came_later_is_compacted_the_next_time(run, store):
 def test_heads_and_tenants_stay(run, store):
     async def case():
         await written(store, "t1", tenant=B)
-        before = await store.head(B, "t1"), (await store.heads(B, Where(), size=5)).total
-        await store.compact(AT + 1)
-        return before == (await store.head(B, "t1"), 1), await store.read(A, "t1")
+        before = await store.heads.get(B, "t1"), (await store.heads.list(B, Where(), size=5)).total
+        await store.maintenance.compact(AT + 1)
+        return before == (await store.heads.get(B, "t1"), 1), await store.log.read(A, "t1")
 
     assert run(case()) == (True, [])
 
@@ -103,10 +103,10 @@ def test_a_reader_in_the_middle_gets_the_whole(run, store):
     async def case():
         await written(store, "t1")
         before = fold("t1", await all_of(store, "t1"))
-        some = (await store.read(A, "t1", 0, 12))[:12]
-        await store.compact(AT + 1)
-        rest = await store.read(A, "t1", some[-1].seq)
-        news = await store.news([Hint(A, "t1", some[-1].seq)])
+        some = (await store.log.read(A, "t1", 0, 12))[:12]
+        await store.maintenance.compact(AT + 1)
+        rest = await store.log.read(A, "t1", some[-1].seq)
+        news = await store.log.news([Hint(A, "t1", some[-1].seq)])
         return before, fold("t1", some + rest), [record.recorded for record in news] == rest
 
     before, resumed, same = run(case())
@@ -122,7 +122,7 @@ def test_kinds_of_newer_versions_stay(run, store):
             await author.append(delta())
         await author.append(delta(), unread, delta())
         await author.append(status(TaskState.COMPLETED))
-        await store.compact(AT + 1)
+        await store.maintenance.compact(AT + 1)
         return unread, await all_of(store, "t1")
 
     unread, found = run(case())
@@ -134,9 +134,9 @@ def test_a_tail_finds_the_last_of_every_task(run, store):
     async def case():
         for name in ("t1", "t2", "t3"):
             await written(store, name)
-        _, cursor = await store.tail(START, 40)
-        await store.compact(AT + 1)
-        after = (await store.tail(cursor, 1000))[0]
+        _, cursor = await store.log.tail(START, 40)
+        await store.maintenance.compact(AT + 1)
+        after = (await store.log.tail(cursor, 1000))[0]
         return await tailed(store, 3), {record.task_id: record.recorded.seq for record in after}
 
     records, lasts = run(case())
@@ -152,11 +152,11 @@ def test_a_tail_finds_the_last_of_every_task(run, store):
 def test_rebuild_and_prune_after_it(run, store):
     async def case():
         await written(store, "t1")
-        head = await store.head(A, "t1")
-        await store.compact(AT + 1)
-        assert await store.rebuild() == 1
-        same = head == await store.head(A, "t1")
-        return same, await store.prune(AT + 1), await all_of(store, "t1")
+        head = await store.heads.get(A, "t1")
+        await store.maintenance.compact(AT + 1)
+        assert await store.heads.rebuild() == 1
+        same = head == await store.heads.get(A, "t1")
+        return same, await store.maintenance.prune(AT + 1), await all_of(store, "t1")
 
     assert run(case()) == (True, 1, [])
 
@@ -165,7 +165,7 @@ def test_a_reply_has_nothing_to_gain(run, store):
     async def case():
         author = await task(store, "t1")
         await author.append(ev.Replied(message()))
-        return await store.compact(AT + 1), len(await all_of(store, "t1"))
+        return await store.maintenance.compact(AT + 1), len(await all_of(store, "t1"))
 
     assert run(case()) == (0, 3)
 
@@ -175,13 +175,13 @@ def test_a_reply_has_nothing_to_gain(run, store):
 def test_pages_over_ranges_join_up(run, store, place, limit):
     async def case():
         await written(store, "t1")
-        await store.compact(AT + 1)
+        await store.maintenance.compact(AT + 1)
         found, after = [], place
-        while page := await store.read(A, "t1", after, limit):
+        while page := await store.log.read(A, "t1", after, limit):
             assert len(page) <= limit
             found += page
             after = page[-1].seq
-        return [recorded.seq for recorded in found], [one.seq for one in await store.read(A, "t1", place)]
+        return [recorded.seq for recorded in found], [one.seq for one in await store.log.read(A, "t1", place)]
 
     found, whole = run(case())
     assert found == whole
@@ -198,12 +198,12 @@ def test_a_page_is_short_at_the_end_of_a_log_only(run, store):
         for _ in range(60):
             await author.append(delta())
         await author.append(delta(), status(TaskState.COMPLETED))
-        assert await store.compact(AT + 10**6) == 1
-        events = await store.read(A, "t1", limit=1000)
+        assert await store.maintenance.compact(AT + 10**6) == 1
+        events = await store.log.read(A, "t1", limit=1000)
         assert [one.seq for one in events] == [1, 2, 62, 63, 123, 124, 125]
         for after in range(125):
             left = [one for one in events if one.seq > after]
             for limit in (1, 2, 3, 5, 7, 50):
-                assert await store.read(A, "t1", after=after, limit=limit) == left[:limit]
+                assert await store.log.read(A, "t1", after=after, limit=limit) == left[:limit]
 
     run(case())

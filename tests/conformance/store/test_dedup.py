@@ -18,7 +18,7 @@ def key(name="k", digest=b"digest", life=DAY):
 
 
 async def add(store, task_id, dedup, *, tenant=A, expected=0, events=1):
-    return await store.append(tenant, task_id, expected, deltas(events), at=AT, dedup=dedup)
+    return await store.log.append(tenant, task_id, expected, deltas(events), at=AT, dedup=dedup)
 
 
 async def duplicate(append):
@@ -52,7 +52,7 @@ def test_a_duplicate_writes_nothing(run, store):
     async def case():
         await add(store, "t1", key())
         await duplicate(add(store, "t2", key()))
-        return await store.read(A, "t2")
+        return await store.log.read(A, "t2")
 
     assert run(case()) == []
 
@@ -131,6 +131,6 @@ def test_many_keys_in_one_group(run, store):
 def test_appends_without_a_key_are_never_duplicates(run, store):
     async def case():
         await add(store, "t1", key())
-        return [await store.append(A, f"u{n}", 0, [delta("same")], at=AT) for n in range(3)]
+        return [await store.log.append(A, f"u{n}", 0, [delta("same")], at=AT) for n in range(3)]
 
     assert run(case()) == [1, 1, 1]

@@ -14,21 +14,21 @@ KIND = "agent"
 
 
 def test_nothing_there(run, store):
-    assert run(store.get(A, KIND, "x")) is None
-    assert run(store.list(A, KIND)) == []
+    assert run(store.docs.get(A, KIND, "x")) is None
+    assert run(store.docs.list(A, KIND)) == []
 
 
 def test_the_first_revision_is_one(run, store):
     async def case():
-        return await store.put(A, KIND, "x", b"body", 0), await store.get(A, KIND, "x")
+        return await store.docs.put(A, KIND, "x", b"body", 0), await store.docs.get(A, KIND, "x")
 
     assert run(case()) == (1, Doc("x", 1, b"body"))
 
 
 def test_a_change_over_the_seen_revision(run, store):
     async def case():
-        await store.put(A, KIND, "x", b"1", 0)
-        return await store.put(A, KIND, "x", b"2", 1), await store.get(A, KIND, "x")
+        await store.docs.put(A, KIND, "x", b"1", 0)
+        return await store.docs.put(A, KIND, "x", b"2", 1), await store.docs.get(A, KIND, "x")
 
     assert run(case()) == (2, Doc("x", 2, b"2"))
 
@@ -37,10 +37,10 @@ def test_a_change_over_the_seen_revision(run, store):
 def test_another_revision_conflicts(run, store, writes, seen):
     async def case():
         for rev in range(writes):
-            await store.put(A, KIND, "x", b"kept", rev)
+            await store.docs.put(A, KIND, "x", b"kept", rev)
         with pytest.raises(Conflict) as caught:
-            await store.put(A, KIND, "x", b"lost", seen)
-        found = await store.get(A, KIND, "x")
+            await store.docs.put(A, KIND, "x", b"lost", seen)
+        found = await store.docs.get(A, KIND, "x")
         return caught.value.actual, found is None or found.body == b"kept"
 
     assert run(case()) == (writes, True)
@@ -48,7 +48,7 @@ def test_another_revision_conflicts(run, store, writes, seen):
 
 def test_one_of_many_writers_wins(run, store):
     async def case():
-        rivals = (store.put(A, KIND, "x", bytes([n]), 0) for n in range(20))
+        rivals = (store.docs.put(A, KIND, "x", bytes([n]), 0) for n in range(20))
         return await asyncio.gather(*rivals, return_exceptions=True)
 
     results = run(case())
@@ -59,8 +59,8 @@ def test_one_of_many_writers_wins(run, store):
 @pytest.mark.parametrize("body", [b"", b"\x00\xff\x00", "ünï".encode(), b"x" * 2_000_000], ids=len)
 def test_any_body(run, store, body):
     async def case():
-        await store.put(A, KIND, "x", body, 0)
-        return (await store.get(A, KIND, "x")).body == body
+        await store.docs.put(A, KIND, "x", body, 0)
+        return (await store.docs.get(A, KIND, "x")).body == body
 
     assert run(case())
 
@@ -68,35 +68,39 @@ def test_any_body(run, store, body):
 def test_list_is_by_id_and_kind(run, store):
     async def case():
         for name in ("b", "a", "ä", "c"):
-            await store.put(A, KIND, name, name.encode(), 0)
-        await store.put(A, "other", "z", b"", 0)
-        return [doc.id for doc in await store.list(A, KIND)]
+            await store.docs.put(A, KIND, name, name.encode(), 0)
+        await store.docs.put(A, "other", "z", b"", 0)
+        return [doc.id for doc in await store.docs.list(A, KIND)]
 
     assert run(case()) == ["a", "b", "c", "ä"]
 
 
 def test_tenants_are_apart(run, store):
     async def case():
-        await store.put(A, KIND, "x", b"a", 0)
-        await store.put(B, KIND, "x", b"b", 0)
-        assert await store.delete(B, KIND, "x")
-        return await store.get(A, KIND, "x"), await store.get(B, KIND, "x"), await store.list(B, KIND)
+        await store.docs.put(A, KIND, "x", b"a", 0)
+        await store.docs.put(B, KIND, "x", b"b", 0)
+        assert await store.docs.delete(B, KIND, "x")
+        return (
+            await store.docs.get(A, KIND, "x"),
+            await store.docs.get(B, KIND, "x"),
+            await store.docs.list(B, KIND),
+        )
 
     assert run(case()) == (Doc("x", 1, b"a"), None, [])
 
 
 def test_delete_says_whether_there_was_one(run, store):
     async def case():
-        await store.put(A, KIND, "x", b"", 0)
-        return [await store.delete(A, KIND, "x") for _ in range(2)]
+        await store.docs.put(A, KIND, "x", b"", 0)
+        return [await store.docs.delete(A, KIND, "x") for _ in range(2)]
 
     assert run(case()) == [True, False]
 
 
 def test_after_a_delete_it_may_be_made_again(run, store):
     async def case():
-        await store.put(A, KIND, "x", b"1", 0)
-        await store.delete(A, KIND, "x")
-        return await store.put(A, KIND, "x", b"2", 0)
+        await store.docs.put(A, KIND, "x", b"1", 0)
+        await store.docs.delete(A, KIND, "x")
+        return await store.docs.put(A, KIND, "x", b"2", 0)
 
     assert run(case()) == 1

@@ -29,14 +29,14 @@ EVERYTHING = Where()
 
 
 def test_no_head_without_a_task(run, store):
-    assert run(store.head(A, "t1")) is None
+    assert run(store.heads.get(A, "t1")) is None
 
 
 def test_no_head_when_none_was_written(run, store):
     async def case():
-        await store.append(A, "t1", 0, [delta()], at=AT)
-        page = await store.heads(A, EVERYTHING, size=5)
-        return await store.head(A, "t1"), page.heads, page.total
+        await store.log.append(A, "t1", 0, [delta()], at=AT)
+        page = await store.heads.list(A, EVERYTHING, size=5)
+        return await store.heads.get(A, "t1"), page.heads, page.total
 
     assert run(case()) == (None, [], 0)
 
@@ -44,8 +44,10 @@ def test_no_head_when_none_was_written(run, store):
 def test_a_head_comes_back_equal(run, store):
     async def case():
         head = Head("t1", "ctx", "ann", TaskState.INPUT_REQUIRED, AT, 1, "n1")
-        await store.append(A, "t1", 0, [submitted()], at=AT, head=head)
-        return await store.head(A, "t1") == head == (await store.heads(A, EVERYTHING, size=1)).heads[0]
+        await store.log.append(A, "t1", 0, [submitted()], at=AT, head=head)
+        return (
+            await store.heads.get(A, "t1") == head == (await store.heads.list(A, EVERYTHING, size=1)).heads[0]
+        )
 
     assert run(case())
 
@@ -54,7 +56,7 @@ def test_a_head_comes_back_equal(run, store):
 def test_every_state_is_kept(run, store, state):
     async def case():
         await task(store, "t1", state=state)
-        return (await store.head(A, "t1")).state, ids(await listed(store, Where(state=state)))
+        return (await store.heads.get(A, "t1")).state, ids(await listed(store, Where(state=state)))
 
     assert run(case()) == (state, ["t1"])
 
@@ -64,7 +66,7 @@ def test_any_context_and_owner(run, store, text):
     async def case():
         await task(store, "t1", context=text, owner=text, node=text)
         await task(store, "t2", context="else", owner="else")
-        head = await store.head(A, "t1")
+        head = await store.heads.get(A, "t1")
         assert (head.context_id, head.principal, head.node) == (text, text, text)
         return [
             ids(await listed(store, where))
@@ -78,7 +80,7 @@ def test_a_later_head_replaces_the_earlier(run, store):
     async def case():
         author = await task(store, "t1")
         await author.append(status(TaskState.COMPLETED), at=AT + 5)
-        return await store.head(A, "t1"), (await store.heads(A, EVERYTHING, size=5)).total
+        return await store.heads.get(A, "t1"), (await store.heads.list(A, EVERYTHING, size=5)).total
 
     head, total = run(case())
     assert (head.state, head.status_at, head.seq, total) == (TaskState.COMPLETED, AT + 5, 3, 1)
@@ -89,13 +91,13 @@ def test_the_last_head_of_a_group_stays(run, store):
         states = [TaskState.SUBMITTED, TaskState.WORKING, TaskState.FAILED]
         await asyncio.gather(
             *(
-                store.append(
+                store.log.append(
                     A, "t1", seq, [delta()], at=AT, head=Head("t1", "c", "ann", state, AT + seq, seq + 1, "n")
                 )
                 for seq, state in enumerate(states)
             )
         )
-        return await store.head(A, "t1")
+        return await store.heads.get(A, "t1")
 
     head = run(case())
     assert (head.state, head.seq) == (TaskState.FAILED, 3)
@@ -104,19 +106,19 @@ def test_the_last_head_of_a_group_stays(run, store):
 def test_an_append_without_a_head_leaves_it(run, store):
     async def case():
         author = await task(store, "t1")
-        before = await store.head(A, "t1")
+        before = await store.heads.get(A, "t1")
         await author.append(delta(), delta())
-        return before == await store.head(A, "t1")
+        return before == await store.heads.get(A, "t1")
 
     assert run(case())
 
 
 def test_a_head_may_come_later_than_its_task(run, store):
     async def case():
-        await store.append(A, "t1", 0, [delta()], at=AT)
+        await store.log.append(A, "t1", 0, [delta()], at=AT)
         head = Head("t1", "c", "ann", TaskState.WORKING, AT, 2, "n")
-        await store.append(A, "t1", 1, [status()], at=AT, head=head)
-        return await store.head(A, "t1") == head
+        await store.log.append(A, "t1", 1, [status()], at=AT, head=head)
+        return await store.heads.get(A, "t1") == head
 
     assert run(case())
 
@@ -124,8 +126,8 @@ def test_a_head_may_come_later_than_its_task(run, store):
 def test_another_tenant_sees_no_head(run, store):
     async def case():
         await task(store, "t1")
-        page = await store.heads(B, EVERYTHING, size=5)
-        return await store.head(B, "t1"), page.heads, page.total, page.next
+        page = await store.heads.list(B, EVERYTHING, size=5)
+        return await store.heads.get(B, "t1"), page.heads, page.total, page.next
 
     assert run(case()) == (None, [], 0, None)
 
@@ -182,7 +184,7 @@ def test_filters_order_and_pages(run, shelf, name, size):
     where, chosen = FILTERS[name]
 
     async def case():
-        page = await shelf.heads(A, where, size=size)
+        page = await shelf.heads.list(A, where, size=size)
         return ids(await listed(shelf, where, size=size)), page.total
 
     found, total = run(case())
@@ -199,7 +201,7 @@ def test_a_context_named_after_its_task(run, store):
         await task(store, "t5", context="t6", owner="ann")
         # Named like a context, and of another one.
         await task(store, "t6", context="t5", owner="ann")
-        first = (await store.head(A, "t1")).context_id
+        first = (await store.heads.get(A, "t1")).context_id
         asked = (Where(context_id="t1"), Where("ann", "t1"), Where(context_id="t4"), Where(context_id="t6"))
         return (
             first,
@@ -212,8 +214,8 @@ def test_a_context_named_after_its_task(run, store):
 
 def test_total_counts_beyond_the_page_and_after_it(run, shelf):
     async def case():
-        first = await shelf.heads(A, EVERYTHING, size=5)
-        second = await shelf.heads(A, EVERYTHING, size=5, after=first.next)
+        first = await shelf.heads.list(A, EVERYTHING, size=5)
+        second = await shelf.heads.list(A, EVERYTHING, size=5, after=first.next)
         return first.total, second.total, len(second.heads)
 
     assert run(case()) == (12, 12, 5)
@@ -221,15 +223,15 @@ def test_total_counts_beyond_the_page_and_after_it(run, shelf):
 
 def test_an_exact_last_page_has_no_next(run, shelf):
     async def case():
-        first = await shelf.heads(A, EVERYTHING, size=6)
-        second = await shelf.heads(A, EVERYTHING, size=6, after=first.next)
+        first = await shelf.heads.list(A, EVERYTHING, size=6)
+        second = await shelf.heads.list(A, EVERYTHING, size=6, after=first.next)
         return first.next is None, second.next is None, len(second.heads)
 
     assert run(case()) == (False, True, 6)
 
 
 def test_next_names_the_last_of_the_page(run, shelf):
-    page = run(shelf.heads(A, EVERYTHING, size=4))
+    page = run(shelf.heads.list(A, EVERYTHING, size=4))
     last = page.heads[-1]
     assert page.next == Position(last.status_at, last.task_id)
 
@@ -237,7 +239,7 @@ def test_next_names_the_last_of_the_page(run, shelf):
 def test_status_from_is_inclusive(run, store):
     async def case():
         await task(store, "t1", at=AT)
-        return [(await store.heads(A, Where(status_from=AT + n), size=5)).total for n in (-1, 0, 1)]
+        return [(await store.heads.list(A, Where(status_from=AT + n), size=5)).total for n in (-1, 0, 1)]
 
     assert run(case()) == [1, 1, 0]
 
@@ -252,16 +254,16 @@ def test_equal_times_are_ordered_by_id(run, store):
 
 
 def test_a_position_that_is_gone_still_works(run, shelf):
-    found = run(shelf.heads(A, EVERYTHING, size=50, after=Position(AT + 55, "gone")))
+    found = run(shelf.heads.list(A, EVERYTHING, size=50, after=Position(AT + 55, "gone")))
     assert [head.status_at for head in found.heads] == sorted((AT + n * 10 for n in range(6)), reverse=True)
 
 
 def test_a_task_that_moves_up_is_not_repeated_on_later_pages(run, store):
     async def case():
         authors = [await task(store, f"t{n}", at=AT + n) for n in range(4)]
-        first = await store.heads(A, EVERYTHING, size=2)
+        first = await store.heads.list(A, EVERYTHING, size=2)
         await authors[0].append(status(TaskState.COMPLETED), at=AT + 100)
-        second = await store.heads(A, EVERYTHING, size=2, after=first.next)
+        second = await store.heads.list(A, EVERYTHING, size=2, after=first.next)
         return ids(first.heads), ids(second.heads)
 
     assert run(case()) == (["t3", "t2"], ["t1"])
@@ -275,13 +277,13 @@ async def snapshot(store):
 
 
 def test_rebuild_of_nothing(run, store):
-    assert run(store.rebuild()) == 0
+    assert run(store.heads.rebuild()) == 0
 
 
 def test_rebuild_gives_the_same_rows(run, shelf):
     async def case():
         before = await snapshot(shelf)
-        return before, await shelf.rebuild(), await snapshot(shelf)
+        return before, await shelf.heads.rebuild(), await snapshot(shelf)
 
     before, count, after = run(case())
     assert count == 13
@@ -291,7 +293,11 @@ def test_rebuild_gives_the_same_rows(run, shelf):
 def test_rebuild_of_one_tenant_counts_only_that(run, shelf):
     async def case():
         before = await snapshot(shelf)
-        return await shelf.rebuild(B), await shelf.rebuild("nobody"), before == await snapshot(shelf)
+        return (
+            await shelf.heads.rebuild(B),
+            await shelf.heads.rebuild("nobody"),
+            before == await snapshot(shelf),
+        )
 
     assert run(case()) == (1, 0, True)
 
@@ -302,9 +308,9 @@ def test_rebuild_stands_at_the_last_listed_change(run, store):
         await author.append(submitted(), status(), delta(), at=AT)
         await author.append(delta(), ev.Said(message()), at=AT + 1)
         await author.append(ev.Claimed("n2"), delta(), at=AT + 2)
-        before = await store.head(A, "t1")
-        await store.rebuild()
-        return before, await store.head(A, "t1")
+        before = await store.heads.get(A, "t1")
+        await store.heads.rebuild()
+        return before, await store.heads.get(A, "t1")
 
     before, after = run(case())
     assert before == after
@@ -314,12 +320,14 @@ def test_rebuild_stands_at_the_last_listed_change(run, store):
 def test_rebuild_mends_wrong_heads(run, store):
     async def case():
         author = await task(store, "t1", state=TaskState.COMPLETED)
-        right = await store.head(A, "t1")
+        right = await store.heads.get(A, "t1")
         wrong = Head("t1", "bad", "bad", TaskState.WORKING, 1, 3, "bad")
-        await store.append(A, "t1", author.state.seq, [delta()], at=AT, head=wrong)
-        await store.append(A, "t2", 0, [delta()], at=AT, head=Head("t2", "", "x", TaskState.FAILED, 1, 1, ""))
-        assert await store.rebuild() == 1
-        return right == await store.head(A, "t1"), await store.head(A, "t2")
+        await store.log.append(A, "t1", author.state.seq, [delta()], at=AT, head=wrong)
+        await store.log.append(
+            A, "t2", 0, [delta()], at=AT, head=Head("t2", "", "x", TaskState.FAILED, 1, 1, "")
+        )
+        assert await store.heads.rebuild() == 1
+        return right == await store.heads.get(A, "t1"), await store.heads.get(A, "t2")
 
     assert run(case()) == (True, None)
 
@@ -332,7 +340,7 @@ def test_rebuild_of_a_reply_and_of_a_long_task(run, store):
         for _ in range(5):
             await long.append(*[delta()] * 1_000)
         before = await snapshot(store)
-        return await store.rebuild(), before == await snapshot(store)
+        return await store.heads.rebuild(), before == await snapshot(store)
 
     assert run(case()) == (2, True)
 
@@ -344,9 +352,9 @@ def test_rebuild_over_several_pages_beside_appends(run, store):
         async def work(author):
             await author.append(status(TaskState.COMPLETED), at=AT + 9)
 
-        count, *_ = await asyncio.gather(store.rebuild(), *map(work, authors[::2]))
+        count, *_ = await asyncio.gather(store.heads.rebuild(), *map(work, authors[::2]))
         before = await snapshot(store)
-        assert await store.rebuild() == count
+        assert await store.heads.rebuild() == count
         return count, before == await snapshot(store), before[A][0].status_at
 
     assert run(case()) == (250, True, AT + 9)
@@ -355,8 +363,8 @@ def test_rebuild_over_several_pages_beside_appends(run, store):
 def test_appends_go_on_after_a_rebuild(run, store):
     async def case():
         author = await task(store, "t1")
-        await store.rebuild()
+        await store.heads.rebuild()
         await author.append(status(TaskState.COMPLETED), at=AT + 1)
-        return (await store.head(A, "t1")).state
+        return (await store.heads.get(A, "t1")).state
 
     assert run(case()) is TaskState.COMPLETED

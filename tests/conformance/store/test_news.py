@@ -18,8 +18,8 @@ def three(run, store):
         for name, counts in (("t1", [2]), ("t2", [1, 4]), ("t3", [3, 3, 3])):
             seq = 0
             for count in counts:
-                seq = await store.append(A, name, seq, deltas(count, seq), at=AT + seq)
-        await store.append(B, "b1", 0, deltas(3), at=AT)
+                seq = await store.log.append(A, name, seq, deltas(count, seq), at=AT + seq)
+        await store.log.append(B, "b1", 0, deltas(3), at=AT)
 
     run(fill())
     return store
@@ -30,21 +30,21 @@ def pairs(records):
 
 
 def test_no_places(run, three):
-    assert run(three.news([])) == []
+    assert run(three.log.news([])) == []
 
 
 def test_nothing_new(run, three):
     places = [Hint(A, "t1", 2), Hint(A, "t2", 5), Hint(A, "t3", 9), Hint(A, "t3", 50)]
-    assert run(three.news(places)) == []
+    assert run(three.log.news(places)) == []
 
 
 def test_unknown_tasks_and_other_tenants_have_no_news(run, three):
     places = [Hint(A, "nobody", 0), Hint(B, "t1", 0), Hint(A, "b1", 0), Hint("", "t1", 0), Hint("*", "t1", 0)]
-    assert run(three.news(places)) == []
+    assert run(three.log.news(places)) == []
 
 
 def test_the_rest_of_each_log_in_order(run, three):
-    found = run(three.news([Hint(A, "t3", 5), Hint(A, "t1", 2), Hint(A, "t2", 0), Hint(B, "b1", 2)]))
+    found = run(three.log.news([Hint(A, "t3", 5), Hint(A, "t1", 2), Hint(A, "t2", 0), Hint(B, "b1", 2)]))
     by_task = {}
     for name, seq in pairs(found):
         by_task.setdefault(name, []).append(seq)
@@ -53,8 +53,8 @@ def test_the_rest_of_each_log_in_order(run, three):
 
 def test_a_record_is_as_read_gives_it(run, three):
     async def case():
-        news = await three.news([Hint(A, "t3", 1)])
-        return [(record.tenant, record.recorded) for record in news], await three.read(A, "t3", 1)
+        news = await three.log.news([Hint(A, "t3", 1)])
+        return [(record.tenant, record.recorded) for record in news], await three.log.read(A, "t3", 1)
 
     news, read = run(case())
     assert news == [(A, recorded) for recorded in read]
@@ -65,7 +65,7 @@ def test_asking_again_from_where_it_ended_gives_everything(run, three, limit):
     async def case():
         seqs = {"t1": 0, "t2": 0, "t3": 0}
         found = []
-        while news := await three.news([Hint(A, name, seq) for name, seq in seqs.items()], limit):
+        while news := await three.log.news([Hint(A, name, seq) for name, seq in seqs.items()], limit):
             assert len(news) <= limit + 5
             for record in news:
                 assert record.recorded.seq == seqs[record.task_id] + 1
@@ -82,7 +82,7 @@ def test_many_places_with_few_news(run, store):
             await task(store, f"t{n}", state=TaskState.WORKING)
         grown = [7, 133, 299]
         for n in grown:
-            await store.append(A, f"t{n}", 2, [ev.CancelRequested("ann")], at=AT)
-        return pairs(await store.news([Hint(A, f"t{n}", 2) for n in range(300)]))
+            await store.log.append(A, f"t{n}", 2, [ev.CancelRequested("ann")], at=AT)
+        return pairs(await store.log.news([Hint(A, f"t{n}", 2) for n in range(300)]))
 
     assert sorted(run(case())) == [("t133", 3), ("t299", 3), ("t7", 3)]

@@ -13,9 +13,9 @@ def test_every_group_is_told_with_its_outcomes_and_its_time(run, store):
     store.observe(lambda outcomes, seconds: heard.append((list(outcomes), seconds)))
 
     async def case():
-        await store.append(A, "t1", 0, [delta()], at=AT)
+        await store.log.append(A, "t1", 0, [delta()], at=AT)
         with pytest.raises(Conflict):
-            await store.append(A, "t1", 0, [delta()], at=AT)
+            await store.log.append(A, "t1", 0, [delta()], at=AT)
 
     run(case())
     assert [type(outcome) for outcomes, _ in heard for outcome in outcomes] == [int, Conflict]

@@ -19,7 +19,7 @@ LEASE = 30_000
 
 
 async def announce(store, *deliveries, task_id="t1", tenant=A, expected=0):
-    return await store.append(tenant, task_id, expected, [delta()], at=AT, deliveries=deliveries)
+    return await store.log.append(tenant, task_id, expected, [delta()], at=AT, deliveries=deliveries)
 
 
 def one(name="d1", seq=1, target="hook", lane="host", due=AT):
@@ -27,7 +27,7 @@ def one(name="d1", seq=1, target="hook", lane="host", due=AT):
 
 
 async def take(store, limit=10, per_lane=100, busy=()):
-    return await store.take(limit, LEASE, per_lane=per_lane, busy=busy)
+    return await store.outbox.take(limit, LEASE, per_lane=per_lane, busy=busy)
 
 
 async def taken(store, limit=10, per_lane=100, busy=()):
@@ -35,11 +35,11 @@ async def taken(store, limit=10, per_lane=100, busy=()):
 
 
 async def settle(store, outcome, *names, **more):
-    await store.settle([DeliveryResult(name, outcome, **more) for name in names])
+    await store.outbox.settle([DeliveryResult(name, outcome, **more) for name in names])
 
 
 async def shown(store, **which):
-    return [posted.id for posted in await store.deliveries(**which)]
+    return [posted.id for posted in await store.outbox.list(**which)]
 
 
 def test_nothing_to_take(run, store):
@@ -156,14 +156,14 @@ def test_dead_is_never_taken_again(run, store, clock):
 def test_settling_the_unknown_is_fine(run, store):
     async def case():
         await announce(store, one())
-        await store.settle([])
-        await store.settle(
+        await store.outbox.settle([])
+        await store.outbox.settle(
             [
                 *(DeliveryResult("nothing", outcome) for outcome in DeliveryOutcome),
                 DeliveryResult("d1", DeliveryOutcome.DEAD),
             ]
         )
-        return [(posted.id, posted.state) for posted in await store.deliveries()]
+        return [(posted.id, posted.state) for posted in await store.outbox.list()]
 
     assert run(case()) == [("d1", "dead")]
 
@@ -251,7 +251,7 @@ def test_an_id_used_twice_fails_only_its_append(run, store):
         twice = announce(store, one("d1"), task_id="t2")
         beside = announce(store, one("d2"), task_id="t3")
         results = await asyncio.gather(twice, beside, return_exceptions=True)
-        return results, await store.read(A, "t2")
+        return results, await store.log.read(A, "t2")
 
     (twice, beside), nothing = run(case())
     assert isinstance(twice, StoreError)
@@ -362,7 +362,7 @@ def test_a_retry_moves_what_follows_behind_it(run, store, clock):
         await announce(store, one("d1", 1), one("d2", 2), one("d3", 3, due=AT + 500), one("x", 2, "other"))
         await taken(store)
         await settle(store, DeliveryOutcome.RETRY, "d1", next_due=AT + 100)
-        dues = {posted.id: posted.due for posted in await store.deliveries()}
+        dues = {posted.id: posted.due for posted in await store.outbox.list()}
         clock.ms = AT + 100
         await settle(store, DeliveryOutcome.DONE, *await taken(store))
         return dues, await taken(store)
@@ -384,8 +384,8 @@ def test_settled_ones_are_shown_with_how_they_ended(run, store, clock):
             DeliveryResult("d3", DeliveryOutcome.DEAD, 0, 404, "no such page"),
             DeliveryResult("d4", DeliveryOutcome.DROPPED, note="nobody wants it"),
         ]
-        await store.settle(settled)
-        return await store.deliveries()
+        await store.outbox.settle(settled)
+        return await store.outbox.list()
 
     def posted(n, *rest):
         return DeliveryRecord(f"d{n}", A, "t1", 1, f"h{n}", "host", *rest)
@@ -417,10 +417,10 @@ def test_what_comes_late_changes_nothing(run, store, clock, late):
         clock.ms = AT + LEASE
         await taken(store)
         await settle(store, DeliveryOutcome.DONE, "d1", status=200)
-        before = await store.deliveries()
+        before = await store.outbox.list()
         clock.ms += 1
         await settle(store, late, "d1", status=500, next_due=AT)
-        return before == await store.deliveries(), await taken(store)
+        return before == await store.outbox.list(), await taken(store)
 
     assert run(case()) == (True, [])
 
@@ -428,13 +428,13 @@ def test_what_comes_late_changes_nothing(run, store, clock, late):
 def test_a_note_may_hold_anything(run, store):
     async def case():
         await announce(store, one("d1"), one("d2", target="other"))
-        await store.settle(
+        await store.outbox.settle(
             [
                 DeliveryResult("d1", DeliveryOutcome.DEAD, note="a\0b'é\n"),
                 DeliveryResult("d2", DeliveryOutcome.DONE),
             ]
         )
-        return [(posted.state, posted.note.replace("\0", "")) for posted in await store.deliveries()]
+        return [(posted.state, posted.note.replace("\0", "")) for posted in await store.outbox.list()]
 
     assert run(case()) == [("done", ""), ("dead", "ab'é\n")]
 
@@ -448,7 +448,7 @@ async def mixed(store):
             await announce(
                 store, *(one(f"{name}.{t}", target=t) for t in targets), task_id=name, tenant=tenant
             )
-            await store.settle(
+            await store.outbox.settle(
                 [
                     DeliveryResult(f"{name}.{o.value}", o)
                     for o in DeliveryOutcome
@@ -503,9 +503,9 @@ def test_what_waited_too_long_is_given_up(run, store, clock):
         await announce(store, *(one(name, target=name, due=AT + due) for name, due in names.items()))
         await announce(store, one("elsewhere", lane="other", due=AT - 20), task_id="t2")
         assert await taken(store, 1) == ["leased"]
-        count = await store.expire("host", AT, "down for too long")
-        dead = [(posted.id, posted.note, posted.due) for posted in await store.deliveries(state="dead")]
-        return count, dead, sorted(await taken(store)), await store.expire("host", AT, "")
+        count = await store.outbox.expire("host", AT, "down for too long")
+        dead = [(posted.id, posted.note, posted.due) for posted in await store.outbox.list(state="dead")]
+        return count, dead, sorted(await taken(store)), await store.outbox.expire("host", AT, "")
 
     told = "down for too long"
     dead = [("older", told, None), ("old", told, None)]
@@ -516,7 +516,7 @@ def test_a_lease_is_safe_whatever_the_moment(run, store):
     async def case():
         await announce(store, one("d1"), one("d2", target="other"))
         await taken(store, 1)
-        return await store.expire("host", AT + 10 * LEASE, ""), await shown(store, state="pending")
+        return await store.outbox.expire("host", AT + 10 * LEASE, ""), await shown(store, state="pending")
 
     assert run(case()) == (1, ["d1"])
 
@@ -524,7 +524,9 @@ def test_a_lease_is_safe_whatever_the_moment(run, store):
 def test_a_great_deal_is_given_up(run, store):
     async def case():
         await announce(store, *(one(f"d{n:04}", target=f"h{n}") for n in range(2_300)))
-        return await store.expire("host", AT + 1, "down"), len(await shown(store, state="dead", limit=5_000))
+        return await store.outbox.expire("host", AT + 1, "down"), len(
+            await shown(store, state="dead", limit=5_000)
+        )
 
     assert run(case()) == (2_300, 2_300)
 
@@ -539,8 +541,8 @@ def test_a_settled_one_can_be_sent_again(run, store, clock, outcome):
             await taken(store)
             clock.ms += LEASE
         await settle(store, outcome, "d1", status=500, note="why")
-        assert await store.replay("d1", clock.ms + 5)
-        (waits,) = await store.deliveries()
+        assert await store.outbox.replay("d1", clock.ms + 5)
+        (waits,) = await store.outbox.list()
         early = await taken(store)
         clock.ms += 5
         return (waits.state, waits.due, waits.attempts, waits.status, waits.note), early, await take(store)
@@ -555,9 +557,14 @@ def test_a_settled_one_can_be_sent_again(run, store, clock, outcome):
 def test_only_what_is_settled_can_be_sent_again(run, store):
     async def case():
         await announce(store, one())
-        before = await store.replay("d1", AT)
+        before = await store.outbox.replay("d1", AT)
         await taken(store)
-        return before, await store.replay("d1", AT), await store.replay("nothing", AT), await taken(store)
+        return (
+            before,
+            await store.outbox.replay("d1", AT),
+            await store.outbox.replay("nothing", AT),
+            await taken(store),
+        )
 
     assert run(case()) == (False, False, False, [])
 
@@ -566,7 +573,7 @@ def test_what_is_sent_again_goes_before_what_follows(run, store):
     async def case():
         await announce(store, one("d1", 1), one("d2", 2))
         await settle(store, DeliveryOutcome.DEAD, *await taken(store))
-        await store.replay("d1", AT)
+        await store.outbox.replay("d1", AT)
         return await taken(store), await taken(store)
 
     assert run(case()) == (["d1"], [])
@@ -578,7 +585,7 @@ def test_what_is_sent_again_goes_before_what_follows(run, store):
 async def ended(store, task_id, *deliveries):
     author = Author(store, task_id)
     await author.append(submitted(), status(TaskState.COMPLETED))
-    await store.append(A, task_id, 2, [delta()], at=AT, deliveries=deliveries)
+    await store.log.append(A, task_id, 2, [delta()], at=AT, deliveries=deliveries)
 
 
 @pytest.mark.parametrize(
@@ -588,13 +595,13 @@ def test_a_task_is_not_forgotten_before_all_were_told(run, store, outcome):
     async def case():
         await ended(store, "t1", one("d1", 3), one("d2", 3, "other"))
         await ended(store, "t2")
-        counts = [await store.prune(AT + 1)]
+        counts = [await store.maintenance.prune(AT + 1)]
         await settle(store, outcome, "d1")
-        counts.append(await store.prune(AT + 1))
-        assert len(await store.read(A, "t1")) == 3
+        counts.append(await store.maintenance.prune(AT + 1))
+        assert len(await store.log.read(A, "t1")) == 3
         await settle(store, DeliveryOutcome.DONE, "d2")
-        counts.append(await store.prune(AT + 1))
-        return counts, await shown(store), await store.faults()
+        counts.append(await store.maintenance.prune(AT + 1))
+        return counts, await shown(store), await store.maintenance.faults()
 
     assert run(case()) == ([1, 0, 1], [], [])
 
@@ -604,9 +611,9 @@ def test_what_nobody_posts_does_not_keep_a_task_for_ever(run, store):
         days = 86_400_000
         await ended(store, "t1", one("d1", 3))
         await ended(store, "t2", one("d2", 3, due=AT + 2 * days))
-        counts = [await store.prune(AT + 5 * days)]
-        counts.append(await store.prune(AT + 5 * days + 1))
-        return counts, await shown(store), await store.faults()
+        counts = [await store.maintenance.prune(AT + 5 * days)]
+        counts.append(await store.maintenance.prune(AT + 5 * days + 1))
+        return counts, await shown(store), await store.maintenance.faults()
 
     assert run(case()) == ([0, 1], ["d2"], [])
 
@@ -615,8 +622,8 @@ def test_what_is_sent_again_is_not_forgotten(run, store):
     async def case():
         await ended(store, "t1", one("d1", 3))
         await settle(store, DeliveryOutcome.DEAD, "d1")
-        await store.replay("d1", AT)
-        return await store.prune(AT + 1), await taken(store)
+        await store.outbox.replay("d1", AT)
+        return await store.maintenance.prune(AT + 1), await taken(store)
 
     assert run(case()) == (0, ["d1"])
 
@@ -625,7 +632,7 @@ def test_tasks_that_wait_do_not_hide_others_from_a_prune(run, store):
     async def case():
         await asyncio.gather(*(ended(store, f"t{n:03}", one(f"d{n}", 3)) for n in range(250)))
         await asyncio.gather(*(task(store, f"u{n}", state=TaskState.FAILED, at=AT + 1) for n in range(5)))
-        return await store.prune(AT + 2)
+        return await store.maintenance.prune(AT + 2)
 
     assert run(case()) == 5
 
@@ -633,7 +640,7 @@ def test_tasks_that_wait_do_not_hide_others_from_a_prune(run, store):
 def test_deliveries_of_appends_made_together(run, store):
     async def case():
         appends = [
-            store.append(
+            store.log.append(
                 A,
                 f"t{n % 7}",
                 n // 7,
@@ -668,7 +675,7 @@ def test_what_was_taken_outlives_the_taker(run, bench):
         await second.open()
         early = await taken(second)
         bench.clock.ms += LEASE
-        found = early, await taken(second), [posted.state for posted in await second.deliveries()]
+        found = early, await taken(second), [posted.state for posted in await second.outbox.list()]
         shared = second.shared
         await second.close()
         return shared, found
@@ -699,7 +706,7 @@ def test_a_kill_loses_nothing_that_was_announced_or_settled(run, bench):
     async def case():
         store = bench.make()
         await store.open()
-        states = {posted.id: posted.state for posted in await store.deliveries(limit=100_000)}
+        states = {posted.id: posted.state for posted in await store.outbox.list(limit=100_000)}
         bench.clock.ms = AT + LEASE
         again = []
         while names := await taken(store, 1_000, 1_000):

@@ -15,15 +15,15 @@ OPEN = [state for state in STATES if state not in TERMINAL]
 
 
 def test_nothing_to_forget(run, store):
-    assert run(store.prune(AT)) == 0
+    assert run(store.maintenance.prune(AT)) == 0
 
 
 @pytest.mark.parametrize("state", sorted(TERMINAL, key=str), ids=str)
 def test_an_ended_task_goes(run, store, state):
     async def case():
         await task(store, "t1", state=state)
-        count = await store.prune(AT + 1)
-        return count, await store.read(A, "t1"), await store.head(A, "t1"), await store.tail("")
+        count = await store.maintenance.prune(AT + 1)
+        return count, await store.log.read(A, "t1"), await store.heads.get(A, "t1"), await store.log.tail("")
 
     count, events, head, (tail, _) = run(case())
     assert (count, events, head, tail) == (1, [], None, [])
@@ -33,7 +33,9 @@ def test_an_ended_task_goes(run, store, state):
 def test_an_open_task_stays(run, store, state):
     async def case():
         author = await task(store, "t1", state=state)
-        return await store.prune(AT + 10**9), len(await store.read(A, "t1")) == author.state.seq
+        return await store.maintenance.prune(AT + 10**9), len(
+            await store.log.read(A, "t1")
+        ) == author.state.seq
 
     assert run(case()) == (0, True)
 
@@ -41,7 +43,7 @@ def test_an_open_task_stays(run, store, state):
 def test_the_moment_itself_is_not_before(run, store):
     async def case():
         await task(store, "t1", state=TaskState.COMPLETED, at=AT)
-        return await store.prune(AT), await store.prune(AT + 1)
+        return await store.maintenance.prune(AT), await store.maintenance.prune(AT + 1)
 
     assert run(case()) == (0, 1)
 
@@ -52,8 +54,8 @@ def test_newer_ones_and_other_tasks_stay(run, store):
         await task(store, "old-b", tenant=B, state=TaskState.FAILED, at=AT)
         await task(store, "new", state=TaskState.COMPLETED, at=AT + 10)
         await task(store, "open", at=AT)
-        count = await store.prune(AT + 5)
-        return count, ids(await listed(store, Where())), len(await store.read(A, "new"))
+        count = await store.maintenance.prune(AT + 5)
+        return count, ids(await listed(store, Where())), len(await store.log.read(A, "new"))
 
     assert run(case()) == (2, ["new", "open"], 2)
 
@@ -64,15 +66,17 @@ def test_their_deliveries_go_too(run, store):
         other = await task(store, "t2")
         for number, each in enumerate((author, other)):
             delivery = OutboxEntry(f"d{number}", each.state.seq + 1, "hook", "lane", AT)
-            await store.append(A, each.state.task_id, each.state.seq, [delta()], at=AT, deliveries=[delivery])
+            await store.log.append(
+                A, each.state.task_id, each.state.seq, [delta()], at=AT, deliveries=[delivery]
+            )
         ended = Author(store, "t3")
         await ended.append(submitted(), status(TaskState.COMPLETED))
         done = [OutboxEntry("d3", 2, "hook", "lane", AT)]
-        await store.append(A, "t3", 2, [delta()], at=AT, deliveries=done)
-        await store.settle([DeliveryResult("d3", DeliveryOutcome.DONE)])
-        await store.prune(AT + 1)
-        assert [posted.id for posted in await store.deliveries()] == ["d1", "d0"]
-        return sorted(delivery.id for delivery in await store.take(10, 1_000, per_lane=10))
+        await store.log.append(A, "t3", 2, [delta()], at=AT, deliveries=done)
+        await store.outbox.settle([DeliveryResult("d3", DeliveryOutcome.DONE)])
+        await store.maintenance.prune(AT + 1)
+        assert [posted.id for posted in await store.outbox.list()] == ["d1", "d0"]
+        return sorted(delivery.id for delivery in await store.outbox.take(10, 1_000, per_lane=10))
 
     assert run(case()) == ["d0", "d1"]
 
@@ -83,9 +87,9 @@ def test_their_keys_go_too(run, store):
         author = Author(store, "t1")
         events = (submitted(), status(TaskState.COMPLETED))
         head = author.state.head_after(events, AT)
-        await store.append(A, "t1", 0, events, at=AT, head=head, dedup=key)
-        await store.prune(AT + 1)
-        return await store.append(A, "t2", 0, [delta()], at=AT, dedup=key)
+        await store.log.append(A, "t1", 0, events, at=AT, head=head, dedup=key)
+        await store.maintenance.prune(AT + 1)
+        return await store.log.append(A, "t2", 0, [delta()], at=AT, dedup=key)
 
     assert run(case()) == 1
 
@@ -93,14 +97,14 @@ def test_their_keys_go_too(run, store):
 def test_keys_of_the_living_stay_until_they_expire(run, store, clock):
     async def case():
         key = Dedup("k", b"", AT + 1_000)
-        await store.append(A, "t1", 0, [delta()], at=AT, dedup=key)
+        await store.log.append(A, "t1", 0, [delta()], at=AT, dedup=key)
         # The moment to prune by is not the time of day.
-        await store.prune(AT + 10**9)
+        await store.maintenance.prune(AT + 10**9)
         with pytest.raises(Duplicate):
-            await store.append(A, "t2", 0, [delta()], at=AT, dedup=key)
+            await store.log.append(A, "t2", 0, [delta()], at=AT, dedup=key)
         clock.ms = AT + 1_000
-        await store.prune(0)
-        return await store.append(A, "t2", 0, [delta()], at=AT, dedup=key)
+        await store.maintenance.prune(0)
+        return await store.log.append(A, "t2", 0, [delta()], at=AT, dedup=key)
 
     assert run(case()) == 1
 
@@ -108,11 +112,11 @@ def test_keys_of_the_living_stay_until_they_expire(run, store, clock):
 def test_many_keys_over_several_pages(run, store, clock):
     async def case():
         keys = [Dedup(f"k{n:04}", b"", AT + (500 if n % 2 else 10**9)) for n in range(2_400)]
-        appends = (store.append(A, f"t{n}", 0, [delta()], at=AT, dedup=key) for n, key in enumerate(keys))
+        appends = (store.log.append(A, f"t{n}", 0, [delta()], at=AT, dedup=key) for n, key in enumerate(keys))
         await asyncio.gather(*appends)
         clock.ms = AT + 600
-        await store.prune(0)
-        again = (store.append(A, f"u{n}", 0, [delta()], at=AT, dedup=key) for n, key in enumerate(keys))
+        await store.maintenance.prune(0)
+        again = (store.log.append(A, f"u{n}", 0, [delta()], at=AT, dedup=key) for n, key in enumerate(keys))
         return await asyncio.gather(*again, return_exceptions=True)
 
     results = run(case())
@@ -123,9 +127,9 @@ def test_many_keys_over_several_pages(run, store, clock):
 def test_a_pruned_task_is_gone_for_appends(run, store):
     async def case():
         author = await task(store, "t1", state=TaskState.COMPLETED)
-        await store.prune(AT + 1)
+        await store.maintenance.prune(AT + 1)
         with pytest.raises(Conflict) as caught:
-            await store.append(A, "t1", author.state.seq, [delta()], at=AT)
+            await store.log.append(A, "t1", author.state.seq, [delta()], at=AT)
         return caught.value.actual
 
     assert run(case()) == 0
@@ -135,8 +139,12 @@ def test_many_tasks_over_several_pages(run, store):
     async def case():
         states = [TaskState.COMPLETED, TaskState.WORKING, TaskState.FAILED]
         await asyncio.gather(*(task(store, f"t{n:03}", state=states[n % 3]) for n in range(450)))
-        count = await store.prune(AT + 1)
-        return count, (await store.heads(A, Where(), size=1)).total, len((await store.tail("", 5_000))[0])
+        count = await store.maintenance.prune(AT + 1)
+        return (
+            count,
+            (await store.heads.list(A, Where(), size=1)).total,
+            len((await store.log.tail("", 5_000))[0]),
+        )
 
     assert run(case()) == (300, 150, 300)
 
@@ -145,8 +153,8 @@ def test_rebuild_after_prune_brings_nothing_back(run, store):
     async def case():
         await task(store, "t1", state=TaskState.COMPLETED)
         await task(store, "t2")
-        await store.prune(AT + 1)
-        return await store.rebuild(), ids(await listed(store, Where()))
+        await store.maintenance.prune(AT + 1)
+        return await store.heads.rebuild(), ids(await listed(store, Where()))
 
     assert run(case()) == (1, ["t2"])
 
@@ -160,7 +168,7 @@ def test_appends_beside_a_prune_lose_nothing(run, store):
             for _ in range(10):
                 await author.append(delta())
 
-        count, *_ = await asyncio.gather(store.prune(AT + 1), *map(work, living))
-        return count, [len(await store.read(A, f"new{n}")) for n in range(50)]
+        count, *_ = await asyncio.gather(store.maintenance.prune(AT + 1), *map(work, living))
+        return count, [len(await store.log.read(A, f"new{n}")) for n in range(50)]
 
     assert run(case()) == (300, [12] * 50)

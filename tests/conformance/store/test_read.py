@@ -16,7 +16,7 @@ def ten(run, store):
 
 
 async def _append(store, task_id, events, tenant=A):
-    return await store.append(tenant, task_id, 0, events, at=AT)
+    return await store.log.append(tenant, task_id, 0, events, at=AT)
 
 
 def seqs(events):
@@ -24,38 +24,38 @@ def seqs(events):
 
 
 def test_an_unknown_task_is_empty(run, store):
-    assert run(store.read(A, "nobody")) == []
+    assert run(store.log.read(A, "nobody")) == []
 
 
 def test_everything_from_the_start(run, ten):
-    assert seqs(run(ten.read(A, "t1"))) == list(range(1, 11))
+    assert seqs(run(ten.log.read(A, "t1"))) == list(range(1, 11))
 
 
 @pytest.mark.parametrize(
     ("after", "left"), [(0, 10), (1, 9), (9, 1), (10, 0), (11, 0), (10**12, 0), (-5, 10)]
 )
 def test_after(run, ten, after, left):
-    assert seqs(run(ten.read(A, "t1", after))) == list(range(11 - left, 11))
+    assert seqs(run(ten.log.read(A, "t1", after))) == list(range(11 - left, 11))
 
 
 @pytest.mark.parametrize("limit", [1, 3, 10, 11, 5_000])
 def test_limit(run, ten, limit):
-    assert seqs(run(ten.read(A, "t1", limit=limit))) == list(range(1, min(limit, 10) + 1))
+    assert seqs(run(ten.log.read(A, "t1", limit=limit))) == list(range(1, min(limit, 10) + 1))
 
 
 def test_no_limit_left_is_empty(run, ten):
-    assert run(ten.read(A, "t1", limit=0)) == []
+    assert run(ten.log.read(A, "t1", limit=0)) == []
 
 
 def test_pages_join_up(run, ten):
     async def case():
         found, after = [], 0
-        while page := await ten.read(A, "t1", after, 3):
+        while page := await ten.log.read(A, "t1", after, 3):
             found += page
             after = page[-1].seq
         return found
 
-    assert run(case()) == run(ten.read(A, "t1"))
+    assert run(case()) == run(ten.log.read(A, "t1"))
 
 
 def test_a_page_may_begin_and_end_inside_an_append(run, store):
@@ -63,9 +63,9 @@ def test_a_page_may_begin_and_end_inside_an_append(run, store):
 
     async def case():
         for seq, count in ((0, 1), (1, 4), (5, 2), (7, 5)):
-            await store.append(A, "t1", seq, deltas(count, seq), at=AT + seq)
-            await store.append(A, f"other-{seq}", 0, deltas(3), at=AT)
-        return [await store.read(A, "t1", *place) for place in places]
+            await store.log.append(A, "t1", seq, deltas(count, seq), at=AT + seq)
+            await store.log.append(A, f"other-{seq}", 0, deltas(3), at=AT)
+        return [await store.log.read(A, "t1", *place) for place in places]
 
     starts = [0, 1, 1, 1, 1, 5, 5, 7, 7, 7, 7, 7]
     for (after, limit), found in zip(places, run(case()), strict=True):
@@ -75,27 +75,27 @@ def test_a_page_may_begin_and_end_inside_an_append(run, store):
 
 
 def test_another_tenant_sees_nothing(run, ten):
-    assert run(ten.read(B, "t1")) == []
+    assert run(ten.log.read(B, "t1")) == []
 
 
 def test_an_empty_tenant_is_not_a_master_key(run, ten):
-    assert run(ten.read("", "t1")) == []
+    assert run(ten.log.read("", "t1")) == []
 
 
 def test_a_prefix_of_an_id_is_another_task(run, ten):
-    assert run(ten.read(A, "t")) == []
-    assert run(ten.read(A, "t10")) == []
+    assert run(ten.log.read(A, "t")) == []
+    assert run(ten.log.read(A, "t10")) == []
 
 
 def test_ids_are_case_sensitive(run, ten):
-    assert run(ten.read(A, "T1")) == []
+    assert run(ten.log.read(A, "T1")) == []
 
 
 def test_what_was_acknowledged_can_be_read_at_once(run, store):
     async def case():
         for seq in range(30):
-            await store.append(A, "t1", seq, [delta()], at=AT)
-            assert len(await store.read(A, "t1", after=seq)) == 1
+            await store.log.append(A, "t1", seq, [delta()], at=AT)
+            assert len(await store.log.read(A, "t1", after=seq)) == 1
 
     run(case())
 
@@ -103,12 +103,12 @@ def test_what_was_acknowledged_can_be_read_at_once(run, store):
 def test_readers_beside_a_writer_see_no_holes(run, store):
     async def write():
         for seq in range(0, 300, 3):
-            await store.append(A, "t1", seq, deltas(3), at=AT)
+            await store.log.append(A, "t1", seq, deltas(3), at=AT)
 
     async def watch():
         seen = 0
         while seen < 300:
-            events = await store.read(A, "t1", seen)
+            events = await store.log.read(A, "t1", seen)
             assert seqs(events) == list(range(seen + 1, seen + 1 + len(events)))
             # Three by three: an append is seen whole or not at all.
             assert len(events) % 3 == 0
@@ -122,6 +122,6 @@ def test_readers_beside_a_writer_see_no_holes(run, store):
 
 def test_many_reads_at_once(run, ten):
     async def case():
-        return await asyncio.gather(*(ten.read(A, "t1", n % 10) for n in range(200)))
+        return await asyncio.gather(*(ten.log.read(A, "t1", n % 10) for n in range(200)))
 
     assert [len(events) for events in run(case())] == [10 - n % 10 for n in range(200)]

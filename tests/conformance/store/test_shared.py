@@ -47,11 +47,11 @@ def pair(bench):
 def test_what_one_wrote_the_other_reads_and_goes_on_from(run, pair):
     async def case():
         async with pair() as (here, there):
-            await here.append(A, "t1", 0, deltas(3), at=AT)
-            seen = len(await there.read(A, "t1"))
-            last = await there.append(A, "t1", 3, [delta()], at=AT)
+            await here.log.append(A, "t1", 0, deltas(3), at=AT)
+            seen = len(await there.log.read(A, "t1"))
+            last = await there.log.append(A, "t1", 3, [delta()], at=AT)
             with pytest.raises(Conflict) as caught:
-                await here.append(A, "t1", 3, [delta()], at=AT)
+                await here.log.append(A, "t1", 3, [delta()], at=AT)
             return seen, last, caught.value.actual
 
     assert run(case()) == (3, 4, 4)
@@ -62,12 +62,12 @@ def test_one_of_two_owners_is_fenced(run, pair):
         async with pair() as (here, there):
             author = await task(here, "t1")
             successor = Author(there, "t1")
-            for recorded in await there.read(A, "t1"):
+            for recorded in await there.log.read(A, "t1"):
                 successor.state.apply(recorded)
             await successor.append(ev.Claimed("n2"))
             with pytest.raises(Conflict):
                 await author.append(delta())
-            return [type(recorded.event) for recorded in await here.read(A, "t1")]
+            return [type(recorded.event) for recorded in await here.log.read(A, "t1")]
 
     assert run(case()) == [ev.Submitted, ev.Status, ev.Claimed]
 
@@ -75,8 +75,8 @@ def test_one_of_two_owners_is_fenced(run, pair):
 def test_hints_cross(run, pair):
     async def case():
         async with pair() as (here, there):
-            listener = there.hints()
-            await here.append(A, "t1", 0, deltas(3), at=AT)
+            listener = there.log.hints()
+            await here.log.append(A, "t1", 0, deltas(3), at=AT)
             loop = asyncio.get_running_loop()
             started = loop.time()
             while isinstance(hint := await anext(listener), Poll):
@@ -89,9 +89,9 @@ def test_hints_cross(run, pair):
 def test_many_hints_cross_or_are_called_lost(run, pair):
     async def case():
         async with pair() as (here, there):
-            listener = there.hints()
+            listener = there.log.hints()
             names = {f"t{n}-{'x' * 60}" for n in range(700)}
-            await asyncio.gather(*(here.append(A, name, 0, [delta()], at=AT) for name in names))
+            await asyncio.gather(*(here.log.append(A, name, 0, [delta()], at=AT) for name in names))
             loop = asyncio.get_running_loop()
             started = loop.time()
             async for hint in listener:
@@ -108,12 +108,12 @@ def test_many_hints_cross_or_are_called_lost(run, pair):
 def test_own_appends_are_rung_once(run, pair):
     async def case():
         async with pair() as (here, there):
-            mine, theirs = here.hints(), there.hints()
-            await here.append(A, "t1", 0, [delta()], at=AT)
+            mine, theirs = here.log.hints(), there.log.hints()
+            await here.log.append(A, "t1", 0, [delta()], at=AT)
             while isinstance(await anext(theirs), Poll):
                 pass
             first = await anext(mine)
-            await there.append(A, "t2", 0, [delta()], at=AT)
+            await there.log.append(A, "t2", 0, [delta()], at=AT)
             while isinstance(second := await anext(mine), Poll):
                 pass
             return first, second
@@ -129,7 +129,7 @@ def test_contended_appends_are_dense_and_whole(run, pair):
         while done < 5:
             try:
                 size = 1 + done % 3
-                seq = await store.append(A, name, seq, [delta(f"{mark}{done}")] * size, at=AT)
+                seq = await store.log.append(A, name, seq, [delta(f"{mark}{done}")] * size, at=AT)
                 done += 1
             except Conflict as conflict:
                 seq = conflict.actual
@@ -145,7 +145,7 @@ def test_contended_appends_are_dense_and_whole(run, pair):
                     for name in names
                 )
             )
-            return [await stores[0].read(A, name) for name in names]
+            return [await stores[0].log.read(A, name) for name in names]
 
     for events in run(case()):
         assert [recorded.seq for recorded in events] == list(range(1, 6 * 9 + 1))
@@ -162,10 +162,10 @@ def test_a_key_is_recorded_by_one_of_two(run, pair):
             for n in range(40):
                 key = Dedup(f"k{n}", b"", AT + 10_000)
                 both = (
-                    s.append(A, f"t{n}-{i}", 0, [delta()], at=AT, dedup=key) for i, s in enumerate(stores)
+                    s.log.append(A, f"t{n}-{i}", 0, [delta()], at=AT, dedup=key) for i, s in enumerate(stores)
                 )
                 found.append(await asyncio.gather(*both, return_exceptions=True))
-            return found, [len(await stores[0].read(A, f"t{n}-{i}")) for n in range(40) for i in (0, 1)]
+            return found, [len(await stores[0].log.read(A, f"t{n}-{i}")) for n in range(40) for i in (0, 1)]
 
     results, lengths = run(case())
     for n, (first, second) in enumerate(results):
@@ -180,10 +180,10 @@ def test_a_key_is_recorded_by_one_of_two(run, pair):
 def test_groups_with_one_shared_key_lose_nobody_else(run, pair):
     async def burst(store, mark):
         key = Dedup("shared", b"", AT + 10_000)
-        keyed = store.append(A, f"{mark}-keyed", 0, [delta()], at=AT, dedup=key)
-        others = [store.append(A, f"{mark}-{n}", 0, [delta()], at=AT) for n in range(50)]
+        keyed = store.log.append(A, f"{mark}-keyed", 0, [delta()], at=AT, dedup=key)
+        others = [store.log.append(A, f"{mark}-{n}", 0, [delta()], at=AT) for n in range(50)]
         own = [
-            store.append(A, f"{mark}-k{n}", 0, [delta()], at=AT, dedup=Dedup(f"{mark}{n}", b"", AT + 1))
+            store.log.append(A, f"{mark}-k{n}", 0, [delta()], at=AT, dedup=Dedup(f"{mark}{n}", b"", AT + 1))
             for n in range(20)
         ]
         return await asyncio.gather(keyed, *others, *own, return_exceptions=True)
@@ -200,12 +200,12 @@ def test_groups_with_one_shared_key_lose_nobody_else(run, pair):
 def test_a_tail_beside_two_writers_misses_nothing(run, pair):
     async def write(store, name):
         for seq in range(40):
-            await store.append(A, name, seq, [delta()], at=AT)
+            await store.log.append(A, name, seq, [delta()], at=AT)
 
     async def follow(store):
         found, cursor = [], START
         while len({(record.task_id, record.recorded.seq) for record in found}) < 480:
-            page, cursor = await store.tail(cursor, 37)
+            page, cursor = await store.log.tail(cursor, 37)
             found += page
             if not page:
                 await asyncio.sleep(0.001)
@@ -227,11 +227,11 @@ def test_a_tail_beside_two_writers_misses_nothing(run, pair):
 def test_the_other_sees_who_lives(run, pair):
     async def case():
         async with pair() as (here, there):
-            await here.join("n1")
+            await here.nodes.join("n1")
             await task(here, "t1", node="n1")
-            living = await there.alive("n1"), await there.orphans()
-            await here.leave("n1")
-            return living, await there.alive("n1"), await there.orphans()
+            living = await there.nodes.alive("n1"), await there.nodes.orphans()
+            await here.nodes.leave("n1")
+            return living, await there.nodes.alive("n1"), await there.nodes.orphans()
 
     assert run(case()) == ((True, []), False, [Orphan(A, "t1", "n1")])
 
@@ -239,12 +239,12 @@ def test_the_other_sees_who_lives(run, pair):
 def test_a_closed_store_leaves_its_tasks_to_the_other(run, pair):
     async def case():
         async with pair() as (here, there):
-            await here.join("n1")
-            await there.join("n2")
+            await here.nodes.join("n1")
+            await there.nodes.join("n2")
             await task(here, "t1", node="n1")
-            before = await there.orphans()
+            before = await there.nodes.orphans()
             await here.close()
-            return before, await there.orphans()
+            return before, await there.nodes.orphans()
 
     assert run(case()) == ([], [Orphan(A, "t1", "n1")])
 
@@ -253,15 +253,15 @@ def test_deliveries_instants_and_documents_have_one_taker(run, pair):
     async def case():
         async with pair() as stores:
             for n in range(30):
-                await stores[0].append(
+                await stores[0].log.append(
                     A, f"t{n}", 0, [delta()], at=AT, deliveries=[OutboxEntry(f"d{n}", 1, "hook", "lane", AT)]
                 )
-            taken = await asyncio.gather(*(store.take(20, 1_000, per_lane=20) for store in stores))
+            taken = await asyncio.gather(*(store.outbox.take(20, 1_000, per_lane=20) for store in stores))
             ids = [delivery.id for batch in taken for delivery in batch]
-            fired = await asyncio.gather(*(stores[n % 2].fire_once("daily", n // 2) for n in range(20)))
-            puts = [stores[n % 2].put(A, "agent", f"x{n // 2}", b"", 0) for n in range(20)]
+            fired = await asyncio.gather(*(stores[n % 2].clock.fire_once("daily", n // 2) for n in range(20)))
+            puts = [stores[n % 2].docs.put(A, "agent", f"x{n // 2}", b"", 0) for n in range(20)]
             put = await asyncio.gather(*puts, return_exceptions=True)
-            await stores[1].settle([DeliveryResult("d0", DeliveryOutcome.DONE)])
+            await stores[1].outbox.settle([DeliveryResult("d0", DeliveryOutcome.DONE)])
             return len(ids) == len(set(ids)), sum(fired), sum(result == 1 for result in put)
 
     assert run(case()) == (True, 10, 10)
@@ -271,8 +271,8 @@ def test_two_prunes_at_once(run, pair):
     async def case():
         async with pair() as stores:
             await asyncio.gather(*(task(stores[0], f"t{n}", state=TaskState.FAILED) for n in range(250)))
-            counts = await asyncio.gather(*(store.prune(AT + 1) for store in stores))
-            return sum(counts), await stores[0].tail(START)
+            counts = await asyncio.gather(*(store.maintenance.prune(AT + 1) for store in stores))
+            return sum(counts), await stores[0].log.tail(START)
 
     total, (records, _) = run(case())
     assert (total, records) == (250, [])
@@ -286,8 +286,8 @@ def test_two_compactions_at_once(run, pair):
                 for _ in range(12):
                     await author.append(delta())
                 await author.append(status(TaskState.COMPLETED))
-            counts = await asyncio.gather(*(store.compact(AT + 1) for store in stores))
-            return sum(counts), [len(await stores[1].read(A, f"t{n}")) for n in range(10)]
+            counts = await asyncio.gather(*(store.maintenance.compact(AT + 1) for store in stores))
+            return sum(counts), [len(await stores[1].log.read(A, f"t{n}")) for n in range(10)]
 
     total, lengths = run(case())
     assert total == 10

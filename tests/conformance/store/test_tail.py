@@ -15,22 +15,22 @@ from trunkline.wire.types import TaskState
 async def all_of(store, cursor=START, limit=7):
     found = []
     while True:
-        page, cursor = await store.tail(cursor, limit)
+        page, cursor = await store.log.tail(cursor, limit)
         if not page:
             return found, cursor
         found += page
 
 
 def test_an_empty_log(run, store):
-    records, cursor = run(store.tail(START))
+    records, cursor = run(store.log.tail(START))
     assert records == []
     assert cursor == START
 
 
 def test_a_record_carries_its_tenant_and_task(run, store):
     async def case():
-        await store.append(B, "t1", 0, [delta("x")], at=5)
-        return (await store.tail(START))[0][0]
+        await store.log.append(B, "t1", 0, [delta("x")], at=5)
+        return (await store.log.tail(START))[0][0]
 
     record = run(case())
     assert (record.tenant, record.task_id) == (B, "t1")
@@ -40,7 +40,7 @@ def test_a_record_carries_its_tenant_and_task(run, store):
 def test_order_is_the_order_of_commits(run, store):
     async def case():
         for name in ("t3", "t1", "t2"):
-            await store.append(A, name, 0, [delta(name)], at=AT)
+            await store.log.append(A, name, 0, [delta(name)], at=AT)
         return [record.task_id for record in (await all_of(store))[0]]
 
     assert run(case()) == ["t3", "t1", "t2"]
@@ -48,8 +48,8 @@ def test_order_is_the_order_of_commits(run, store):
 
 def test_all_tenants_are_in_it(run, store):
     async def case():
-        await store.append(A, "t1", 0, [delta()], at=AT)
-        await store.append(B, "t2", 0, [delta()], at=AT)
+        await store.log.append(A, "t1", 0, [delta()], at=AT)
+        await store.log.append(B, "t2", 0, [delta()], at=AT)
         return {record.tenant for record in (await all_of(store))[0]}
 
     assert run(case()) == {A, B}
@@ -57,7 +57,7 @@ def test_all_tenants_are_in_it(run, store):
 
 def test_pages_neither_skip_nor_repeat(run, store):
     async def case():
-        await asyncio.gather(*(store.append(A, f"t{n}", 0, deltas(5), at=AT) for n in range(20)))
+        await asyncio.gather(*(store.log.append(A, f"t{n}", 0, deltas(5), at=AT) for n in range(20)))
         found, _ = await all_of(store)
         return [(record.task_id, record.recorded.seq) for record in found]
 
@@ -69,9 +69,9 @@ def test_pages_neither_skip_nor_repeat(run, store):
 def test_a_page_may_end_inside_an_append(run, store, limit):
     async def case():
         for n, count in enumerate((1, 4, 2, 5)):
-            await store.append(A, f"t{n}", 0, deltas(count), at=AT)
+            await store.log.append(A, f"t{n}", 0, deltas(count), at=AT)
         found, cursor = [], START
-        while page := await store.tail(cursor, limit):
+        while page := await store.log.tail(cursor, limit):
             if not page[0]:
                 return found
             assert len(page[0]) <= limit
@@ -87,7 +87,7 @@ def test_holes_left_by_a_prune_end_no_tail(run, store):
         for n in range(30):
             ended = TaskState.WORKING if n % 10 == 9 else TaskState.COMPLETED
             await task(store, f"t{n}", state=ended)
-        assert await store.prune(AT + 1) == 27
+        assert await store.maintenance.prune(AT + 1) == 27
         return [record.task_id for record in (await all_of(store, limit=2))[0]]
 
     assert run(case()) == ["t9", "t9", "t19", "t19", "t29", "t29"]
@@ -95,7 +95,7 @@ def test_holes_left_by_a_prune_end_no_tail(run, store):
 
 def test_within_a_task_seq_grows(run, store):
     async def case():
-        appends = [store.append(A, f"t{n % 3}", n // 3, [delta()], at=AT) for n in range(60)]
+        appends = [store.log.append(A, f"t{n % 3}", n // 3, [delta()], at=AT) for n in range(60)]
         await asyncio.gather(*appends)
         return (await all_of(store))[0]
 
@@ -107,9 +107,9 @@ def test_within_a_task_seq_grows(run, store):
 
 def test_at_the_end_the_cursor_stays(run, store):
     async def case():
-        await store.append(A, "t1", 0, deltas(3), at=AT)
-        _, cursor = await store.tail(START)
-        return cursor, await store.tail(cursor)
+        await store.log.append(A, "t1", 0, deltas(3), at=AT)
+        _, cursor = await store.log.tail(START)
+        return cursor, await store.log.tail(cursor)
 
     cursor, (records, again) = run(case())
     assert records == []
@@ -118,10 +118,10 @@ def test_at_the_end_the_cursor_stays(run, store):
 
 def test_news_follow_the_cursor(run, store):
     async def case():
-        await store.append(A, "t1", 0, deltas(3), at=AT)
-        _, cursor = await store.tail(START)
-        await store.append(A, "t1", 3, [delta("news")], at=AT)
-        return (await store.tail(cursor))[0]
+        await store.log.append(A, "t1", 0, deltas(3), at=AT)
+        _, cursor = await store.log.tail(START)
+        await store.log.append(A, "t1", 3, [delta("news")], at=AT)
+        return (await store.log.tail(cursor))[0]
 
     (record,) = run(case())
     assert record.recorded.event == delta("news")
@@ -130,12 +130,12 @@ def test_news_follow_the_cursor(run, store):
 def test_a_tail_beside_writers_misses_nothing(run, store):
     async def write(name):
         for seq in range(40):
-            await store.append(A, name, seq, [delta()], at=AT)
+            await store.log.append(A, name, seq, [delta()], at=AT)
 
     async def follow():
         found, cursor = [], START
         while len(found) < 320:
-            page, cursor = await store.tail(cursor, 50)
+            page, cursor = await store.log.tail(cursor, 50)
             found += page
         return found
 
@@ -149,7 +149,7 @@ def test_a_tail_beside_writers_misses_nothing(run, store):
 
 def test_refused_appends_are_not_in_it(run, store):
     async def case():
-        rivals = [store.append(A, "t1", 0, [delta()], at=AT) for _ in range(9)]
+        rivals = [store.log.append(A, "t1", 0, [delta()], at=AT) for _ in range(9)]
         await asyncio.gather(*rivals, return_exceptions=True)
         return len((await all_of(store))[0])
 
@@ -159,10 +159,10 @@ def test_refused_appends_are_not_in_it(run, store):
 def test_a_cursor_survives_a_prune_of_everything(run, store):
     async def case():
         await task(store, "t1", state=TaskState.COMPLETED)
-        _, cursor = await store.tail(START)
-        assert await store.prune(AT + 1) == 1
-        await store.append(A, "t2", 0, [delta("after")], at=AT)
-        return [record.task_id for record in (await store.tail(cursor))[0]]
+        _, cursor = await store.log.tail(START)
+        assert await store.maintenance.prune(AT + 1) == 1
+        await store.log.append(A, "t2", 0, [delta("after")], at=AT)
+        return [record.task_id for record in (await store.log.tail(cursor))[0]]
 
     assert run(case()) == ["t2"]
 
@@ -175,13 +175,13 @@ def test_a_cursor_survives_a_prune_and_a_restart(run, bench):
         store = bench.make()
         await store.open()
         await task(store, "t1", state=TaskState.COMPLETED)
-        _, cursor = await store.tail(START)
-        await store.prune(AT + 1)
+        _, cursor = await store.log.tail(START)
+        await store.maintenance.prune(AT + 1)
         await store.close()
         store = bench.make()
         await store.open()
-        await store.append(A, "t2", 0, [delta("after")], at=AT)
-        records, _ = await store.tail(cursor)
+        await store.log.append(A, "t2", 0, [delta("after")], at=AT)
+        records, _ = await store.log.tail(cursor)
         await store.close()
         return [record.task_id for record in records]
 
@@ -190,4 +190,4 @@ def test_a_cursor_survives_a_prune_and_a_restart(run, bench):
 
 def test_a_cursor_from_elsewhere_is_refused(run, store):
     with pytest.raises(StoreError, match="cursor"):
-        run(store.tail("no-cursor"))
+        run(store.log.tail("no-cursor"))

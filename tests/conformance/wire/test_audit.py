@@ -160,7 +160,7 @@ async def _log(store: Store) -> list[TailRecord]:
     found: list[TailRecord] = []
     cursor = START
     while True:
-        page, cursor = await store.tail(cursor)
+        page, cursor = await store.log.tail(cursor)
         if not page:
             return found
         found += page

@@ -94,7 +94,7 @@ async def _world(store: str) -> AsyncGenerator[World]:
         mine = [await _own(application, keys["owner"], word) for word in ("echo", "ask", "hold")]
         listed = table.rpc("ListTasks", Probe(query={"pageSize": 1}))
         token = (await _result(application, keys["owner"], listed))["nextPageToken"]
-        rows = [made["owner"].key.id, *(one.id for one in await application.store.deliveries(tenant=TENANT))]
+        rows = [made["owner"].key.id, *(one.id for one in await application.store.outbox.list(tenant=TENANT))]
         owned = [ids._replace(token=token, row=row) for ids, row in zip(mine, rows, strict=False)]
         assert len(owned) == len(mine)
         for ids in mine:
@@ -156,8 +156,8 @@ async def _kept(world: World) -> list[tuple[list[Any], list[tuple[str, str]]]]:
     store = world.application.store
     return [
         (
-            await store.read(TENANT, ids.task),
-            [(one.id, one.lane) for one in await store.deliveries(tenant=TENANT, task_id=ids.task)],
+            await store.log.read(TENANT, ids.task),
+            [(one.id, one.lane) for one in await store.outbox.list(tenant=TENANT, task_id=ids.task)],
         )
         for ids in world.owned
     ]

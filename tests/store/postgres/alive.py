@@ -14,10 +14,10 @@ from trunkline.wire.types import Message, TaskState
 async def main(url: str, node: str) -> None:
     store = store_from_url(url)
     await store.open()
-    await store.join(node)
+    await store.nodes.join(node)
     events = [Submitted(Message("m"), "c", "ann", node), Status(TaskState.WORKING)]
     head = Head(f"of-{node}", "c", "ann", TaskState.WORKING, 1, 2, node)
-    await store.append("a", f"of-{node}", 0, events, at=1, head=head)
+    await store.log.append("a", f"of-{node}", 0, events, at=1, head=head)
     print("joined", flush=True)
     await asyncio.to_thread(sys.stdin.read)
 

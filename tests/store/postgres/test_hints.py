@@ -24,12 +24,12 @@ def test_it_rings_again_after_its_session_was_lost(run, postgres_url, postgres_d
     async def case():
         async with opened(postgres_url) as here, opened(postgres_url) as there:
             await asyncio.to_thread(postgres_database.execute, KILL)
-            listener = there.hints()
+            listener = there.log.hints()
             seq = 0
             async with asyncio.timeout(5):
                 waiting = asyncio.create_task(next_hint(listener))
                 while not waiting.done():
-                    seq = await here.append("a", "t1", seq, [Delta("a", "x")], at=AT)
+                    seq = await here.log.append("a", "t1", seq, [Delta("a", "x")], at=AT)
                     await asyncio.wait({waiting}, timeout=0.05)
             return await waiting
 
@@ -41,9 +41,9 @@ def test_it_rings_again_after_its_session_was_lost(run, postgres_url, postgres_d
 def test_listeners_are_told_to_look_when_it_comes_back(run, postgres_url, postgres_database, opened):
     async def case():
         async with opened(postgres_url) as here, opened(postgres_url) as there:
-            listener = there.hints()
+            listener = there.log.hints()
             loop = asyncio.get_running_loop()
-            await here.append("a", "t1", 0, [Delta("a", "x")], at=AT)
+            await here.log.append("a", "t1", 0, [Delta("a", "x")], at=AT)
             await next_hint(listener)
             await asyncio.to_thread(postgres_database.execute, KILL)
             started = loop.time()
@@ -65,11 +65,11 @@ def test_without_it_the_store_opens_and_polls(run, postgres_url, opened, monkeyp
 
     async def case():
         async with opened(postgres_url) as here, opened(postgres_url) as there:
-            listener = there.hints()
-            await here.append("a", "t1", 0, [Delta("a", "x")], at=AT)
+            listener = there.log.hints()
+            await here.log.append("a", "t1", 0, [Delta("a", "x")], at=AT)
             while not isinstance(await anext(listener), Poll):
                 pass
-            return await there.news([Hint("a", "t1", 0)])
+            return await there.log.news([Hint("a", "t1", 0)])
 
     assert len(run(case())) == 1
     assert "replicas hear of each other by looking" in caplog.text

@@ -37,7 +37,7 @@ def replica(url: str, node: str) -> Iterator[subprocess.Popen[str]]:
 async def settled(store) -> None:
     """Just after a start of the server nobody is called dead."""
     age = "SELECT clock_timestamp() - pg_postmaster_start_time() > interval '2.1 s'"
-    await until(lambda: store._pool.look("*", lambda connection: connection.fetchval(age)))
+    await until(lambda: store.database._pool.look("*", lambda connection: connection.fetchval(age)))
 
 
 def test_a_killed_process_is_seen_at_once(run, postgres_url, opened):
@@ -45,10 +45,10 @@ def test_a_killed_process_is_seen_at_once(run, postgres_url, opened):
         async with opened(postgres_url) as store:
             await settled(store)
             with replica(postgres_url, "n1") as process:
-                alive = await store.alive("n1"), await store.orphans()
+                alive = await store.nodes.alive("n1"), await store.nodes.orphans()
                 process.kill()
-                took = await until(store.orphans)
-                return alive, took, await store.orphans(), await store.alive("n1")
+                took = await until(store.nodes.orphans)
+                return alive, took, await store.nodes.orphans(), await store.nodes.alive("n1")
 
     alive, took, orphans, after = run(case())
     assert alive == (True, [])
@@ -60,18 +60,18 @@ def test_a_killed_process_is_seen_at_once(run, postgres_url, opened):
 def test_a_blocked_loop_is_no_death(run, postgres_url, opened):
     async def watch():
         async with opened(postgres_url, node_ttl_s=1.0) as watcher:
-            await until(lambda: watcher.alive("n1"))
+            await until(lambda: watcher.nodes.alive("n1"))
             seen = set()
             deadline = time.monotonic() + 2.0
             while time.monotonic() < deadline:
-                seen.add(await watcher.alive("n1"))
+                seen.add(await watcher.nodes.alive("n1"))
                 await asyncio.sleep(0.05)
             return seen
 
     async def case():
         async with opened(postgres_url) as store:
             await settled(store)
-            await store.join("n1")
+            await store.nodes.join("n1")
             watching = asyncio.create_task(asyncio.to_thread(asyncio.run, watch()))
             await asyncio.sleep(0)
             # As a skill does that computes without ever awaiting; twice the time to live.
@@ -89,19 +89,19 @@ def test_a_silent_connection_is_dead_after_its_time(run, postgres_url, opened):
             opened(postgres_url, node_ttl_s=1.0) as watcher,
         ):
             await settled(watcher)
-            await store.join("n1")
-            alive = await watcher.alive("n1")
+            await store.nodes.join("n1")
+            alive = await watcher.nodes.alive("n1")
             proxy.silent = True
 
             async def dead():
-                return not await watcher.alive("n1")
+                return not await watcher.nodes.alive("n1")
 
             took = await until(dead)
             with pytest.raises(StoreError):
-                await store.beat("n1")
+                await store.nodes.beat("n1")
             proxy.silent = False
             proxy.cut()
-            return alive, took, await until(lambda: watcher.alive("n1"))
+            return alive, took, await until(lambda: watcher.nodes.alive("n1"))
 
     alive, took, back = run(case())
     assert alive
@@ -112,7 +112,7 @@ def test_a_silent_connection_is_dead_after_its_time(run, postgres_url, opened):
 def test_a_lost_session_joins_again_by_itself(run, postgres_url, postgres_database, opened):
     async def case():
         async with opened(postgres_url) as store, opened(postgres_url) as watcher:
-            await store.join("n1")
+            await store.nodes.join("n1")
             holder = await _holder(postgres_database)
             kill = f"SELECT pg_terminate_backend({holder})"
             await asyncio.to_thread(postgres_database.execute, kill)
@@ -121,8 +121,8 @@ def test_a_lost_session_joins_again_by_itself(run, postgres_url, postgres_databa
                 return await _holder(postgres_database) not in (None, holder)
 
             await until(taken_again)
-            await store.beat("n1")
-            return await watcher.alive("n1"), store._nodes._liveness.judging()
+            await store.nodes.beat("n1")
+            return await watcher.nodes.alive("n1"), store.database.liveness._liveness.judging()
 
     assert run(case()) == (True, False)
 
@@ -141,18 +141,18 @@ async def _holder(database) -> int | None:
 def test_a_restart_of_the_database_kills_nobody(run, server, url, opened):
     async def case():
         async with opened(url) as here, opened(url) as there:
-            await here.join("n1")
-            await there.join("n2")
+            await here.nodes.join("n1")
+            await there.nodes.join("n2")
             await asyncio.to_thread(server.crash)
             with pytest.raises(StoreError):
-                await here.beat("n1")
+                await here.nodes.beat("n1")
             await asyncio.sleep(0.3)
             await asyncio.to_thread(server.start)
             seen = set()
             deadline = time.monotonic() + 2.8
             while time.monotonic() < deadline:
                 try:
-                    seen |= {await here.alive("n2"), await there.alive("n1")}
+                    seen |= {await here.nodes.alive("n2"), await there.nodes.alive("n1")}
                 except StoreError:
                     pass
                 await asyncio.sleep(0.05)
@@ -164,10 +164,10 @@ def test_a_restart_of_the_database_kills_nobody(run, server, url, opened):
 def test_who_left_is_gone_even_just_after_a_start(run, server, url, opened):
     async def case():
         async with opened(url) as here, opened(url) as there:
-            await here.join("n1")
-            before = await there.alive("n1")
-            await here.leave("n1")
-            return before, await there.alive("n1")
+            await here.nodes.join("n1")
+            before = await there.nodes.alive("n1")
+            await here.nodes.leave("n1")
+            return before, await there.nodes.alive("n1")
 
     assert run(case()) == (True, False)
 
@@ -175,13 +175,13 @@ def test_who_left_is_gone_even_just_after_a_start(run, server, url, opened):
 def test_rows_of_the_long_dead_are_tidied_away(run, postgres_url, postgres_database, opened):
     async def case():
         async with opened(postgres_url) as store:
-            await store.join("n1")
-            await store.join("n2")
-            await store.leave("n2")
+            await store.nodes.join("n1")
+            await store.nodes.join("n2")
+            await store.nodes.leave("n2")
             await asyncio.to_thread(
                 postgres_database.execute, "UPDATE trunkline.nodes SET beat = beat - 7200000 WHERE id = 'n2'"
             )
-            await store.prune(0)
+            await store.maintenance.prune(0)
 
     run(case())
     assert postgres_database.execute("SELECT id FROM trunkline.nodes ORDER BY id") == [[("n1",)]]

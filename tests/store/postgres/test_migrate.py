@@ -74,8 +74,8 @@ def test_deliveries_of_the_first_schema_go_on(run, fresh, opened):
         await connection.close()
         async with opened(fresh) as store:
             assert store.migrated == (1, POSTGRES[-1].version)
-            taken = await store.take(10, 1_000, per_lane=10)
-            return taken, [(posted.id, posted.state, posted.attempts) for posted in await store.deliveries()]
+            taken = await store.outbox.take(10, 1_000, per_lane=10)
+            return taken, [(posted.id, posted.state, posted.attempts) for posted in await store.outbox.list()]
 
     taken, listed = run(case())
     assert taken == [Delivery("d2", "a", "t1", 2, "hook", "", 5, 2)]
@@ -124,8 +124,8 @@ def test_a_schema_that_was_given_to_us_is_enough(run, fresh, postgres_database):
 def test_schemas_do_not_mix(run, fresh, postgres_url, opened):
     async def case():
         async with opened(fresh) as here, opened(postgres_url) as there:
-            await here.put("a", "kind", "x", b"here", 0)
-            return await there.get("a", "kind", "x")
+            await here.docs.put("a", "kind", "x", b"here", 0)
+            return await there.docs.get("a", "kind", "x")
 
     assert run(case()) is None
 

@@ -24,12 +24,12 @@ def sleep(seconds):
 def test_a_lost_session_is_replaced_within_the_read(run, postgres_url, postgres_database, opened):
     async def case():
         async with opened(postgres_url) as store:
-            await store.append("a", "t1", 0, [Delta("a", "x")], at=AT)
+            await store.log.append("a", "t1", 0, [Delta("a", "x")], at=AT)
             lengths = []
             for _ in range(3):
-                await asyncio.gather(*(store.read("a", "t1") for _ in range(SIZE)))
+                await asyncio.gather(*(store.log.read("a", "t1") for _ in range(SIZE)))
                 await asyncio.to_thread(postgres_database.execute, KILL)
-                lengths.append(len(await store.read("a", "t1")))
+                lengths.append(len(await store.log.read("a", "t1")))
             return lengths
 
     assert run(case()) == [1, 1, 1]
@@ -38,7 +38,7 @@ def test_a_lost_session_is_replaced_within_the_read(run, postgres_url, postgres_
 def test_a_session_killed_in_the_middle_of_a_change_is_an_error(run, postgres_url, postgres_database, opened):
     async def case():
         async with opened(postgres_url) as store:
-            changing = asyncio.create_task(store._pool.change(sleep(4)))
+            changing = asyncio.create_task(store.database._pool.change(sleep(4)))
             await asyncio.sleep(0.1)
             await asyncio.to_thread(postgres_database.execute, KILL)
             with pytest.raises(StoreError):
@@ -50,18 +50,18 @@ def test_a_session_killed_in_the_middle_of_a_change_is_an_error(run, postgres_ur
 def test_a_busy_store_says_so_within_a_second(run, postgres_url, opened):
     async def case():
         async with opened(postgres_url) as store:
-            held = [asyncio.create_task(store._pool.look("*", sleep(1.5))) for _ in range(SIZE)]
+            held = [asyncio.create_task(store.database._pool.look("*", sleep(1.5))) for _ in range(SIZE)]
             await asyncio.sleep(0.05)
             loop = asyncio.get_running_loop()
             started = loop.time()
             results = await asyncio.gather(
-                *(store.read("a", "t1") for _ in range(50)), return_exceptions=True
+                *(store.log.read("a", "t1") for _ in range(50)), return_exceptions=True
             )
             seconds = loop.time() - started
             # Appends have their own session.
-            last = await store.append("a", "t1", 0, [Delta("a", "x")], at=AT)
+            last = await store.log.append("a", "t1", 0, [Delta("a", "x")], at=AT)
             await asyncio.gather(*held)
-            return results, seconds, last, len(await store.read("a", "t1"))
+            return results, seconds, last, len(await store.log.read("a", "t1"))
 
     results, seconds, last, length = run(case())
     assert all(isinstance(result, StoreError) and "busy" in str(result) for result in results)
@@ -77,11 +77,11 @@ def test_too_many_connections_are_an_error_and_pass(run, postgres_url, postgres_
             await asyncio.to_thread(postgres_database.execute, f'ALTER ROLE "{user}" CONNECTION LIMIT 2')
             try:
                 with pytest.raises(StoreError, match="too many connections"):
-                    await store.read("a", "t1")
-                last = await store.append("a", "t1", 0, [Delta("a", "x")], at=AT)
+                    await store.log.read("a", "t1")
+                last = await store.log.append("a", "t1", 0, [Delta("a", "x")], at=AT)
             finally:
                 await asyncio.to_thread(postgres_database.execute, f'ALTER ROLE "{user}" CONNECTION LIMIT -1')
-            return last, len(await store.read("a", "t1"))
+            return last, len(await store.log.read("a", "t1"))
 
     assert run(case()) == (1, 1)
 
@@ -89,13 +89,13 @@ def test_too_many_connections_are_an_error_and_pass(run, postgres_url, postgres_
 def test_a_cancelled_read_leaves_the_others_alone(run, postgres_url, opened):
     async def case():
         async with opened(postgres_url) as store:
-            await store.append("a", "t1", 0, [Delta("a", "x")], at=AT)
+            await store.log.append("a", "t1", 0, [Delta("a", "x")], at=AT)
             for _ in range(3 * SIZE):
-                reading = asyncio.create_task(store._pool.look("*", sleep(5)))
+                reading = asyncio.create_task(store.database._pool.look("*", sleep(5)))
                 await asyncio.sleep(0.01)
                 reading.cancel()
                 await asyncio.wait({reading})
-            return len(await store.read("a", "t1"))
+            return len(await store.log.read("a", "t1"))
 
     assert run(case()) == 1
 
@@ -106,11 +106,11 @@ def test_a_statement_that_fails_keeps_its_session(run, postgres_url, opened):
 
     async def case():
         async with opened(postgres_url) as store:
-            await store.now()
-            before = list(store._pool._free)
+            await store.clock.now()
+            before = list(store.database._pool._free)
             with pytest.raises(StoreError, match="division by zero"):
-                await store._pool.look("*", wrong)
-            return store._pool._free == before
+                await store.database._pool.look("*", wrong)
+            return store.database._pool._free == before
 
     assert run(case())
 
@@ -119,11 +119,11 @@ def test_a_statement_that_fails_keeps_its_session(run, postgres_url, opened):
 def test_a_tenant_cannot_be_forged_by_a_nul(run, postgres_url, opened, tenant):
     async def case():
         async with opened(postgres_url) as store:
-            await store.append("a", "t1", 0, [Delta("a", "x")], at=AT)
+            await store.log.append("a", "t1", 0, [Delta("a", "x")], at=AT)
             with pytest.raises(StoreError):
-                await store.read(tenant, "t1")
+                await store.log.read(tenant, "t1")
             with pytest.raises(StoreError):
-                await store.list(tenant, "kind")
-            return [seat.tenant for seat in store._pool._free], len(await store.read("a", "t1"))
+                await store.docs.list(tenant, "kind")
+            return [seat.tenant for seat in store.database._pool._free], len(await store.log.read("a", "t1"))
 
     assert run(case()) == (["*"], 1)

@@ -28,11 +28,11 @@ TABLES = ("events", "tasks", "dedup", "outbox", "docs")
 
 async def fill(store, tenant):
     head = Head(f"t-{tenant}", "c", "ann", TaskState.WORKING, 1, 1, "n")
-    await store.append(
+    await store.log.append(
         tenant, f"t-{tenant}", 0, [Submitted(Message("m"), "c", "ann", "n")], at=1, head=head,
         dedup=Dedup("k", b"", 1 << 50), deliveries=[OutboxEntry(f"d-{tenant}", 1, "hook", "lane", 1)],
     )  # fmt: skip
-    await store.put(tenant, "kind", "x", b"body", 0)
+    await store.docs.put(tenant, "kind", "x", b"body", 0)
 
 
 @pytest.mark.parametrize("setting", ["a", "b", "", "nobody", None])
@@ -95,10 +95,10 @@ def test_a_tenant_named_like_the_master_key_has_only_its_own(run, postgres_url, 
             await fill(store, "a")
             await fill(store, "*")
             return (
-                await store.read("*", "t-a"),
-                await store.head("*", "t-a"),
-                len(await store.list("*", "kind")),
-                len(await store.read("*", "t-*")),
+                await store.log.read("*", "t-a"),
+                await store.heads.get("*", "t-a"),
+                len(await store.docs.list("*", "kind")),
+                len(await store.log.read("*", "t-*")),
             )
 
     assert run(case()) == ([], None, 1, 1)
@@ -107,7 +107,7 @@ def test_a_tenant_named_like_the_master_key_has_only_its_own(run, postgres_url, 
 def test_time_is_the_databases(run, postgres_url, postgres_database, opened):
     async def case():
         async with opened(postgres_url) as store:
-            return await store.now()
+            return await store.clock.now()
 
     ours = run(case())
     theirs = postgres_database.execute("SELECT extract(epoch FROM clock_timestamp()) * 1000")[0][0][0]
@@ -172,11 +172,11 @@ def test_sessions_are_few_and_named(run, worker_id, postgres_database, opened):
 
     async def case():
         async with opened(alone.url) as store:
-            await store.join("n1")
+            await store.nodes.join("n1")
             for n in range(20):
-                await store.append("a", f"t{n}", 0, [Delta("a", "x")], at=1)
-                await store.read("a", f"t{n}")
-            await asyncio.gather(*(store.read("a", f"t{n}") for n in range(100)))
+                await store.log.append("a", f"t{n}", 0, [Delta("a", "x")], at=1)
+                await store.log.read("a", f"t{n}")
+            await asyncio.gather(*(store.log.read("a", f"t{n}") for n in range(100)))
             return dict((await asyncio.to_thread(alone.execute, names))[0])
 
     try:
@@ -212,8 +212,13 @@ def test_a_target_that_comes_while_its_task_is_dropped_leaves_nothing(run, postg
             for tenant in ("a", "b"):
                 head = Head(f"t-{tenant}", "c", "ann", TaskState.COMPLETED, 1, 1, "n")
                 first = [Submitted(Message("m"), "c", "ann", "n")]
-                await store.append(tenant, head.task_id, 0, first, at=1, head=head)
-            return await store.prune(2), await store.deliveries(), await store.tasks(""), await store.faults()
+                await store.log.append(tenant, head.task_id, 0, first, at=1, head=head)
+            return (
+                await store.maintenance.prune(2),
+                await store.outbox.list(),
+                await store.maintenance.tasks(""),
+                await store.maintenance.faults(),
+            )
 
     # The other one has its first event: it is no remains, whoever brought it back.
     assert run(case()) == (2, [], ([TaskRef("b", "t-b")], "t-b"), [])
@@ -235,17 +240,17 @@ def test_a_caller_whose_clock_is_wrong_waits_neither_longer_nor_shorter(
                 OutboxEntry("d-1", 1, "hook", "lane", wrong()),
                 OutboxEntry("d-2", 2, "hook", "lane", wrong()),
             ]
-            await store.append("a", "t-1", 0, [Delta("a", "x")] * 2, at=1, deliveries=news)
-            (first,) = await store.take(9, 60_000, per_lane=9)
+            await store.log.append("a", "t-1", 0, [Delta("a", "x")] * 2, at=1, deliveries=news)
+            (first,) = await store.outbox.take(9, 60_000, per_lane=9)
             assert first.id == "d-1"
-            await store.settle([DeliveryResult("d-1", DeliveryOutcome.RETRY, wrong() + 60_000)])
-            assert await store.take(9, 60_000, per_lane=9) == []
-            for posted in await store.deliveries():
-                assert abs(posted.due - await store.now() - 60_000) < 5000
+            await store.outbox.settle([DeliveryResult("d-1", DeliveryOutcome.RETRY, wrong() + 60_000)])
+            assert await store.outbox.take(9, 60_000, per_lane=9) == []
+            for posted in await store.outbox.list():
+                assert abs(posted.due - await store.clock.now() - 60_000) < 5000
             # Nothing has waited for an hour, whatever the clock says.
-            assert await store.expire("lane", wrong() - 1_800_000, "old") == 0
-            assert await store.expire("lane", wrong() + 120_000, "old") == 2
-            assert await store.replay("d-1", wrong())
-            assert [one.id for one in await store.take(9, 60_000, per_lane=9)] == ["d-1"]
+            assert await store.outbox.expire("lane", wrong() - 1_800_000, "old") == 0
+            assert await store.outbox.expire("lane", wrong() + 120_000, "old") == 2
+            assert await store.outbox.replay("d-1", wrong())
+            assert [one.id for one in await store.outbox.take(9, 60_000, per_lane=9)] == ["d-1"]
 
     run(case())

@@ -21,11 +21,11 @@ def delta(text="x"):
 def test_a_lost_acknowledgement_is_recognised(run, postgres_url, opened):
     async def case():
         async with Proxy(postgres_url) as proxy, opened(proxy.url) as store:
-            await store.append("a", "t1", 0, [delta()], at=AT)
+            await store.log.append("a", "t1", 0, [delta()], at=AT)
             proxy.swallow = True
-            second = await store.append("a", "t1", 1, [delta(), delta()], at=AT)
-            texts = [recorded.seq for recorded in await store.read("a", "t1")]
-            return second, proxy.swallowed, texts, await store.append("a", "t1", 3, [delta()], at=AT)
+            second = await store.log.append("a", "t1", 1, [delta(), delta()], at=AT)
+            texts = [recorded.seq for recorded in await store.log.read("a", "t1")]
+            return second, proxy.swallowed, texts, await store.log.append("a", "t1", 3, [delta()], at=AT)
 
     assert run(case()) == (3, 1, [1, 2, 3], 4)
 
@@ -37,9 +37,9 @@ def test_a_whole_group_is_recognised(run, postgres_url, opened):
             dedup = Dedup(f"{mark}{n}", b"", AT * 2) if n % 2 else None
             announcement = [OutboxEntry(f"{mark}d{n}", seq + 1, "hook", "lane", AT)]
             appends.append(
-                store.append("a", f"t{n}", seq, [delta()], at=AT, dedup=dedup, deliveries=announcement)
+                store.log.append("a", f"t{n}", seq, [delta()], at=AT, dedup=dedup, deliveries=announcement)
             )
-            appends.append(store.append("a", f"t{n}", seq + 1, [delta()], at=AT))
+            appends.append(store.log.append("a", f"t{n}", seq + 1, [delta()], at=AT))
         return asyncio.gather(*appends, return_exceptions=True)
 
     async def case():
@@ -47,7 +47,7 @@ def test_a_whole_group_is_recognised(run, postgres_url, opened):
             await some(store, "first", 0)
             proxy.swallow = True
             results = await some(store, "second", 2)
-            lengths = {len(await store.read("a", f"t{n}")) for n in range(20)}
+            lengths = {len(await store.log.read("a", f"t{n}")) for n in range(20)}
             return results, proxy.swallowed, lengths
 
     assert run(case()) == ([3, 4] * 20, 1, {4})
@@ -56,16 +56,16 @@ def test_a_whole_group_is_recognised(run, postgres_url, opened):
 def test_what_another_wrote_meanwhile_is_not_taken_for_ours(run, postgres_url, opened):
     async def case():
         async with Proxy(postgres_url) as proxy, opened(proxy.url) as here, opened(postgres_url) as there:
-            await here.append("a", "t1", 0, [delta()], at=AT)
+            await here.log.append("a", "t1", 0, [delta()], at=AT)
             # Lost on its way there: nothing of it arrives.
             proxy.silent = True
-            ours = here.append("a", "t1", 1, [delta("ours")], at=AT)
-            await there.append("a", "t1", 1, [delta("theirs")], at=AT)
+            ours = here.log.append("a", "t1", 1, [delta("ours")], at=AT)
+            await there.log.append("a", "t1", 1, [delta("theirs")], at=AT)
             proxy.silent = False
             proxy.cut()
             with pytest.raises(Conflict) as caught:
                 await ours
-            return caught.value.actual, [one.event.text for one in await there.read("a", "t1")]
+            return caught.value.actual, [one.event.text for one in await there.log.read("a", "t1")]
 
     assert run(case()) == (2, ["x", "theirs"])
 
@@ -73,11 +73,11 @@ def test_what_another_wrote_meanwhile_is_not_taken_for_ours(run, postgres_url, o
 def test_a_key_that_our_own_lost_append_recorded_is_no_duplicate(run, postgres_url, opened):
     async def case():
         async with Proxy(postgres_url) as proxy, opened(proxy.url) as store:
-            await store.append("a", "t0", 0, [delta()], at=AT, dedup=Dedup("k0", b"", AT * 2))
+            await store.log.append("a", "t0", 0, [delta()], at=AT, dedup=Dedup("k0", b"", AT * 2))
             proxy.swallow = True
-            first = await store.append("a", "t1", 0, [delta()], at=AT, dedup=Dedup("k1", b"", AT * 2))
+            first = await store.log.append("a", "t1", 0, [delta()], at=AT, dedup=Dedup("k1", b"", AT * 2))
             with pytest.raises(Duplicate) as caught:
-                await store.append("a", "t2", 0, [delta()], at=AT, dedup=Dedup("k1", b"", AT * 2))
+                await store.log.append("a", "t2", 0, [delta()], at=AT, dedup=Dedup("k1", b"", AT * 2))
             return first, caught.value.task_id
 
     assert run(case()) == (1, "t1")
@@ -92,10 +92,10 @@ def test_a_killed_session_costs_nothing(run, postgres_url, postgres_database, op
         async with opened(postgres_url) as store:
             seq = 0
             for _ in range(5):
-                seq = await store.append("a", "t1", seq, [delta()], at=AT)
+                seq = await store.log.append("a", "t1", seq, [delta()], at=AT)
                 await asyncio.to_thread(postgres_database.execute, kill)
-                seq = await store.append("a", "t1", seq, [delta()], at=AT)
-            return seq, [one.seq for one in await store.read("a", "t1")]
+                seq = await store.log.append("a", "t1", seq, [delta()], at=AT)
+            return seq, [one.seq for one in await store.log.read("a", "t1")]
 
     assert run(case()) == (10, list(range(1, 11)))
 
@@ -111,7 +111,7 @@ def test_sessions_killed_under_load_lose_and_repeat_nothing(run, postgres_url, p
         async def work(store, name):
             seq = 0
             while not over.is_set():
-                seq = await store.append("a", name, seq, [delta(str(seq)), delta(str(seq + 1))], at=AT)
+                seq = await store.log.append("a", name, seq, [delta(str(seq)), delta(str(seq + 1))], at=AT)
             return seq
 
         async with opened(postgres_url) as store:
@@ -121,7 +121,7 @@ def test_sessions_killed_under_load_lose_and_repeat_nothing(run, postgres_url, p
                 await asyncio.sleep(0.03)
             over.set()
             lasts = await asyncio.gather(*workers)
-            logs = [await store.read("a", f"t{n}", limit=100_000) for n in range(20)]
+            logs = [await store.log.read("a", f"t{n}", limit=100_000) for n in range(20)]
             return lasts, logs
 
     lasts, logs = run(case())
@@ -139,26 +139,26 @@ def test_a_database_that_stays_away_is_an_error_within_a_second(run, server, url
 
     async def case():
         async with opened(url) as store:
-            await store.append("a", "t1", 0, [delta()], at=AT)
+            await store.log.append("a", "t1", 0, [delta()], at=AT)
             await asyncio.to_thread(server.crash)
             try:
                 first = await asyncio.gather(
-                    *(timed(store.append("a", "t1", 1, [delta()], at=AT)) for _ in range(5))
+                    *(timed(store.log.append("a", "t1", 1, [delta()], at=AT)) for _ in range(5))
                 )
-                later = [await timed(store.append("a", "t1", 1, [delta()], at=AT)) for _ in range(3)]
-                reads = [await timed(store.read("a", "t1")) for _ in range(3)]
+                later = [await timed(store.log.append("a", "t1", 1, [delta()], at=AT)) for _ in range(3)]
+                reads = [await timed(store.log.read("a", "t1")) for _ in range(3)]
             finally:
                 await asyncio.to_thread(server.start)
             loop = asyncio.get_running_loop()
             started = loop.time()
             while True:
                 try:
-                    last = await store.append("a", "t1", 1, [delta()], at=AT)
+                    last = await store.log.append("a", "t1", 1, [delta()], at=AT)
                     break
                 except StoreError:
                     await asyncio.sleep(0.02)
             back = loop.time() - started
-            return first, later, reads, last, back, len(await store.read("a", "t1"))
+            return first, later, reads, last, back, len(await store.log.read("a", "t1"))
 
     first, later, reads, last, back, length = run(case())
     assert max(seconds for seconds, _ in first + reads) < 1.0
@@ -179,13 +179,13 @@ def test_crashes_of_the_database_under_load_lose_nothing(run, server, url, opene
             try:
                 tried += 1
                 text = f"{name}-{tried}"
-                last = await store.append("a", name, seq, [delta(text)] * 2, at=AT)
+                last = await store.log.append("a", name, seq, [delta(text)] * 2, at=AT)
                 acked[name, last] = text
                 seq = last
             except StoreError:
                 await asyncio.sleep(0.02)
                 try:
-                    log = await store.read("a", name, seq)
+                    log = await store.log.read("a", name, seq)
                     seq = log[-1].seq if log else seq
                 except StoreError:
                     continue
@@ -201,7 +201,7 @@ def test_crashes_of_the_database_under_load_lose_nothing(run, server, url, opene
             await asyncio.sleep(0.25)
             over.set()
             await asyncio.gather(*workers)
-            return acked, {f"t{n}": await store.read("a", f"t{n}", limit=100_000) for n in range(16)}
+            return acked, {f"t{n}": await store.log.read("a", f"t{n}", limit=100_000) for n in range(16)}
 
     acked, logs = run(case())
     assert len(acked) > 100
@@ -216,9 +216,9 @@ def test_crashes_of_the_database_under_load_lose_nothing(run, server, url, opene
 def test_an_unknown_outcome_says_so(run, server, url, opened):
     async def case():
         async with Proxy(url) as proxy, opened(proxy.url) as store:
-            await store.append("a", "t1", 0, [delta()], at=AT)
+            await store.log.append("a", "t1", 0, [delta()], at=AT)
             proxy.silent = True
-            promise = store.append("a", "t1", 1, [delta()], at=AT)
+            promise = store.log.append("a", "t1", 1, [delta()], at=AT)
             await asyncio.sleep(0.05)
             proxy.cut()
             with pytest.raises(StoreError, match="not known whether it was written"):

@@ -63,7 +63,7 @@ _PATIENCE = 60.0
 _NEW, _OPEN, _CLOSED = "the store is not open", "", "the store is closed"
 
 
-class PostgresStore:
+class PostgresDatabase:
     """`Store` on a database. Opened once, on the loop that uses it."""
 
     def __init__(
@@ -81,27 +81,18 @@ class PostgresStore:
         self._refusal = _NEW
         # The schema's version before and after it was opened.
         self.migrated = (0, 0)
-        self._bell = HintBroadcast()
-        self._writer = GroupCommit(self._submit, self._bell)
+        self.broadcast = HintBroadcast()
+        self.group_commit = GroupCommit(self._submit, self.broadcast)
         self._link = KeptSession(self._address, "writer")
         self._pool = Pool(self._address)
-        self._doorbell = PostgresHints(self._address, self._bell)
-        self._nodes = PostgresNodes(self._address, self._pool, node_ttl_s)
-        self._scribe = PostgresTransactions(self._address, self._link, self._moment)
-        self._sweep = PostgresMaintenance(self._pool, self._moment, self._nodes.dead)
+        self._doorbell = PostgresHints(self._address, self.broadcast)
+        self.liveness = PostgresNodes(self._address, self._pool, node_ttl_s)
+        self._scribe = PostgresTransactions(self._address, self._link, self.now_ms)
+        self.sweep = PostgresMaintenance(self._pool, self.now_ms, self.liveness.dead)
         self._group: asyncio.Future[list[Entry]] | None = None
         self._writing: asyncio.Task[None] | None = None
 
-    @property
-    def shared(self) -> bool:
-        """See `Store`: as many processes as you like."""
-        return True
-
-    def observe(self, observer: Observer) -> None:
-        """See `Store`."""
-        self._writer.observer = observer
-
-    def _moment(self) -> int | None:
+    def now_ms(self) -> int | None:
         """What to take for the time; None is the database's own."""
         return None if self._clock is None else self._clock()
 
@@ -124,7 +115,7 @@ class PostgresStore:
         await self._doorbell.start(_OPEN_SECONDS)
         self._group = asyncio.get_running_loop().create_future()
         self._writing = asyncio.create_task(self._write())
-        self._writer.start()
+        self.group_commit.start()
         self._refusal = _OPEN
 
     async def close(self) -> None:
@@ -134,16 +125,16 @@ class PostgresStore:
         self._refusal = _CLOSED
         try:
             async with asyncio.timeout(_PATIENCE):
-                await self._writer.stop()
+                await self.group_commit.stop()
                 await self._end_writing()
-                await self._nodes.close()
+                await self.liveness.close()
                 await self._doorbell.stop()
                 await self._pool.close()
                 await self._link.close()
         except TimeoutError:
             raise StoreError(f"{self._address.name} did not finish within {_PATIENCE:.0f} s") from None
         finally:
-            self._bell.end()
+            self.broadcast.end()
 
     async def _end_writing(self) -> None:
         if self._writing is not None:
@@ -163,7 +154,7 @@ class PostgresStore:
             self._group = asyncio.get_running_loop().create_future()
             outcomes = await self._scribe.write(group)
             try:
-                self._writer.done(group, outcomes)
+                self.group_commit.done(group, outcomes)
             except Exception as error:  # noqa: BLE001 - whoever listens badly must not end the writing
                 _logger.error("store.unheard", exc_info=error)
             self._doorbell.ring(
@@ -172,21 +163,29 @@ class PostgresStore:
                 if isinstance(outcome, int)
             )
 
-    def _look(self, tenant: str, call: Callable[[Connection], Awaitable[T]]) -> Awaitable[T]:
+    def read(self, tenant: str, call: Callable[[Connection], Awaitable[T]]) -> Awaitable[T]:
+        """Run a call that only reads, as this tenant."""
         if self._refusal:
             raise StoreError(self._refusal)
         return self._pool.look(tenant, call)
 
-    def _change(self, call: Callable[[Connection], Awaitable[T]], tenant: str = EVERY_TENANT) -> Awaitable[T]:
+    def change(self, call: Callable[[Connection], Awaitable[T]], tenant: str = EVERY_TENANT) -> Awaitable[T]:
+        """Run a call that writes."""
         if self._refusal:
             raise StoreError(self._refusal)
         return self._pool.change(call, tenant)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Refuse what comes before `open` or after `close`."""
         if self._refusal:
             raise StoreError(self._refusal)
 
-    # Log
+
+class _Log:
+    """`Log` of one PostgreSQL store."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
 
     def append(
         self,
@@ -201,118 +200,115 @@ class PostgresStore:
         dedup: Dedup | None = None,
     ) -> Ack:
         """See `Log`."""
-        return self._writer.append(
+        return self._database.group_commit.append(
             tenant, task_id, expected, events, at=at, head=head, deliveries=deliveries, dedup=dedup
         )
 
     async def read(self, tenant: str, task_id: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
         """See `Log`."""
         call = partial(rows.read, tenant=tenant, task_id=task_id, after=after, limit=limit)
-        return await self._look(tenant, call)
+        return await self._database.read(tenant, call)
 
     def hints(self) -> AsyncIterator[Hint | Poll]:
         """See `Log`."""
-        return self._bell.listen()
+        return self._database.broadcast.listen()
 
     async def news(self, places: Sequence[Hint], limit: int = 2000) -> list[TailRecord]:
         """See `Log`."""
-        return await self._look(EVERY_TENANT, partial(rows.news, places=places, limit=limit))
+        return await self._database.read(EVERY_TENANT, partial(rows.news, places=places, limit=limit))
 
     async def tail(self, cursor: Cursor, limit: int = 1000) -> tuple[list[TailRecord], Cursor]:
         """See `Log`."""
         for pause in _TAIL_PAUSES:
-            found, reached = await self._look(EVERY_TENANT, partial(rows.tail, cursor=cursor, limit=limit))
-            if len(found) >= limit or not await self._look(EVERY_TENANT, rows.held_back):
+            found, reached = await self._database.read(
+                EVERY_TENANT, partial(rows.tail, cursor=cursor, limit=limit)
+            )
+            if len(found) >= limit or not await self._database.read(EVERY_TENANT, rows.held_back):
                 return found, reached
             await asyncio.sleep(pause)
-        return await self._look(EVERY_TENANT, partial(rows.tail, cursor=cursor, limit=limit))
+        return await self._database.read(EVERY_TENANT, partial(rows.tail, cursor=cursor, limit=limit))
 
-    # Heads
 
-    async def head(self, tenant: str, task_id: str) -> Head | None:
+class _Heads:
+    """`Heads` of one PostgreSQL store."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    async def get(self, tenant: str, task_id: str) -> Head | None:
         """See `Heads`."""
-        return await self._look(tenant, partial(rows.head, tenant=tenant, task_id=task_id))
+        return await self._database.read(tenant, partial(rows.head, tenant=tenant, task_id=task_id))
 
-    async def heads(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
+    async def list(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
         """See `Heads`."""
         call = partial(rows.heads, tenant=tenant, where=where, size=size, after=after)
-        return await self._look(tenant, call)
+        return await self._database.read(tenant, call)
 
     async def rebuild(self, tenant: str | None = None) -> int:
         """See `Heads`."""
-        self._check()
-        return await self._sweep.rebuild(tenant)
+        self._database.check()
+        return await self._database.sweep.rebuild(tenant)
 
-    async def prune(self, before: int) -> int:
-        """See `Store`."""
-        self._check()
-        return await self._sweep.prune(before)
 
-    async def compact(self, before: int) -> int:
-        """See `Store`."""
-        self._check()
-        return await self._sweep.compact(before)
+class _Docs:
+    """`Docs` of one PostgreSQL store."""
 
-    # Catalogue
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
 
-    async def tasks(self, cursor: Cursor, limit: int = 500) -> tuple[list[TaskRef], Cursor]:
-        """See `Catalogue`."""
-        return await self._look(EVERY_TENANT, partial(rows.tasks, cursor=cursor, limit=limit))
+    async def put(self, tenant: str, kind: str, doc_id: str, body: bytes, expected_rev: int) -> int:
+        """See `Docs`."""
+        call = partial(
+            rows.put_doc, tenant=tenant, kind=kind, doc_id=doc_id, body=body, expected_rev=expected_rev
+        )
+        return await self._database.change(call, tenant)
 
-    async def faults(self) -> list[Fault]:
-        """See `Catalogue`."""
-        return await self._look(EVERY_TENANT, rows.faults)
+    async def get(self, tenant: str, kind: str, doc_id: str) -> Doc | None:
+        """See `Docs`."""
+        return await self._database.read(
+            tenant, partial(rows.get_doc, tenant=tenant, kind=kind, doc_id=doc_id)
+        )
 
-    # Nodes
+    async def list(self, tenant: str, kind: str) -> list[Doc]:
+        """See `Docs`."""
+        return await self._database.read(tenant, partial(rows.list_docs, tenant=tenant, kind=kind))
 
-    async def join(self, node: str) -> None:
-        """See `PostgresNodes`."""
-        self._check()
-        await self._nodes.join(node)
+    async def delete(self, tenant: str, kind: str, doc_id: str) -> bool:
+        """See `Docs`."""
+        call = partial(rows.delete_doc, tenant=tenant, kind=kind, doc_id=doc_id)
+        return await self._database.change(call, tenant)
 
-    async def beat(self, node: str) -> None:
-        """See `PostgresNodes`."""
-        self._check()
-        await self._nodes.beat(node)
 
-    async def leave(self, node: str) -> None:
-        """See `PostgresNodes`."""
-        self._check()
-        await self._nodes.leave(node)
+class _Outbox:
+    """`Outbox` of one PostgreSQL store."""
 
-    async def alive(self, node: str) -> bool:
-        """See `PostgresNodes`."""
-        self._check()
-        return await self._nodes.alive(node)
-
-    async def orphans(self, limit: int = 100) -> list[Orphan]:
-        """See `PostgresNodes`."""
-        self._check()
-        return await self._nodes.orphans(limit)
-
-    # Outbox
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
 
     async def take(
         self, limit: int, lease_ms: int, *, per_lane: int, busy: Sequence[str] = ()
     ) -> list[Delivery]:
         """See `Outbox`."""
-        now = self._moment()
-        return await self._change(
+        now = self._database.now_ms()
+        return await self._database.change(
             partial(outbox.take, limit=limit, lease_ms=lease_ms, now=now, per_lane=per_lane, busy=busy)
         )
 
     async def settle(self, settled: Sequence[DeliveryResult]) -> None:
         """See `Outbox`."""
-        await self._change(partial(outbox.settle, settled=settled, now=self._moment()))
+        await self._database.change(partial(outbox.settle, settled=settled, now=self._database.now_ms()))
 
     async def expire(self, lane: str, before: int, note: str) -> int:
         """See `Outbox`."""
-        count, call = 0, partial(outbox.expire, lane=lane, before=before, now=self._moment(), note=note)
-        while page := await self._change(call):
+        count, call = (
+            0,
+            partial(outbox.expire, lane=lane, before=before, now=self._database.now_ms(), note=note),
+        )
+        while page := await self._database.change(call):
             count += page
         return count
 
-    async def deliveries(
+    async def list(
         self,
         *,
         tenant: str | None = None,
@@ -323,42 +319,118 @@ class PostgresStore:
     ) -> list[DeliveryRecord]:
         """See `Outbox`."""
         call = partial(outbox.deliveries, tenant=tenant, task_id=task_id, state=state, limit=limit)
-        return await self._look(EVERY_TENANT if tenant is None else tenant, partial(call, after=after))
+        return await self._database.read(
+            EVERY_TENANT if tenant is None else tenant, partial(call, after=after)
+        )
 
     async def replay(self, delivery_id: str, due: int) -> bool:
         """See `Outbox`."""
-        now = self._moment()
-        return await self._change(partial(outbox.replay, delivery_id=delivery_id, due=due, now=now))
+        now = self._database.now_ms()
+        return await self._database.change(partial(outbox.replay, delivery_id=delivery_id, due=due, now=now))
 
-    # Clock
+
+class _Nodes:
+    """`Nodes` of one PostgreSQL store."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    async def join(self, node: str) -> None:
+        """See `Nodes`."""
+        self._database.check()
+        await self._database.liveness.join(node)
+
+    async def beat(self, node: str) -> None:
+        """See `Nodes`."""
+        self._database.check()
+        await self._database.liveness.beat(node)
+
+    async def leave(self, node: str) -> None:
+        """See `Nodes`."""
+        self._database.check()
+        await self._database.liveness.leave(node)
+
+    async def alive(self, node: str) -> bool:
+        """See `Nodes`."""
+        self._database.check()
+        return await self._database.liveness.alive(node)
+
+    async def orphans(self, limit: int = 100) -> list[Orphan]:
+        """See `Nodes`."""
+        self._database.check()
+        return await self._database.liveness.orphans(limit)
+
+
+class _Clock:
+    """`Clock` of one PostgreSQL store."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
 
     async def now(self) -> int:
         """See `Clock`."""
-        moment = self._moment()
-        return await self._look(EVERY_TENANT, rows.now) if moment is None else moment
+        moment = self._database.now_ms()
+        return await self._database.read(EVERY_TENANT, rows.now) if moment is None else moment
 
     async def fire_once(self, schedule: str, planned_at: int) -> bool:
         """See `Clock`."""
-        return await self._change(partial(rows.fire, schedule=schedule, planned_at=planned_at))
+        return await self._database.change(partial(rows.fire, schedule=schedule, planned_at=planned_at))
 
-    # Docs
 
-    async def put(self, tenant: str, kind: str, doc_id: str, body: bytes, expected_rev: int) -> int:
-        """See `Docs`."""
-        call = partial(
-            rows.put_doc, tenant=tenant, kind=kind, doc_id=doc_id, body=body, expected_rev=expected_rev
-        )
-        return await self._change(call, tenant)
+class _Maintenance:
+    """`Maintenance` of one PostgreSQL store."""
 
-    async def get(self, tenant: str, kind: str, doc_id: str) -> Doc | None:
-        """See `Docs`."""
-        return await self._look(tenant, partial(rows.get_doc, tenant=tenant, kind=kind, doc_id=doc_id))
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
 
-    async def list(self, tenant: str, kind: str) -> list[Doc]:
-        """See `Docs`."""
-        return await self._look(tenant, partial(rows.list_docs, tenant=tenant, kind=kind))
+    async def prune(self, before: int) -> int:
+        """See `Maintenance`."""
+        self._database.check()
+        return await self._database.sweep.prune(before)
 
-    async def delete(self, tenant: str, kind: str, doc_id: str) -> bool:
-        """See `Docs`."""
-        call = partial(rows.delete_doc, tenant=tenant, kind=kind, doc_id=doc_id)
-        return await self._change(call, tenant)
+    async def compact(self, before: int) -> int:
+        """See `Maintenance`."""
+        self._database.check()
+        return await self._database.sweep.compact(before)
+
+    async def tasks(self, cursor: Cursor, limit: int = 500) -> tuple[list[TaskRef], Cursor]:
+        """See `Maintenance`."""
+        return await self._database.read(EVERY_TENANT, partial(rows.tasks, cursor=cursor, limit=limit))
+
+    async def faults(self) -> list[Fault]:
+        """See `Maintenance`."""
+        return await self._database.read(EVERY_TENANT, rows.faults)
+
+
+class PostgresStore:
+    """`Store` on a database. Opened once, on the loop that uses it."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        now_ms: Callable[[], int] | None = None,
+        node_ttl_s: float = NODE_TTL_SECONDS,
+        read_only: bool = False,
+    ) -> None:
+        self.database = PostgresDatabase(url, now_ms=now_ms, node_ttl_s=node_ttl_s, read_only=read_only)
+        self.log = _Log(self.database)
+        self.heads = _Heads(self.database)
+        self.docs = _Docs(self.database)
+        self.outbox = _Outbox(self.database)
+        self.nodes = _Nodes(self.database)
+        self.clock = _Clock(self.database)
+        self.maintenance = _Maintenance(self.database)
+        # As many processes as you like.
+        self.shared = True
+        self.open = self.database.open
+        self.close = self.database.close
+
+    @property
+    def migrated(self) -> tuple[int, int]:
+        """See `Store`."""
+        return self.database.migrated
+
+    def observe(self, observer: Observer) -> None:
+        """See `Store`."""
+        self.database.group_commit.observer = observer
