@@ -9,7 +9,7 @@ import pytest
 
 from trunkline.bridge.outcome import ToolOutcome
 from trunkline.bridge.tools import Toolbox, tools
-from trunkline.mock.in_process import MockHere
+from trunkline.mock.in_process import InProcessMock
 from trunkline.mock.script import read_scenarios
 
 ARENA = """
@@ -38,8 +38,10 @@ a2a_agents:
 """
 
 
-async def _with_mocks(text: str, calls: list[tuple[str, dict[str, str]]]) -> tuple[list[MockHere], Toolbox]:
-    mocks = [MockHere(scenario) for scenario in read_scenarios(text)]
+async def _with_mocks(
+    text: str, calls: list[tuple[str, dict[str, str]]]
+) -> tuple[list[InProcessMock], Toolbox]:
+    mocks = [InProcessMock(scenario) for scenario in read_scenarios(text)]
     async with AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(mock.client(poll_s=0.01)) for mock in mocks]
         box = await stack.enter_async_context(tools(clients))
@@ -48,7 +50,7 @@ async def _with_mocks(text: str, calls: list[tuple[str, dict[str, str]]]) -> tup
         return mocks, box
 
 
-def played(text: str, *calls: tuple[str, dict[str, str]]) -> tuple[list[MockHere], list[ToolOutcome]]:
+def played(text: str, *calls: tuple[str, dict[str, str]]) -> tuple[list[InProcessMock], list[ToolOutcome]]:
     mocks, box = asyncio.run(asyncio.wait_for(_with_mocks(text, list(calls)), 20))
     return mocks, [*box.outcomes]
 
@@ -97,8 +99,8 @@ rules:
   - reply: {{ask: Which colour?, then: {{text: painted}}}}
 """
 
-    async def main() -> tuple[ToolOutcome, ToolOutcome, MockHere]:
-        mock = MockHere(text)
+    async def main() -> tuple[ToolOutcome, ToolOutcome, InProcessMock]:
+        mock = InProcessMock(text)
         async with mock.client(poll_s=0.01) as client, tools(client) as box:
             asked = await box.call("a2a__painter__paint", {"query": "a wall"})
             told = await box.call("a2a__painter__paint", {"query": "blue", "task_id": asked.task_id})

@@ -16,7 +16,7 @@ from tests.cli.conftest import Run
 from trunkline.client.sync import SyncClient
 from trunkline.demo.agent import agent
 from trunkline.errors import Refused
-from trunkline.mock.serve import Listening
+from trunkline.mock.serve import BackgroundServer
 
 SCRIPT = Path(sys.executable).with_name("trunkline")
 SCENARIO = """\
@@ -91,7 +91,7 @@ def test_a_file_is_served_and_its_expectations_judged(tmp_path: Path) -> None:
 
 
 def test_an_agent_is_recorded_and_replayed(tmp_path: Path) -> None:
-    with Listening(agent.asgi(store="memory:", drain_limit=1)) as url:
+    with BackgroundServer(agent.asgi(store="memory:", drain_limit=1)) as url:
         with running(tmp_path, "record", url, "-o", "demo.yaml") as recorder:
             with SyncClient(recorder.url()) as client:
                 real = client.send("echo hi").text, client.stream("count 3").finish().text

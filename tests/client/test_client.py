@@ -45,7 +45,7 @@ from trunkline.errors import (
     Unreachable,
     UnsupportedOperation,
 )
-from trunkline.mock.in_process import MockHere
+from trunkline.mock.in_process import InProcessMock
 from trunkline.mock.scenario import Reply
 from trunkline.net.egress import Egress
 from trunkline.net.in_process import InProcessHttpClient
@@ -617,7 +617,7 @@ def test_an_answer_that_is_too_large_is_not_asked_for_elsewhere() -> None:
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 def test_a_client_goes_on_in_the_next_event_loop_but_not_in_two_at_once() -> None:
-    mock = MockHere(Reply(text="here"))
+    mock = InProcessMock(Reply(text="here"))
     client = Client(mock.listen())
 
     async def main() -> None:

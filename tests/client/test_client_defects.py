@@ -20,7 +20,7 @@ from trunkline.bridge.tools import tools
 from trunkline.client.client import Client
 from trunkline.errors import RouteNotFound, TrunklineError, Unreachable, Unreadable, VersionNotSupported
 from trunkline.mock.faults import cut as cut_at
-from trunkline.mock.in_process import MockHere
+from trunkline.mock.in_process import InProcessMock
 from trunkline.mock.scenario import Reply, Rule, Scenario, When
 from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.types import Message, Part, Task
@@ -30,9 +30,9 @@ HOLD = [Rule(when=When(contains="hold"), reply=Reply(hold=True)), Rule(reply="fr
 
 
 @pytest.fixture
-def holder() -> Iterator[MockHere]:
+def holder() -> Iterator[InProcessMock]:
     """An agent on a socket that holds whoever says so, and answers all others."""
-    mock = MockHere(HOLD)
+    mock = InProcessMock(HOLD)
     mock.listen()
     yield mock
     mock.close()
@@ -75,7 +75,7 @@ def test_pk_2_every_part_comes_back_as_it_went(binding: str, version: str) -> No
     within(main)
 
 
-def test_pk_5_streams_that_are_left_leave_nothing_behind(holder: MockHere) -> None:
+def test_pk_5_streams_that_are_left_leave_nothing_behind(holder: InProcessMock) -> None:
     async def main() -> None:
         async with Client(holder.url) as client:
             await client.send("hi")
@@ -97,7 +97,7 @@ def _open_files() -> int:
     return len(list(Path(f"/proc/{os.getpid()}/fd").iterdir()))
 
 
-def test_arb_13_many_held_streams_stand_in_nobodys_way(holder: MockHere) -> None:
+def test_arb_13_many_held_streams_stand_in_nobodys_way(holder: InProcessMock) -> None:
     async def main() -> None:
         async with Client(holder.url) as client:
             streams = [client.stream("hold") for _ in range(150)]
@@ -111,7 +111,7 @@ def test_arb_13_many_held_streams_stand_in_nobodys_way(holder: MockHere) -> None
     within(main)
 
 
-def test_arb_13_a_remote_that_never_answers_holds_up_no_tools_but_its_own(holder: MockHere) -> None:
+def test_arb_13_a_remote_that_never_answers_holds_up_no_tools_but_its_own(holder: InProcessMock) -> None:
     async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
         await reader.read()
 
@@ -130,7 +130,7 @@ def test_arb_13_a_remote_that_never_answers_holds_up_no_tools_but_its_own(holder
 def test_other_dialects_are_spoken_and_a_break_changes_nothing(dialect: str, cut: int) -> None:
     """A card at the old path, states of all spellings, no `kind`, an artifact for each chunk, no ids."""
     faults = (cut_at(cut, requests=[1], on=["stream"]),) if cut else ()
-    mock = MockHere(
+    mock = InProcessMock(
         Scenario(rules=(Rule(reply=Reply(stream=("a", "b", "c"))),), dialect=dialect, faults=faults)
     )
     text = "a\nb\nc" if dialect == "promptkit" else "abc"

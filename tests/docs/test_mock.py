@@ -18,7 +18,7 @@ from tests.docs.pages import ROOT, blocks
 from tests.mock.inner import run_tests
 from trunkline.client.sync import SyncClient
 from trunkline.mock.faults import OPERATIONS, Kind
-from trunkline.mock.in_process import MockHere
+from trunkline.mock.in_process import InProcessMock
 from trunkline.mock.quirks import PRESETS
 from trunkline.mock.scenario import Persona, Reply, When
 from trunkline.wire.types import TaskState
@@ -77,7 +77,7 @@ def test_the_scenario_and_its_recording(tmp_path: Path) -> None:
 
 
 def test_the_rest_of_the_scenario() -> None:
-    mock = MockHere(TRAVEL)
+    mock = InProcessMock(TRAVEL)
     with mock.sync_client() as client:
         chat = client.chat(skill="book")
         chat.say("to Paris")
@@ -88,7 +88,7 @@ def test_the_rest_of_the_scenario() -> None:
 
 
 def test_the_faults() -> None:
-    mock = MockHere(FAULTY)
+    mock = InProcessMock(FAULTY)
     with mock.sync_client() as client:
         assert client.stream("a report").finish().text == "onetwothree"
         assert client.send("a report").text == "onetwothree"
@@ -97,7 +97,7 @@ def test_the_faults() -> None:
 
 
 def test_the_expectations() -> None:
-    mock = MockHere(EXPECTING)
+    mock = InProcessMock(EXPECTING)
     with mock.sync_client() as client:
         client.send("hello")
         mock.verify()

@@ -13,7 +13,7 @@ from a2a.types import a2a_pb2 as pb
 from tests.interop.test_python_sdk import Wire
 from trunkline.mock.app import Mock
 from trunkline.mock.scenario import Reply, Rule, Scenario, When
-from trunkline.mock.serve import Listening
+from trunkline.mock.serve import BackgroundServer
 
 pytestmark = pytest.mark.sdk
 
@@ -28,7 +28,7 @@ SCENARIO = Scenario(
 
 @pytest.fixture(scope="module")
 def mock_url() -> Iterator[str]:
-    with Listening(Mock(SCENARIO)) as url:
+    with BackgroundServer(Mock(SCENARIO)) as url:
         yield url
 
 

@@ -55,12 +55,12 @@ class Talk:
 
     def __init__(self, mock: Mock) -> None:
         self.mock = mock
-        self.carrier = InProcessHttpClient(mock, base="")
+        self.http_client = InProcessHttpClient(mock, base="")
 
     async def http(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
         named = tuple((name.replace("_", "-"), value) for name, value in headers.items())
         raw = None if body is None else body if isinstance(body, bytes) else msgspec.json.encode(body)
-        reply = await self.carrier.open(
+        reply = await self.http_client.open(
             HttpRequest(method, BASE + path, (("content-type", "application/json"), *named), raw)
         )
         try:
@@ -102,7 +102,7 @@ async def talking(scenario: Scenario) -> AsyncIterator[Talk]:
     try:
         yield talk
     finally:
-        await talk.carrier.close()
+        await talk.http_client.close()
         await talk.mock.close()
 
 

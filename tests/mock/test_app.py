@@ -11,17 +11,17 @@ import pytest
 from tests.mock.talk import Talk, replying, said, talking
 from trunkline.mock.app import Mock
 from trunkline.mock.scenario import (
-    Entry,
     Expect,
     Failure,
-    Made,
     Persona,
-    Piece,
     Reply,
     Rule,
     Scenario,
+    ScriptedArtifact,
+    ScriptedAuth,
     ScriptedFile,
-    Step,
+    ScriptedPart,
+    ScriptedStep,
     When,
 )
 
@@ -46,7 +46,7 @@ def talked(scenario: Scenario, what: Callable[[Talk], Awaitable[Any]]) -> Any:
         (Reply(cancel="gone"), "CANCELED"),
         (Reply(receipt=True), "SUBMITTED"),
         (
-            Reply(steps=(Step(state="working"), Step(state="failed", say="broken"))),
+            Reply(steps=(ScriptedStep(state="working"), ScriptedStep(state="failed", say="broken"))),
             "FAILED",
         ),
     ],
@@ -67,7 +67,9 @@ def test_what_a_task_makes() -> None:
         text="words",
         data={"answer": 42},
         file=ScriptedFile(name="a.txt", media_type="text/plain", text="hi"),
-        artifacts=(Made(id="own", name="mine", parts=(Piece(text="a"), Piece(data=[1]))),),
+        artifacts=(
+            ScriptedArtifact(id="own", name="mine", parts=(ScriptedPart(text="a"), ScriptedPart(data=[1]))),
+        ),
     )
 
     async def what(talk: Talk) -> None:
@@ -255,11 +257,13 @@ def test_nothing_fits() -> None:
 @pytest.mark.parametrize(
     ("auth", "header", "challenge"),
     [
-        (Entry(bearer="t0k"), {"authorization": "Bearer t0k"}, "Bearer"),
-        (Entry(api_key="k3y"), {"x_api_key": "k3y"}, "ApiKey"),
+        (ScriptedAuth(bearer="t0k"), {"authorization": "Bearer t0k"}, "Bearer"),
+        (ScriptedAuth(api_key="k3y"), {"x_api_key": "k3y"}, "ApiKey"),
     ],
 )
-def test_callers_must_show_what_the_card_says(auth: Entry, header: dict[str, str], challenge: str) -> None:
+def test_callers_must_show_what_the_card_says(
+    auth: ScriptedAuth, header: dict[str, str], challenge: str
+) -> None:
     assert "t0k" not in repr(auth) and "k3y" not in repr(auth)
 
     async def what(talk: Talk) -> None:
@@ -302,7 +306,7 @@ def test_what_was_received_is_kept_until_a_reset() -> None:
     async def what(talk: Talk) -> None:
         await talk.card()
         await talk.rpc("SendMessage", said("one", metadata={"skillId": "s"}), x_correlation_id="c1")
-        assert [each.asked for each in talk.mock.received] == ["card", "send"]
+        assert [each.operation for each in talk.mock.received] == ["card", "send"]
         kept = talk.mock.received[1]
         assert (kept.text, kept.rule, kept.headers["x-correlation-id"]) == ("one", "rule 1", "c1")
         assert "c1" not in repr(kept)
@@ -339,6 +343,6 @@ def test_the_caller_may_leave_a_wait() -> None:
                 await talk.send()
         # Closing waits a second for requests that have not noticed.
         async with asyncio.timeout(0.5):
-            await talk.carrier.close()
+            await talk.http_client.close()
 
     talked(replying(Reply(hold=True)), what)

@@ -17,14 +17,14 @@ from trunkline.mock.app import Mock
 from trunkline.mock.quirks import Quirks
 from trunkline.mock.recorder import Recorder
 from trunkline.mock.scenario import (
-    Entry,
     Failure,
-    Made,
     Persona,
-    Piece,
     Reply,
     Rule,
     Scenario,
+    ScriptedArtifact,
+    ScriptedAuth,
+    ScriptedPart,
     When,
 )
 from trunkline.mock.script import read_scenarios, write_scenario
@@ -115,10 +115,14 @@ def test_no_secret_and_no_id_gets_into_the_file() -> None:
         ids.extend((result.task_id, result.context_id))
         return result.text
 
-    reply = Reply(artifacts=(Made(id="${task.id}-a", parts=(Piece(text="${context.id} ${message.id}"),)),))
+    reply = Reply(
+        artifacts=(
+            ScriptedArtifact(id="${task.id}-a", parts=(ScriptedPart(text="${context.id} ${message.id}"),)),
+        )
+    )
 
     async def main() -> None:
-        app = Mock(replying(reply, agent=Persona(auth=Entry(bearer="s3cret-token"))))
+        app = Mock(replying(reply, agent=Persona(auth=ScriptedAuth(bearer="s3cret-token"))))
         _, scenario = await recorded(app, talk, bearer="s3cret-token")
         text = write_scenario(scenario)
         for kept in ("s3cret", "message-0815", *ids):
@@ -197,7 +201,7 @@ def test_an_agent_that_is_not_there_and_one_that_is_none() -> None:
         async with Client("http://localhost", carrier=InProcessHttpClient(recorder), retries=0) as client:
             with pytest.raises(Exception, match="502"):
                 await client.send("x")
-        return recorder.tape.count
+        return recorder.recording.count
 
     assert asyncio.run(main()) == 0
     with pytest.raises(Misuse, match="no URL of an agent"):

@@ -12,18 +12,18 @@ from trunkline.errors import Misuse
 from trunkline.mock import faults as f
 from trunkline.mock.quirks import Quirks
 from trunkline.mock.scenario import (
-    Ability,
-    Entry,
     Expect,
     Failure,
-    Made,
     Persona,
-    Piece,
     Reply,
     Rule,
     Scenario,
+    ScriptedArtifact,
+    ScriptedAuth,
     ScriptedFile,
-    Step,
+    ScriptedPart,
+    ScriptedSkill,
+    ScriptedStep,
     When,
 )
 from trunkline.mock.script import load_scenarios, read_scenarios, write_scenario
@@ -48,8 +48,8 @@ FULL = Scenario(
     name="all",
     agent=Persona(
         name="All",
-        skills=(Ability(id="s", tags=("t",)),),
-        auth=Entry(bearer="t"),
+        skills=(ScriptedSkill(id="s", tags=("t",)),),
+        auth=ScriptedAuth(bearer="t"),
         push=True,
         extensions=("https://example.com/x",),
         card={"url": None, "capabilities": {"streaming": False}},
@@ -60,17 +60,19 @@ FULL = Scenario(
             reply=Reply(
                 data={},
                 file=ScriptedFile(name="f", url="http://x/"),
-                artifacts=(Made(id="a", parts=(Piece(text="ü: - #"), Piece(data=None))),),
-                stream=("a", Piece(data=1)),
-                say=(Piece(text="done"),),
+                artifacts=(
+                    ScriptedArtifact(id="a", parts=(ScriptedPart(text="ü: - #"), ScriptedPart(data=None))),
+                ),
+                stream=("a", ScriptedPart(data=1)),
+                say=(ScriptedPart(text="done"),),
                 then=Reply(need_auth="who?", then="thanks"),
             )
         ),
         Rule(
             reply=Reply(
                 steps=(
-                    Step(state="working", say="x", delay=0.5),
-                    Step(artifact=Made(text="y")),
+                    ScriptedStep(state="working", say="x", delay=0.5),
+                    ScriptedStep(artifact=ScriptedArtifact(text="y")),
                 )
             )
         ),
@@ -87,7 +89,7 @@ FULL = Scenario(
 def test_a_scenario_reads_as_it_was_meant() -> None:
     (scenario,) = read_scenarios(TEXT)
     assert scenario == Scenario(
-        agent=Persona(name="Scribe", skills=(Ability(id="summarise", tags=("text",)),)),
+        agent=Persona(name="Scribe", skills=(ScriptedSkill(id="summarise", tags=("text",)),)),
         rules=(
             Rule(when=When(contains="hello"), reply="Hi"),
             Rule(

@@ -13,7 +13,7 @@ from trunkline.errors import Misuse
 from trunkline.mock import faults as f
 from trunkline.mock.app import Mock
 from trunkline.mock.scenario import Persona, Reply
-from trunkline.mock.serve import Listening, Mocks
+from trunkline.mock.serve import BackgroundServer, Mocks
 
 
 def posted(
@@ -41,7 +41,7 @@ def test_a_mock_on_a_socket_answers_and_breaks() -> None:
             f.cut(2, requests=[1]),
         )
     )
-    with Listening(mock) as url:
+    with BackgroundServer(mock) as url:
         assert b"TASK_STATE_COMPLETED" in posted(url)
         for _ in ("drop", "lose"):
             with pytest.raises((http.client.RemoteDisconnected, ConnectionError)):
@@ -55,7 +55,7 @@ def test_a_mock_on_a_socket_answers_and_breaks() -> None:
 
 
 def test_a_connection_is_closed_without_a_word() -> None:
-    with Listening(Mock(replying("Hi", f.close(requests=[1])))) as url:
+    with BackgroundServer(Mock(replying("Hi", f.close(requests=[1])))) as url:
         connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=5)
         assert b"Hi" in posted(url, connection=connection)
         connection.auto_open = 0
@@ -68,7 +68,7 @@ def test_several_are_served_under_their_names() -> None:
     mocks = [
         Mock(replying(f"I am {name}", name=name, agent=Persona(name=name.title()))) for name in ("ann", "bob")
     ]
-    with Listening(Mocks(mocks)) as url:
+    with BackgroundServer(Mocks(mocks)) as url:
         assert b"I am ann" in posted(f"{url}/ann")
         assert b"I am bob" in posted(f"{url}/bob")
         connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=5)
@@ -82,5 +82,5 @@ def test_several_are_served_under_their_names() -> None:
 
 
 def test_a_port_that_is_taken_is_named() -> None:
-    with Listening(Mock(replying("Hi"))) as url, pytest.raises(Misuse, match="cannot listen on"):
-        Listening(Mock(replying("Hi")), port=urlsplit(url).port or 0)
+    with BackgroundServer(Mock(replying("Hi"))) as url, pytest.raises(Misuse, match="cannot listen on"):
+        BackgroundServer(Mock(replying("Hi")), port=urlsplit(url).port or 0)

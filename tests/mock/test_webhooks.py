@@ -13,7 +13,7 @@ import pytest
 from tests.mock.talk import Talk, replying, said, talking
 from trunkline.mock.quirks import Quirks
 from trunkline.mock.scenario import Persona, Reply
-from trunkline.mock.serve import Listening
+from trunkline.mock.serve import BackgroundServer
 
 
 class Receiver:
@@ -45,7 +45,7 @@ class Receiver:
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
     made = Receiver()
-    with Listening(made) as url:
+    with BackgroundServer(made) as url:
         made.url = f"{url}/hook"
         yield made
 

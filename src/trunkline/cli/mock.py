@@ -14,7 +14,7 @@ from trunkline.mock.app import Mock
 from trunkline.mock.recorder import Recorder
 from trunkline.mock.scenario import Scenario
 from trunkline.mock.script import load_scenarios, write_scenario
-from trunkline.mock.serve import App, Mocks, bound, server_of
+from trunkline.mock.serve import App, Mocks, bind, server_of
 from trunkline.net.egress import Egress
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.server.host_check import is_loopback
@@ -63,11 +63,11 @@ def record(url: str, output: str, *, host: str, port: int, is_open: bool, timing
         sys.stdout.write(text)
         return
     file.write_text(text, encoding="utf-8")
-    log.info("mock.written file=%s messages=%d", file, recorder.tape.count)
+    log.info("mock.written file=%s messages=%d", file, recorder.recording.count)
 
 
 def _listen(app: App, host: str, port: int, places: list[tuple[str, str]]) -> None:
-    socket = bound(host, port)
+    socket = bind(host, port)
     set_up_logs("info", "text")
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     shown = f"[{host}]" if ":" in host else host

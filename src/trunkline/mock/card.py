@@ -1,39 +1,34 @@
-"""The card of a mock: what its persona says, in the shape its manner has, with the lies laid over it."""
+"""The card of a mock: what its persona declares, in the layout of its quirks, with patches laid over it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
 from trunkline.mock.quirks import Quirks
-from trunkline.mock.scenario import Ability, Extra, Persona
+from trunkline.mock.scenario import Persona, ScriptedExtension, ScriptedSkill
 from trunkline.wire.card import ApiKeyScheme, BearerScheme, Card, Extension, Scheme, Skill, card_hybrid
 from trunkline.wire.service_parameters import IDEMPOTENT_SEND
 from trunkline.wire.types import Metadata
 
-_OF_03 = (
-    "protocolVersion",
-    "url",
-    "preferredTransport",
-    "additionalInterfaces",
+_V03_MEMBERS = {
+    *("protocolVersion", "url", "preferredTransport", "additionalInterfaces", "security"),
     "supportsAuthenticatedExtendedCard",
-    "security",
-)
-_OF_1 = ("supportedInterfaces", "securityRequirements")
+}
+_V1_MEMBERS = {"supportedInterfaces", "securityRequirements"}
 
 
-def card_document(persona: Persona, manner: Quirks, base: str, *, deduplicates: bool) -> Metadata:
+def card_document(persona: Persona, quirks: Quirks, base: str, *, deduplicates: bool) -> Metadata:
     """The card as a document; `base` is where it was asked for."""
     base = (persona.url or base).rstrip("/")
     card = Card(
         name=persona.name,
         description=persona.description,
         version=persona.version,
-        rpc_url=base + manner.path,
+        rpc_url=base + quirks.path,
         rest_url=base,
-        skills=tuple(_skill(ability) for ability in persona.skills),
+        skills=tuple(_skill(skill) for skill in persona.skills),
         default_input_modes=persona.input_modes,
         default_output_modes=persona.output_modes,
         streaming=persona.streaming,
@@ -44,11 +39,11 @@ def card_document(persona: Persona, manner: Quirks, base: str, *, deduplicates: 
         requirements=tuple((name,) for name in _schemes(persona)),
     )
     document: Metadata = msgspec.json.decode(card_hybrid(card))
-    return patched(_shaped(document, persona, manner), persona.card)
+    return patched(_shaped(document, persona, quirks), persona.card)
 
 
 def patched(document: Metadata, patch: Metadata) -> Metadata:
-    """A document with these members laid over it, deep; null leaves one out."""
+    """A document with these members laid over it, at any depth; null leaves one out."""
     found = dict(document)
     for name, value in patch.items():
         if value is None:
@@ -60,7 +55,7 @@ def patched(document: Metadata, patch: Metadata) -> Metadata:
     return found
 
 
-def _shaped(document: Metadata, persona: Persona, manner: Quirks) -> Metadata:
+def _shaped(document: Metadata, persona: Persona, quirks: Quirks) -> Metadata:
     document["supportedInterfaces"] = [
         each
         for each in document["supportedInterfaces"]
@@ -70,34 +65,29 @@ def _shaped(document: Metadata, persona: Persona, manner: Quirks) -> Metadata:
     document["additionalInterfaces"] = known
     if known:
         document["url"], document["preferredTransport"] = known[0]["url"], known[0]["transport"]
-    if manner.card == "1.0" or "0.3" not in persona.versions:
-        return _without(document, _OF_03)
-    if manner.card == "0.3" or "1.0" not in persona.versions:
-        return _without(document, _OF_1)
+    if quirks.card == "1.0" or "0.3" not in persona.versions:
+        return _without(document, _V03_MEMBERS)
+    if quirks.card == "0.3" or "1.0" not in persona.versions:
+        return _without(document, _V1_MEMBERS)
     return document
 
 
-def _without(document: Metadata, names: Iterable[str]) -> dict[str, Any]:
-    left_out = set(names)
-    return {name: value for name, value in document.items() if name not in left_out}
+def _without(document: Metadata, names: set[str]) -> Metadata:
+    return {name: value for name, value in document.items() if name not in names}
 
 
-def _skill(ability: Ability) -> Skill:
-    return Skill(
-        ability.id,
-        ability.name or ability.id,
-        ability.description or ability.name or ability.id,
-        ability.tags or ("mock",),
-        ability.examples,
-        ability.input_modes,
-        ability.output_modes,
-    )
+def _skill(skill: ScriptedSkill) -> Skill:
+    name = skill.name or skill.id
+    description, tags = skill.description or name, skill.tags or ("mock",)
+    return Skill(skill.id, name, description, tags, skill.examples, skill.input_modes, skill.output_modes)
 
 
 def _extensions(persona: Persona, *, deduplicates: bool) -> tuple[Extension, ...]:
-    given = [Extra(uri=each) if isinstance(each, str) else each for each in persona.extensions]
+    given = [ScriptedExtension(uri=each) if isinstance(each, str) else each for each in persona.extensions]
     if deduplicates and all(each.uri != IDEMPOTENT_SEND for each in given):
-        given.append(Extra(uri=IDEMPOTENT_SEND, description="A message that comes twice is done once"))
+        given.append(
+            ScriptedExtension(uri=IDEMPOTENT_SEND, description="A message that comes twice is done once")
+        )
     return tuple(Extension(each.uri, each.description, each.required, each.params) for each in given)
 
 

@@ -20,20 +20,20 @@ Kind = Literal[
     "status", "html", "garbage", "empty", "truncate", "media_type", "version", "dialect", "wrong_id",
     "slow", "huge", "redirect", "drop", "lose", "gzip", "close", "lie",
 ]  # fmt: skip
-Asked = Literal[
+OperationName = Literal[
     "card", "send", "stream", "subscribe", "get", "list", "cancel", "push", "extended_card"
 ]  # fmt: skip
 
-OPERATIONS: tuple[str, ...] = get_args(Asked)
+OPERATIONS: tuple[str, ...] = get_args(OperationName)
 STREAMS = frozenset({"stream", "subscribe"})
-# What can only happen to a stream, and what to a card.
-_OF_STREAMS = frozenset({"cut", "end", "duplicate", "reorder"})
-# Said before anything is done, unless the fault is `worked`.
+# What can only happen to a stream.
+_STREAM_FAULTS = frozenset({"cut", "end", "duplicate", "reorder"})
+# Sent before anything is done, unless the fault is `worked`.
 REFUSALS = frozenset({"status", "html", "redirect", "version"})
 
 
 class MockFault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing that goes wrong, and when."""
+    """One fault, and the requests that it strikes."""
 
     do: Kind
     # The event of a stream that it is about, from 1; 0 is before the first.
@@ -50,7 +50,7 @@ class MockFault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     headers: dict[str, str] = {}
     # Of a lie: what the card says instead; null leaves a member out.
     card: Metadata = {}
-    on: tuple[Asked, ...] = ()
+    on: tuple[OperationName, ...] = ()
     path: str = ""
     requests: tuple[int, ...] = ()
     chance: float = 1.0
@@ -65,21 +65,21 @@ class MockFault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if not 200 <= self.status <= 599:
             raise ValueError("status is that of an HTTP answer, 200 to 599")
 
-    def concerns(self, asked: str, path: str) -> bool:
+    def concerns(self, operation: str, path: str) -> bool:
         """Whether it could strike this kind of request at all."""
         if self.path and self.path != path:
             return False
         if self.do == "lie":
-            return asked in ("card", "extended_card")
+            return operation in ("card", "extended_card")
         if self.on:
-            return asked in self.on and (self.do not in _OF_STREAMS or asked in STREAMS)
-        return asked in STREAMS if self.do in _OF_STREAMS else asked != "card"
+            return operation in self.on and (self.do not in _STREAM_FAULTS or operation in STREAMS)
+        return operation in STREAMS if self.do in _STREAM_FAULTS else operation != "card"
 
 
-class Aim(TypedDict, total=False):
-    """When a fault strikes."""
+class FaultTarget(TypedDict, total=False):
+    """The requests that a fault strikes."""
 
-    on: Sequence[Asked]
+    on: Sequence[OperationName]
     requests: Sequence[int]
     chance: float
     path: str
@@ -91,153 +91,152 @@ class FaultSchedule:
     def __init__(self, faults: Sequence[MockFault], seed: int) -> None:
         self._faults = faults
         self._counts = [0] * len(faults)
-        self._dice = random.Random(seed)
+        self._random = random.Random(seed)
 
-    def due(self, asked: str, path: str) -> tuple[MockFault, ...]:
-        """The faults of this request."""
+    def due(self, operation: str, path: str) -> tuple[MockFault, ...]:
+        """The faults that strike this request; counts it."""
         found: list[MockFault] = []
-        for place, fault in enumerate(self._faults):
-            if not fault.concerns(asked, path):
+        for index, fault in enumerate(self._faults):
+            if not fault.concerns(operation, path):
                 continue
-            self._counts[place] += 1
-            counted = not fault.requests or self._counts[place] in fault.requests
-            if counted and (fault.chance >= 1 or self._dice.random() < fault.chance):
+            self._counts[index] += 1
+            counted = not fault.requests or self._counts[index] in fault.requests
+            if counted and (fault.chance >= 1 or self._random.random() < fault.chance):
                 found.append(fault)
         return tuple(found)
 
 
-def _aimed(aim: Aim) -> Aim:
-    on = tuple(aim.get("on", ()))
-    for asked in on:
-        if asked not in OPERATIONS:
-            raise Misuse(f"on: {asked!r} is no operation; one of {', '.join(OPERATIONS)}")
-    return {
-        "on": on,
-        "requests": tuple(aim.get("requests", ())),
-        "chance": aim.get("chance", 1.0),
-        "path": aim.get("path", ""),
-    }
+def _targeted(target: FaultTarget) -> FaultTarget:
+    on = tuple(target.get("on", ()))
+    for operation in on:
+        if operation not in OPERATIONS:
+            raise Misuse(f"on: {operation!r} is no operation; one of {', '.join(OPERATIONS)}")
+    return {**target, "on": on, "requests": tuple(target.get("requests", ()))}
 
 
-def _made(do: Kind, aim: Aim, **more: object) -> MockFault:
-    return MockFault(do=do, **_aimed(aim), **more)  # pyright: ignore[reportArgumentType]
+def _fault(do: Kind, target: FaultTarget, **more: object) -> MockFault:
+    return MockFault(do=do, **_targeted(target), **more)  # pyright: ignore[reportArgumentType]
 
 
-def cut(at: int = 1, **aim: Unpack[Aim]) -> MockFault:
+def cut(at: int = 1, **target: Unpack[FaultTarget]) -> MockFault:
     """The connection breaks off after event `at` of a stream."""
-    return _made("cut", aim, at=at)
+    return _fault("cut", target, at=at)
 
 
-def end(at: int = 1, **aim: Unpack[Aim]) -> MockFault:
+def end(at: int = 1, **target: Unpack[FaultTarget]) -> MockFault:
     """A stream ends cleanly after event `at`, whatever was still to come."""
-    return _made("end", aim, at=at)
+    return _fault("end", target, at=at)
 
 
-def duplicate(at: int = 1, **aim: Unpack[Aim]) -> MockFault:
+def duplicate(at: int = 1, **target: Unpack[FaultTarget]) -> MockFault:
     """Event `at` comes twice."""
-    return _made("duplicate", aim, at=at)
+    return _fault("duplicate", target, at=at)
 
 
-def reorder(at: int = 1, **aim: Unpack[Aim]) -> MockFault:
+def reorder(at: int = 1, **target: Unpack[FaultTarget]) -> MockFault:
     """Event `at` comes after the next one."""
-    return _made("reorder", aim, at=at)
+    return _fault("reorder", target, at=at)
 
 
-def stall(at: int = 1, seconds: float | None = None, **aim: Unpack[Aim]) -> MockFault:
+def stall(at: int = 1, seconds: float | None = None, **target: Unpack[FaultTarget]) -> MockFault:
     """Nothing comes after event `at` for so long, or ever; an answer that is no stream does not begin."""
-    return _made("stall", aim, at=at, seconds=seconds)
+    return _fault("stall", target, at=at, seconds=seconds)
 
 
-def status(code: int, *, worked: bool = False, seconds: float | None = None, **aim: Unpack[Aim]) -> MockFault:
+def status(
+    code: int, *, worked: bool = False, seconds: float | None = None, **target: Unpack[FaultTarget]
+) -> MockFault:
     """An HTTP status instead of an answer; `seconds` is its Retry-After."""
-    return _made("status", aim, status=code, worked=worked, seconds=seconds)
+    return _fault("status", target, status=code, worked=worked, seconds=seconds)
 
 
-def unauthorized(challenge: str = "Bearer", *, worked: bool = False, **aim: Unpack[Aim]) -> MockFault:
+def unauthorized(
+    challenge: str = "Bearer", *, worked: bool = False, **target: Unpack[FaultTarget]
+) -> MockFault:
     """401 with `WWW-Authenticate`."""
-    return _made("status", aim, status=401, worked=worked, headers={"WWW-Authenticate": challenge})
+    return _fault("status", target, status=401, worked=worked, headers={"WWW-Authenticate": challenge})
 
 
-def busy(seconds: float = 1.0, **aim: Unpack[Aim]) -> MockFault:
+def busy(seconds: float = 1.0, **target: Unpack[FaultTarget]) -> MockFault:
     """429 with `Retry-After`."""
-    return _made("status", aim, status=429, seconds=seconds)
+    return _fault("status", target, status=429, seconds=seconds)
 
 
-def html(code: int = 502, *, worked: bool = False, **aim: Unpack[Aim]) -> MockFault:
+def html(code: int = 502, *, worked: bool = False, **target: Unpack[FaultTarget]) -> MockFault:
     """A proxy's error page."""
-    return _made("html", aim, status=code, worked=worked)
+    return _fault("html", target, status=code, worked=worked)
 
 
-def garbage(at: int = 1, **aim: Unpack[Aim]) -> MockFault:
+def garbage(at: int = 1, **target: Unpack[FaultTarget]) -> MockFault:
     """The work is done and the answer is no JSON; of a stream, event `at` is none."""
-    return _made("garbage", aim, at=at)
+    return _fault("garbage", target, at=at)
 
 
-def empty(**aim: Unpack[Aim]) -> MockFault:
+def empty(**target: Unpack[FaultTarget]) -> MockFault:
     """The work is done and the answer has no body."""
-    return _made("empty", aim)
+    return _fault("empty", target)
 
 
-def truncate(at: int = 1, **aim: Unpack[Aim]) -> MockFault:
+def truncate(at: int = 1, **target: Unpack[FaultTarget]) -> MockFault:
     """The work is done and the connection breaks off amid the answer, or amid event `at`."""
-    return _made("truncate", aim, at=at)
+    return _fault("truncate", target, at=at)
 
 
-def media_type(to: str = "text/plain", **aim: Unpack[Aim]) -> MockFault:
+def media_type(to: str = "text/plain", **target: Unpack[FaultTarget]) -> MockFault:
     """The right answer under a wrong Content-Type."""
-    return _made("media_type", aim, to=to)
+    return _fault("media_type", target, to=to)
 
 
-def version(**aim: Unpack[Aim]) -> MockFault:
+def version(**target: Unpack[FaultTarget]) -> MockFault:
     """The version is not supported, whatever the card says: -32009."""
-    return _made("version", aim)
+    return _fault("version", target)
 
 
-def dialect(**aim: Unpack[Aim]) -> MockFault:
+def dialect(**target: Unpack[FaultTarget]) -> MockFault:
     """The answer is written in the other version."""
-    return _made("dialect", aim)
+    return _fault("dialect", target)
 
 
-def wrong_id(**aim: Unpack[Aim]) -> MockFault:
+def wrong_id(**target: Unpack[FaultTarget]) -> MockFault:
     """The answer carries the id of some other JSON-RPC request."""
-    return _made("wrong_id", aim)
+    return _fault("wrong_id", target)
 
 
-def slow(seconds: float = 0.05, **aim: Unpack[Aim]) -> MockFault:
+def slow(seconds: float = 0.05, **target: Unpack[FaultTarget]) -> MockFault:
     """The body comes in eight pieces, with so many seconds before each."""
-    return _made("slow", aim, seconds=seconds)
+    return _fault("slow", target, seconds=seconds)
 
 
-def huge(size: int = 32 << 20, at: int = 1, **aim: Unpack[Aim]) -> MockFault:
+def huge(size: int = 32 << 20, at: int = 1, **target: Unpack[FaultTarget]) -> MockFault:
     """The body, or event `at`, is padded with so many bytes."""
-    return _made("huge", aim, size=size, at=at)
+    return _fault("huge", target, size=size, at=at)
 
 
-def redirect(to: str, code: int = 307, **aim: Unpack[Aim]) -> MockFault:
+def redirect(to: str, code: int = 307, **target: Unpack[FaultTarget]) -> MockFault:
     """A redirect to a path or another host."""
-    return _made("redirect", aim, to=to, status=code)
+    return _fault("redirect", target, to=to, status=code)
 
 
-def drop(**aim: Unpack[Aim]) -> MockFault:
+def drop(**target: Unpack[FaultTarget]) -> MockFault:
     """The request is taken and the connection closed; nothing is done."""
-    return _made("drop", aim)
+    return _fault("drop", target)
 
 
-def lose(**aim: Unpack[Aim]) -> MockFault:
+def lose(**target: Unpack[FaultTarget]) -> MockFault:
     """The work is done, and the connection closed without an answer."""
-    return _made("lose", aim)
+    return _fault("lose", target)
 
 
-def gzip(**aim: Unpack[Aim]) -> MockFault:
+def gzip(**target: Unpack[FaultTarget]) -> MockFault:
     """The body is packed, though nobody asked for that."""
-    return _made("gzip", aim)
+    return _fault("gzip", target)
 
 
-def close(**aim: Unpack[Aim]) -> MockFault:
+def close(**target: Unpack[FaultTarget]) -> MockFault:
     """The connection is closed after the answer, which did not say so; only where there is a socket."""
-    return _made("close", aim)
+    return _fault("close", target)
 
 
-def lie(card: Metadata, **aim: Unpack[Aim]) -> MockFault:
+def lie(card: Metadata, **target: Unpack[FaultTarget]) -> MockFault:
     """The card says this instead; null leaves a member out."""
-    return _made("lie", aim, card=card)
+    return _fault("lie", target, card=card)

@@ -1,4 +1,4 @@
-"""Mocks and agents in this process, and clients to them: what the pytest plugin hands to a test."""
+"""Mocks and agents in this process, and clients to them, as the pytest plugin gives them to a test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Unpack
+from typing import Any, Unpack
 from weakref import WeakKeyDictionary
 
 from trunkline.agent.agent import Agent
@@ -16,7 +16,7 @@ from trunkline.errors import Misuse
 from trunkline.mock.app import Mock, ReceivedRequest
 from trunkline.mock.scenario import Reply, Rule, Scenario
 from trunkline.mock.script import load_scenarios, read_scenarios
-from trunkline.mock.serve import Listening
+from trunkline.mock.serve import BackgroundServer
 from trunkline.net.http import HttpClient, HttpRequest
 from trunkline.net.in_process import BASE, InProcessHttpClient, Visited
 from trunkline.wire.types import Message
@@ -24,42 +24,17 @@ from trunkline.wire.types import Message
 Script = Scenario | Sequence[Rule] | Reply | Path | str
 
 
-class Here(Protocol):
-    """An agent in this process, mocked or real."""
-
-    @property
-    def url(self) -> str:
-        """Where it is: the URL on a socket once it listens, else one that only its own clients can call."""
-        ...
-
-    def client(self, **options: Unpack[ClientOptions]) -> Client:
-        """A client to it, for code with an event loop."""
-        ...
-
-    def sync_client(self, **options: Unpack[ClientOptions]) -> SyncClient:
-        """A client to it, for code without one."""
-        ...
-
-    def listen(self) -> str:
-        """Serve it on a free port of this machine too, for whoever needs a real URL; gives that URL."""
-        ...
-
-    def close(self) -> None:
-        """End what listens."""
-        ...
-
-
-class MockHere:
-    """A mock in this process."""
+class InProcessMock:
+    """A mock in this process; its clients need no socket."""
 
     def __init__(self, script: Script) -> None:
         self.mock = Mock(scenario_of(script))
-        self._inside = InProcessHttpClient(self.mock)
-        self._listening: Listening | None = None
+        self._http_client = InProcessHttpClient(self.mock)
+        self._listening: BackgroundServer | None = None
 
     @property
     def url(self) -> str:
-        """See `Here`."""
+        """The URL on a socket once it listens, else one that only its own clients can call."""
         return BASE if self._listening is None else self._listening.url
 
     @property
@@ -83,17 +58,17 @@ class MockHere:
         return self.mock.hits
 
     def client(self, **options: Unpack[ClientOptions]) -> Client:
-        """See `Here`."""
-        return Client(BASE, **_by(self._inside, options))
+        """A client to it, for code with an event loop."""
+        return Client(BASE, **_through(self._http_client, options))
 
     def sync_client(self, **options: Unpack[ClientOptions]) -> SyncClient:
-        """See `Here`."""
-        return SyncClient(BASE, **_by(self._inside, options))
+        """A client to it, for code without an event loop."""
+        return SyncClient(BASE, **_through(self._http_client, options))
 
     def listen(self) -> str:
-        """See `Here`."""
+        """Serve it on a free port of this machine too, for whoever needs a real URL; gives that URL."""
         if self._listening is None:
-            self._listening = Listening(self.mock)
+            self._listening = BackgroundServer(self.mock)
             self._listening.start()
         return self._listening.url
 
@@ -108,95 +83,95 @@ class MockHere:
             raise AssertionError(f"{self.mock.scenario.agent.name}: " + "; ".join(wrong))
 
     def close(self) -> None:
-        """See `Here`."""
+        """Stop serving it on a port."""
         if self._listening is not None:
             self._listening.close()
 
 
-class AgentHere:
+class InProcessAgent:
     """A real agent in this process, with a store in memory: one for each event loop that calls it."""
 
     def __init__(self, agent: Agent, **settings: object) -> None:
         given = {"store": "memory:", "drain_limit": 1, **settings}
         self._make: Callable[[], Any] = lambda: agent.asgi(**given)
-        self._carrier = _Living(self._make)
-        self._listening: Listening | None = None
+        self._http_client = _LoopBoundClient(self._make)
+        self._listening: BackgroundServer | None = None
 
     @property
     def url(self) -> str:
-        """See `Here`."""
+        """The URL on a socket once it listens, else one that only its own clients can call."""
         return BASE if self._listening is None else self._listening.url
 
     def client(self, **options: Unpack[ClientOptions]) -> Client:
-        """See `Here`."""
+        """A client to it, for code with an event loop."""
         return Client(self.url, **self._options(options))
 
     def sync_client(self, **options: Unpack[ClientOptions]) -> SyncClient:
-        """See `Here`."""
+        """A client to it, for code without an event loop."""
         return SyncClient(self.url, **self._options(options))
 
     def _options(self, options: ClientOptions) -> ClientOptions:
         # On a socket it has one store for all; in process each loop has its own.
-        return options if self._listening is not None else _by(self._carrier, options)
+        return options if self._listening is not None else _through(self._http_client, options)
 
     def listen(self) -> str:
-        """See `Here`."""
+        """Serve it on a free port of this machine too, for whoever needs a real URL; gives that URL."""
         if self._listening is None:
-            self._listening = Listening(self._make())
+            self._listening = BackgroundServer(self._make())
             self._listening.start()
         return self._listening.url
 
     def close(self) -> None:
-        """See `Here`."""
+        """Stop serving it on a port."""
         if self._listening is not None:
             self._listening.close()
 
 
-class _Living:
-    """A carrier into an application that lives as long as the event loop that first called it."""
+class _LoopBoundClient:
+    """An HTTP client into an application that is started once for each event loop that calls it."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
-        self._lives: WeakKeyDictionary[asyncio.AbstractEventLoop, _Life] = WeakKeyDictionary()
+        self._running: WeakKeyDictionary[asyncio.AbstractEventLoop, _RunningApp] = WeakKeyDictionary()
 
     async def open(self, request: HttpRequest) -> Visited:
         """See `HttpClient`."""
         loop = asyncio.get_running_loop()
-        life = self._lives.get(loop)
-        if life is None:
-            life = self._lives[loop] = _Life(self._make())
-        await life.begun()
-        return await life.inside.open(request)
+        app = self._running.get(loop)
+        if app is None:
+            app = self._running[loop] = _RunningApp(self._make())
+        await app.started()
+        return await app.http_client.open(request)
 
     async def close(self) -> None:
         """See `HttpClient`; the applications end with their loops."""
 
 
-class _Life:
-    """One application between its start and the end of its loop."""
+class _RunningApp:
+    """An application that runs until its event loop ends."""
 
     def __init__(self, app: Any) -> None:
-        self.inside = InProcessHttpClient(app)
+        self.http_client = InProcessHttpClient(app)
         self._app = app
-        self._up = asyncio.Event()
+        self._started = asyncio.Event()
         # Whoever ends the loop cancels what still runs in it, and waits.
-        self._living = asyncio.get_running_loop().create_task(self._live())
+        self._task = asyncio.get_running_loop().create_task(self._lifespan())
 
-    async def begun(self) -> None:
-        waiting = asyncio.ensure_future(self._up.wait())
-        await asyncio.wait({waiting, self._living}, return_when=asyncio.FIRST_COMPLETED)
+    async def started(self) -> None:
+        waiting = asyncio.ensure_future(self._started.wait())
+        await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
-        if self._living.done():
-            await self._living
+        if self._task.done():
+            await self._task
 
-    async def _live(self) -> None:
+    async def _lifespan(self) -> None:
         async with self._app.lifespan():
-            self._up.set()
+            self._started.set()
             await asyncio.Event().wait()
 
 
-def _by(carrier: HttpClient, options: ClientOptions) -> ClientOptions:
-    options.setdefault("carrier", carrier)
+def _through(http_client: HttpClient, options: ClientOptions) -> ClientOptions:
+    options.setdefault("carrier", http_client)
     return options
 
 
@@ -224,14 +199,14 @@ def _only(scenarios: tuple[Scenario, ...]) -> Scenario:
     return scenarios[0]
 
 
-Target = MockHere | AgentHere | Agent | Script
+Target = InProcessMock | InProcessAgent | Agent | Script
 
 
 def connect(target: Target, **options: Unpack[ClientOptions]) -> SyncClient:
     """A client to whatever stands for an agent; a text that begins with http is the URL of one elsewhere."""
     if isinstance(target, str) and target.startswith(("http://", "https://")):
         return SyncClient(target, **options)
-    if isinstance(target, MockHere | AgentHere):
+    if isinstance(target, InProcessMock | InProcessAgent):
         return target.sync_client(**options)
-    made: Here = AgentHere(target) if isinstance(target, Agent) else MockHere(target)
+    made = InProcessAgent(target) if isinstance(target, Agent) else InProcessMock(target)
     return made.sync_client(**options)

@@ -1,4 +1,4 @@
-"""The work of a mock: a reply played event by event, and the task that it makes."""
+"""A reply played event by event, and the task that it makes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from trunkline.mock.quirks import Quirks
 from trunkline.mock.scenario import (
     Content,
     Failure,
-    Made,
-    Piece,
     Reply,
+    ScriptedArtifact,
     ScriptedFile,
-    Step,
+    ScriptedPart,
+    ScriptedStep,
+    State,
 )
 from trunkline.wire.spellings import state_named, timestamp
 from trunkline.wire.types import (
@@ -39,15 +40,15 @@ from trunkline.wire.types import (
 )
 
 Event = Task | StatusUpdate | ArtifactUpdate
-# What a reply may hold in their place.
+# Placeholders in a reply, for the ids of the task that it makes.
 TASK, CONTEXT, MESSAGE = b"${task.id}", b"${context.id}", b"${message.id}"
 _CHUNKS = "stream"
 
 
 class Playback:
-    """What one message, and those that continue it, set off. Without a task it is a bare message or error."""
+    """The reply to a message and to those that continue its task; a bare message or error is one without."""
 
-    def __init__(self, task_id: str, context_id: str, told: Callable[[Playback], None]) -> None:
+    def __init__(self, task_id: str, context_id: str, on_status: Callable[[Playback], None]) -> None:
         self.id = task_id
         self.context_id = context_id
         self.events: list[Event] = []
@@ -58,32 +59,32 @@ class Playback:
         self.updated_ms = now_ms()
         self.push: dict[str, tuple[PushConfig, str]] = {}
         self.task = Task(task_id, context_id, TaskStatus(TaskState.SUBMITTED, None, timestamp(now_ms())))
-        self._told = told
-        self._news = asyncio.Event()
-        # Set when it is known what the first answer is.
-        self.begun = asyncio.Event()
+        self._on_status = on_status
+        self._changed = asyncio.Event()
+        # Set when it is known whether the reply is a task, a message or an error.
+        self.started = asyncio.Event()
         self._playing: asyncio.Task[None] | None = None
-        # It was answered, and its reply has not moved it yet.
+        # The caller has answered its question, and the reply to that has not changed the status yet.
         self._answered = False
         self._count = 0
 
     @property
     def resting(self) -> bool:
-        """Whether it has ended or asks, or never was a task."""
+        """Whether the task has ended or asks, or there is none."""
         return self.bare or (self.task.status.state in RESTING and not self._answered)
 
     @property
     def over(self) -> bool:
-        """Whether it has ended."""
+        """Whether the task has ended."""
         return self.task.status.state in TERMINAL
 
     @property
     def bare(self) -> bool:
-        """Whether it was answered without a task."""
+        """Whether the reply is no task."""
         return self.message is not None or self.failure is not None
 
-    def hear(self, message: Message) -> None:
-        """A message of the caller's, which belongs to the history."""
+    def add_message(self, message: Message) -> None:
+        """Add a message of the caller to the history of the task."""
         heard = replace(message, task_id=self.id, context_id=self.context_id)
         self.task = replace(self.task, history=(*self.task.history, heard))
         if not self.events:
@@ -91,77 +92,78 @@ class Playback:
         else:
             self._answered = True
 
-    async def play(self, reply: Reply, message: Message, manner: Quirks, delay: float) -> None:
-        """Begin a reply. One without delays is over when this returns, any other goes on by itself."""
+    async def play(self, reply: Reply, message: Message, quirks: Quirks, delay: float) -> None:
+        """Play a reply. One without delays is over when this returns, any other goes on by itself."""
         reply = self._filled(reply, message)
         self.then, self.receipt = reply.then, reply.receipt
         if reply.message is not None or reply.error is not None:
             await asyncio.sleep(delay + reply.delay)
             self.failure = reply.error
             if reply.message is not None:
-                said = _said(reply.message, f"{self.id}-reply")
+                said = _message(reply.message, f"{self.id}-reply")
                 self.message = replace(said, context_id=self.context_id, metadata=reply.metadata)
-            self.begun.set()
+            self.started.set()
             return
-        steps = script(reply, message, manner)
+        steps = steps_of(reply, message, quirks)
         if delay + sum(step.delay for step in steps) > 0:
-            self._playing = asyncio.get_running_loop().create_task(self._through(steps, delay))
+            self._playing = asyncio.get_running_loop().create_task(self._play_steps(steps, delay))
         else:
             for step in steps:
-                self.take(step)
+                self.apply(step)
             self._answered = False
-        self.begun.set()
+        self.started.set()
 
     def _filled(self, reply: Reply, message: Message) -> Reply:
-        """The reply with the ids of this task where it has places for them."""
+        """The reply with the ids of this task in place of their placeholders."""
         raw = msgspec.json.encode(reply)
         if b"${" not in raw:
             return reply
-        for place, found in ((TASK, self.id), (CONTEXT, self.context_id), (MESSAGE, message.message_id)):
-            raw = raw.replace(place, msgspec.json.encode(found)[1:-1])
+        ids = ((TASK, self.id), (CONTEXT, self.context_id), (MESSAGE, message.message_id))
+        for placeholder, found in ids:
+            raw = raw.replace(placeholder, msgspec.json.encode(found)[1:-1])
         return msgspec.json.decode(raw, type=Reply)
 
-    async def _through(self, steps: tuple[Step, ...], delay: float) -> None:
+    async def _play_steps(self, steps: tuple[ScriptedStep, ...], delay: float) -> None:
         await asyncio.sleep(delay)
         for step in steps:
             if step.delay:
                 await asyncio.sleep(step.delay)
-            self.take(step)
+            self.apply(step)
 
-    def take(self, step: Step) -> None:
-        """One more event."""
+    def apply(self, step: ScriptedStep) -> None:
+        """Add the events of a step."""
         if step.artifact is not None:
-            self._grow(step, step.artifact)
+            self._add_artifact(step, step.artifact)
         state = state_named(step.state or "")
         if state is not None:
             self._count += 1
-            said = None if step.say is None else _said(step.say, f"{self.id}-{self._count}")
-            self._move(state, said, step)
-        self._news.set()
+            said = None if step.say is None else _message(step.say, f"{self.id}-{self._count}")
+            self._set_status(state, said, step)
+        self._changed.set()
 
     def cancel(self, said: str = "") -> None:
-        """Stop it."""
+        """Stop playing, and cancel the task."""
         self.stop()
-        self.take(Step(state="canceled", say=said or None))
+        self.apply(ScriptedStep(state="canceled", say=said or None))
 
     def stop(self) -> None:
-        """Play no further."""
+        """Stop playing; the task stays as it is."""
         if self._playing is not None:
             self._playing.cancel()
 
     async def more(self, seq: int) -> None:
-        """Wait until there are more events than these."""
+        """Wait until there are more than `seq` events."""
         while len(self.events) <= seq:
-            self._news.clear()
-            await self._news.wait()
+            self._changed.clear()
+            await self._changed.wait()
 
     async def rest(self) -> None:
-        """Wait until it has ended or asks."""
+        """Wait until the task has ended or asks."""
         while not self.resting:
             await self.more(len(self.events))
 
-    def _grow(self, step: Step, made: Made) -> None:
-        artifact = _artifact(made, f"artifact-{len(self.task.artifacts) + 1}")
+    def _add_artifact(self, step: ScriptedStep, scripted: ScriptedArtifact) -> None:
+        artifact = _artifact(scripted, f"artifact-{len(self.task.artifacts) + 1}")
         update = ArtifactUpdate(self.id, self.context_id, artifact, step.append, step.last, step.metadata)
         self.events.append(update)
         known = {each.artifact_id: each for each in self.task.artifacts}
@@ -171,7 +173,7 @@ class Playback:
         known[artifact.artifact_id] = artifact
         self.task = replace(self.task, artifacts=tuple(known.values()))
 
-    def _move(self, state: TaskState, said: Message | None, step: Step) -> None:
+    def _set_status(self, state: TaskState, said: Message | None, step: ScriptedStep) -> None:
         if said is not None:
             said = replace(said, task_id=self.id, context_id=self.context_id)
         self.updated_ms = now_ms()
@@ -180,105 +182,94 @@ class Playback:
         self.events.append(StatusUpdate(self.id, self.context_id, status, step.metadata))
         history = self.task.history if said is None else (*self.task.history, said)
         self.task = replace(self.task, status=status, history=history)
-        self._told(self)
+        self._on_status(self)
 
 
-def script(reply: Reply, message: Message, manner: Quirks) -> tuple[Step, ...]:
-    """The events of a reply, in order."""
+def steps_of(reply: Reply, message: Message, quirks: Quirks) -> tuple[ScriptedStep, ...]:
+    """The steps of a reply, in order."""
     if reply.steps:
         first = replace(reply.steps[0], delay=reply.steps[0].delay + reply.delay)
         return (first, *reply.steps[1:])
-    steps = [Step(state="working")]
-    steps += [Step(state="working", say=word) for word in reply.progress]
-    steps += _chunks(reply.stream, manner)
-    steps += [Step(artifact=made) for made in _results(reply, message)]
+    steps = [ScriptedStep(state="working")]
+    steps += [ScriptedStep(state="working", say=word) for word in reply.progress]
+    steps += _chunks(reply.stream, quirks)
+    steps += [ScriptedStep(artifact=scripted) for scripted in _results(reply, message)]
     last = _ending(reply)
     steps += [] if last is None else [last]
     pauses = [reply.delay, *[reply.pause] * (len(steps) - 1)]
     return tuple(replace(step, delay=pause) for step, pause in zip(steps, pauses, strict=True))
 
 
-def _chunks(chunks: tuple[str | Piece, ...], manner: Quirks) -> list[Step]:
-    pieces = [Piece(text=chunk) if isinstance(chunk, str) else chunk for chunk in chunks]
-    if manner.chunk_ids:
-        return [
-            Step(artifact=Made(id=f"artifact-{place}", parts=(piece,)), append=True, last=False)
-            for place, piece in enumerate(pieces)
-        ]
-    final = len(pieces) - 1
-    steps = [
-        Step(
-            artifact=Made(id=_CHUNKS, parts=(piece,)),
-            append=place > 0,
-            last=place == final and not manner.whole,
-        )
-        for place, piece in enumerate(pieces)
-    ]
-    if manner.whole and pieces:
-        steps.append(Step(artifact=Made(id=_CHUNKS, parts=_whole(pieces))))
+def _chunks(chunks: tuple[str | ScriptedPart, ...], quirks: Quirks) -> list[ScriptedStep]:
+    parts = [ScriptedPart(text=chunk) if isinstance(chunk, str) else chunk for chunk in chunks]
+    steps: list[ScriptedStep] = []
+    for index, part in enumerate(parts):
+        artifact = ScriptedArtifact(id=f"artifact-{index}" if quirks.chunk_ids else _CHUNKS, parts=(part,))
+        last = index == len(parts) - 1 and not quirks.whole and not quirks.chunk_ids
+        steps.append(ScriptedStep(artifact=artifact, append=index > 0 or quirks.chunk_ids, last=last))
+    if quirks.whole and parts and not quirks.chunk_ids:
+        steps.append(ScriptedStep(artifact=ScriptedArtifact(id=_CHUNKS, parts=_whole(parts))))
     return steps
 
 
-def _whole(pieces: list[Piece]) -> tuple[Piece, ...]:
-    if all(piece.text is not None for piece in pieces):
-        return (Piece(text="".join(piece.text or "" for piece in pieces)),)
-    return tuple(pieces)
+def _whole(parts: list[ScriptedPart]) -> tuple[ScriptedPart, ...]:
+    if all(part.text is not None for part in parts):
+        return (ScriptedPart(text="".join(part.text or "" for part in parts)),)
+    return tuple(parts)
 
 
-def _results(reply: Reply, message: Message) -> list[Made]:
-    made: list[Made] = []
+def _results(reply: Reply, message: Message) -> list[ScriptedArtifact]:
+    results: list[ScriptedArtifact] = []
     if reply.echo:
-        made.append(Made(text="".join(part.text or "" for part in message.parts)))
+        results.append(ScriptedArtifact(text="".join(part.text or "" for part in message.parts)))
     if reply.text is not None:
-        made.append(Made(text=reply.text))
+        results.append(ScriptedArtifact(text=reply.text))
     if reply.data is not UNSET:
-        made.append(Made(data=reply.data))
+        results.append(ScriptedArtifact(data=reply.data))
     if reply.file is not None:
-        made.append(Made(file=reply.file, name=reply.file.name))
-    return [*made, *reply.artifacts]
+        results.append(ScriptedArtifact(file=reply.file, name=reply.file.name))
+    return [*results, *reply.artifacts]
 
 
-def _ending(reply: Reply) -> Step | None:
+def _ending(reply: Reply) -> ScriptedStep | None:
     if reply.hold:
         return None
-    if reply.ask is not None:
-        return Step(state="input-required", say=reply.ask, metadata=reply.metadata)
-    if reply.need_auth is not None:
-        return Step(state="auth-required", say=reply.need_auth, metadata=reply.metadata)
-    if reply.fail is not None:
-        return Step(state="failed", say=reply.fail, metadata=reply.metadata)
-    if reply.reject is not None:
-        return Step(state="rejected", say=reply.reject, metadata=reply.metadata)
-    if reply.cancel is not None:
-        return Step(state="canceled", say=reply.cancel, metadata=reply.metadata)
-    return Step(state="completed", say=reply.say, metadata=reply.metadata)
+    endings: tuple[tuple[State, Content | None], ...] = (
+        ("input-required", reply.ask),
+        ("auth-required", reply.need_auth),
+        ("failed", reply.fail),
+        ("rejected", reply.reject),
+        ("canceled", reply.cancel),
+    )
+    state, say = next((one for one in endings if one[1] is not None), ("completed", reply.say))
+    return ScriptedStep(state=state, say=say, metadata=reply.metadata)
 
 
-def _said(content: Content, message_id: str) -> Message:
-    pieces = (Piece(text=content),) if isinstance(content, str) else content
-    return Message(message_id, role=Role.AGENT, parts=tuple(_part(piece) for piece in pieces))
+def _message(content: Content, message_id: str) -> Message:
+    parts = (ScriptedPart(text=content),) if isinstance(content, str) else content
+    return Message(message_id, role=Role.AGENT, parts=tuple(_part(part) for part in parts))
 
 
-def _artifact(made: Made, default_id: str) -> Artifact:
-    pieces = list(made.parts)
-    if (made.text, made.file) != (None, None) or made.data is not UNSET:
-        pieces.insert(0, Piece(text=made.text, data=made.data, file=made.file))
-    parts = tuple(_part(piece) for piece in pieces)
-    return Artifact(made.id or default_id, made.name, made.description, parts, made.metadata)
+def _artifact(scripted: ScriptedArtifact, default_id: str) -> Artifact:
+    parts = list(scripted.parts)
+    if (scripted.text, scripted.file) != (None, None) or scripted.data is not UNSET:
+        parts.insert(0, ScriptedPart(text=scripted.text, data=scripted.data, file=scripted.file))
+    parts = tuple(_part(part) for part in parts)
+    return Artifact(scripted.id or default_id, scripted.name, scripted.description, parts, scripted.metadata)
 
 
-def _part(piece: Piece) -> Part:
-    if (piece.text is not None) + (piece.data is not UNSET) + (piece.file is not None) != 1:
+def _part(part: ScriptedPart) -> Part:
+    if (part.text is not None) + (part.data is not UNSET) + (part.file is not None) != 1:
         raise Misuse("a part of a scenario has exactly one of text, data and file")
-    if piece.file is None:
-        return Part(piece.text, data=piece.data, media_type=piece.media_type, metadata=piece.metadata)
-    file = piece.file
+    if part.file is None:
+        return Part(part.text, data=part.data, media_type=part.media_type, metadata=part.metadata)
+    file = part.file
     return Part(
         raw=_raw(file),
         url=file.url,
         filename=file.name,
-        media_type=file.media_type or piece.media_type,
-        metadata=piece.metadata,
+        media_type=file.media_type or part.media_type,
+        metadata=part.metadata,
     )
 
 
@@ -289,7 +280,7 @@ def _raw(file: ScriptedFile) -> str | None:
 
 
 def joined(before: tuple[Part, ...], after: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Texts that follow each other are one text, as whoever reads the stream puts them together."""
+    """The parts of an artifact that was appended to; texts that meet become one, as for a stream's reader."""
     if before and after and before[-1].text is not None and after[0].text is not None:
         return (*before[:-1], replace(before[-1], text=before[-1].text + after[0].text), *after[1:])
     return (*before, *after)

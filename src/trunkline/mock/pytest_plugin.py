@@ -13,21 +13,21 @@ import pytest
 if TYPE_CHECKING:
     from trunkline.agent.agent import Agent
     from trunkline.client.sync import SyncClient
-    from trunkline.mock.in_process import AgentHere, MockHere, Script, Target
+    from trunkline.mock.in_process import InProcessAgent, InProcessMock, Script, Target
 
 
 @pytest.fixture
-def a2a_mock() -> Iterator[Callable[..., MockHere]]:
+def a2a_mock() -> Iterator[Callable[..., InProcessMock]]:
     """Makes mock agents in this process, from a scenario, rules, one reply or a YAML file.
 
     What a scenario expects is verified when the test is over.
     """
-    from trunkline.mock.in_process import MockHere
+    from trunkline.mock.in_process import InProcessMock
 
-    made: list[MockHere] = []
+    made: list[InProcessMock] = []
 
-    def make(script: Script) -> MockHere:
-        made.append(MockHere(script))
+    def make(script: Script) -> InProcessMock:
+        made.append(InProcessMock(script))
         return made[-1]
 
     yield make
@@ -38,14 +38,14 @@ def a2a_mock() -> Iterator[Callable[..., MockHere]]:
 
 
 @pytest.fixture
-def a2a_agent() -> Iterator[Callable[..., AgentHere]]:
+def a2a_agent() -> Iterator[Callable[..., InProcessAgent]]:
     """Serves an `Agent` in this process, with a store in memory; settings may follow it."""
-    from trunkline.mock.in_process import AgentHere
+    from trunkline.mock.in_process import InProcessAgent
 
-    made: list[AgentHere] = []
+    made: list[InProcessAgent] = []
 
-    def make(agent: Agent, **settings: object) -> AgentHere:
-        made.append(AgentHere(agent, **settings))
+    def make(agent: Agent, **settings: object) -> InProcessAgent:
+        made.append(InProcessAgent(agent, **settings))
         return made[-1]
 
     yield make

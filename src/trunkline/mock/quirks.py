@@ -1,4 +1,4 @@
-"""How a mock speaks where agents differ: knobs, and under a name those of some that are in use."""
+"""How a mock deviates where agents differ: switches, and presets of them for agents that are in use."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _FLAT = {"bytes": "raw", "uri": "url", "mimeType": "mediaType", "name": "filenam
 
 
 class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The habits of an agent. The defaults are those of the specification."""
+    """The deviations of an agent. The defaults are those of the specification."""
 
-    # What the card claims and the door checks, in place of what the persona says; and whether REST is served.
+    # Versions on the card and in checks of requests, in place of the persona's; and whether REST is served.
     claims: tuple[Literal["1.0", "0.3"], ...] = ()
     checks_version: bool = True
     rest: bool = True
@@ -52,7 +52,7 @@ class Quirks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def plain(self) -> bool:
-        """Whether nothing has to be changed in what the writers write."""
+        """Whether answers stay as the writers of the protocol write them."""
         return self.kind and self.final and self.timestamps and self.history and self.states == "hyphen"
 
 
@@ -113,8 +113,8 @@ PRESETS: dict[str, Quirks] = {
 }
 
 
-def manner_of(dialect: str | Quirks) -> Quirks:
-    """The habits behind a name, or those given.
+def quirks_of(dialect: str | Quirks) -> Quirks:
+    """The quirks behind the name of a preset, or those given.
 
     Raises:
         Misuse: there is none of that name.
@@ -126,41 +126,41 @@ def manner_of(dialect: str | Quirks) -> Quirks:
     return PRESETS[dialect]
 
 
-def spoken(body: bytes, manner: Quirks) -> bytes:
-    """An object as the writer of 0.3 wrote it, with these habits."""
-    return body if manner.plain else msgspec.json.encode(_spoken(msgspec.json.decode(body), manner))
+def with_quirks(body: bytes, quirks: Quirks) -> bytes:
+    """An object that the writer of 0.3 wrote, changed by these quirks."""
+    return body if quirks.plain else msgspec.json.encode(_with_quirks(msgspec.json.decode(body), quirks))
 
 
-def _spoken(value: Any, manner: Quirks) -> Any:
+def _with_quirks(value: Any, quirks: Quirks) -> Any:
     if isinstance(value, list):
-        return [_spoken(item, manner) for item in cast("list[Any]", value)]
+        return [_with_quirks(item, quirks) for item in cast("list[Any]", value)]
     if not isinstance(value, dict):
         return value
-    members = _bare_file(cast("dict[str, Any]", value), manner)
+    members = _bare_file(cast("dict[str, Any]", value), quirks)
     kept: dict[str, Any] = {}
     for name, member in members.items():
         if name in ("data", "metadata"):
             kept[name] = member
         elif name == "state" and isinstance(member, str):
-            kept[name] = member.replace("-", "_") if manner.states == "underscore" else member
-        elif not _left_out(name, members, manner):
-            kept[name] = _spoken(member, manner)
+            kept[name] = member.replace("-", "_") if quirks.states == "underscore" else member
+        elif not _left_out(name, members, quirks):
+            kept[name] = _with_quirks(member, quirks)
     return kept
 
 
-def _bare_file(members: dict[str, Any], manner: Quirks) -> dict[str, Any]:
-    """Who writes no `kind` has files as 1.0 has them: among the members of their part."""
+def _bare_file(members: dict[str, Any], quirks: Quirks) -> dict[str, Any]:
+    """Agents that write no `kind` have files as 1.0 has them: among the members of their part."""
     file = members.get("file")
-    if manner.kind or not isinstance(file, dict):
+    if quirks.kind or not isinstance(file, dict):
         return members
     inner = cast("dict[str, Any]", file)
     return {_FLAT.get(name, name): value for name, value in {**members, **inner}.items() if name != "file"}
 
 
-def _left_out(name: str, members: dict[str, Any], manner: Quirks) -> bool:
+def _left_out(name: str, members: dict[str, Any], quirks: Quirks) -> bool:
     return (
-        (name == "kind" and not manner.kind)
-        or (name == "final" and not manner.final)
-        or (name == "timestamp" and not manner.timestamps)
-        or (name == "history" and not manner.history and "status" in members)
+        (name == "kind" and not quirks.kind)
+        or (name == "final" and not quirks.final)
+        or (name == "timestamp" and not quirks.timestamps)
+        or (name == "history" and not quirks.history and "status" in members)
     )

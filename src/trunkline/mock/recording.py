@@ -1,4 +1,4 @@
-"""What was heard between a caller and an agent, turned into a scenario that replays it.
+"""Exchanges between a caller and an agent, turned into a scenario that replays them.
 
 Ids of tasks, contexts and messages become placeholders, which the mock fills with its own. Nothing of a
 request is kept but its message and the skill that it names: no header, no credential.
@@ -7,37 +7,39 @@ request is kept but its message and the skill that it names: no header, no crede
 from __future__ import annotations
 
 from collections import Counter
+from typing import cast
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from trunkline.errors import PeerError, Refused
 from trunkline.mock.faults import MockFault
 from trunkline.mock.playback import CONTEXT, MESSAGE, TASK, joined
-from trunkline.mock.rules import skill_of
 from trunkline.mock.scenario import (
-    Ability,
     Binding,
     Content,
-    Extra,
     Failure,
-    Made,
     Persona,
-    Piece,
     Reply,
     Rule,
     Scenario,
+    ScriptedArtifact,
+    ScriptedExtension,
     ScriptedFile,
+    ScriptedPart,
+    ScriptedSkill,
+    ScriptedStep,
     State,
-    Step,
     Version,
     When,
+    skill_of,
 )
 from trunkline.wire.answers import Notice
 from trunkline.wire.codes import code_of
 from trunkline.wire.peer_card import PeerCard
 from trunkline.wire.service_parameters import IDEMPOTENT_SEND
+from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import (
     RESTING,
     Artifact,
@@ -51,22 +53,12 @@ from trunkline.wire.types import (
     TaskStatus,
 )
 
-_STATES: dict[TaskState, State] = {
-    TaskState.SUBMITTED: "submitted",
-    TaskState.WORKING: "working",
-    TaskState.COMPLETED: "completed",
-    TaskState.FAILED: "failed",
-    TaskState.CANCELED: "canceled",
-    TaskState.INPUT_REQUIRED: "input-required",
-    TaskState.REJECTED: "rejected",
-    TaskState.AUTH_REQUIRED: "auth-required",
-}
 _VERSIONS: tuple[Version, ...] = ("1.0", "0.3")
 _BINDINGS: tuple[Binding, ...] = ("JSONRPC", "HTTP+JSON")
 
 
-class Take:
-    """One message and what came of it, as far as it was heard."""
+class RecordedReply:
+    """One message and the reply to it, as far as it was recorded."""
 
     def __init__(self, request: SendRequest, turn: int) -> None:
         message = request.message
@@ -74,21 +66,21 @@ class Take:
         self.context_id = message.context_id
         self.resting = False
         self._message_id = message.message_id
-        self._when = _meant(message, skill_of(message, request.metadata), turn)
-        self._steps: list[Step] = []
+        self._when = _when_of(message, skill_of(message, request.metadata), turn)
+        self._steps: list[ScriptedStep] = []
         self._reply: Reply | None = None
         self._fault: MockFault | None = None
         self._receipt = False
-        # What the task was before this message is not what this message made.
+        # What the task had before this message is no part of this reply.
         self._known: dict[str, Artifact] = {}
         self._state: TaskStatus | None = None
 
-    def begin(self, earlier: Take) -> None:
-        """It goes on with the task of an earlier one."""
+    def continue_from(self, earlier: RecordedReply) -> None:
+        """Start from the task as an earlier reply left it."""
         self._known, self._state = dict(earlier._known), earlier._state
 
-    def hear(self, notice: Notice, delay: float = 0) -> None:
-        """Something that the agent said of it."""
+    def add(self, notice: Notice, delay: float = 0) -> None:
+        """Add what an answer or a frame of a stream tells of the task."""
         answer = notice.answer
         if isinstance(answer, Message):
             self.context_id = self.context_id or answer.context_id
@@ -97,175 +89,152 @@ class Take:
             return
         if isinstance(answer, Task):
             self.task_id, self.context_id = answer.id, answer.context_id or self.context_id
-            self._hear_task(answer, delay)
+            for artifact in answer.artifacts:
+                self._add_artifact(artifact)
+            self._add_status(StatusUpdate(answer.id, answer.context_id, answer.status), delay)
             return
         self.task_id, self.context_id = answer.task_id, answer.context_id or self.context_id
         if isinstance(answer, ArtifactUpdate):
-            self._grow(answer, delay)
+            self._add_chunk(answer, delay)
             return
         for artifact in notice.artifacts:
-            self._make(artifact)
-        self._move(answer, delay)
+            self._add_artifact(artifact)
+        self._add_status(answer, delay)
 
-    def hear_receipt(self) -> None:
-        """It was answered before it was done, though the caller would have waited."""
+    def mark_receipt(self) -> None:
+        """Note that the answer came before the end, though the caller would have waited."""
         self._receipt = True
 
-    def hear_refusal(self, refused: Refused) -> None:
-        """The agent refused it."""
+    def set_refusal(self, refused: Refused) -> None:
+        """Note that the agent refused the message."""
         code = refused.code if isinstance(refused, PeerError) else code_of(refused).rpc
         self._reply = Reply(error=Failure(code=code, message=refused.message))
         self.resting = True
 
-    def hear_status(self, status: int) -> None:
-        """HTTP itself refused it."""
+    def set_http_status(self, status: int) -> None:
+        """Note that the message was refused by HTTP alone."""
         self._fault = MockFault(do="status", status=status)
         self.resting = True
 
-    def _hear_task(self, task: Task, delay: float) -> None:
-        for artifact in task.artifacts:
-            self._make(artifact)
-        self._move(StatusUpdate(task.id, task.context_id, task.status), delay)
-
-    def _make(self, artifact: Artifact) -> None:
+    def _add_artifact(self, artifact: Artifact) -> None:
         if self._known.get(artifact.artifact_id) != artifact:
             self._known[artifact.artifact_id] = artifact
-            self._steps.append(Step(artifact=_made(artifact)))
+            self._steps.append(ScriptedStep(artifact=_scripted_artifact(artifact)))
 
-    def _grow(self, update: ArtifactUpdate, delay: float) -> None:
+    def _add_chunk(self, update: ArtifactUpdate, delay: float) -> None:
         artifact, append = update.artifact, update.append
         before = self._known.get(artifact.artifact_id)
         whole = artifact
         if append and before is not None:
             whole = replace(before, parts=joined(before.parts, artifact.parts))
         self._known[artifact.artifact_id] = whole
+        scripted, last = _scripted_artifact(artifact), update.last_chunk
         self._steps.append(
-            Step(
-                artifact=_made(artifact),
-                append=append,
-                last=update.last_chunk,
-                delay=delay,
-                metadata=update.metadata,
-            )
+            ScriptedStep(artifact=scripted, append=append, last=last, delay=delay, metadata=update.metadata)
         )
 
-    def _move(self, update: StatusUpdate, delay: float) -> None:
+    def _add_status(self, update: StatusUpdate, delay: float) -> None:
         status = update.status
         self.resting = status.state in RESTING
         if status.state is TaskState.SUBMITTED or self._state == status:
             return
         self._state = status
-        said = None if status.message is None else _content(status.message)
-        step = Step(state=_STATES[status.state], say=said, delay=delay, metadata=update.metadata)
+        say = None if status.message is None else _content(status.message)
+        step = ScriptedStep(
+            state=cast("State", plain_state(status.state)), say=say, delay=delay, metadata=update.metadata
+        )
         self._steps.append(step)
 
     def rule(self) -> Rule:
-        """The rule that says the same again."""
+        """The rule that replays this reply."""
         reply = self._reply or Reply(steps=tuple(self._steps), hold=not self._steps, receipt=self._receipt)
         raw = msgspec.json.encode(reply)
-        for found, place in (
-            (self.task_id, TASK),
-            (self.context_id, CONTEXT),
-            (self._message_id, MESSAGE),
-        ):
+        ids = ((self.task_id, TASK), (self.context_id, CONTEXT), (self._message_id, MESSAGE))
+        for found, placeholder in ids:
             if found:
-                raw = raw.replace(msgspec.json.encode(found)[1:-1], place)
+                raw = raw.replace(msgspec.json.encode(found)[1:-1], placeholder)
         reply = msgspec.json.decode(raw, type=Reply)
         return Rule(when=self._when, reply=reply, faults=() if self._fault is None else (self._fault,))
 
 
 class Recording:
-    """All that was heard, in order."""
+    """The card and the replies of an agent, in the order of the messages."""
 
     def __init__(self, *, timing: bool = False) -> None:
         self.timing = timing
         self._card: PeerCard | None = None
-        self._takes: list[Take] = []
-        self._by_task: dict[str, Take] = {}
+        self._replies: list[RecordedReply] = []
+        self._by_task: dict[str, RecordedReply] = {}
         self._turns: Counter[str] = Counter()
 
     @property
     def count(self) -> int:
-        """How many messages were heard."""
-        return len(self._takes)
+        """How many messages were recorded."""
+        return len(self._replies)
 
-    def hear_card(self, card: PeerCard) -> None:
-        """The agent's card."""
+    def set_card(self, card: PeerCard) -> None:
+        """Record the agent's card."""
         self._card = card
 
-    def hear_request(self, request: SendRequest) -> Take:
-        """A message on its way to the agent."""
+    def start_reply(self, request: SendRequest) -> RecordedReply:
+        """Record a message on its way to the agent, and begin its reply."""
         message = request.message
         earlier = self._by_task.get(message.task_id)
         context = message.context_id or (earlier.context_id if earlier is not None else "")
-        take = Take(request, self._turns[context] + 1 if context else 1)
+        recorded = RecordedReply(request, self._turns[context] + 1 if context else 1)
         if earlier is not None:
-            take.begin(earlier)
-        self._takes.append(take)
-        return take
+            recorded.continue_from(earlier)
+        self._replies.append(recorded)
+        return recorded
 
-    def settle(self, take: Take) -> None:
-        """Its answer is over: from here on the task is known by its id."""
-        self._turns[take.context_id] += 1
-        if take.task_id:
-            self._by_task[take.task_id] = take
+    def finish_reply(self, recorded: RecordedReply) -> None:
+        """Note that the answer to a message is over: from here on its task is known by its id."""
+        self._turns[recorded.context_id] += 1
+        if recorded.task_id:
+            self._by_task[recorded.task_id] = recorded
 
-    def hear_later(self, notice: Notice, delay: float = 0) -> None:
-        """What was said of a task by other ways than the answer to its message: get, subscribe."""
+    def add_later(self, notice: Notice, delay: float = 0) -> None:
+        """Add what a get or a subscription tells of a task, to the reply that it belongs to."""
         answer = notice.answer
         task_id = answer.id if isinstance(answer, Task) else answer.task_id
-        take = self._by_task.get(task_id)
-        if take is not None and not take.resting:
-            take.hear(notice, delay)
+        recorded = self._by_task.get(task_id)
+        if recorded is not None and not recorded.resting:
+            recorded.add(notice, delay)
 
     def forget(self, task_id: str) -> None:
-        """The caller cancels this task: what follows is the caller's doing and no reply."""
+        """Stop recording a task that the caller cancels: what follows is no reply."""
         self._by_task.pop(task_id, None)
 
     def scenario(self) -> Scenario:
-        """The scenario that says all of it again. The same message with another reply is told in its turn."""
+        """The scenario that replays all of it. A message that got several replies gets them in that order."""
         rules: list[Rule] = []
-        for take in self._takes:
-            rule = take.rule()
-            same = [place for place, each in enumerate(rules) if each.when == rule.when]
-            if any(rules[place].reply == rule.reply and rules[place].times is None for place in same):
+        for recorded in self._replies:
+            rule = recorded.rule()
+            same = [index for index, each in enumerate(rules) if each.when == rule.when]
+            if any(rules[index].reply == rule.reply and rules[index].times is None for index in same):
                 continue
-            for place in same:
-                rules[place] = replace(rules[place], times=rules[place].times or 1)
+            for index in same:
+                rules[index] = replace(rules[index], times=rules[index].times or 1)
             rules.append(rule)
-        # Those of a certain turn are asked before those of any.
+        # The first rule that fits is taken: those of a certain turn come before those of any.
         rules.sort(key=lambda rule: rule.when.turn is None)
         persona = Persona() if self._card is None else _persona(self._card)
-        deduplicates = IDEMPOTENT_SEND in _uris(self._card)
+        extensions = () if self._card is None else self._card.extensions
+        deduplicates = any(each.uri == IDEMPOTENT_SEND for each in extensions)
         return Scenario(agent=persona, rules=tuple(rules), deduplicates=deduplicates)
 
 
-def _uris(card: PeerCard | None) -> list[str]:
-    return [] if card is None else [each.uri for each in card.extensions]
-
-
 def _persona(card: PeerCard) -> Persona:
-    """The agent as its card tells, without what it asks callers to show: a replay asks for nothing."""
-    spoken = {one.version.split(".")[0] for one in card.interfaces}
-    versions: list[Version] = [known for known in _VERSIONS if known.split(".")[0] in spoken]
-    bound = {one.binding for one in card.interfaces}
-    bindings: list[Binding] = [known for known in _BINDINGS if known in bound]
+    """The agent as its card describes it, without its authentication: a replay asks for none."""
+    majors = {one.version.split(".")[0] for one in card.interfaces}
+    versions: list[Version] = [known for known in _VERSIONS if known.split(".")[0] in majors]
+    listed = {one.binding for one in card.interfaces}
+    bindings: list[Binding] = [known for known in _BINDINGS if known in listed]
     return Persona(
         name=card.name,
         description=card.description,
         version=card.version,
-        skills=tuple(
-            Ability(
-                id=skill.id,
-                name=skill.name,
-                description=skill.description,
-                tags=skill.tags,
-                examples=skill.examples,
-                input_modes=skill.input_modes,
-                output_modes=skill.output_modes,
-            )
-            for skill in card.skills
-        ),
+        skills=tuple(ScriptedSkill(**asdict(skill)) for skill in card.skills),
         input_modes=card.default_input_modes,
         output_modes=card.default_output_modes,
         streaming=card.streaming,
@@ -273,14 +242,12 @@ def _persona(card: PeerCard) -> Persona:
         versions=tuple(versions) or ("0.3",),
         bindings=tuple(bindings) or ("JSONRPC",),
         extensions=tuple(
-            Extra(uri=each.uri, description=each.description, required=each.required, params=each.params)
-            for each in card.extensions
-            if each.uri != IDEMPOTENT_SEND
+            ScriptedExtension(**asdict(each)) for each in card.extensions if each.uri != IDEMPOTENT_SEND
         ),
     )
 
 
-def _meant(message: Message, skill: str, turn: int) -> When:
+def _when_of(message: Message, skill: str, turn: int) -> When:
     text = "".join(part.text or "" for part in message.parts)
     values = [part.data for part in message.parts if part.data is not UNSET]
     return When(
@@ -291,27 +258,27 @@ def _meant(message: Message, skill: str, turn: int) -> When:
     )
 
 
-def _made(artifact: Artifact) -> Made:
-    return Made(
+def _scripted_artifact(artifact: Artifact) -> ScriptedArtifact:
+    return ScriptedArtifact(
         id=artifact.artifact_id,
         name=artifact.name,
         description=artifact.description,
-        parts=tuple(_piece(part) for part in artifact.parts),
+        parts=tuple(_scripted_part(part) for part in artifact.parts),
         metadata=artifact.metadata,
     )
 
 
 def _content(message: Message) -> Content:
-    pieces = tuple(_piece(part) for part in message.parts)
-    if len(pieces) == 1 and pieces[0] == Piece(text=pieces[0].text) and pieces[0].text is not None:
-        return pieces[0].text
-    return pieces
+    parts = tuple(_scripted_part(part) for part in message.parts)
+    if len(parts) == 1 and parts[0] == ScriptedPart(text=parts[0].text) and parts[0].text is not None:
+        return parts[0].text
+    return parts
 
 
-def _piece(part: Part) -> Piece:
+def _scripted_part(part: Part) -> ScriptedPart:
     if part.text is not None:
-        return Piece(text=part.text, media_type=part.media_type, metadata=part.metadata)
+        return ScriptedPart(text=part.text, media_type=part.media_type, metadata=part.metadata)
     if part.data is not UNSET:
-        return Piece(data=part.data, media_type=part.media_type, metadata=part.metadata)
+        return ScriptedPart(data=part.data, media_type=part.media_type, metadata=part.metadata)
     file = ScriptedFile(name=part.filename, media_type=part.media_type, base64=part.raw, url=part.url)
-    return Piece(file=file, metadata=part.metadata)
+    return ScriptedPart(file=file, metadata=part.metadata)

@@ -1,4 +1,4 @@
-"""What a request to a mock asks for, by whichever binding and version, and how its answer is written."""
+"""Requests to a mock read from either binding and version, and the answers to them written in the same."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from trunkline import errors
-from trunkline.mock.quirks import Quirks, spoken
-from trunkline.mock.response import MockResponse, Whole
+from trunkline.mock.exchange import MockAnswer, MockExchange
+from trunkline.mock.quirks import Quirks, with_quirks
 from trunkline.mock.scenario import Failure, Persona
 from trunkline.server.rest import dialect_of, error, success_status
 from trunkline.server.rpc import http_status, operation_of
@@ -20,20 +20,12 @@ from trunkline.wire.operations import METHODS_V03, NAMES, Operation
 from trunkline.wire.push import read_push_query, read_push_request
 from trunkline.wire.rest import RestCall
 from trunkline.wire.service_parameters import Version, negotiate
-from trunkline.wire.types import (
-    ListQuery,
-    Message,
-    PushQuery,
-    PushRequest,
-    SendRequest,
-    Task,
-    TaskQuery,
-)
+from trunkline.wire.types import ListQuery, Message, PushQuery, PushRequest, SendRequest, Task, TaskQuery
 from trunkline.wire.writer import WRITERS, Dialect, Writer
 
 Params = SendRequest | TaskQuery | ListQuery | PushRequest | PushQuery | None
 
-_WORDS = {
+_NAMES = {
     Operation.SEND: "send",
     Operation.STREAM: "stream",
     Operation.GET: "get",
@@ -45,100 +37,111 @@ _WORDS = {
 
 
 class MockRequest(Struct, frozen=True):
-    """One operation with its params. `rest` is None for JSON-RPC."""
+    """One operation with its params, and how its answers are written. `rest` is None for JSON-RPC."""
 
     operation: Operation
     params: Params
     dialect: Dialect
-    manner: Quirks
+    quirks: Quirks
     id: RequestId = None
     rest: RestCall | None = None
     last_event_id: str | None = None
 
     @property
-    def word(self) -> str:
-        """What faults call it."""
-        return word_of(self.operation)
+    def operation_name(self) -> str:
+        """The operation as faults and logs call it."""
+        return _NAMES.get(self.operation, "push")
 
     def writer(self) -> Writer:
         """The writer of its dialect."""
         return WRITERS[self.dialect]
 
-    def spoken(self, body: bytes) -> bytes:
-        """What the writer wrote, with the habits of the mock."""
-        return spoken(body, self.manner) if self.dialect is not Dialect.V1 else body
+    def _with_quirks(self, body: bytes) -> bytes:
+        return with_quirks(body, self.quirks) if self.dialect is not Dialect.V1 else body
 
-    def result(self, body: bytes) -> Whole:
-        """An answer around this result."""
-        body = self.spoken(body)
+    def result(self, body: bytes) -> MockAnswer:
+        """The answer with this result."""
+        body = self._with_quirks(body)
         if self.rest is not None:
-            return Whole(body, success_status(self.rest, self.dialect))
-        return Whole(jsonrpc.result(self.id, body))
+            return MockAnswer(body, success_status(self.rest, self.dialect))
+        return MockAnswer(jsonrpc.result(self.id, body))
 
-    def task(self, task: Task) -> Whole:
-        """A bare task, as `get` and `cancel` answer."""
+    def task_result(self, task: Task) -> MockAnswer:
+        """The answer to `get` and `cancel`: a bare task."""
         return self.result(self.writer().task(task))
 
-    def sent(self, task: Task) -> Whole:
-        """The task that a message made or continued."""
+    def send_result(self, task: Task) -> MockAnswer:
+        """The answer to a send: the task that the message made or continued."""
         writer = self.writer()
         return self.result(writer.answer_task(writer.task(task)))
 
-    def said(self, message: Message) -> Whole:
-        """A message instead of a task."""
+    def message_result(self, message: Message) -> MockAnswer:
+        """The answer to a send: a message instead of a task."""
         return self.result(self.writer().answer_message(message))
 
     def frame(self, seq: int | None, body: bytes) -> bytes:
         """One frame of a stream."""
-        body = self.spoken(body)
-        if self.rest is None and self.manner.envelope:
+        body = self._with_quirks(body)
+        if self.rest is None and self.quirks.envelope:
             body = jsonrpc.result(self.id, body)
-        name = f"event: {self.manner.event}\n".encode() if self.manner.event else b""
-        return name + sse.frame(seq if self.manner.ids else None, body)
+        name = f"event: {self.quirks.event}\n".encode() if self.quirks.event else b""
+        return name + sse.frame(seq if self.quirks.ids else None, body)
+
+    def refused(self, refused: errors.Refused) -> MockAnswer:
+        """A refusal in the shape of the binding."""
+        if self.rest is not None:
+            return _rest_refusal(refused, self.dialect)
+        return _rpc_refusal(refused, self.id, self.quirks)
+
+    def failed(self, failure: Failure) -> MockAnswer:
+        """An error that the scenario asks for."""
+        if self.rest is None:
+            return MockAnswer(_rpc_error(self.id, failure))
+        known = [kind for kind, code in CODES.items() if code.rpc == failure.code]
+        if known and known[0] is not errors.PeerError:
+            return _rest_refusal(known[0](failure.message), self.dialect)
+        return _rest_refusal(errors.PeerError(failure.message, code=failure.code), self.dialect)
 
 
-def word_of(operation: Operation) -> str:
-    """What faults and logs call an operation."""
-    return _WORDS.get(operation, "push")
-
-
-def read_rpc(line: MockResponse, body: bytes, persona: Persona, manner: Quirks) -> MockRequest | Whole:
+def read_rpc(
+    exchange: MockExchange, body: bytes, persona: Persona, quirks: Quirks
+) -> MockRequest | MockAnswer:
     """The operation in a JSON-RPC request, or the refusal of it."""
     envelope = jsonrpc.read_envelope(body)
     try:
         if envelope.fault is not None:
             raise envelope.fault
-        operation, version = _operation(envelope.method, _version(line, persona, manner), persona, manner)
-        _check_has(operation, manner)
+        operation, version = _operation(envelope.method, _version(exchange, persona, quirks), persona, quirks)
+        _check_offered(operation, quirks)
         dialect = Dialect.V1 if version is Version.V1 else Dialect.V03
         params = _rpc_params(operation, envelope.params)
     except errors.Refused as refused:
-        return refuse_rpc(refused, envelope.id, manner)
+        return _rpc_refusal(refused, envelope.id, quirks)
     return MockRequest(
-        operation, params, dialect, manner, envelope.id, None, line.headers.get("last-event-id")
+        operation, params, dialect, quirks, envelope.id, None, exchange.headers.get("last-event-id")
     )
 
 
 def _operation(
-    method: str, asked: Version | None, persona: Persona, manner: Quirks
+    method: str, request: Version | None, persona: Persona, quirks: Quirks
 ) -> tuple[Operation, Version]:
-    if manner.writes == "0.3":
+    if quirks.writes == "0.3":
         if method not in METHODS_V03:
             raise errors.MethodNotFound(f"there is no method {method[:64]!r} here")
         return METHODS_V03[method], Version.V03
-    operation, version = operation_of(method, Version.V1 if manner.writes else asked)
+    operation, version = operation_of(method, Version.V1 if quirks.writes else request)
     if version.value not in persona.versions:
         raise _unsupported(version.value, persona)
     return operation, version
 
 
-def _version(line: MockResponse, persona: Persona, manner: Quirks) -> Version | None:
-    if not manner.checks_version:
+def _version(exchange: MockExchange, persona: Persona, quirks: Quirks) -> Version | None:
+    if not quirks.checks_version:
         return None
-    asked = negotiate(line.headers.get("a2a-version"), line.query.get("A2A-Version"))
-    if asked is not None and asked.value not in persona.versions:
-        raise _unsupported(asked.value, persona)
-    return asked
+    request = negotiate(exchange.headers.get("a2a-version"), exchange.query.get("A2A-Version"))
+    if request is not None and request.value not in persona.versions:
+        raise _unsupported(request.value, persona)
+    return request
 
 
 def _unsupported(version: str, persona: Persona) -> errors.VersionNotSupported:
@@ -147,8 +150,8 @@ def _unsupported(version: str, persona: Persona) -> errors.VersionNotSupported:
     )
 
 
-def _check_has(operation: Operation, manner: Quirks) -> None:
-    if word_of(operation) in manner.lacks:
+def _check_offered(operation: Operation, quirks: Quirks) -> None:
+    if _NAMES.get(operation, "push") in quirks.lacks:
         raise errors.MethodNotFound(f"there is no {NAMES[operation]} here")
 
 
@@ -168,20 +171,24 @@ def _rpc_params(operation: Operation, raw: msgspec.Raw | None) -> Params:
             return None
 
 
-def read_rest(line: MockResponse, body: bytes, persona: Persona, manner: Quirks) -> MockRequest | Whole:
+def read_rest(
+    exchange: MockExchange, body: bytes, persona: Persona, quirks: Quirks
+) -> MockRequest | MockAnswer:
     """The operation behind a path, or the refusal of it."""
     dialect = Dialect.V1 if "1.0" in persona.versions else Dialect.V03
     try:
         if "HTTP+JSON" not in persona.bindings:
             raise errors.RouteNotFound("no such path here; the card names the interfaces")
-        call = rest.match(line.method, line.path)
-        version = _version(line, persona, manner)
+        call = rest.match(exchange.method, exchange.path)
+        version = _version(exchange, persona, quirks)
         dialect = dialect_of(call, version if "0.3" in persona.versions else Version.V1)
-        _check_has(call.operation, manner)
-        params = _rest_params(call, body, line.query, proto=dialect is Dialect.V03_PROTO)
+        _check_offered(call.operation, quirks)
+        params = _rest_params(call, body, exchange.query, proto=dialect is Dialect.V03_PROTO)
     except errors.Refused as refused:
-        return refuse_rest(refused, dialect)
-    return MockRequest(call.operation, params, dialect, manner, None, call, line.headers.get("last-event-id"))
+        return _rest_refusal(refused, dialect)
+    return MockRequest(
+        call.operation, params, dialect, quirks, None, call, exchange.headers.get("last-event-id")
+    )
 
 
 def _rest_params(call: RestCall, body: bytes, query: dict[str, str], *, proto: bool) -> Params:
@@ -202,38 +209,19 @@ def _rest_params(call: RestCall, body: bytes, query: dict[str, str], *, proto: b
             return None
 
 
-def refuse(refused: errors.Refused, asked: MockRequest) -> Whole:
-    """The refusal in the shape of the binding."""
-    if asked.rest is not None:
-        return refuse_rest(refused, asked.dialect)
-    return refuse_rpc(refused, asked.id, asked.manner)
-
-
-def refuse_rest(refused: errors.Refused, dialect: Dialect) -> Whole:
-    """The refusal as REST has it."""
+def _rest_refusal(refused: errors.Refused, dialect: Dialect) -> MockAnswer:
     status, body = error(refused, dialect)
-    return Whole(body, status)
+    return MockAnswer(body, status)
 
 
-def refuse_rpc(refused: errors.Refused, request_id: RequestId, manner: Quirks) -> Whole:
-    """The refusal as JSON-RPC has it."""
-    code = manner.codes.get(str(code_of(refused).rpc), code_of(refused).rpc)
-    said = Failure(code=code, message=refused.message, data=details(refused))
-    return Whole(_error(request_id, said), http_status(refused))
+def _rpc_refusal(refused: errors.Refused, request_id: RequestId, quirks: Quirks) -> MockAnswer:
+    code = quirks.codes.get(str(code_of(refused).rpc), code_of(refused).rpc)
+    failure = Failure(code=code, message=refused.message, data=details(refused))
+    return MockAnswer(_rpc_error(request_id, failure), http_status(refused))
 
 
-def fail(failure: Failure, asked: MockRequest) -> Whole:
-    """An error that the script asks for."""
-    if asked.rest is None:
-        return Whole(_error(asked.id, failure))
-    known = [kind for kind, code in CODES.items() if code.rpc == failure.code]
-    if known and known[0] is not errors.PeerError:
-        return refuse_rest(known[0](failure.message), asked.dialect)
-    return refuse_rest(errors.PeerError(failure.message, code=failure.code), asked.dialect)
-
-
-def _error(request_id: RequestId, failure: Failure) -> bytes:
-    said: dict[str, Any] = {"code": failure.code, "message": failure.message}
+def _rpc_error(request_id: RequestId, failure: Failure) -> bytes:
+    document: dict[str, Any] = {"code": failure.code, "message": failure.message}
     if failure.data is not UNSET:
-        said["data"] = failure.data
-    return msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "error": said})
+        document["data"] = failure.data
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "error": document})

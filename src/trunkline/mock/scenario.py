@@ -1,31 +1,37 @@
-"""The script of a mock: who it says it is, which message gets which reply, and what goes wrong.
+"""The scenario of a mock: who it says it is, which message gets which reply, and what goes wrong.
 
 Frozen structs, to be written in Python or as YAML (`mock.script` reads it). Unknown members are refused.
+Below them: which rule a message fits, and which expectations were met.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from collections.abc import Sequence
+from typing import Any, Literal, cast
 
 from msgspec import UNSET, Struct, UnsetType
 
+from trunkline.errors import Misuse
 from trunkline.mock.faults import MockFault
 from trunkline.mock.quirks import Quirks
-from trunkline.wire.types import Metadata
+from trunkline.wire.types import Message, Metadata
 
 State = Literal[
     "submitted", "working", "completed", "failed", "canceled", "input-required", "rejected", "auth-required"
 ]
 Binding = Literal["JSONRPC", "HTTP+JSON"]
 Version = Literal["1.0", "0.3"]
+# Where callers put the skill that they mean.
+_HINTS = ("skillId", "skillHint", "skill")
 
 
 class Strict(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of all that is written by hand: a misspelled member is an error, not a surprise."""
+    """Base of all structs that authors write: a misspelled member is an error, not a surprise."""
 
 
 class ScriptedFile(Strict, frozen=True):
-    """A file: its content as text or base64, or where it is."""
+    """A file of a reply: its content as text or base64, or where it is."""
 
     name: str = ""
     media_type: str = ""
@@ -34,8 +40,8 @@ class ScriptedFile(Strict, frozen=True):
     url: str | None = None
 
 
-class Piece(Strict, frozen=True):
-    """One part: a text, a value or a file."""
+class ScriptedPart(Strict, frozen=True):
+    """One part of a reply: a text, a value or a file."""
 
     text: str | None = None
     data: Any | UnsetType = UNSET
@@ -44,11 +50,11 @@ class Piece(Strict, frozen=True):
     metadata: Metadata | None = None
 
 
-Content = str | tuple[Piece, ...]
+Content = str | tuple[ScriptedPart, ...]
 
 
-class Made(Strict, frozen=True):
-    """An artifact; its content is one text, value or file, or several `parts`."""
+class ScriptedArtifact(Strict, frozen=True):
+    """An artifact of a reply; its content is one text, value or file, or several `parts`."""
 
     id: str = ""
     name: str = ""
@@ -56,17 +62,17 @@ class Made(Strict, frozen=True):
     text: str | None = None
     data: Any | UnsetType = UNSET
     file: ScriptedFile | None = None
-    parts: tuple[Piece, ...] = ()
+    parts: tuple[ScriptedPart, ...] = ()
     metadata: Metadata | None = None
 
 
-class Step(Strict, frozen=True):
+class ScriptedStep(Strict, frozen=True):
     """One event of a reply told step by step: a state with what is said, or an artifact, after a delay."""
 
     delay: float = 0
     state: State | None = None
     say: Content | None = None
-    artifact: Made | None = None
+    artifact: ScriptedArtifact | None = None
     append: bool = False
     last: bool = True
     metadata: Metadata | None = None
@@ -81,16 +87,16 @@ class Failure(Strict, frozen=True):
 
 
 class Reply(Strict, frozen=True):
-    """What a message is answered with. One with nothing set is a task that completes without a word."""
+    """The answer to a message. One with nothing set is a task that completes without a word."""
 
-    # What is made: one artifact each.
+    # The results: one artifact each.
     text: str | None = None
     data: Any | UnsetType = UNSET
     file: ScriptedFile | None = None
     echo: bool = False
-    artifacts: tuple[Made, ...] = ()
+    artifacts: tuple[ScriptedArtifact, ...] = ()
     # One artifact in chunks.
-    stream: tuple[str | Piece, ...] = ()
+    stream: tuple[str | ScriptedPart, ...] = ()
     # Statuses on the way, and what is said with the last one.
     progress: tuple[str, ...] = ()
     say: Content | None = None
@@ -105,7 +111,7 @@ class Reply(Strict, frozen=True):
     message: Content | None = None
     error: Failure | None = None
     # Instead of all of the above.
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ScriptedStep, ...] = ()
     # Seconds before the first event, and between two.
     delay: float = 0
     pause: float = 0
@@ -140,7 +146,7 @@ class Rule(Strict, frozen=True):
     faults: tuple[MockFault, ...] = ()
 
 
-class Ability(Strict, frozen=True):
+class ScriptedSkill(Strict, frozen=True):
     """A skill on the card."""
 
     id: str
@@ -152,7 +158,7 @@ class Ability(Strict, frozen=True):
     output_modes: tuple[str, ...] = ()
 
 
-class Extra(Strict, frozen=True):
+class ScriptedExtension(Strict, frozen=True):
     """A protocol extension on the card."""
 
     uri: str
@@ -161,24 +167,24 @@ class Extra(Strict, frozen=True):
     params: Metadata | None = None
 
 
-class Entry(Strict, frozen=True):
-    """What callers must show: this bearer token, or this key in a header."""
+class ScriptedAuth(Strict, frozen=True):
+    """Credentials that callers must show: this bearer token, or this key in a header."""
 
     bearer: str = ""
     api_key: str = ""
     header: str = "X-API-Key"
 
     def __repr__(self) -> str:
-        return f"Entry(header={self.header!r}, ***)"
+        return f"ScriptedAuth(header={self.header!r}, ***)"
 
 
 class Persona(Strict, frozen=True):
-    """The agent that the mock plays, as its card tells."""
+    """The agent that the mock plays, as its card describes it."""
 
     name: str = "mock"
     description: str = "A mock agent"
     version: str = "1.0.0"
-    skills: tuple[Ability, ...] = (Ability(id="mock", description="Answers by its script"),)
+    skills: tuple[ScriptedSkill, ...] = (ScriptedSkill(id="mock", description="Answers by its script"),)
     input_modes: tuple[str, ...] = ("text/plain",)
     output_modes: tuple[str, ...] = ("text/plain",)
     streaming: bool = True
@@ -186,8 +192,8 @@ class Persona(Strict, frozen=True):
     extended_card: bool = False
     versions: tuple[Version, ...] = ("1.0", "0.3")
     bindings: tuple[Binding, ...] = ("JSONRPC", "HTTP+JSON")
-    extensions: tuple[Extra | str, ...] = ()
-    auth: Entry | None = None
+    extensions: tuple[ScriptedExtension | str, ...] = ()
+    auth: ScriptedAuth | None = None
     # Where it says it is; where it was asked, unless told.
     url: str = ""
     # Members of the card that are laid over all the others; null leaves one out.
@@ -195,7 +201,7 @@ class Persona(Strict, frozen=True):
 
 
 class Expect(Strict, frozen=True):
-    """What must have happened in the end: messages that came, replies given, a rule that was hit."""
+    """An expectation of the end: messages that came, replies given, a rule that was hit."""
 
     when: When = When()
     rule: str = ""
@@ -220,3 +226,113 @@ class Scenario(Strict, frozen=True):
     faults: tuple[MockFault, ...] = ()
     seed: int = 0
     expect: tuple[Expect, ...] = ()
+
+
+class IncomingMessage(Struct, frozen=True):
+    """A message as the rules see it; `turn` says the how-many-th of its conversation it is."""
+
+    message: Message
+    skill: str
+    turn: int
+
+    @property
+    def text(self) -> str:
+        """The texts of the message, one after the other."""
+        return "".join(part.text or "" for part in self.message.parts)
+
+
+def skill_of(message: Message, metadata: Metadata | None) -> str:
+    """The skill that a message names; empty if none."""
+    for holder in (message.metadata or {}, metadata or {}):
+        for name in _HINTS:
+            if isinstance(hint := holder.get(name), str) and hint:
+                return hint
+    return ""
+
+
+def fits(when: When, incoming: IncomingMessage) -> bool:
+    """Whether a message is one that `when` selects."""
+    text = incoming.text
+    return (
+        (not when.skill or when.skill == incoming.skill)
+        and (when.text is None or when.text == text)
+        and (not when.contains or when.contains.casefold() in text.casefold())
+        and (not when.regex or re.search(when.regex, text) is not None)
+        and (when.data is UNSET or _has_data(when.data, incoming.message))
+        and (when.turn is None or when.turn == incoming.turn)
+    )
+
+
+def _has_data(wanted: Any, message: Message) -> bool:
+    return any(part.data is not UNSET and _within(wanted, part.data) for part in message.parts)
+
+
+def _within(wanted: Any, found: Any) -> bool:
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        members = cast("dict[str, Any]", found)
+        return all(
+            name in members and _within(value, members[name])
+            for name, value in cast("dict[str, Any]", wanted).items()
+        )
+    return wanted == found
+
+
+def as_reply(reply: Reply | str) -> Reply:
+    """The reply that a text alone stands for: a task that makes this text."""
+    return Reply(text=reply) if isinstance(reply, str) else reply
+
+
+def rule_name(rule: Rule, index: int) -> str:
+    """The name of a rule in logs and expectations."""
+    return rule.name or f"rule {index + 1}"
+
+
+def check_rules(scenario: Scenario) -> None:
+    """Check what no schema says.
+
+    Raises:
+        Misuse: a pattern cannot be read, or an expectation names no rule.
+    """
+    for index, rule in enumerate(scenario.rules):
+        try:
+            re.compile(rule.when.regex)
+        except re.error as error:
+            name = rule_name(rule, index)
+            raise Misuse(f"{name}: regex {rule.when.regex!r} cannot be read: {error}") from None
+    names = {rule_name(rule, index) for index, rule in enumerate(scenario.rules)}
+    for expected in scenario.expect:
+        if expected.rule and expected.rule not in names:
+            raise Misuse(f"expect: there is no rule {expected.rule!r}; rules are {', '.join(sorted(names))}")
+
+
+class RuleHit(Struct, frozen=True):
+    """A message that came, the rule it hit (empty: none) and the text of its reply so far."""
+
+    incoming: IncomingMessage
+    rule: str
+    replied: str
+
+
+def missed(expected: Expect, hits: Sequence[RuleHit]) -> str:
+    """What is wrong with an expectation, in words; empty if it was met."""
+    found = [
+        each
+        for each in hits
+        if fits(expected.when, each.incoming)
+        and (not expected.rule or each.rule == expected.rule)
+        and expected.replied in each.replied
+    ]
+    wanted = f"at least {expected.at_least}" if expected.count is None else str(expected.count)
+    ok = len(found) >= expected.at_least if expected.count is None else len(found) == expected.count
+    return "" if ok else f"expected {wanted} of {_described(expected)}, and {len(found)} came"
+
+
+def _described(expected: Expect) -> str:
+    words = [f"rule {expected.rule!r}"] if expected.rule else []
+    words += [
+        f"{name} {value!r}"
+        for name in ("skill", "text", "contains", "regex", "data", "turn")
+        if (value := getattr(expected.when, name)) not in ("", None, UNSET)
+    ]
+    words += [f"replied {expected.replied!r}"] if expected.replied else []
+    return "messages" + (f" with {', '.join(words)}" if words else "")

@@ -18,18 +18,18 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from trunkline.errors import Misuse
 from trunkline.mock.faults import OPERATIONS
-from trunkline.mock.quirks import manner_of
-from trunkline.mock.rules import check_rules
+from trunkline.mock.quirks import quirks_of
 from trunkline.mock.scenario import (
-    Ability,
-    Made,
     Persona,
-    Piece,
     Reply,
     Rule,
     Scenario,
+    ScriptedArtifact,
+    ScriptedPart,
+    ScriptedSkill,
     Strict,
     When,
+    check_rules,
 )
 
 _PATH = re.compile(r" - at `\$([^`]*)`\Z")
@@ -44,7 +44,7 @@ class _Match(Strict, frozen=True):
 
 
 class _Response(Strict, frozen=True):
-    parts: tuple[Piece, ...] = ()
+    parts: tuple[ScriptedPart, ...] = ()
 
 
 class _Canned(Strict, frozen=True):
@@ -57,7 +57,7 @@ class _Canned(Strict, frozen=True):
 class _About(Strict, frozen=True):
     name: str = ""
     description: str = ""
-    skills: tuple[Ability, ...] = ()
+    skills: tuple[ScriptedSkill, ...] = ()
 
 
 class _Registered(Strict, frozen=True):
@@ -77,6 +77,9 @@ class _Registered(Strict, frozen=True):
 class _Several(Strict, frozen=True):
     agents: tuple[Scenario, ...] = ()
     a2a_agents: tuple[_Registered, ...] = ()
+
+    def scenarios(self) -> tuple[Scenario, ...]:
+        return (*self.agents, *[_scenario(each) for each in self.a2a_agents if not each.url])
 
 
 def load_scenarios(path: Path | str) -> tuple[Scenario, ...]:
@@ -115,13 +118,9 @@ def read_scenarios(text: str, *, where: str = "scenario") -> tuple[Scenario, ...
         found = msgspec.convert(value, _Several if several else Scenario)
     except msgspec.ValidationError as error:
         raise _misfit(error, text, where) from None
-    scenarios = _unfolded(found) if isinstance(found, _Several) else (found,)
+    scenarios = (found,) if isinstance(found, Scenario) else found.scenarios()
     _check(scenarios, where)
     return scenarios
-
-
-def _unfolded(several: _Several) -> tuple[Scenario, ...]:
-    return (*several.agents, *[_scenario(each) for each in several.a2a_agents if not each.url])
 
 
 def _check(scenarios: tuple[Scenario, ...], where: str) -> None:
@@ -133,12 +132,12 @@ def _check(scenarios: tuple[Scenario, ...], where: str) -> None:
     for scenario in scenarios:
         if "/" in scenario.name:
             raise Misuse(f"{where}: name {scenario.name!r} goes into a path: it may not hold a slash")
-        manner_of(scenario.dialect)
+        quirks_of(scenario.dialect)
         check_rules(scenario)
 
 
 def _scenario(entry: _Registered) -> Scenario:
-    """As PromptKit's own mock answers: -32000 where nothing fits, `failed` where an error is told."""
+    """An entry as PromptKit's own mock answers: -32000 where nothing fits, `failed` where it has an error."""
     persona = Persona(
         name=entry.card.name or entry.name,
         description=entry.card.description or entry.name,
@@ -160,17 +159,17 @@ def _reply(canned: _Canned) -> Reply:
     texts = [piece.text for piece in canned.response.parts]
     if len(texts) == 1 and texts[0] is not None:
         return Reply(text=texts[0])
-    return Reply(artifacts=(Made(parts=canned.response.parts),)) if texts else Reply()
+    return Reply(artifacts=(ScriptedArtifact(parts=canned.response.parts),)) if texts else Reply()
 
 
 def _misfit(error: msgspec.ValidationError, text: str, where: str) -> Misuse:
-    said = str(error)
-    at = _PATH.search(said)
+    complaint = str(error)
+    at = _PATH.search(complaint)
     path = at[1] if at else ""
-    unknown = _UNKNOWN.search(said)
+    unknown = _UNKNOWN.search(complaint)
     member = f"{path}.{unknown[1]}" if unknown else path
     line = _line(text, member)
-    what = _PATH.sub("", said)
+    what = _PATH.sub("", complaint)
     if unknown:
         what = f"there is no member {unknown[1]!r} here; is it misspelled?"
     elif "Invalid enum value" in what and ".on" in path:

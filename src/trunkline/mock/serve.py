@@ -14,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from trunkline.errors import Misuse
 from trunkline.mock.app import Mock
-from trunkline.mock.response import ABORT, CLOSE
+from trunkline.mock.exchange import ABORT, CLOSE
 from trunkline.server.request import Receive, Scope, Send
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
@@ -22,11 +22,11 @@ _START_S = 10.0
 _END_S = 5
 
 
-class Doors(HttpToolsProtocol):
-    """Uvicorn's connection, which tells the application how to break it off."""
+class AbortableConnection(HttpToolsProtocol):
+    """Uvicorn's connection, which lets the application break it off."""
 
     def on_message_begin(self) -> None:
-        """A request begins."""
+        """Offer the ways to close to the request that begins."""
         super().on_message_begin()
         scope = cast("dict[str, Any]", self.scope)
         scope["extensions"] = {ABORT: self.transport.abort, CLOSE: self.transport.close}
@@ -40,22 +40,19 @@ class Mocks:
         self._named = {mock.scenario.name: mock for mock in mocks} if len(mocks) > 1 else {}
 
     def paths(self) -> list[tuple[str, Mock]]:
-        """Where each of them is."""
+        """The path and the mock of each."""
         return [(f"/{name}", mock) for name, mock in self._named.items()] or [("", self.mocks[0])]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the lifespan."""
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-        elif scope["type"] == "http":
+        if scope["type"] == "http":
             await self._serve(scope, receive, send)
-
-    async def _live(self, receive: Receive, send: Send) -> None:
-        while (await receive())["type"] != "lifespan.shutdown":
-            await send({"type": "lifespan.startup.complete"})
-        for mock in self.mocks:
-            await mock.close()
-        await send({"type": "lifespan.shutdown.complete"})
+        elif scope["type"] == "lifespan":
+            while (await receive())["type"] != "lifespan.shutdown":
+                await send({"type": "lifespan.startup.complete"})
+            for mock in self.mocks:
+                await mock.close()
+            await send({"type": "lifespan.shutdown.complete"})
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._named:
@@ -72,8 +69,8 @@ class Mocks:
         await send({"type": "http.response.body", "body": body})
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket to listen on; port 0 is any that is free.
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 is any that is free.
 
     Raises:
         Misuse: it cannot be had.
@@ -89,32 +86,32 @@ class MockServer(uvicorn.Server):
     """Uvicorn, but a signal ends it and not the process: there is something to do afterwards."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal came; a second one does not wait."""
+        """End at a signal; a second one does not wait for requests."""
         del sig, frame
         self.force_exit = self.should_exit
         self.should_exit = True
 
 
 def server_of(app: App) -> MockServer:
-    """A server that is not yet running."""
+    """The server of an application, not yet running."""
     config = uvicorn.Config(
         app,
         log_config=None,
         access_log=False,
         server_header=False,
         ws="none",
-        http=Doors,
+        http=AbortableConnection,
         lifespan="on",
         timeout_graceful_shutdown=1,
     )
     return MockServer(config)
 
 
-class Listening:
+class BackgroundServer:
     """An application on a port of this machine, served by a thread: `with Listening(mock) as url`."""
 
     def __init__(self, app: App, *, host: str = "127.0.0.1", port: int = 0) -> None:
-        self._socket = bound(host, port)
+        self._socket = bind(host, port)
         self._server = server_of(app)
         self._up = threading.Event()
         self._thread = threading.Thread(target=self._run, name="trunkline-mock", daemon=True)
@@ -134,7 +131,7 @@ class Listening:
         return self.url
 
     def close(self) -> None:
-        """End it."""
+        """End the server and its thread."""
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(_END_S)

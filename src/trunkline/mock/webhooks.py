@@ -1,43 +1,86 @@
-"""The webhooks of a mock: each change of status of a task is posted to whoever asked for it."""
+"""The webhooks of a mock: push configs of its tasks, and the notifications of each change of status."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 
-from trunkline.errors import Unreachable
+from msgspec.structs import replace
+
+from trunkline.errors import InvalidParams, TaskNotFound, Unreachable
+from trunkline.mock.exchange import MockAnswer
 from trunkline.mock.playback import Playback
+from trunkline.mock.quirks import Quirks
+from trunkline.mock.request import MockRequest
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
 from trunkline.wire import push
-from trunkline.wire.types import PushConfig
+from trunkline.wire.operations import Operation
+from trunkline.wire.push import write_config, write_configs
+from trunkline.wire.service_parameters import Version
+from trunkline.wire.types import PushConfig, PushQuery, PushRequest
+from trunkline.wire.writer import Dialect
 
 log = logging.getLogger("trunkline.mock")
 
 
-class Post:
-    """Posts in order, one task after the other; what nobody takes is logged and not tried again."""
+class MockWebhooks:
+    """Keeps push configs and posts in order, task by task; what fails is logged and not tried again."""
 
     def __init__(self) -> None:
-        # A mock is started by whoever tests, and what is told by it stands on the same machine.
+        # A mock is started by whoever tests, and its webhooks stand on the same machine.
         self._egress = Egress(loopback=True)
         self._last: dict[str, asyncio.Task[None]] = {}
 
-    async def check(self, url: str) -> None:
-        """Let an address pass if it could be called.
+    async def serve(
+        self, request: MockRequest, params: PushRequest | PushQuery, playback: Playback, quirks: Quirks
+    ) -> MockAnswer:
+        """Make, read, list or delete a push config.
 
         Raises:
-            Unreachable: it could not.
+            Refused: its address cannot be called, or there is no such config.
         """
-        await self._egress.check(url)
+        if isinstance(params, PushRequest):
+            await self.check(params.config, quirks)
+            config = self.keep(playback, params.config, request)
+            return request.result(write_config(playback.id, config, request.dialect))
+        if request.operation is Operation.PUSH_LIST:
+            configs = [config for config, _ in playback.push.values()]
+            return request.result(write_configs(playback.id, configs, request.dialect))
+        config_id = params.config_id or next(iter(playback.push), "")
+        if config_id not in playback.push:
+            raise TaskNotFound("there is no such push config")
+        if request.operation is Operation.PUSH_GET:
+            return request.result(write_config(playback.id, playback.push[config_id][0], request.dialect))
+        del playback.push[config_id]
+        return request.result(b"null" if request.rest is None else b"{}")
 
-    def tell(self, work: Playback) -> None:
-        """Post the task as it stands."""
-        for config, version in work.push.values():
-            body = push.notification_body(work.task, version, whole=False)
-            before = self._last.get(work.id)
-            task = asyncio.get_running_loop().create_task(self._send(work.id, config, body, before))
-            self._last[work.id] = task
+    async def check(self, config: PushConfig, quirks: Quirks) -> None:
+        """Let a config pass if its address could be called, or nobody asks.
+
+        Raises:
+            InvalidParams: it could not.
+        """
+        if not quirks.trusting:
+            try:
+                await self._egress.check(config.url)
+            except Unreachable as error:
+                raise InvalidParams(f"url: {error}", field="url") from None
+
+    def keep(self, playback: Playback, config: PushConfig, request: MockRequest) -> PushConfig:
+        """Keep a config, under a new id unless it has one; notifications speak the version of its request."""
+        config = replace(config, id=config.id or f"config-{len(playback.push) + 1}")
+        version = Version.V1 if request.dialect is Dialect.V1 else Version.V03
+        playback.push[config.id] = (config, version.value)
+        return config
+
+    def notify(self, playback: Playback) -> None:
+        """Post the task as it stands to each of its webhooks."""
+        for config, version in playback.push.values():
+            body = push.notification_body(playback.task, version, whole=False)
+            before = self._last.get(playback.id)
+            task = asyncio.get_running_loop().create_task(self._send(playback.id, config, body, before))
+            self._last[playback.id] = task
 
     async def _send(
         self, task_id: str, config: PushConfig, body: bytes, before: asyncio.Task[None] | None
@@ -60,8 +103,9 @@ class Post:
             await fetcher.close()
 
     async def close(self) -> None:
-        """Let go of what is on its way."""
+        """Cancel the deliveries that are under way."""
         for task in self._last.values():
             task.cancel()
         if self._last:
             await asyncio.wait(self._last.values())
+        self._last.clear()

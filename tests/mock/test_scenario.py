@@ -10,8 +10,7 @@ import pytest
 from tests.mock.talk import talking
 from trunkline.errors import Misuse
 from trunkline.mock.app import Mock
-from trunkline.mock.rules import HeardMessage, fits, skill_of
-from trunkline.mock.scenario import Expect, Reply, Rule, Scenario, When
+from trunkline.mock.scenario import Expect, IncomingMessage, Reply, Rule, Scenario, When, fits, skill_of
 from trunkline.wire.types import Message, Part
 
 MESSAGE = Message("m", parts=(Part(text="Hello "), Part(text="World"), Part(data={"a": {"b": 1, "c": 2}})))
@@ -38,7 +37,7 @@ MESSAGE = Message("m", parts=(Part(text="Hello "), Part(text="World"), Part(data
     ],
 )
 def test_all_that_is_set_must_hold(when: When, meant: bool) -> None:
-    assert fits(when, HeardMessage(MESSAGE, "s", 2)) is meant
+    assert fits(when, IncomingMessage(MESSAGE, "s", 2)) is meant
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""One request to a mock and the way its answer goes, right or wrong, over bare ASGI."""
+"""One HTTP exchange with a mock, over bare ASGI: the request, and an answer that faults may spoil."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _BLOCK = 64 << 10
 _PAGE = b"<!DOCTYPE html><html><head><title>%d</title></head><body><h1>%d</h1></body></html>"
 
 
-class Whole(Struct, frozen=True):
-    """An answer in one piece."""
+class MockAnswer(Struct, frozen=True):
+    """An answer that is no stream."""
 
     body: bytes
     status: int = 200
@@ -33,15 +33,15 @@ class Whole(Struct, frozen=True):
     headers: Headers = ()
 
 
-class ResponseStream(Struct, frozen=True):
-    """An answer in frames, as long as there are any."""
+class MockStream(Struct, frozen=True):
+    """An answer that is a stream of frames."""
 
     frames: AsyncIterator[bytes]
     headers: Headers = ()
 
 
-class MockResponse:
-    """What came in, and how to answer it."""
+class MockExchange:
+    """A request and the means to answer it."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._scope = scope
@@ -55,14 +55,14 @@ class MockResponse:
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
         raw: bytes = scope.get("raw_path") or b""
-        # As it came, for who passes it on.
+        # As it came, for the recorder, which forwards it.
         self.raw_path = raw.decode("latin-1") or quote(self.path)
         self.query_string: str = scope.get("query_string", b"").decode("latin-1")
         self.query = dict(parse_qsl(self.query_string, keep_blank_values=True))
         self.base = f"{scope.get('scheme', 'http')}://{self.headers.get('host', 'localhost')}{root}"
 
     async def body(self) -> bytes:
-        """All of the request's body that came."""
+        """The body of the request, as far as it came."""
         pieces: list[bytes] = []
         while True:
             message = await self._receive()
@@ -70,14 +70,14 @@ class MockResponse:
             if message["type"] != "http.request" or not message.get("more_body"):
                 return b"".join(pieces)
 
-    async def left(self) -> None:
-        """Wait until the caller has gone."""
+    async def disconnected(self) -> None:
+        """Wait until the caller has disconnected."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def unless_left(self, waited: Coroutine[Any, Any, None]) -> None:
-        """Wait for it, but no longer than the caller does."""
-        waiting, leaving = asyncio.ensure_future(waited), asyncio.ensure_future(self.left())
+    async def wait_while_connected(self, waited: Coroutine[Any, Any, None]) -> None:
+        """Wait for something, but no longer than the caller does."""
+        waiting, leaving = asyncio.ensure_future(waited), asyncio.ensure_future(self.disconnected())
         try:
             await asyncio.wait({waiting, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -88,7 +88,7 @@ class MockResponse:
     async def drop(self) -> None:
         """Close the connection as it is. In process, returning without the rest is the same."""
         if self._call(ABORT):
-            await self.left()
+            await self.disconnected()
 
     def _call(self, what: str) -> bool:
         offered = cast("dict[str, Callable[[], None]]", self._scope.get("extensions") or {})
@@ -97,19 +97,19 @@ class MockResponse:
         offered[what]()
         return True
 
-    async def deliver(self, answer: Whole | ResponseStream, faults: Sequence[MockFault]) -> None:
-        """Answer, with all that these faults do to it."""
+    async def deliver(self, answer: MockAnswer | MockStream, faults: Sequence[MockFault]) -> None:
+        """Send an answer, spoiled by these faults."""
         by_kind = {fault.do: fault for fault in faults}
         if "lose" in by_kind:
             await self.drop()
-        elif isinstance(answer, ResponseStream):
-            await _Stream(self, answer, faults).run()
+        elif isinstance(answer, MockStream):
+            await _StreamWriter(self, answer, faults).run()
         else:
             await self._deliver_whole(answer, by_kind)
         if "close" in by_kind:
             self._call(CLOSE)
 
-    async def _deliver_whole(self, answer: Whole, faults: dict[str, MockFault]) -> None:
+    async def _deliver_whole(self, answer: MockAnswer, faults: dict[str, MockFault]) -> None:
         if (stall := faults.get("stall")) and not await self.wait(stall.seconds):
             return
         body, headers = answer.body, list(answer.headers)
@@ -120,7 +120,7 @@ class MockResponse:
         if "empty" in faults:
             body = b""
         if "gzip" in faults:
-            body = packed(body)
+            body = gzipped(body)
             headers.append(("content-encoding", "gzip"))
         media_type = faults["media_type"].to if "media_type" in faults else answer.media_type
         huge = faults.get("huge")
@@ -135,52 +135,52 @@ class MockResponse:
         for block in padding(huge.size if huge else 0, b" "):
             await self.write(block)
         if (slow := faults.get("slow")) is not None:
-            await self.dribble(body, slow)
+            await self.write_slowly(body, slow)
             body = b""
         await self.write(body, more=False)
 
     async def begin(self, status: int, headers: Sequence[tuple[str, str]]) -> None:
-        """The head of an answer."""
+        """Send the status and headers of the answer."""
         raw = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers]
         await self._send({"type": "http.response.start", "status": status, "headers": raw})
 
     async def write(self, body: bytes, *, more: bool = True) -> None:
-        """A piece of its body."""
+        """Send a piece of the body."""
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
-    async def dribble(self, body: bytes, fault: MockFault) -> None:
-        """A body in pieces, with a pause before each."""
+    async def write_slowly(self, body: bytes, fault: MockFault) -> None:
+        """Send a body in pieces, with a pause before each."""
         step = max(1, -(-len(body) // _PIECES))
-        for place in range(0, len(body), step):
+        for start in range(0, len(body), step):
             await asyncio.sleep(fault.seconds or 0)
-            await self.write(body[place : place + step])
+            await self.write(body[start : start + step])
 
     async def wait(self, seconds: float | None) -> bool:
         """Wait so long, or for ever; false if the caller left meanwhile."""
         try:
             async with asyncio.timeout(seconds):
-                await self.left()
+                await self.disconnected()
         except TimeoutError:
             return True
         return False
 
 
-class _Stream:
-    """A stream on its way, with what goes wrong at which event."""
+class _StreamWriter:
+    """Sends the frames of a stream, with the faults of each event."""
 
-    def __init__(self, line: MockResponse, flow: ResponseStream, faults: Sequence[MockFault]) -> None:
-        self._line = line
-        self._flow = flow
+    def __init__(self, exchange: MockExchange, stream: MockStream, faults: Sequence[MockFault]) -> None:
+        self._exchange = exchange
+        self._stream_answer = stream
         self._at: dict[tuple[str, int], MockFault] = {(fault.do, fault.at): fault for fault in faults}
         self._all = {fault.do: fault for fault in faults}
-        self._packer = zlib.compressobj(wbits=31) if "gzip" in self._all else None
+        self._compressor = zlib.compressobj(wbits=31) if "gzip" in self._all else None
         self._sent = 0
 
     async def run(self) -> None:
-        """Send the frames; stops when the caller leaves."""
-        line = self._line
+        """Send the frames; stops when the caller disconnects."""
+        exchange = self._exchange
         sending = asyncio.ensure_future(self._send_all())
-        leaving = asyncio.ensure_future(line.left())
+        leaving = asyncio.ensure_future(exchange.disconnected())
         try:
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():
@@ -189,7 +189,7 @@ class _Stream:
             if not sending.cancelled():
                 leaving.cancel()
                 if await sending:
-                    await line.drop()
+                    await exchange.drop()
         finally:
             sending.cancel()
             leaving.cancel()
@@ -198,13 +198,13 @@ class _Stream:
     async def _send_all(self) -> bool:
         """True if the connection is to be broken off now."""
         media_type = self._all["media_type"].to if "media_type" in self._all else EVENTS
-        headers = [("content-type", media_type), ("cache-control", "no-store"), *self._flow.headers]
-        if self._packer is not None:
+        headers = [("content-type", media_type), ("cache-control", "no-store"), *self._stream_answer.headers]
+        if self._compressor is not None:
             headers.append(("content-encoding", "gzip"))
-        await self._line.begin(200, headers)
-        await self._line.write(b"")
+        await self._exchange.begin(200, headers)
+        await self._exchange.write(b"")
         if "empty" not in self._all:
-            async with aclosing(cast("Any", self._flow.frames)) as frames:
+            async with aclosing(cast("Any", self._stream_answer.frames)) as frames:
                 async for frame in self._disordered(frames):
                     if (verdict := await self._before(self._sent)) is not None:
                         return verdict
@@ -232,7 +232,7 @@ class _Stream:
             yield held
 
     async def _before(self, sent: int) -> bool | None:
-        """What happens now that so many frames are out: None is nothing."""
+        """Apply the faults due after so many frames: True breaks the connection, False ends the stream."""
         if (stall := self._at.pop(("stall", sent), None)) is not None:
             await asyncio.sleep(stall.seconds) if stall.seconds is not None else await asyncio.Future[None]()
         if ("cut", sent) in self._at:
@@ -260,37 +260,39 @@ class _Stream:
             await self._write(frame[: len(frame) // 2])
             return True
         if (slow := self._all.get("slow")) is not None:
-            await self._line.dribble(self._packed(frame), slow)
+            await self._exchange.write_slowly(self._gzipped(frame), slow)
         else:
             await self._write(frame)
         return False
 
     async def _write(self, data: bytes, *, more: bool = True) -> None:
-        await self._line.write(self._packed(data, more=more), more=more)
+        await self._exchange.write(self._gzipped(data, more=more), more=more)
 
-    def _packed(self, data: bytes, *, more: bool = True) -> bytes:
-        if self._packer is None:
+    def _gzipped(self, data: bytes, *, more: bool = True) -> bytes:
+        if self._compressor is None:
             return data
         mode = zlib.Z_SYNC_FLUSH if more else zlib.Z_FINISH
-        return self._packer.compress(data) + self._packer.flush(mode)
+        return self._compressor.compress(data) + self._compressor.flush(mode)
 
 
-def refusal(fault: MockFault) -> Whole:
-    """What is answered instead of the answer."""
+def refusal(fault: MockFault) -> MockAnswer:
+    """The answer that a fault puts in place of the right one."""
     headers = tuple(fault.headers.items())
     if fault.do == "redirect":
-        return Whole(b"", fault.status, headers=(*headers, ("location", fault.to)))
+        return MockAnswer(b"", fault.status, headers=(*headers, ("location", fault.to)))
     if fault.seconds is not None:
         headers = (*headers, ("retry-after", f"{fault.seconds:g}"))
     if fault.status in (204, 304):
-        return Whole(b"", fault.status, headers=headers)
+        return MockAnswer(b"", fault.status, headers=headers)
     if fault.do == "html":
-        return Whole(_PAGE % (fault.status, fault.status), fault.status, "text/html", headers)
-    return Whole(b'{"error":"the mock was told to say %d"}' % fault.status, fault.status, headers=headers)
+        return MockAnswer(_PAGE % (fault.status, fault.status), fault.status, "text/html", headers)
+    return MockAnswer(
+        b'{"error":"the mock was told to say %d"}' % fault.status, fault.status, headers=headers
+    )
 
 
 def padding(size: int, filling: bytes) -> Iterator[bytes]:
-    """So many bytes that mean nothing, in blocks."""
+    """So many bytes of filling, in blocks."""
     while size > 0:
         yield filling * min(size, _BLOCK)
         size -= _BLOCK
@@ -305,6 +307,6 @@ def other_id(body: bytes) -> bytes:
     return msgspec.json.encode({**answer, "id": "of-another-request"}) if "jsonrpc" in answer else body
 
 
-def packed(body: bytes) -> bytes:
+def gzipped(body: bytes) -> bytes:
     """A body in gzip."""
     return zlib.compress(body, wbits=31)
