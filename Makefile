@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JS := tests/interop/js
 ARGS ?=
 
-.PHONY: help setup dev js demo test chaos lint format bench tck lock clean
+.PHONY: help setup dev js demo test quick chaos lint format bench tck lock clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -25,7 +25,12 @@ demo: setup  ## a tour in the terminal, then a server to try; ONCE=1 ends after 
 test: dev js  ## the whole suite; ARGS="-k feed" narrows it
 	$(BIN)/pytest -n auto $(ARGS)
 
-chaos: dev  ## kills, frozen owners, crashed databases, full disks, 45 minutes; SEED=n repeats, ARGS="--only row1 --kills 20"
+quick: dev  ## what needs no process and no database, in less than a minute; ARGS="tests/run" narrows it
+	$(BIN)/pytest -n auto --quick $(ARGS)
+
+# The tests that draw their cases run in full only when nothing narrows the rows.
+chaos: dev  ## kills, crashed databases, full disks, every random case, an hour; SEED=n repeats, ARGS="--only row1 --kills 20"
+	$(if $(ARGS),,TRUNKLINE_THOROUGH=1 $(BIN)/pytest -n auto -m "sampled or hypothesis")
 	$(BIN)/python -m tests.chaos.run $(ARGS)
 
 lint: dev  ## style, types, layers

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import postgres
 from tests.harness import SECRET, Agent, ServerProcess
+from tests.sample import THOROUGH
 
 JS = Path(__file__).parent / "interop" / "js"
 
@@ -25,10 +26,16 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # Failures print the blob that repeats them. No deadline: a busy machine is not a bug.
 settings.register_profile(
-    "default", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    "sample", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow], max_examples=50
 )
-settings.register_profile("long", parent=settings.get_profile("default"), max_examples=2_000)
-settings.load_profile("default")
+settings.register_profile("thorough", parent=settings.get_profile("sample"), max_examples=1_000)
+settings.load_profile("thorough" if THOROUGH else "sample")
+
+# Suites of real processes, or of every pair of many things: `make quick` leaves them to `make test`.
+LONG = {"chaos", "conformance", "demo", "docs", "hostile", "interop", "model", "process"}
+# What starts a process, by the name of a fixture or by what a test module imports.
+HEAVY_FIXTURES = {"demo_server", "postgres_database", "pytester"}
+HEAVY_NAMES = {"ServerProcess", "subprocess", "postgres"}
 
 
 def pytest_xdist_auto_num_workers() -> int:
@@ -47,12 +54,41 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked `js` are skipped, with the reason, where they cannot run."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--quick` is what `make quick` asks for."""
+    parser.addoption("--quick", action="store_true", help="only tests that start no process and no database")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Reading a suite takes time too, so a quick run does not."""
+    return True if config.getoption("quick") and _suite(collection_path) in LONG else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A quick run keeps what is light; tests marked `js` are skipped where they cannot run."""
+    if config.getoption("quick"):
+        heavy = {item for item in items if _is_heavy(item)}
+        config.hook.pytest_deselected(items=list(heavy))
+        items[:] = [item for item in items if item not in heavy]
     marked = [item for item in items if item.get_closest_marker("js")]
     if marked and (reason := _why_no_js()):
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _suite(path: Path) -> str:
+    """The folder below `tests` that a path is in."""
+    tests = Path(__file__).parent
+    return path.relative_to(tests).parts[0] if path.is_relative_to(tests) and path != tests else ""
+
+
+def _is_heavy(item: pytest.Item) -> bool:
+    module = getattr(item, "module", None)
+    return (
+        item.get_closest_marker("slow") is not None
+        or not HEAVY_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+        or not HEAVY_NAMES.isdisjoint(vars(module) if module else ())
+    )
 
 
 @cache

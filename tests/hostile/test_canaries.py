@@ -10,11 +10,12 @@ import pytest
 
 from tests.harness import ServerProcess
 from tests.hostile.canaries import TENANTS, WORD, Crowd, enrol
+from tests.sample import at_most
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.sampled]
 
 SEED = int(os.environ.get("TRUNKLINE_TEST_SEED", "20260131"))
-COUNT = 2_000
+COUNT = at_most(2_000, 600)
 
 
 def test_no_answer_holds_the_word_of_another(make: Callable[..., ServerProcess]) -> None:

@@ -14,15 +14,17 @@ import msgspec
 import pytest
 
 from tests.harness import Agent, ServerProcess, message
+from tests.hostile.reach import share
 from tests.hostile.shapes import V1, Case, doubly, forms, queries, spoil, torn
 from tests.hostile.sockets import flood, one, post
 from tests.hostile.verdict import all_wrong
+from tests.sample import at_most
 from trunkline.store.base import Where
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.sampled]
 
 SEED = int(os.environ.get("TRUNKLINE_TEST_SEED", "20260131"))
-RANDOM = 3_000
+SHARE, RANDOM = at_most(100_000, 3_000), at_most(3_000, 500)
 
 
 @pytest.fixture(scope="module")
@@ -36,14 +38,14 @@ def finished(target: ServerProcess) -> str:
 def test_spoiled_members_of_rpc(target: ServerProcess, finished: str) -> None:
     cases = [case for form in forms(finished) if form.rpc for case in spoil(form)]
     assert len(cases) >= 12_000
-    _run(target, cases)
+    _run(target, share(cases, SHARE, SEED))
 
 
 def test_spoiled_members_of_rest(target: ServerProcess, finished: str) -> None:
     cases = [case for form in forms(finished) if not form.rpc for case in spoil(form)]
     cases += queries(finished)
     assert len(cases) >= 10_000
-    _run(target, cases)
+    _run(target, share(cases, SHARE, SEED))
 
 
 def test_spoiled_at_random(target: ServerProcess, finished: str) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.harness import ServerProcess, message
 from tests.hostile.shapes import V1
 from tests.hostile.sockets import flood, post, request
+from tests.sample import at_most
 
 FORGED = 'id: 999\nevent: forged\ndata: {"forged":true}\n\n'
 EVIL = {
@@ -132,7 +133,7 @@ LINES = st.text(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=at_most(150, 30))
 @given(evil=LINES, kind=st.sampled_from(KINDS))
 def test_no_text_at_all_forges_an_event(mirror: ServerProcess, evil: str, kind: str) -> None:
     _check(mirror, evil, kind)

@@ -1,6 +1,6 @@
 """Rows 37 to 39 for push configs, chains, extensions, credentials, pages of others and operators.
 
-A share of the cases; `make chaos ARGS="--only hostile"` plays them all.
+A share of the cases; `make chaos` plays them all.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from tests.hostile.reach import at_random, everything, share
 from tests.hostile.shapes import Case
 from tests.hostile.sockets import flood
 from tests.hostile.verdict import AT_THE_DOOR, all_wrong
+from tests.sample import at_most
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.sampled]
 
 SEED = int(os.environ.get("TRUNKLINE_TEST_SEED", "20260131"))
-SHARE, RANDOM = 4_000, 1_000
+SHARE, RANDOM = at_most(100_000, 1_500), at_most(1_000, 500)
 FLAGS = (
     "--dev", "--metrics", "--log-level", "warning", "--set", "cors_origins=https://app.example", "--set", "trust_forwarded=true",
 )  # fmt: skip

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.harness import Agent, ServerProcess, message, text_of
 from tests.hostile.shapes import V1
 from tests.hostile.sockets import flood, one, post
+from tests.sample import at_most
 
 TEXTS = {
     "NUL": "a\0b", "controls": "".join(map(chr, range(32))), "delete": "\x7f\x80\x9f", "bidi": "\u202eevil\u2066\u2069\u200f", "emoji": "\U0001f600\U0001f468\u200d\U0001f469",
@@ -34,7 +35,7 @@ def test_text_comes_back_as_it_went(agent: Agent, name: str, version: str) -> No
     _check_round_trip(agent, TEXTS[name], version)
 
 
-@settings(max_examples=300)
+@settings(max_examples=at_most(300, 60))
 @given(text=st.text(st.characters(exclude_categories=["Cs"])), version=st.sampled_from(["1.0", "0.3"]))
 def test_any_text_comes_back_as_it_went(agent: Agent, text: str, version: str) -> None:
     _check_round_trip(agent, text, version)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.loops import leap
+from tests.sample import at_most
 from trunkline.client.client import Client
 from trunkline.client.result import Result
 from trunkline.client.stream import Stream
@@ -23,7 +24,7 @@ from trunkline.mock.scenario import Reply, Rule, Scenario, When
 from trunkline.net.in_process import BASE, InProcessHttpClient
 from trunkline.wire.types import ArtifactUpdate
 
-SCHEDULES = 10_000
+SCHEDULES = at_most(10_000, 1_600)
 SHARDS = 8
 # What an answer may take beyond its deadline: the last look at a task that has ended.
 GRACE_S = 1.0

@@ -7,11 +7,13 @@ from copy import deepcopy
 from itertools import permutations
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from tests.model.reference import ENDS, Model, Told
+from tests.sample import at_most
 from trunkline.clock import Ids, now_ms
 from trunkline.errors import Duplicate, Refused, TurnOver
 from trunkline.log import events as ev
@@ -23,7 +25,7 @@ from trunkline.store.sqlite import SqliteStore
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Artifact, Message, TaskState
 
-STEPS = 10_000
+STEPS = at_most(10_000, 2_000)
 SAID = Message("m")
 WORDS: dict[str, ev.AnyEvent] = {
     "working": ev.Status(TaskState.WORKING),
@@ -197,13 +199,16 @@ def agrees(outcomes: Any, model: Model) -> bool:
     return True
 
 
+@pytest.mark.sampled
 def test_the_log_agrees_with_the_model() -> None:
     loop = asyncio.new_event_loop()
     Machine.loop, Machine.store, Machine.steps = loop, SqliteStore(None, now_ms=now_ms), 0
     loop.run_until_complete(Machine.store.open())
     try:
         while Machine.steps < STEPS:
-            run_state_machine_as_test(Machine, settings=settings(max_examples=225, stateful_step_count=50))
+            run_state_machine_as_test(
+                Machine, settings=settings(max_examples=at_most(225, 45), stateful_step_count=50)
+            )
     finally:
         loop.run_until_complete(Machine.store.close())
         loop.close()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from tests.run.desk import DONE, WORKING, Acts, Desk, Flaky, answer, delta, question, said, until
+from tests.sample import at_most
 from trunkline.clock import Ids, now_ms
 from trunkline.errors import Duplicate, Refused, TaskNotCancelable, TurnOver
 from trunkline.log import events as ev
@@ -21,7 +22,7 @@ from trunkline.store.base import Dedup
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TaskState
 
-STEPS = 2_000
+STEPS = at_most(2_000, 500)
 LIMITS = Limits(cancel_s=10, drain_s=0)
 ENDS = {"complete": "completed", "fail": "failed", "raise": "failed", "garbage": "failed"}
 
@@ -194,13 +195,16 @@ class Machine(RuleBasedStateMachine):
         self._wait(self.runner.stop())
 
 
+@pytest.mark.sampled
 def test_the_runner_agrees_with_the_model() -> None:
     loop = asyncio.new_event_loop()
     Machine.loop, Machine.store, Machine.steps = loop, Flaky(), 0
     loop.run_until_complete(Machine.store.open())
     try:
         while Machine.steps < STEPS:
-            run_state_machine_as_test(Machine, settings=settings(max_examples=60, stateful_step_count=40))
+            run_state_machine_as_test(
+                Machine, settings=settings(max_examples=at_most(60, 15), stateful_step_count=40)
+            )
     finally:
         loop.run_until_complete(Machine.store.close())
         loop.close()

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.run.desk import DONE, WORKING, said
+from tests.sample import at_most
 from trunkline.errors import Misuse
 from trunkline.log import events as ev
 from trunkline.log.fold import State, fold
@@ -136,7 +137,7 @@ def cuts(draw: st.DrawFn) -> Callable[[str], list[str]]:
     return lambda text: [text[start : start + size] for start in range(0, len(text), size)]
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=at_most(400, 100))
 @given(SCRIPTS, CRASHES, st.lists(cuts(), min_size=5, max_size=5))
 def test_a_resumed_run_says_what_is_missing_and_nothing_twice(
     script: Script, crashes: list[int], cutting: list[Callable[[str], list[str]]]
@@ -150,7 +151,7 @@ def test_a_resumed_run_says_what_is_missing_and_nothing_twice(
     assert spoken(log) == spoken(smooth)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(deadline=None, max_examples=at_most(400, 100))
 @given(SCRIPTS, st.lists(st.tuples(SCRIPTS, st.integers(0, 30), st.sampled_from(Again)), max_size=4))
 def test_the_artifacts_are_those_of_the_run_that_completes(
     script: Script, dead: list[tuple[Script, int, Again]]
@@ -169,7 +170,7 @@ def test_the_artifacts_are_those_of_the_run_that_completes(
         assert set(found) - set(expected) <= set(artifacts(log))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=at_most(200, 60))
 @given(SCRIPTS, st.integers(0, 30), st.integers(0, 30))
 def test_a_resumed_run_goes_on_from_a_restarted_one(script: Script, first: int, second: int) -> None:
     log = [*FIRST, *play(None, script, whole)[:-1][:first]]
