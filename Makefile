@@ -23,14 +23,14 @@ demo: setup  ## a tour in the terminal, then a server to try; ONCE=1 ends after 
 	$(BIN)/trunkline demo $(if $(filter-out 0,$(ONCE)),--once)
 
 test: dev js  ## the whole suite; ARGS="-k feed" narrows it
-	$(BIN)/pytest -n auto $(ARGS)
+	$(BIN)/pytest -n auto --dist worksteal $(ARGS)
 
 quick: dev  ## what needs no process and no database, in less than a minute; ARGS="tests/run" narrows it
-	$(BIN)/pytest -n auto --quick $(ARGS)
+	$(BIN)/pytest -n auto --dist worksteal --quick $(ARGS)
 
 # The tests that draw their cases run in full only when nothing narrows the rows.
 chaos: dev  ## kills, crashed databases, full disks, every random case, an hour; SEED=n repeats, ARGS="--only row1 --kills 20"
-	$(if $(ARGS),,TRUNKLINE_THOROUGH=1 $(BIN)/pytest -n auto -m "sampled or hypothesis")
+	$(if $(ARGS),,TRUNKLINE_THOROUGH=1 $(BIN)/pytest -n auto --dist worksteal -m "sampled or hypothesis")
 	$(BIN)/python -m tests.chaos.run $(ARGS)
 
 lint: dev  ## style, types, layers
