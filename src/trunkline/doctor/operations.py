@@ -72,12 +72,11 @@ def _send(given: dict[str, Any]) -> dict[str, Any]:
     if isinstance(given.get("message"), dict):
         found["message"] = _message(members(given["message"]))
     if isinstance(given.get("configuration"), dict):
-        asked = members(given["configuration"])
-        wanted = {name: value for name, value in asked.items() if name != "returnImmediately"}
-        wanted["blocking"] = not asked.get("returnImmediately", False)
-        if "taskPushNotificationConfig" in wanted:
-            wanted["pushNotificationConfig"] = wanted.pop("taskPushNotificationConfig")
-        found["configuration"] = wanted
+        configuration = dict(members(given["configuration"]))
+        configuration["blocking"] = not configuration.pop("returnImmediately", False)
+        if "taskPushNotificationConfig" in configuration:
+            configuration["pushNotificationConfig"] = configuration.pop("taskPushNotificationConfig")
+        found["configuration"] = configuration
     return found
 
 

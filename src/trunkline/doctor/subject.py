@@ -99,7 +99,7 @@ class Subject:
         return any(declared.get(name) is True or self.card.get(name) is True for name in names)
 
     def extensions(self, *, required: bool = False) -> list[str]:
-        """The URIs of the extensions that the card declares; only those it requires, if told."""
+        """The URIs of the extensions that the card declares; with `required`, only those it requires."""
         declared = objects(at(self.card, "capabilities", "extensions"))
         return [text(one.get("uri")) for one in declared if not required or one.get("required") is True]
 

@@ -20,7 +20,7 @@ _V1_MEMBERS = {"supportedInterfaces", "securityRequirements"}
 
 
 def card_document(persona: Persona, quirks: Quirks, base: str, *, deduplicates: bool) -> Metadata:
-    """The card as a document; `base` is where it was asked for."""
+    """The card as a document; `base` is the address at which it was requested."""
     base = (persona.url or base).rstrip("/")
     card = Card(
         name=persona.name,

@@ -85,8 +85,8 @@ class Playback:
 
     def add_message(self, message: Message) -> None:
         """Add a message of the caller to the history of the task."""
-        heard = replace(message, task_id=self.id, context_id=self.context_id)
-        self.task = replace(self.task, history=(*self.task.history, heard))
+        message = replace(message, task_id=self.id, context_id=self.context_id)
+        self.task = replace(self.task, history=(*self.task.history, message))
         if not self.events:
             self.events.append(self.task)
         else:

@@ -99,8 +99,8 @@ class Recorder:
         except Unreadable as error:
             log.warning("mock.no_card path=%s why=%s", exchange.path, error)
         # Callers go where the card says, and must come through this proxy.
-        here = msgspec.json.encode(exchange.base)[1:-1]
-        raw = raw.replace(msgspec.json.encode(self._origin)[1:-1], here)
+        proxy = msgspec.json.encode(exchange.base)[1:-1]
+        raw = raw.replace(msgspec.json.encode(self._origin)[1:-1], proxy)
         kept = tuple(
             (name, response.headers[name]) for name in ("cache-control",) if name in response.headers
         )

@@ -67,7 +67,7 @@ class ScriptedArtifact(Strict, frozen=True):
 
 
 class ScriptedStep(Strict, frozen=True):
-    """One event of a reply told step by step: a state with what is said, or an artifact, after a delay."""
+    """One event of a reply written step by step: a state with its message, or an artifact, after a delay."""
 
     delay: float = 0
     state: State | None = None
@@ -97,7 +97,7 @@ class Reply(Strict, frozen=True):
     artifacts: tuple[ScriptedArtifact, ...] = ()
     # One artifact in chunks.
     stream: tuple[str | ScriptedPart, ...] = ()
-    # Statuses on the way, and what is said with the last one.
+    # Statuses before the last one, and the message of the last one.
     progress: tuple[str, ...] = ()
     say: Content | None = None
     # How it ends; each with its word. `hold` never does.
@@ -118,7 +118,7 @@ class Reply(Strict, frozen=True):
     # The answer to a send is the task as submitted, even to who would wait.
     receipt: bool = False
     metadata: Metadata | None = None
-    # What the next message to this task gets; without it the rules are asked.
+    # The reply to the next message to this task; without it the rules choose.
     then: Reply | str | None = None
 
 
@@ -194,7 +194,7 @@ class Persona(Strict, frozen=True):
     bindings: tuple[Binding, ...] = ("JSONRPC", "HTTP+JSON")
     extensions: tuple[ScriptedExtension | str, ...] = ()
     auth: ScriptedAuth | None = None
-    # Where it says it is; where it was asked, unless told.
+    # The address on its card; unless set, the one at which the card was requested.
     url: str = ""
     # Members of the card that are laid over all the others; null leaves one out.
     card: Metadata = {}

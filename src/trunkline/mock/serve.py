@@ -26,7 +26,7 @@ class AbortableConnection(HttpToolsProtocol):
     """Uvicorn's connection, which lets the application break it off."""
 
     def on_message_begin(self) -> None:
-        """Offer the ways to close to the request that begins."""
+        """Give the request that begins the functions that abort and close its connection."""
         super().on_message_begin()
         scope = cast("dict[str, Any]", self.scope)
         scope["extensions"] = {ABORT: self.transport.abort, CLOSE: self.transport.close}
