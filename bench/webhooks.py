@@ -155,7 +155,7 @@ async def _courier(office: Office, receivers: Receivers) -> Sample:
     started, used = perf_counter(), process_time()
     room = await office.post()
     async with asyncio.timeout(120):
-        while room.courier.tally.done < 2 * TASKS:  # noqa: ASYNC110 - a clock, not an event
+        while room.worker.counts.done < 2 * TASKS:  # noqa: ASYNC110 - a clock, not an event
             await asyncio.sleep(0.005)
     seconds, cpu = perf_counter() - started, process_time() - used
     await room.stop()
@@ -211,7 +211,7 @@ async def _arrive(receivers: Receivers, settings: Settings, scale: Scale) -> Sam
     office = Office(store, settings)
     room = await office.post()
     # One process runs tasks and posts: its courier hears of what it appends.
-    office.tasks.announced = room.courier.announced
+    office.tasks.announced = room.worker.announced
     committed: dict[str, int] = {}
     try:
         loop = asyncio.get_running_loop()

@@ -28,8 +28,9 @@ from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
 from trunkline.run.hops import Bounds
 from trunkline.run.limits import Quota
+from trunkline.run.node import HostedAgent, Limits
 from trunkline.run.notifier import Notifier
-from trunkline.run.runner import Limits, Runner
+from trunkline.run.runner import Runner
 from trunkline.server.admin import Admin
 from trunkline.server.admission import Admission
 from trunkline.server.app import Render, Server
@@ -83,13 +84,13 @@ class Application:
         self.store = store_from_url(settings.store)
         self.fetcher = Fetcher(self._egress, timeout_s=settings.push_timeout)
         bounds = Bounds(settings.hop_limit, settings.task_budget)
-        waits = (settings.stall_limit, settings.cancel_limit, settings.drain_limit, settings.kept_s)
-        limits = Limits(*waits, bounds)
+        limits = Limits(settings.cancel_limit, settings.drain_limit, bounds)
         coalesce = Coalesce(settings.coalesce_characters, settings.coalesce_milliseconds)
         self._counts = Counters(_STATES.values())
         self.drift = Drift(self._counts.drift)
         executor = SkillExecutor(agent.name, agent.skills, agent.default, coalesce, self.drift, bounds=bounds)
-        self.runner = Runner(self.store, executor, Ids(), limits, dev=settings.dev)
+        hosted = HostedAgent("", executor, settings.stall_limit, settings.kept_s)
+        self.runner = Runner(self.store, [hosted], Ids(), limits, dev=settings.dev)
         self.streams = Streams(self.store.log, settings.keep_alive, settings.write_limit)
         self.postroom = self._postroom()
         ring = Keyring(settings.keys)
@@ -166,7 +167,7 @@ class Application:
         except ModuleNotFoundError as error:
             raise Misuse(f"metrics need {error.name}: pip install 'trunkline[metrics]'") from None
         self.store.observe(self._counts.group)
-        tally = None if self.postroom is None else self.postroom.tally
+        tally = None if self.postroom is None else self.postroom.counts
         return Metrics(self._counts, self.runner, self.streams, tally).render
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -125,7 +125,7 @@ class Machine(RuleBasedStateMachine):
         # As hints would do it: a replica knows what was committed before; of what is on its way it learns by conflict.
         tasks = self.replicas[replica]
         if (replica, place) not in self.feeds:
-            self.feeds[replica, place] = await tasks.find("t", "me", self.task_ids[place])
+            self.feeds[replica, place] = await tasks.find("t", "me", self.task_ids[place], ("",))
         await tasks.refresh(self.feeds[replica, place])
 
     async def _do(self, replica: int, place: int, words: tuple[str, ...]) -> str:

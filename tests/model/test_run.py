@@ -17,7 +17,7 @@ from trunkline.errors import Duplicate, Refused, TaskNotCancelable, TurnOver
 from trunkline.log import events as ev
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.feed import Feed
-from trunkline.run.runner import Limits
+from trunkline.run.node import HostedAgent, Limits
 from trunkline.store.base import Dedup
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TaskState
@@ -93,7 +93,7 @@ class Machine(RuleBasedStateMachine):
         async def act(work: Work) -> Verdict:
             return await self.puppets.setdefault(work.state.task_id, Puppet()).act(work)
 
-        runner = Desk(self.store, Acts(act), self.ids, LIMITS)
+        runner = Desk(self.store, [HostedAgent("acts", Acts(act))], self.ids, LIMITS)
         runner.store = self.store
         await runner.start()
         return runner
@@ -186,7 +186,7 @@ class Machine(RuleBasedStateMachine):
             await self.runner.stop()
             self.runner = await self._start()
             for one in self.known:
-                one.feed = await self.runner.tasks.find("t", "me", one.feed.state.task_id)
+                one.feed = await self.runner.find(one.feed.state.task_id)
                 await self._settle(one, "failed" if one.state == "working" else one.state)
 
         self._wait(work())

@@ -13,7 +13,8 @@ from trunkline.errors import StoreError
 from trunkline.log import events as ev
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed, pages
-from trunkline.run.runner import Limits, Runner
+from trunkline.run.node import HostedAgent, Limits
+from trunkline.run.runner import Runner
 from trunkline.store.ack import Ack
 from trunkline.store.base import Dedup, Log
 from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, TaskState
@@ -21,7 +22,8 @@ from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, Tas
 LIMIT_S = 20.0
 DONE = ev.Status(TaskState.COMPLETED)
 WORKING = ev.Status(TaskState.WORKING)
-QUICK = Limits(stall_s=60, cancel_s=0.2, drain_s=0.2)
+QUICK = Limits(cancel_s=0.2, drain_s=0.2)
+AGENT = "acts"
 
 Act = Callable[[Work], Awaitable[Verdict]]
 
@@ -94,9 +96,20 @@ class Desk(Runner):
     store: Flaky
 
     async def open(self, text: str = "go", *, dedup: Dedup | None = None, context_id: str = "") -> Feed:
-        feed, opened = self.submit("t", "me", SendRequest(said(text, context_id)), dedup)
+        feed, opened = self.submit("t", "me", SendRequest(said(text, context_id)), dedup, agent=self.origin)
         await opened
         return feed
+
+    @property
+    def executor(self) -> Any:
+        return self.agent(self.origin).executor
+
+    @executor.setter
+    def executor(self, executor: Any) -> None:
+        self._node._agents = dict.fromkeys(("", AGENT), HostedAgent(AGENT, executor))
+
+    async def find(self, task_id: str) -> Feed:
+        return await self.tasks.find("t", "me", task_id, self.names_of(self.origin))
 
     async def ended(self, feed: Feed) -> TaskState:
         await self.tasks.end(feed, LIMIT_S)
@@ -133,14 +146,21 @@ class Shared(Flaky):
 
 @asynccontextmanager
 async def desk(
-    act: Act, limits: Limits = QUICK, store: Flaky | None = None, crash: OnCrash = OnCrash.FAIL
+    act: Act,
+    limits: Limits = QUICK,
+    store: Flaky | None = None,
+    crash: OnCrash = OnCrash.FAIL,
+    *,
+    stall_s: float = 60.0,
+    retention_s: float = 0.0,
 ) -> AsyncIterator[Desk]:
     """A started runner; it is stopped at the end, and its store too if it is its own."""
     own = store is None
     store = store or Flaky()
     if own:
         await store.open()
-    runner = Desk(store, Acts(act, crash), Ids(), limits)
+    hosted = HostedAgent(AGENT, Acts(act, crash), stall_s, retention_s)
+    runner = Desk(store, [hosted], Ids(), limits)
     runner.store = store
     await runner.start()
     try:

@@ -1,4 +1,4 @@
-"""A courier on a real in-memory store, with a way out that is written down instead of dialled."""
+"""A worker on a real in-memory store, with a way out that is written down instead of dialled."""
 
 from __future__ import annotations
 
@@ -166,26 +166,26 @@ class Passes:
 
 
 class Mail:
-    """Tasks, their configs, and the courier."""
+    """Tasks, their configs, and the worker."""
 
-    def __init__(self, *, long: bool = False, trips: Any = None, whole: bool = False) -> None:
+    def __init__(self, *, long: bool = False, breaker: Any = None, whole: bool = False) -> None:
         self.clock = Time()
         self.store = Shaky(self.clock)
         self.tasks = Tasks(self.store)
         self.out = Receivers()
         self.vault = Vault(KEY)
         self.push = PushConfigs(self.tasks, IDS, Passes(), self.vault, show=False)
-        self.letters = NotificationComposer(self.tasks, self.vault, lambda *_: "v1a,sig", whole=whole)
-        self.trips = Calm() if trips is None else trips
+        self.composer = NotificationComposer(self.tasks, self.vault, lambda *_: "v1a,sig", whole=whole)
+        self.breaker = Calm() if breaker is None else breaker
         self.schedule = Schedule(long=long)
-        self.courier = self.another()
+        self.worker = self.another()
 
     def another(self) -> DeliveryWorker:
-        courier = DeliveryWorker(
-            self.tasks, self.letters, self.out, self.trips, self.schedule, timeout_s=5.0, clock=self.clock
+        worker = DeliveryWorker(
+            self.tasks, self.composer, self.out, self.breaker, self.schedule, timeout_s=5.0, clock=self.clock
         )
-        self.tasks.announced = courier.announced
-        return courier
+        self.tasks.announced = worker.announced
+        return worker
 
     async def open(self, *urls: str, version: str = "1.0") -> Feed:
         """A task that these are told of; a target's id is its url."""
@@ -227,11 +227,11 @@ async def mail(**options: Any) -> AsyncIterator[Mail]:
     """Started; stopped at the end."""
     made = Mail(**options)
     await made.store.open()
-    running = asyncio.get_running_loop().create_task(made.courier.run())
+    running = asyncio.get_running_loop().create_task(made.worker.run())
     try:
         yield made
     finally:
-        await made.courier.stop(0.0)
+        await made.worker.stop(0.0)
         async with asyncio.timeout(5):
             await running
         await made.store.close()

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from tests.run.desk import DONE, QUICK, Act, Desk, Shared, delta, desk, question
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
-from trunkline.run.runner import Limits
+from trunkline.run.node import Limits
 
 
 @asynccontextmanager
@@ -31,14 +31,14 @@ async def pair(
 
 async def seen(runner: Desk, feed: Feed) -> Feed:
     """The same task as another runner sees it."""
-    return await runner.tasks.find("t", "me", feed.state.task_id)
+    return await runner.find(feed.state.task_id)
 
 
 async def die(runner: Desk) -> None:
     """What kill -9 does: no word is said any more, and the node is found dead."""
     for owner in list(runner._owners):
         owner.abandon()
-    for task in list(runner._background):
+    for task in list(runner._node._background):
         task.cancel()
     await runner.store.nodes.leave(runner.node)
 

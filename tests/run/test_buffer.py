@@ -28,7 +28,7 @@ from tests.run.desk import (
 from trunkline.errors import Conflict, StoreError, TurnOver
 from trunkline.log import decide as rules
 from trunkline.log import events as ev
-from trunkline.run import buffer as pen_module
+from trunkline.run import buffer
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.store.ack import Ack
 from trunkline.wire.types import Artifact, Part, TaskState
@@ -70,7 +70,7 @@ class Lossy(Flaky):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_nothing_is_lost_or_doubled_on_a_bad_line(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pen_module, "RETRY_S", 0.001)
+    monkeypatch.setattr(buffer, "RETRY_S", 0.001)
     chance = random.Random(seed)
     print("seed", seed)
 
@@ -113,7 +113,7 @@ def test_nothing_is_lost_or_doubled_on_a_bad_line(seed: int, monkeypatch: pytest
 
 
 def test_a_lost_ack_behind_the_window_is_found_in_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pen_module, "RETRY_S", 0.001)
+    monkeypatch.setattr(buffer, "RETRY_S", 0.001)
     monkeypatch.setattr("trunkline.run.feed.WINDOW", 1)
     fates = iter(["lost"])
 
@@ -138,7 +138,7 @@ def test_a_lost_ack_behind_the_window_is_found_in_the_store(monkeypatch: pytest.
 def test_a_conflict_with_nothing_is_not_asked_for_again_at_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(pen_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(buffer, "RETRY_S", 0.01)
     fates = iter(["odd", "odd"])
 
     async def act(work: Work) -> Verdict:
@@ -298,7 +298,7 @@ def test_a_frozen_owner_that_wakes_after_a_takeover_writes_nothing() -> None:
             await until(lambda: feed.state.seq == 3)
             await store.nodes.leave(here.node)
             async with desk(other, store=store, crash=OnCrash.RESUME) as there:
-                taken = await there.tasks.find("t", "me", feed.state.task_id)
+                taken = await there.find(feed.state.task_id)
                 await until(lambda: answer(taken) == "begun taken over ")
                 wakes.set()
                 assert await there.ended(taken) is COMPLETED

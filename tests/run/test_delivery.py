@@ -1,4 +1,4 @@
-"""The courier: everything is posted, in order, once if possible and again if not; nothing gets stuck."""
+"""The worker: everything is posted, in order, once if possible and again if not; nothing gets stuck."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_one_post_per_transition_in_order_to_everybody() -> None:
             assert m.out.states(A) == m.out.states(B) == ["working", "completed"]
             assert len(set(m.out.ids(A) + m.out.ids(B))) == 4
             assert [(row.state, row.attempts, row.status) for row in rows] == [("done", 1, 200)] * 4
-            assert m.courier.tally.done == 4
+            assert m.worker.counts.done == 4
 
     run(scene())
 
@@ -47,7 +47,7 @@ def test_what_is_under_way_keeps_its_moment_and_its_successor_waits() -> None:
             await m.say(feed, WORKING)
             await m.say(feed, DONE)
             await until(lambda: bool(m.out.under_way[A]))
-            m.courier.ring()
+            m.worker.wake()
             await asyncio.sleep(0.01)
             assert m.out.states(A) == ["working"]
             m.out.gates[A].set()
@@ -68,11 +68,11 @@ async def _three_days(m: Mail) -> list[int]:
         waits.append(row.due - m.clock.ms)
         # Not a millisecond early.
         m.clock.ms = row.due - 1
-        m.courier.ring()
+        m.worker.wake()
         await asyncio.sleep(0.005)
         assert (await m.rows())[0].attempts == len(waits)
         m.clock.ms = row.due
-        m.courier.ring()
+        m.worker.wake()
 
 
 def test_row_63_a_receiver_that_is_down_for_three_days() -> None:
@@ -95,11 +95,11 @@ def test_row_63_a_receiver_that_is_down_for_three_days() -> None:
             assert (first.state, second.state) == ("dead", "done")
             # By hand it can be posted again, under its id.
             assert await m.store.outbox.replay(first.id, m.clock.ms)
-            m.courier.ring()
+            m.worker.wake()
             replayed, _ = await m.settled()
             assert (replayed.state, replayed.attempts) == ("done", 1)
             assert m.out.ids(A)[-1] == m.out.ids(A)[0]
-            assert m.courier.tally.dead == 1
+            assert m.worker.counts.dead == 1
 
     run(scene())
 
@@ -128,7 +128,7 @@ def test_a_target_that_asks_for_patience_gets_it() -> None:
             row = await m.attempted(1)
             assert row.due == m.clock.ms + 60 * SECOND
             m.clock.ms = row.due
-            m.courier.ring()
+            m.worker.wake()
             assert [row.state for row in await m.settled()] == ["done"]
 
     run(scene())
@@ -148,7 +148,7 @@ def test_410_disables_and_what_was_due_is_dropped(caplog: pytest.LogCaptureFixtu
                 ("dropped", "nobody wants it any more"),
             ]
             assert list(feed.state.push) == [B]
-            assert m.courier.tally.dropped == 2
+            assert m.worker.counts.dropped == 2
 
     with caplog.at_level(logging.INFO, "trunkline.webhook"):
         run(scene())
@@ -206,14 +206,14 @@ def test_what_goes_to_a_new_place_says_nothing_of_the_old_one() -> None:
             return False
 
     async def scene() -> None:
-        async with mail(trips=Notes()) as m:
+        async with mail(breaker=Notes()) as m:
             m.out.scripts[A] = ["connect"]
             feed = await m.open(A)
             await m.say(feed, WORKING)
             await m.attempted(1)
             await m.set(feed, PushConfig(B, A))
             m.clock.ms += SECOND
-            m.courier.ring()
+            m.worker.wake()
             await m.settled()
             assert Notes.said == [("down", "https://a.example:443"), ("up", "https://b.example:443")]
 
@@ -231,7 +231,7 @@ def test_who_was_deleted_gets_nothing_and_who_was_replaced_gets_it_at_the_new_pl
             await m.push.delete(feed, A, "me")
             await m.set(feed, PushConfig("https://new.example/", B))
             m.clock.ms += SECOND
-            m.courier.ring()
+            m.worker.wake()
             rows = await m.settled()
             assert {row.target: row.state for row in rows} == {A: "dropped", B: "done"}
             assert len(m.out.states(A)) == len(m.out.states(B)) == 1
@@ -266,7 +266,7 @@ def test_many_hanging_lanes_leave_room_for_others() -> None:
             for start in range(0, 32, 16):
                 for _ in range(8):
                     await m.say(await m.open(*hanging[start : start + 16]), WORKING)
-            await until(lambda: m.courier.in_flight >= delivery.IN_FLIGHT - delivery.SPARE)
+            await until(lambda: m.worker.in_flight >= delivery.IN_FLIGHT - delivery.SPARE)
             await asyncio.sleep(0.05)
             await m.say(await m.open(A), WORKING)
             try:
@@ -290,7 +290,7 @@ def test_memory_is_bounded_by_what_is_under_way() -> None:
                     feed = await m.open(*urls[start : start + 10])
                     await m.say(feed, WORKING)
             await asyncio.sleep(0.05)
-            assert delivery.IN_FLIGHT - delivery.SPARE <= m.courier.in_flight <= delivery.IN_FLIGHT
+            assert delivery.IN_FLIGHT - delivery.SPARE <= m.worker.in_flight <= delivery.IN_FLIGHT
             for gate in m.out.gates.values():
                 gate.set()
             await m.settled()
@@ -299,7 +299,9 @@ def test_memory_is_bounded_by_what_is_under_way() -> None:
     run(scene())
 
 
-def test_large_letters_wait_for_each_other_and_small_ones_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_notifications_wait_for_each_other_and_small_ones_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(delivery, "BYTES", 1)
 
     async def scene() -> None:
@@ -319,46 +321,46 @@ def test_large_letters_wait_for_each_other_and_small_ones_do_not(monkeypatch: py
             m.out.gates[A].set()
             await m.when(lambda rows: [row.state for row in rows].count("pending") == 1)
             m.clock.ms += SECOND
-            m.courier.ring()
+            m.worker.wake()
             assert {row.attempts for row in await m.settled()} == {1}
-            assert m.courier.tally.retried == 0
+            assert m.worker.counts.retried == 0
 
     run(scene())
 
 
 def test_the_breaker_leaves_a_dead_lane_alone_and_tries_it_now_and_then() -> None:
-    trips = Later()
+    breaker = Later()
 
     async def scene() -> None:
-        async with mail(trips=trips) as m:
+        async with mail(breaker=breaker) as m:
             m.out.scripts[A] = [500]
             feeds = [await m.open(A) for _ in range(30)]
             for feed in feeds:
                 await m.say(feed, WORKING)
             # Each is tried once at most; then the lane is left alone, though most are still due.
-            await until(lambda: bool(trips.busy(asyncio.get_running_loop().time())))
-            await until(lambda: not m.courier.in_flight)
+            await until(lambda: bool(breaker.busy(asyncio.get_running_loop().time())))
+            await until(lambda: not m.worker.in_flight)
             opened = len(m.out.posts)
             assert 10 <= opened <= 18
             m.clock.ms += 9 * SECOND
-            m.courier.ring()
+            m.worker.wake()
             await asyncio.sleep(0.02)
             assert len(m.out.posts) == opened
             # After its pause a few find out for all, and the next pause is longer.
-            trips.ahead += 10.1
-            m.courier.ring()
-            await until(lambda: len(m.out.posts) > opened and not m.courier.in_flight)
+            breaker.ahead += 10.1
+            m.worker.wake()
+            await until(lambda: len(m.out.posts) > opened and not m.worker.in_flight)
             tried = len(m.out.posts) - opened
-            assert tried <= delivery.PER_LANE
-            trips.ahead += 10.1
-            m.courier.ring()
+            assert tried <= delivery.PER_HOST
+            breaker.ahead += 10.1
+            m.worker.wake()
             await asyncio.sleep(0.02)
             assert len(m.out.posts) == opened + tried
             # When it is back, all of it arrives.
             m.out.scripts[A] = [200]
-            trips.ahead += 10.0
+            breaker.ahead += 10.0
             m.clock.ms += 9 * SECOND
-            m.courier.ring()
+            m.worker.wake()
             assert {row.state for row in await m.settled()} == {"done"}
 
     run(scene())
@@ -367,21 +369,21 @@ def test_the_breaker_leaves_a_dead_lane_alone_and_tries_it_now_and_then() -> Non
 def test_what_waited_too_long_for_a_dead_lane_is_given_up_at_every_opening(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    trips = Later()
+    breaker = Later()
 
     async def scene() -> None:
-        async with mail(trips=trips) as m:
+        async with mail(breaker=breaker) as m:
             m.out.scripts[A] = [500]
             m.store.bad["expire"] = 1
             for _ in range(40):
                 await m.say(await m.open(A), WORKING)
-            await until(lambda: "lane.down" in caplog.text and not m.courier.in_flight)
+            await until(lambda: "target.down" in caplog.text and not m.worker.in_flight)
             assert "delivery.unexpired" in caplog.text
             m.clock.ms += HOUR
-            trips.ahead += 10.1
-            m.courier.ring()
+            breaker.ahead += 10.1
+            m.worker.wake()
             await until(lambda: "delivery.expired" in caplog.text)
-            assert m.courier.tally.dead >= 20
+            assert m.worker.counts.dead >= 20
             given_up = [row for row in await m.rows(state="dead") if "down for too long" in row.note]
             assert len(given_up) >= 20
 
@@ -409,7 +411,7 @@ def test_a_store_that_fails_for_a_while_only_delays(
                 await asyncio.sleep(0.02)
                 # Beyond its lease a delivery is posted again; only what waits to be read needs the time.
                 m.clock.ms += MINUTE if what == "read" else 0
-                m.courier.ring()
+                m.worker.wake()
             await m.settled()
             assert m.out.states(A) == ["working", "completed"]
             assert not m.store.bad[what]
@@ -426,16 +428,16 @@ def test_secrets_of_another_key_are_given_up_at_once_and_say_what_they_need(
         async with mail() as m:
             feed = await m.open(B)
             await m.set(feed, PushConfig(A, A, token="secret"))
-            m.letters._seals = Vault(bytes(32))
+            m.composer._vault = Vault(bytes(32))
             await m.say(feed, WORKING)
             rows = {row.target: row for row in await m.settled()}
             assert (rows[B].state, rows[B].note) == ("done", "HTTP 200")
             assert (rows[A].state, rows[A].attempts) == ("dead", 1)
             assert "secret_key" in rows[A].note
             # With the right key again it can be sent.
-            m.letters._seals = m.vault
+            m.composer._vault = m.vault
             assert await m.store.outbox.replay(rows[A].id, m.clock.ms)
-            m.courier.ring()
+            m.worker.wake()
             await m.settled()
             assert m.out.states(A) == ["working"]
 
@@ -455,13 +457,13 @@ def test_a_letter_that_cannot_be_written_is_given_up_and_hinders_nobody(
 
     async def scene() -> None:
         async with mail() as m:
-            m.letters._sign = sign
+            m.composer._sign = sign
             feed = await m.open(A, B)
             await m.say(feed, WORKING)
             rows: list[DeliveryRecord] = []
             while not rows or any(row.state == "pending" for row in rows):
                 m.clock.ms += 9 * SECOND
-                m.courier.ring()
+                m.worker.wake()
                 await asyncio.sleep(0.005)
                 rows = await m.rows()
             assert {row.target: (row.state, row.note) for row in rows} == {
@@ -497,7 +499,7 @@ def test_stopping_is_quick_and_gives_back_what_did_not_arrive() -> None:
             await until(lambda: bool(m.out.under_way[A]) and len(m.out.states(B)) == 2)
             loop = asyncio.get_running_loop()
             began = loop.time()
-            await m.courier.stop(0.05)
+            await m.worker.stop(0.05)
             assert loop.time() - began < 1
             rows = await m.when(lambda rows: "the server stopped" in [row.note for row in rows])
             (row,) = [row for row in rows if row.note == "the server stopped"]
@@ -506,7 +508,7 @@ def test_stopping_is_quick_and_gives_back_what_did_not_arrive() -> None:
             m.out.gates[A].set()
             after = m.another()
             running = loop.create_task(after.run())
-            after.ring()
+            after.wake()
             rows = await m.settled()
             assert {row.state for row in rows} == {"done"}
             assert m.out.states(A) == ["working", "working", "completed"]
@@ -532,7 +534,7 @@ def test_what_is_taken_while_stopping_is_given_back() -> None:
             m.store.outbox.take = slow  # type: ignore[method-assign]
             await m.say(feed, WORKING)
             await taking.wait()
-            await m.courier.stop(0)
+            await m.worker.stop(0)
             go.set()
             row, *_ = await m.when(lambda rows: rows[0].note == "the server stopped")
             assert (row.state, row.due, m.out.posts) == ("pending", m.clock.ms, [])
@@ -549,10 +551,10 @@ def test_only_what_is_small_is_held_and_not_beyond_its_end() -> None:
             large.state.size = delivery.HELD_BYTES + 1
             await m.say(small, WORKING)
             await m.say(large, WORKING)
-            assert list(m.courier._held) == [small.state.task_id]
+            assert list(m.worker._held) == [small.state.task_id]
             await m.say(small, DONE)
             await m.settled()
-            assert not m.courier._held
+            assert not m.worker._held
 
     run(scene())
 
@@ -565,14 +567,14 @@ def test_what_grows_or_is_wanted_no_more_is_no_longer_held() -> None:
             await m.say(grown, WORKING)
             await m.say(dropped, WORKING)
             await m.when(lambda rows: all(row.note == "connect" for row in rows))
-            assert len(m.courier._held) == 2
+            assert len(m.worker._held) == 2
             grown.state.size = delivery.HELD_BYTES + 1
             await m.say(grown, DONE)
             await m.push.delete(dropped, A, "me")
             m.clock.ms += SECOND
-            m.courier.ring()
+            m.worker.wake()
             await m.when(lambda rows: "dropped" in [row.state for row in rows])
-            assert not m.courier._held
+            assert not m.worker._held
 
     run(scene())
 
@@ -587,10 +589,10 @@ def test_a_task_that_was_let_go_meanwhile_is_told_as_it_stands_now() -> None:
             await m.attempted(1)
             # It is past its time, but still to be told of: whoever asks gets it from the store.
             m.tasks.forget(m.clock.ms)
-            again = await m.tasks.find("t", "me", feed.state.task_id)
+            again = await m.tasks.find("t", "me", feed.state.task_id, ("",))
             await m.push.delete(again, A, "me")
             m.clock.ms += SECOND
-            m.courier.ring()
+            m.worker.wake()
             assert [row.state for row in await m.settled()] == ["dropped", "dropped"]
             assert m.out.states(A) == ["working"]
 
@@ -604,9 +606,9 @@ def test_the_lag_is_that_of_the_oldest_that_was_taken_last() -> None:
             await m.say(await m.open(A), WORKING)
             await m.attempted(1)
             m.clock.ms += MINUTE
-            m.courier.ring()
+            m.worker.wake()
             await until(lambda: len(m.out.posts) == 2)
-            assert m.courier.tally.lag_ms == 59 * SECOND
+            assert m.worker.counts.lag_ms == 59 * SECOND
 
     run(scene())
 
@@ -621,7 +623,7 @@ def test_AG_28_what_is_under_way_survives_the_garbage_collector() -> None:
                 assert row.due is not None
                 gc.collect()
                 m.clock.ms = row.due
-                m.courier.ring()
+                m.worker.wake()
             assert [(row.state, row.attempts) for row in await m.settled()] == [("done", 3)]
             assert len(set(m.out.ids(A))) == 1
 
@@ -642,7 +644,7 @@ def test_what_another_process_announced_is_found_by_looking(monkeypatch: pytest.
     run(scene())
 
 
-def test_a_courier_that_is_cancelled_from_within_says_so() -> None:
+def test_a_worker_that_is_cancelled_from_within_says_so() -> None:
     async def scene() -> None:
         made = Mail()
         await made.store.open()
@@ -650,9 +652,9 @@ def test_a_courier_that_is_cancelled_from_within_says_so() -> None:
         async def cancelled() -> bool:
             raise asyncio.CancelledError
 
-        made.courier._take = cancelled  # type: ignore[method-assign]
+        made.worker._take = cancelled  # type: ignore[method-assign]
         with pytest.raises(RuntimeError, match="ended by itself"):
-            await made.courier.run()
+            await made.worker.run()
         await made.store.close()
 
     run(scene())

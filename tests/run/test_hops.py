@@ -195,8 +195,8 @@ def test_a_task_is_not_opened_beyond_the_limits() -> None:
     async def main() -> None:
         async with desk(act) as runner:
             with pytest.raises(UnsupportedOperation, match="hop_limit"):
-                runner.submit("t", "me", _with_chain({"hops": 8}))
-            feed, opened = runner.submit("t", "me", _with_chain({"hops": 7}))
+                runner.submit("t", "me", _with_chain({"hops": 8}), agent=runner.origin)
+            feed, opened = runner.submit("t", "me", _with_chain({"hops": 7}), agent=runner.origin)
             await opened
             assert await runner.ended(feed) is TaskState.COMPLETED
 
@@ -234,7 +234,9 @@ def test_a_deadline_ends_what_runs_and_not_what_waits(asks: bool, monkeypatch: p
 
     async def main() -> None:
         async with desk(act, QUICK) as runner:
-            feed, opened = runner.submit("t", "me", _with_chain({"deadline": NOW + 1000}))
+            feed, opened = runner.submit(
+                "t", "me", _with_chain({"deadline": NOW + 1000}), agent=runner.origin
+            )
             await opened
             await runner.reach(feed, TaskState.INPUT_REQUIRED if asks else TaskState.WORKING)
             clock.now += 999

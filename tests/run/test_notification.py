@@ -27,7 +27,7 @@ async def written(m: Mail, feed: Feed, seq: int, *, held: bool = True) -> Outgoi
     if not held:
         m.tasks._feeds.clear()
     delivery = Delivery(f"d-{seq}", "t", feed.state.task_id, seq, URL, "", 0, 0)
-    letter = await m.letters.write(delivery)
+    letter = await m.composer.write(delivery)
     assert letter is not None
     return letter
 
@@ -145,14 +145,14 @@ def test_nothing_is_written_for_who_is_gone() -> None:
         feed = await m.open(URL)
         await m.say(feed, WORKING)
         delivery = Delivery("d", "t", feed.state.task_id, 3, URL, "", 0, 0)
-        assert await m.letters.write(delivery) is not None
+        assert await m.composer.write(delivery) is not None
         unknown = Delivery("d", "t", "01980000-0000-7000-8000-000000000000", 3, URL, "", 0, 0)
-        assert await m.letters.write(unknown) is None
+        assert await m.composer.write(unknown) is None
         # Forgotten by the store, while somebody still holds it.
         beyond = Delivery("d", "t", feed.state.task_id, 9, URL, "", 0, 0)
-        assert await m.letters.write(beyond) is None
+        assert await m.composer.write(beyond) is None
         await m.push.delete(feed, URL, "me")
-        assert await m.letters.write(delivery) is None
+        assert await m.composer.write(delivery) is None
         await m.store.close()
 
     run(scene())
@@ -188,7 +188,7 @@ def test_what_shows_the_receiver_that_it_is_us(
 
     async def scene() -> None:
         m = Mail()
-        m.letters = NotificationComposer(m.tasks, m.vault, sign, whole=False)
+        m.composer = NotificationComposer(m.tasks, m.vault, sign, whole=False)
         await m.store.open()
         feed = await m.open()
         await m.set(feed, config, version)

@@ -159,7 +159,7 @@ def test_a_shared_store_needs_a_key() -> None:
     run(scene())
 
 
-def test_a_courier_that_breaks_is_not_silent(
+def test_a_worker_that_breaks_is_not_silent(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(self: DeliveryWorker) -> None:

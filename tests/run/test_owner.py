@@ -26,10 +26,10 @@ from tests.run.desk import (
 from trunkline.errors import TurnOver
 from trunkline.log import events as ev
 from trunkline.log.decide import Cancel
-from trunkline.run import buffer as pen_module
+from trunkline.run import buffer
 from trunkline.run import owner as owner_module
 from trunkline.run.executor import OnCrash, Verdict, Work
-from trunkline.run.runner import Limits
+from trunkline.run.node import Limits
 from trunkline.wire.types import Artifact, Message, Part, SendRequest, TaskState
 
 FAILED, CANCELED, COMPLETED = TaskState.FAILED, TaskState.CANCELED, TaskState.COMPLETED
@@ -65,7 +65,7 @@ def test_an_executor_that_raises_fails_with_a_reason_id(
 
     async def main() -> None:
         async with desk(act) as runner:
-            runner.dev = dev
+            runner._node.dev = dev
             feed = await runner.open()
             assert await runner.ended(feed) is FAILED
             assert "Reason id" in reason(feed)
@@ -109,7 +109,7 @@ def test_the_text_of_an_exception_need_not_be_writable(monkeypatch: pytest.Monke
 
     async def main() -> None:
         async with desk(act) as runner:
-            runner.dev = True
+            runner._node.dev = True
             feed = await runner.open()
             assert await runner.ended(feed) is FAILED
             assert "RuntimeError: ?." in reason(feed)
@@ -319,7 +319,7 @@ def test_a_cancel_before_the_executor_has_begun() -> None:
 
     async def main() -> None:
         async with desk(act) as runner:
-            feed, opened = runner.submit("t", "me", SendRequest(said()))
+            feed, opened = runner.submit("t", "me", SendRequest(said()), agent=runner.origin)
             opened.then(lambda _: next(iter(runner._owners)).stop_with("too early"))
             assert await runner.ended(feed) is FAILED
             assert reason(feed) == "too early"
@@ -346,7 +346,7 @@ def test_the_stall_guard_minds_silence_not_duration(monkeypatch: pytest.MonkeyPa
         return await forever()
 
     async def main() -> None:
-        async with desk(act, Limits(stall_s=stall, cancel_s=0.2, drain_s=0.2)) as runner:
+        async with desk(act, stall_s=stall) as runner:
             talk, ask, hang = [await runner.open(text) for text in ("talk", "ask", "hang")]
             assert await runner.ended(hang) is FAILED
             assert "silent for too long" in reason(hang)
@@ -409,7 +409,7 @@ def test_back_pressure_bounds_what_is_not_durable() -> None:
         inner = cast("owner_module.Owner", work)
         for number in range(10_000):
             await work.emit(delta(f"{number} "))
-            most = max(most, len(inner._pen._buffer) + len(inner._pen._in_flight))
+            most = max(most, len(inner._buffer._pending) + len(inner._buffer._in_flight))
         return DONE
 
     async def main() -> None:
@@ -421,7 +421,7 @@ def test_back_pressure_bounds_what_is_not_durable() -> None:
             assert answer(feed) == "".join(f"{n} " for n in range(10_000))
 
     run(main())
-    assert most <= 2 * pen_module.UNFLUSHED_LIMIT
+    assert most <= 2 * buffer.UNFLUSHED_LIMIT
 
 
 def test_an_executor_runs_on_when_its_caller_goes_away() -> None:
@@ -434,7 +434,7 @@ def test_an_executor_runs_on_when_its_caller_goes_away() -> None:
 
     async def main() -> None:
         async with desk(act) as runner:
-            feed, _ = runner.submit("t", "me", SendRequest(said()))
+            feed, _ = runner.submit("t", "me", SendRequest(said()), agent=runner.origin)
             waiting = asyncio.create_task(runner.tasks.rest(feed, 10))
             await asyncio.sleep(0)
             waiting.cancel()
@@ -520,7 +520,7 @@ def test_a_question_that_the_executor_gives_up_does_not_eat_the_next_answer() ->
 def test_a_store_that_fails_holds_the_executor_and_loses_nothing(
     failures: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(pen_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(buffer, "RETRY_S", 0.01)
 
     async def act(work: Work) -> Verdict:
         cast("Flaky", runner_store[0]).bad_appends = failures
@@ -547,7 +547,7 @@ def test_a_store_that_fails_holds_the_executor_and_loses_nothing(
 
 @pytest.mark.parametrize("bad_reads", [0, 2])
 def test_another_writer_behind_the_feed(bad_reads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pen_module, "RETRY_S", 0.01)
+    monkeypatch.setattr(buffer, "RETRY_S", 0.01)
     gate = asyncio.Event()
 
     async def act(work: Work) -> Verdict:
@@ -642,7 +642,7 @@ def test_elapsed_time_is_at_least_a_millisecond() -> None:
 
 @pytest.mark.parametrize("swallows", [False, True])
 def test_an_overruling_that_meets_a_failing_store(swallows: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pen_module, "RETRY_S", 3 * QUICK.cancel_s)
+    monkeypatch.setattr(buffer, "RETRY_S", 3 * QUICK.cancel_s)
     gate = asyncio.Event()
 
     async def act(work: Work) -> Verdict:
@@ -714,7 +714,7 @@ async def play(plan: Plan, chance: random.Random | None, crash: OnCrash) -> tupl
     task_id, left = "", 5 if chance else 0
     while True:
         async with desk(plan.act, store=store, crash=crash) as runner:
-            feed = await (runner.tasks.find("t", "me", task_id) if task_id else runner.open())
+            feed = await (runner.find(task_id) if task_id else runner.open())
             task_id = feed.state.task_id
             hops = chance.randrange(12) if chance and left else 1 << 30
             while not feed.state.over and hops:
@@ -791,7 +791,7 @@ def test_a_task_of_a_dead_process_waits_for_its_store(
             feed = await runner.open()
             await runner.reach(feed, TaskState.INPUT_REQUIRED)
         async with desk(act, store=store) as runner:
-            feed = await runner.tasks.find("t", "me", feed.state.task_id)
+            feed = await runner.find(feed.state.task_id)
             await runner.say(feed, said("that"))
             assert await runner.ended(feed) is COMPLETED
             assert answer(feed) == "that"

@@ -125,7 +125,7 @@ def test_what_another_process_did_to_an_ended_task_is_known(monkeypatch: pytest.
         feed = await m.open(*[f"{URL}/{place}" for place in range(PUSH_LIMIT)])
         await m.say(feed, WORKING, DONE)
         elsewhere = PushConfigs(Tasks(m.store), IDS, Passes(), m.vault, show=False)
-        there = await elsewhere._tasks.find("t", "me", feed.state.task_id)
+        there = await elsewhere._tasks.find("t", "me", feed.state.task_id, ("",))
         # There is room again, though this process has not heard of it.
         await elsewhere.delete(there, f"{URL}/5", "me")
         await m.set(feed, PushConfig(URL, "fits"))

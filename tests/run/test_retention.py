@@ -7,11 +7,12 @@ import gc
 
 import pytest
 
-from tests.run.desk import DONE, QUICK, Shared, answer, delta, desk, question, run
+from tests.run.desk import DONE, QUICK, Acts, Shared, answer, delta, desk, question, run
 from trunkline.errors import StoreError, TaskNotFound
 from trunkline.log import events as ev
 from trunkline.run import retention
 from trunkline.run.executor import Verdict, Work
+from trunkline.run.node import HostedAgent
 from trunkline.run.retention import Retention
 from trunkline.store.base import Where
 from trunkline.wire.types import TaskState
@@ -31,6 +32,11 @@ async def quick(work: Work) -> Verdict:
     return DONE
 
 
+def kept(seconds: float) -> list[HostedAgent]:
+    """An agent whose tasks are kept this long."""
+    return [HostedAgent("acts", Acts(quick), retention_s=seconds)]
+
+
 async def later(seconds: float) -> None:
     """The clock of the store is the wall's, so time must pass."""
     await asyncio.sleep(seconds)
@@ -45,11 +51,11 @@ def test_after_ten_thousand_tasks_nothing_is_left() -> None:
             last = feeds[0].state.task_id
             feeds = []
             await later(0.002)
-            await Retention(runner.tasks, 0.001)._round()
+            await Retention(runner.tasks, kept(0.001))._round()
             assert (await runner.store.heads.list("t", ALL, size=1)).total == 0
             assert await runner.store.log.read("t", last) == []
             with pytest.raises(TaskNotFound):
-                await runner.tasks.find("t", "me", last)
+                await runner.find(last)
             gc.collect()
             assert len(runner.tasks._feeds) == 0
 
@@ -74,9 +80,9 @@ def test_live_tasks_stay() -> None:
             await runner.reach(asking, TaskState.INPUT_REQUIRED)
             await runner.reach(working, TaskState.WORKING)
             await later(0.002)
-            await Retention(runner.tasks, 0.001)._round()
+            await Retention(runner.tasks, kept(0.001))._round()
             for feed in (asking, working):
-                assert (await runner.tasks.find("t", "me", feed.state.task_id)).state.seq == feed.state.seq
+                assert (await runner.find(feed.state.task_id)).state.seq == feed.state.seq
             assert (await runner.store.heads.list("t", ALL, size=9)).total == 2
 
     run(case())
@@ -91,11 +97,11 @@ def test_what_has_ended_is_compacted_and_reads_the_same(monkeypatch: pytest.Monk
             await runner.ended(feed)
             before = feed.state.task()
             runner.tasks._feeds.clear()
-            await Retention(runner.tasks, 0)._round()
+            await Retention(runner.tasks, kept(0))._round()
             stored = await runner.store.log.read("t", feed.state.task_id)
             assert any(isinstance(one.event, ev.Compacted) for one in stored)
             assert len(stored) < 10
-            again = await runner.tasks.find("t", "me", feed.state.task_id)
+            again = await runner.find(feed.state.task_id)
             assert again.state.task() == before
             assert again.state.seq == feed.state.seq
             assert answer(again) == answer(feed)
@@ -116,7 +122,7 @@ def test_one_of_several_does_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
         await store.open()
         async with desk(quick, store=store) as one, desk(quick, store=store) as two:
             # The longest pause, so that both rounds fall into one.
-            await asyncio.gather(*(Retention(runner.tasks, 10**6)._round() for runner in (one, two)))
+            await asyncio.gather(*(Retention(runner.tasks, kept(10**6))._round() for runner in (one, two)))
         await store.close()
         assert len(swept) == 1
 
@@ -139,7 +145,7 @@ def test_a_store_that_fails_is_swept_later(
                 return 0
 
             monkeypatch.setattr(runner.store.maintenance, "prune", prune)
-            sweeping = asyncio.create_task(Retention(runner.tasks, 0.001).run())
+            sweeping = asyncio.create_task(Retention(runner.tasks, kept(0.001)).run())
             while len(rounds) < 2:  # noqa: ASYNC110 - nothing there to wait on
                 await asyncio.sleep(0.001)
             sweeping.cancel()

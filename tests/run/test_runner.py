@@ -13,6 +13,7 @@ from tests.run.desk import (
     LIMIT_S,
     QUICK,
     WORKING,
+    Acts,
     Flaky,
     Shared,
     answer,
@@ -36,7 +37,8 @@ from trunkline.log import events as ev
 from trunkline.run import runner as runner_module
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.feed import Feed
-from trunkline.run.runner import Limits, Runner
+from trunkline.run.node import HostedAgent, Limits
+from trunkline.run.runner import Runner
 from trunkline.store.ack import Ack
 from trunkline.wire.types import SendRequest, TaskState
 
@@ -93,7 +95,7 @@ def test_a_task_that_nobody_admits_is_not_opened() -> None:
         async with desk(quick) as runner:
             runner.executor = Picky()
             with pytest.raises(UnsupportedOperation):
-                runner.submit("t", "me", SendRequest(said()))
+                runner.submit("t", "me", SendRequest(said()), agent=runner.origin)
             assert (await runner.store.log.tail(""))[0] == []
 
     run(main())
@@ -101,7 +103,7 @@ def test_a_task_that_nobody_admits_is_not_opened() -> None:
 
 def test_a_runner_must_be_started() -> None:
     with pytest.raises(RuntimeError, match="not been started"):
-        _ = Runner(Flaky(), object(), _ids()).loop  # type: ignore[arg-type]
+        _ = Runner(Flaky(), [HostedAgent("", Acts(quick))], _ids())._node.loop
 
 
 def test_cancel_races_complete_200_rounds() -> None:
@@ -164,11 +166,11 @@ def test_cancel_of_a_task_that_nobody_runs() -> None:
             await runner.reach(feed, ASKING)
         first = ev.Submitted(said(), "c", "me", "somewhere else")
         async with desk(quick, store=store) as runner:
-            waiting = await runner.tasks.find("t", "me", feed.state.task_id)
+            waiting = await runner.find(feed.state.task_id)
             await runner.cancel(waiting, "me")
             assert (await runner.log(waiting))[-2:] == [ev.CancelRequested("me"), ev.Status(CANCELED)]
             await store.log.append("t", "elsewhere", 0, [first], at=1)
-            working = await runner.tasks.find("t", "me", "elsewhere")
+            working = await runner.find("elsewhere")
             await runner.cancel(working, "me")
             assert await runner.log(working) == [first, ev.CancelRequested("me"), ev.Status(CANCELED)]
         await store.close()
@@ -219,7 +221,7 @@ def test_two_answers_race(restarted: bool) -> None:
                 await _two_answers(runner, feed)
         if restarted:
             async with desk(act, store=store) as runner:
-                await _two_answers(runner, await runner.tasks.find("t", "me", task_id))
+                await _two_answers(runner, await runner.find(task_id))
         await store.close()
         assert len(runs) == 1 + restarted
 
@@ -243,14 +245,14 @@ def test_several_questions_survive_restarts_without_doubled_output() -> None:
             await runner.reach(feed, ASKING)
             task_id, node = feed.state.task_id, runner.node
         async with desk(ask, store=store) as runner:
-            feed = await runner.tasks.find("t", "me", task_id)
+            feed = await runner.find(task_id)
             assert (feed.state.state, feed.state.node, reason(feed)) == (ASKING, node, "first")
             await runner.say(feed, said("one"))
             while reason(feed) != "second":
                 await runner.tasks.move(feed, LIMIT_S)
             assert feed.state.node == runner.node
         async with desk(ask, store=store) as runner:
-            feed = await runner.tasks.find("t", "me", task_id)
+            feed = await runner.find(task_id)
             await runner.say(feed, said("two"))
             assert await runner.ended(feed) is COMPLETED
             assert answer(feed) == "a one two"
@@ -282,13 +284,13 @@ def test_what_a_dead_node_left_is_ended_with_a_reason() -> None:
         await store.log.append("t", "waiting", 0, waiting, at=1, head=_head("waiting", waiting))
         async with desk(quick, store=store) as runner:
             for number in range(250):
-                feed = await runner.tasks.find("t", "me", f"run{number:03}")
+                feed = await runner.find(f"run{number:03}")
                 assert await runner.ended(feed) is FAILED
                 assert reason(feed) == "The process that ran this task ended before the task did."
                 assert feed.state.node == runner.node
                 await runner.log(feed)
-            assert await runner.ended(await runner.tasks.find("t", "me", "stopping")) is CANCELED
-            assert await runner.log(await runner.tasks.find("t", "me", "waiting")) == list(waiting)
+            assert await runner.ended(await runner.find("stopping")) is CANCELED
+            assert await runner.log(await runner.find("waiting")) == list(waiting)
         await store.close()
 
     run(main())
@@ -315,12 +317,12 @@ def test_a_send_that_cannot_be_stored_opens_no_task() -> None:
     async def main() -> None:
         async with desk(quick) as runner:
             runner.store.bad_appends = 2
-            feed, opened = runner.submit("t", "me", SendRequest(said()))
+            feed, opened = runner.submit("t", "me", SendRequest(said()), agent=runner.origin)
             with pytest.raises(StoreError, match="full"):
                 await runner.tasks.rest(feed, LIMIT_S)
             with pytest.raises(StoreError, match="full"):
                 await opened
-            feed, opened = runner.submit("t", "me", SendRequest(said()))
+            feed, opened = runner.submit("t", "me", SendRequest(said()), agent=runner.origin)
             with pytest.raises(StoreError, match="full"):
                 await opened
             assert (await runner.store.log.tail(""))[0] == []
@@ -384,7 +386,7 @@ def test_stop_leaves_questions_open_and_fails_what_runs() -> None:
         assert reason(hanging) == "The server was stopped before the task ended."
         assert runner.running == 0
         with pytest.raises(Unavailable, match="going down"):
-            runner.submit("t", "me", SendRequest(said()))
+            runner.submit("t", "me", SendRequest(said()), agent=runner.origin)
         with pytest.raises(Unavailable, match="going down"):
             await runner.say(waiting, said("too late"))
         assert await store.nodes.orphans() == []
@@ -412,7 +414,7 @@ def test_stop_waits_for_what_will_end_by_itself() -> None:
 def test_stop_while_a_task_is_being_opened() -> None:
     async def main() -> None:
         async with desk(hang) as runner:
-            feed, _ = runner.submit("t", "me", SendRequest(said()))
+            feed, _ = runner.submit("t", "me", SendRequest(said()), agent=runner.origin)
         assert feed.state.state is FAILED
         assert runner.running == 0
 
@@ -520,7 +522,7 @@ def test_a_background_failure_is_logged(caplog: pytest.LogCaptureFixture) -> Non
 
     async def main() -> None:
         async with desk(quick) as runner:
-            runner.spawn(broken())
+            runner._node.spawn(broken())
             await until(lambda: "background.failed" in caplog.text)
 
     run(main())

@@ -13,12 +13,12 @@ from tests.run.pair import ask, die, hang, pair, seen
 from trunkline.errors import StoreError, TaskNotCancelable, TaskNotFound
 from trunkline.log import events as ev
 from trunkline.run.executor import OnCrash, Verdict, Work
-from trunkline.run.runner import Limits
+from trunkline.run.node import Limits
 from trunkline.store.ack import Ack
 from trunkline.wire.types import TaskState
 
 ASKING, CANCELED, COMPLETED = TaskState.INPUT_REQUIRED, TaskState.CANCELED, TaskState.COMPLETED
-SLOW_DRAIN = Limits(stall_s=60, cancel_s=0.2, drain_s=15)
+SLOW_DRAIN = Limits(cancel_s=0.2, drain_s=15)
 
 
 def test_an_answer_given_elsewhere_is_heard_where_the_question_was_asked() -> None:
@@ -104,7 +104,7 @@ def test_two_that_see_the_same_death_do_not_take_from_each_other() -> None:
                 await until(lambda feed=feed: feed.state.seq >= 3)
             await die(dead)
             async with desk(hang, store=store) as one, desk(hang, store=store) as two:
-                await asyncio.gather(one._patrol.round(), two._patrol.round())
+                await asyncio.gather(one._takeover.round(), two._takeover.round())
                 for feed in feeds:
                     claims = [event for event in await one.log(feed) if isinstance(event, ev.Claimed)]
                     assert len(claims) == 1
@@ -138,7 +138,7 @@ def test_a_frozen_owner_finds_its_task_taken() -> None:
             feed = await here.open()
             await until(lambda: feed.state.seq >= 3)
             # It lives but is not heard: no hints reach it, and the others think it dead.
-            for task in list(here._background):
+            for task in list(here._node._background):
                 task.cancel()
             await here.store.nodes.leave(here.node)
             far = await seen(there, feed)
@@ -158,7 +158,7 @@ def test_a_cancel_of_a_dead_node_s_task_does_not_wait() -> None:
         async with pair(hang) as (here, there):
             feed = await here.open()
             await until(lambda: feed.state.seq >= 3)
-            for task in list(there._background):
+            for task in list(there._node._background):
                 task.cancel()
             await die(here)
             far = await seen(there, feed)
@@ -273,7 +273,7 @@ class Unlucky(Shared):
 
 
 @pytest.mark.parametrize("how", ["canceled meanwhile", "damaged"])
-def test_one_task_that_cannot_be_taken_over_does_not_end_the_patrol(how: str) -> None:
+def test_one_task_that_cannot_be_taken_over_does_not_end_the_takeover(how: str) -> None:
     async def case() -> None:
         store = Unlucky()
         await store.open()
@@ -288,7 +288,7 @@ def test_one_task_that_cannot_be_taken_over_does_not_end_the_patrol(how: str) ->
                     store, tenant, task_id, seq, (end,), at=0, head=None
                 )
             await die(here)
-            await there._patrol.round()
+            await there._takeover.round()
             store.between = None
             # Another dies later, and the patrol is still there.
             async with desk(hang, store=store) as third:
@@ -307,7 +307,7 @@ def test_a_node_that_goes_down_takes_nothing_over() -> None:
     async def case() -> None:
         store = Shared()
         await store.open()
-        async with desk(hang, Limits(stall_s=60, cancel_s=0.2, drain_s=0.6), store) as here:
+        async with desk(hang, Limits(cancel_s=0.2, drain_s=0.6), store) as here:
             here.executor.on_crash = lambda skill: OnCrash(skill)  # type: ignore[method-assign]
             here.executor.admit = lambda request: request.message.parts[0].text or ""  # type: ignore[method-assign]
             moving, staying = await here.open("resume"), await here.open("fail")
@@ -369,7 +369,7 @@ def test_an_answer_does_not_take_a_task_from_whoever_asks_just_now() -> None:
             feed = await here.open()
             await until(lambda: feed.state.seq >= 3)
             far = await seen(there, feed)
-            for task in list(there._background):
+            for task in list(there._node._background):
                 task.cancel()
             asks.set()
             await here.reach(feed, ASKING)
@@ -395,7 +395,7 @@ def test_a_task_that_was_forgotten_meanwhile_is_let_go() -> None:
         async with pair(freeze, finish, OnCrash.RESTART) as (here, there):
             feed = await here.open()
             await until(lambda: feed.state.seq >= 3)
-            for task in list(here._background):
+            for task in list(here._node._background):
                 task.cancel()
             await here.store.nodes.leave(here.node)
             far = await seen(there, feed)

@@ -7,15 +7,15 @@ import gc
 
 import pytest
 
-from tests.run.desk import DONE, LIMIT_S, WORKING, Flaky, desk, question, run, said, until
+from tests.run.desk import DONE, LIMIT_S, WORKING, Flaky, delta, desk, question, run, said, until
 from trunkline.clock import now_ms
 from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotFound, UnsupportedOperation
 from trunkline.log import events as ev
 from trunkline.log.decide import Cancel, Claim, ForceCancel, Say
 from trunkline.run.executor import Verdict, Work
-from trunkline.run.tasks import Tasks
+from trunkline.run.tasks import CONTEXT_TASKS, Tasks
 from trunkline.store.base import Dedup
-from trunkline.wire.types import TaskState
+from trunkline.wire.types import Message, TaskState
 
 FIRST = ev.Submitted(said(), "c", "me", "n1")
 
@@ -41,11 +41,11 @@ async def tasks(*events: ev.AnyEvent) -> Tasks:
 def test_what_is_not_yours_is_not_there(tenant: str, owner: str, task_id: str) -> None:
     async def main() -> None:
         found = await tasks()
-        kept = await found.find("t", "me", "x")
+        kept = await found.find("t", "me", "x", ("",))
         with pytest.raises(TaskNotFound) as foreign:
-            await found.find(tenant, owner, task_id)
+            await found.find(tenant, owner, task_id, ("",))
         with pytest.raises(TaskNotFound) as unknown:
-            await found.find("t", "me", "unknown")
+            await found.find("t", "me", "unknown", ("",))
         if len(task_id) == 1:
             assert str(foreign.value).replace(task_id, "_") == str(unknown.value).replace("unknown", "_")
         assert kept.state.seq == 1
@@ -57,14 +57,14 @@ def test_what_is_not_yours_is_not_there(tenant: str, owner: str, task_id: str) -
 def test_there_is_one_feed_per_task_as_long_as_somebody_holds_it() -> None:
     async def main() -> None:
         found = await tasks()
-        feeds = await asyncio.gather(*(found.find("t", "me", "x") for _ in range(20)))
+        feeds = await asyncio.gather(*(found.find("t", "me", "x", ("",)) for _ in range(20)))
         assert len({id(feed) for feed in feeds}) == 1
         assert await found.load("t", "x") is feeds[0]
         assert await found.load("t", "none") is None
         feeds.clear()
         gc.collect()
         await found.store.log.append("t", "x", 1, [WORKING], at=2)
-        assert (await found.find("t", "me", "x")).state.seq == 2
+        assert (await found.find("t", "me", "x", ("",))).state.seq == 2
         await found.store.close()
 
     run(main())
@@ -91,9 +91,9 @@ def test_a_feed_is_not_born_behind_the_log() -> None:
         gate = store.held = asyncio.Event()
 
         async def change() -> None:
-            await found.change(await found.find("t", "me", "x"), Cancel("me"))
+            await found.change(await found.find("t", "me", "x", ("",)), Cancel("me"))
 
-        reading = asyncio.create_task(found.find("t", "me", "x"))
+        reading = asyncio.create_task(found.find("t", "me", "x", ("",)))
         await until(lambda: store.held is None)
         changing = asyncio.create_task(change())
         for _ in range(50):
@@ -104,7 +104,7 @@ def test_a_feed_is_not_born_behind_the_log() -> None:
         gc.collect()
         feed = await reading
         assert feed.state.state is TaskState.CANCELED
-        assert (await found.find("t", "me", "x")).state.over
+        assert (await found.find("t", "me", "x", ("",))).state.over
         await store.close()
 
     run(main())
@@ -113,7 +113,7 @@ def test_a_feed_is_not_born_behind_the_log() -> None:
 def test_a_long_task_is_folded_in_pages() -> None:
     async def main() -> None:
         found = await tasks(*(ev.Said(said()) for _ in range(1_499)))
-        assert (await found.find("t", "me", "x")).state.seq == 1_500
+        assert (await found.find("t", "me", "x", ("",))).state.seq == 1_500
         assert (await found.fold("t", "x")).seq == 1_500
         await found.store.close()
 
@@ -124,7 +124,7 @@ def test_a_long_task_is_folded_in_pages() -> None:
 def test_a_conflict_is_read_and_decided_again(behind: int) -> None:
     async def main() -> None:
         found = await tasks(WORKING)
-        feed = await found.find("t", "me", "x")
+        feed = await found.find("t", "me", "x", ("",))
         await found.store.log.append("t", "x", 2, [ev.Said(said())] * behind, at=2)
         assert await found.change(feed, Cancel("me")) == (ev.CancelRequested("me"),)
         assert feed.state.seq == 3 + behind
@@ -141,7 +141,7 @@ def test_a_conflict_is_read_and_decided_again(behind: int) -> None:
 def test_the_loser_of_a_race_decides_on_what_the_winner_did() -> None:
     async def main() -> None:
         found = await tasks(question())
-        feed = await found.find("t", "me", "x")
+        feed = await found.find("t", "me", "x", ("",))
         told = await asyncio.gather(
             found.change(feed, Say(said("1"))),
             found.change(feed, Say(said("2"))),
@@ -160,7 +160,7 @@ def test_the_loser_of_a_race_decides_on_what_the_winner_did() -> None:
 def test_a_change_goes_on_without_its_caller() -> None:
     async def main() -> None:
         found = await tasks(WORKING)
-        feed = await found.find("t", "me", "x")
+        feed = await found.find("t", "me", "x", ("",))
         changing = asyncio.create_task(found.change(feed, Cancel("me")))
         await asyncio.sleep(0)
         changing.cancel()
@@ -178,7 +178,7 @@ def test_a_store_that_fails_changes_nothing() -> None:
         found = await tasks(WORKING)
         store = found.store
         assert isinstance(store, Flaky)
-        feed = await found.find("t", "me", "x")
+        feed = await found.find("t", "me", "x", ("",))
         store.bad_appends = 1
         with pytest.raises(StoreError, match="full"):
             await found.change(feed, Cancel("me"))
@@ -196,7 +196,7 @@ def test_a_store_that_fails_changes_nothing() -> None:
 def test_waits_end_at_their_limit() -> None:
     async def main() -> None:
         found = await tasks(WORKING)
-        feed = await found.find("t", "me", "x")
+        feed = await found.find("t", "me", "x", ("",))
         await found.rest(feed, 0.01)
         await found.end(feed, 0.01)
         await found.move(feed, 0.01)
@@ -266,5 +266,54 @@ def test_a_conflict_says_where_the_log_stands() -> None:
             await found.store.log.append("t", "x", 0, [WORKING], at=1)
         assert conflict.value.actual == 1
         await found.store.close()
+
+    run(main())
+
+
+def words(messages: tuple[Message, ...]) -> list[str]:
+    return ["".join(part.text or "" for part in message.parts) for message in messages]
+
+
+def test_the_conversation_before_a_task() -> None:
+    heard: list[list[str]] = []
+
+    async def act(work: Work) -> Verdict:
+        text = words((work.state.message,))[0]
+        heard.append(words(work.earlier))
+        if text == "ask":
+            await work.ask(question("what?"))
+        if text == "fail":
+            return ev.Status(TaskState.FAILED, said("no luck"))
+        await work.emit(delta(f"did {text}"))
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            for text in ("one", "fail", "ask", "two"):
+                feed = await runner.open(text, context_id="c")
+                await runner.tasks.rest(feed, 5)
+                if text == "ask":
+                    await runner.say(feed, said("that"))
+                await runner.ended(feed)
+            alone = await runner.open("alone", context_id="d")
+            await runner.ended(alone)
+        before = ["one", "did one", "fail", "no luck"]
+        assert heard == [[], before[:2], before, [*before, "ask", "what?", "that", "did ask"], []]
+
+    run(main())
+
+
+def test_only_so_many_tasks_are_looked_at() -> None:
+    heard: list[list[str]] = []
+
+    async def act(work: Work) -> Verdict:
+        heard.append(words(work.earlier))
+        return DONE
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            for number in range(CONTEXT_TASKS + 5):
+                await runner.ended(await runner.open(str(number), context_id="c"))
+        assert heard[-1] == [str(n) for n in range(4, CONTEXT_TASKS + 4)]
 
     run(main())

@@ -130,7 +130,7 @@ def test_deliveries_are_counted_by_what_became_of_them() -> None:
             )
             assert app.postroom is not None
             async with asyncio.timeout(10):
-                while not app.postroom.tally.dead:  # noqa: ASYNC110 - nothing there to wait on
+                while not app.postroom.counts.dead:  # noqa: ASYNC110 - nothing there to wait on
                     await asyncio.sleep(0.01)
         return (await client.get("/metrics")).text
 
@@ -217,7 +217,7 @@ def test_a_task_of_a_dead_process_is_a_takeover(tmp_path: Path) -> None:
         await store.close()
 
     async def asking(app: Application, client: httpx2.AsyncClient) -> str:
-        feed = await app.runner.tasks.find("default", "anonymous", task_id)
+        feed = await app.runner.tasks.find("default", "anonymous", task_id, ("",))
         await app.runner.tasks.end(feed, 10)
         assert app.runner.takeovers == 1
         return (await client.get("/metrics")).text

@@ -1,1 +1,1 @@
-"""Who does the work: feeds, owners, the runner. The only room that starts background tasks."""
+"""Who does the work: the runner, owners of running tasks, feeds, takeover, delivery, retention, limits."""

@@ -1,4 +1,4 @@
-"""What an executor says on its way into the log: buffered, appended in order, one append in flight.
+"""Events of an executor on their way into the log: buffered, appended in order, one append in flight.
 
 The log decides whether it still counts. An append whose outcome is not known is looked for before
 it is tried again, so that a lost answer of the store neither loses nor doubles a word.
@@ -8,102 +8,65 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from asyncio import AbstractEventLoop, Future
-from collections.abc import Coroutine
-from typing import Protocol
+from asyncio import Future
+from collections.abc import Callable
 
 from trunkline.errors import Conflict, Misuse, StoreError, TaskFull, TurnOver
 from trunkline.log.decide import Emit, decide
 from trunkline.log.events import AnyEvent, Status, decode, encode
 from trunkline.run.feed import Feed
-from trunkline.run.tasks import Tasks
+from trunkline.run.node import Node
 
 log = logging.getLogger("trunkline.run")
 UNFLUSHED_LIMIT = 64
 RETRY_S = 0.5
 
 
-class Holder(Protocol):
-    """Who holds the pen, and hears how its words fare."""
-
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Run something in the background."""
-        ...
-
-    def rested(self) -> None:
-        """Everything that was said is in the log, or came too late."""
-        ...
-
-    def unheard(self) -> None:
-        """The task has ended or moved, and nobody waited to be told so."""
-        ...
-
-    def verdict_on(self, error: Misuse | TaskFull) -> Status:
-        """How the task ends because its executor's words cannot be recorded."""
-        ...
-
-    def interrupt(self, verdict: Status) -> bool:
-        """Stop the executor."""
-        ...
-
-
-class _Nobody:
-    """Holds the pen when its holder has left: nobody hears how the last words fare."""
-
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
-        work.close()
-
-    def rested(self) -> None:
-        pass
-
-    def unheard(self) -> None:
-        pass
-
-    def verdict_on(self, error: Misuse | TaskFull) -> Status:
-        raise error
-
-    def interrupt(self, verdict: Status) -> bool:
-        del verdict
-        return False
-
-
-_NOBODY = _Nobody()
-
-
 class EventBuffer:
-    """Writes the words of one executor."""
+    """Events of one executor that are not yet in the log, and the append that is in flight.
+
+    It tells its owner two things: `settled`, when nothing is left to append (and whether the last of it
+    came too late without anybody having waited for it), and `refused`, when the events are such that no
+    log takes them; the verdict that this gives is appended in their place.
+    """
 
     __slots__ = (
-        "_buffer",
         "_closed",
         "_decided",
         "_drained",
         "_expected",
         "_feed",
         "_held",
-        "_holder",
         "_in_flight",
         "_loop",
         "_node",
-        "_tasks",
+        "_pending",
+        "_refused",
+        "_settled",
         "_written",
         "busy",
-        "unsaid",
+        "opening",
     )
 
     def __init__(
-        self, holder: Holder, feed: Feed, tasks: Tasks, node: str, *, loop: AbstractEventLoop, unsaid: bool
+        self,
+        node: Node,
+        feed: Feed,
+        settled: Callable[[bool], None],
+        refused: Callable[[Misuse | TaskFull], Status],
+        *,
+        opening: bool,
     ) -> None:
         # Whether something is in flight or about to be.
         self.busy = False
         # Whether the executor has not yet paused for the first time: all it says until then is one append.
-        self.unsaid = unsaid
-        self._holder: Holder = holder
+        self.opening = opening
+        self._settled: Callable[[bool], None] | None = settled
+        self._refused: Callable[[Misuse | TaskFull], Status] | None = refused
         self._feed = feed
-        self._tasks = tasks
         self._node = node
-        self._loop = loop
-        self._buffer: list[AnyEvent] = []
+        self._loop = node.loop
+        self._pending: list[AnyEvent] = []
         self._in_flight: tuple[AnyEvent, ...] = ()
         self._decided: tuple[AnyEvent, ...] = ()
         self._expected = 0
@@ -114,29 +77,29 @@ class EventBuffer:
     @property
     def unflushed(self) -> int:
         """How many events are not yet on their way."""
-        return len(self._buffer)
+        return len(self._pending)
 
     def put(self, event: AnyEvent) -> None:
         """Write with the next flush."""
-        self._buffer.append(event)
-        if not self.busy and not self.unsaid:
+        self._pending.append(event)
+        if not self.busy and not self.opening:
             self.busy = True
             self._loop.call_soon(self._flush)
 
     def put_now(self, event: AnyEvent) -> None:
         """Write at once, with what was said before, or as soon as what is in flight has landed."""
-        self._buffer.append(event)
+        self._pending.append(event)
         self.flush()
 
     def put_only(self, event: AnyEvent) -> None:
         """Write this now, and nothing of what was said before and is not yet on its way."""
-        self._buffer = [event]
-        self._tell(TurnOver(f"task {self._feed.state.task_id} is being ended"))
+        self._pending = [event]
+        self._fail_waiting(TurnOver(f"task {self._feed.state.task_id} is being ended"))
         self.flush()
 
     def flush(self) -> None:
         """Begin to write what was said, unless that is under way."""
-        if self._buffer and not self.busy:
+        if self._pending and not self.busy:
             self._flush()
 
     async def drain(self) -> None:
@@ -145,22 +108,23 @@ class EventBuffer:
         Raises:
             TurnOver: some of it came too late.
         """
-        self.unsaid = False
+        self.opening = False
         self.flush()
         if self.busy:
             drained: Future[None] = self._loop.create_future()
-            self._drained.append((self._written + len(self._in_flight) + len(self._buffer), drained))
+            self._drained.append((self._written + len(self._in_flight) + len(self._pending), drained))
             await drained
 
     def close(self) -> None:
         """Write nothing more; what is in flight may still land."""
         self._closed = True
-        self._buffer = []
-        self._tell(TurnOver(f"task {self._feed.state.task_id} has been left"))
+        self._pending = []
+        self._fail_waiting(TurnOver(f"task {self._feed.state.task_id} has been left"))
 
-    def let_go(self) -> None:
-        """The holder leaves. A circle of the two would cost a search for garbage, dearer than the task."""
-        self._holder = _NOBODY
+    def detach(self) -> None:
+        """Tell nobody anything from here on: the owner is done."""
+        # A circle of the two would cost a search for garbage, dearer than the task.
+        self._settled = self._refused = None
 
     def resume(self) -> bool:
         """Go on if a caller was let go first and has spoken; whether that was so."""
@@ -179,36 +143,34 @@ class EventBuffer:
             self._held = True
             return
         if not self._in_flight:
-            self._in_flight = tuple(self._buffer)
-            self._buffer.clear()
+            self._in_flight = tuple(self._pending)
+            self._pending.clear()
         self._append()
 
     def _append(self) -> None:
         state = self._feed.state
         try:
             self._expected = state.seq
-            self._decided = decide(state, Emit(self._node, self._in_flight))
-            self._tasks.append(self._feed, self._decided, then=self._flushed)
+            self._decided = decide(state, Emit(self._node.id, self._in_flight))
+            self._node.tasks.append(self._feed, self._decided, then=self._flushed)
         except TurnOver as over:
             self._come_late(over)
         except (Misuse, TaskFull) as error:
+            if self._refused is None:
+                raise
             # All that can still be recorded is that it failed.
-            verdict = self._holder.verdict_on(error)
+            verdict = self._refused(error)
             self._in_flight = ()
-            self._buffer = [verdict]
-            self._tell(TurnOver(str(error)))
+            self._pending = [verdict]
+            self._fail_waiting(TurnOver(str(error)))
             self._flush()
-            self._holder.interrupt(verdict)
 
     def _come_late(self, over: TurnOver) -> None:
         log.info("task.late task=%s events=%d", self._feed.state.task_id, len(self._in_flight))
-        self._tasks.late += len(self._in_flight)
+        self._node.tasks.late += len(self._in_flight)
         self._in_flight = ()
-        self._buffer.clear()
-        told = self._tell(over)
-        self._rest()
-        if not told:
-            self._holder.unheard()
+        self._pending.clear()
+        self._settle(lost=not self._fail_waiting(over))
 
     def _flushed(self, error: StoreError | None) -> None:
         if error is None:
@@ -216,17 +178,17 @@ class EventBuffer:
         elif not self._closed:
             # Somebody spoke in between, or the store failed; it may recover (a full disk), and until
             # then back-pressure holds the executor.
-            self._holder.spawn(self._look(error))
+            self._node.spawn(self._look(error))
 
     def _land(self) -> None:
         self._written += len(self._in_flight)
         self._in_flight = ()
         if self._drained:
-            self._tell_written()
-        if self._buffer:
+            self._resolve_written()
+        if self._pending:
             self._flush()
         else:
-            self._rest()
+            self._settle()
 
     async def _look(self, error: StoreError) -> None:
         task_id = self._feed.state.task_id
@@ -260,19 +222,20 @@ class EventBuffer:
 
     async def _is_written(self) -> bool:
         feed, expected = self._feed, self._expected
-        await self._tasks.refresh(feed)
+        await self._node.tasks.refresh(feed)
         records = feed.newer(expected)
         if records is None:
-            log = self._tasks.store.log
-            records = await log.read(feed.tenant, feed.state.task_id, expected, len(self._decided))
+            stored = self._node.tasks.store.log
+            records = await stored.read(feed.tenant, feed.state.task_id, expected, len(self._decided))
         found = [recorded.event for recorded in records[: len(self._decided)]]
         return found == decode(encode(self._decided))
 
-    def _rest(self) -> None:
+    def _settle(self, *, lost: bool = False) -> None:
         self.busy = False
-        self._holder.rested()
+        if self._settled is not None:
+            self._settled(lost)
 
-    def _tell_written(self) -> None:
+    def _resolve_written(self) -> None:
         waiting, self._drained = self._drained, []
         for mark, drained in waiting:
             if mark > self._written:
@@ -280,12 +243,12 @@ class EventBuffer:
             elif not drained.done():
                 drained.set_result(None)
 
-    def _tell(self, error: BaseException) -> bool:
-        """What was said is lost; whether anybody waited for it."""
+    def _fail_waiting(self, error: BaseException) -> bool:
+        """Tell whoever waits for events that they are lost; whether anybody waited."""
         waiting, self._drained = self._drained, []
-        told = False
+        heard = False
         for _, drained in waiting:
             if not drained.done():
-                told = True
+                heard = True
                 drained.set_exception(error)
-        return told
+        return heard

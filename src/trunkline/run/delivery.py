@@ -1,8 +1,8 @@
-"""The courier: takes what is due from the outbox, signs it, posts it, and settles it.
+"""Delivers webhooks: takes what is due from the outbox, signs it, posts it, and settles it.
 
-The outbox row was written with the event it announces, so a courier that dies loses nothing: its
+The outbox row was written with the event it announces, so a worker that dies loses nothing: its
 leases run out and another one posts again, under the same id. Rows of one task and target come one
-after the other. Every host has its own lane, so that one that hangs keeps nobody else waiting.
+after the other. Every host has its own share, so that one that hangs keeps nobody else waiting.
 """
 
 from __future__ import annotations
@@ -11,27 +11,28 @@ import asyncio
 import logging
 from asyncio import CancelledError, Event, Semaphore, Task
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
 from trunkline.clock import now_ms, random_bits
 from trunkline.errors import Misuse, StoreError, Unreachable
 from trunkline.log.decide import DeletePush
-from trunkline.log.notifications import lane as lane_of
+from trunkline.log.notifications import lane as host_of
+from trunkline.net.breaker import Breaker
 from trunkline.run.feed import Feed
 from trunkline.run.notification import NotificationComposer, OutgoingNotification
-from trunkline.run.posts import Posts, Trips
 from trunkline.run.retry import GONE, Attempt, Schedule, patience_ms
 from trunkline.run.tasks import Tasks
 from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryResult
 
 log = logging.getLogger("trunkline.webhook")
 IN_FLIGHT = 192
-# Of these so many are for lanes that have nothing on its way: a few that hang must not hold all of it.
+# Of these so many are for hosts that have nothing on its way: a few that hang must not hold all of it.
 SPARE = 64
-# Taken at once. A lane that already has fewer may get as many again: nine at most are on their way.
-PER_LANE = 5
+# Taken at once. A host that already has fewer may get as many again: nine at most are on their way.
+PER_HOST = 5
 LOOK_S = 1.0
 # Retries that are further away are found by looking.
 SOON_S = 60.0
@@ -48,14 +49,40 @@ LATER_MS = 1000
 SLACK_MS = 15_000
 # A way out that does not keep its own time limit must not hold a place for ever.
 SLACK_S = 5.0
-LINES = {
-    outcome: f"delivery.{outcome.value} task=%s state=%s status=%s attempt=%d lane=%s id=%s"
+LOG_LINES = {
+    outcome: f"delivery.{outcome.value} task=%s state=%s status=%s attempt=%d host=%s id=%s"
     for outcome in DeliveryOutcome
 }
 
 
+class WebhookResponse(Protocol):
+    """The response of a receiver, as far as it decides what becomes of a delivery."""
+
+    @property
+    def status(self) -> int:
+        """The HTTP status."""
+        ...
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers, by names in lower case."""
+        ...
+
+
+class WebhookPoster(Protocol):
+    """Posts to addresses that callers gave us."""
+
+    async def post(self, url: str, body: bytes, headers: Sequence[tuple[str, str]]) -> WebhookResponse:
+        """Post and read the response.
+
+        Raises:
+            Unreachable: nobody answered, or nobody may be asked.
+        """
+        ...
+
+
 class DeliveryCounts(Struct):
-    """What a courier counts."""
+    """How many deliveries of a process ended in which way, for metrics."""
 
     done: int = 0
     retried: int = 0
@@ -66,33 +93,33 @@ class DeliveryCounts(Struct):
 
 
 class DeliveryWorker:
-    """Posts the notifications of one process's share of the outbox."""
+    """Posts this process's share of the outbox."""
 
     def __init__(
         self,
         tasks: Tasks,
-        letters: NotificationComposer,
-        posts: Posts,
-        trips: Trips,
+        composer: NotificationComposer,
+        poster: WebhookPoster,
+        breaker: Breaker,
         schedule: Schedule,
         *,
         timeout_s: float,
         clock: Callable[[], int] = now_ms,
-        tally: DeliveryCounts | None = None,
+        counts: DeliveryCounts | None = None,
     ) -> None:
         self._tasks = tasks
-        self._letters = letters
-        self._posts = posts
-        self._trips = trips
+        self._composer = composer
+        self._poster = poster
+        self._breaker = breaker
         self._schedule = schedule
         self._limit_s = timeout_s + SLACK_S
         self._lease_ms = round(timeout_s * 1000) + SLACK_MS
         self._clock = clock
-        self._bell = Event()
+        self._woken = Event()
         # What an earlier process left is due now.
-        self._bell.set()
+        self._woken.set()
         self._ended = Event()
-        self._lanes: Counter[str] = Counter()
+        self._by_host: Counter[str] = Counter()
         self._work: set[Task[None]] = set()
         self._settled: list[tuple[Delivery, DeliveryResult]] = []
         self._bytes = 0
@@ -101,7 +128,7 @@ class DeliveryWorker:
         self._taking = True
         # Feeds of what was announced here, kept alive so that they need not be read back from the store.
         self._held: OrderedDict[str, Feed] = OrderedDict()
-        self.tally = tally or DeliveryCounts()
+        self.counts = counts or DeliveryCounts()
 
     @property
     def in_flight(self) -> int:
@@ -115,11 +142,11 @@ class DeliveryWorker:
             self._held[feed.state.task_id] = feed
             if len(self._held) > HELD:
                 self._held.popitem(last=False)
-        self._bell.set()
+        self._woken.set()
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Look at the outbox now."""
-        self._bell.set()
+        self._woken.set()
 
     async def run(self) -> None:
         """Take and post until stopped; settle what was posted, many at a time."""
@@ -128,12 +155,12 @@ class DeliveryWorker:
             group.create_task(self._settle_all())
         if not self._stopping:
             # A group says nothing of a task that was cancelled.
-            raise RuntimeError("the courier has ended by itself")
+            raise RuntimeError("the delivery of webhooks has ended by itself")
 
     async def stop(self, limit_s: float) -> None:
         """Take nothing more; give what is on its way this long, and the rest back."""
         self._stopping = True
-        self._bell.set()
+        self._woken.set()
         if self._work:
             await asyncio.wait(self._work, timeout=limit_s)
         for work in self._work:
@@ -160,38 +187,38 @@ class DeliveryWorker:
             await asyncio.sleep(PAUSE_S)
 
     async def _wait(self) -> None:
-        """Until somebody rings, or a second has passed: another process may have announced something."""
-        # By a timer that rings and not by a time limit: nothing but the end should ever cancel this task.
-        timer = asyncio.get_running_loop().call_later(LOOK_S, self._bell.set)
-        await self._bell.wait()
+        """Wait to be woken, or a second: another process may have announced something."""
+        # By a timer that wakes and not by a time limit: nothing but the end should ever cancel this task.
+        timer = asyncio.get_running_loop().call_later(LOOK_S, self._woken.set)
+        await self._woken.wait()
         timer.cancel()
-        self._bell.clear()
+        self._woken.clear()
 
     async def _take(self) -> bool:
         room = IN_FLIGHT - len(self._work) - len(self._settled)
         if room <= 0 or self._stopping:
             return False
-        per_lane = PER_LANE
+        per_host = PER_HOST
         if room > SPARE:
             room -= SPARE
         else:
-            per_lane = 1
+            per_host = 1
         now = asyncio.get_running_loop().time()
-        full = [lane for lane, count in self._lanes.items() if count >= per_lane]
-        busy = [*self._trips.busy(now), *full]
-        taken = await self._tasks.store.outbox.take(room, self._lease_ms, per_lane=per_lane, busy=busy)
-        self.tally.lag_ms = max(0, self._clock() - min([one.due for one in taken])) if taken else 0
+        full = [host for host, count in self._by_host.items() if count >= per_host]
+        busy = [*self._breaker.busy(now), *full]
+        taken = await self._tasks.store.outbox.take(room, self._lease_ms, per_lane=per_host, busy=busy)
+        self.counts.lag_ms = max(0, self._clock() - min([one.due for one in taken])) if taken else 0
         for delivery in taken:
             if self._stopping:
                 self._give_back(delivery)
             else:
-                # Busy lanes were left out, so it does; but this is what tells a try from what was on its way.
-                self._trips.allows(delivery.lane, now)
+                # Busy hosts were left out, so it does; but this is what tells a try from what was on its way.
+                self._breaker.allows(delivery.lane, now)
                 self._begin(delivery)
         return bool(taken)
 
     def _begin(self, delivery: Delivery) -> None:
-        self._lanes[delivery.lane] += 1
+        self._by_host[delivery.lane] += 1
         work = asyncio.get_running_loop().create_task(self._deliver(delivery))
         self._work.add(work)
         work.add_done_callback(self._work.discard)
@@ -215,94 +242,98 @@ class DeliveryWorker:
             log.error("delivery.sealed task=%s id=%s fix=secret_key", delivery.task_id, delivery.id)
             settled = DeliveryResult(delivery.id, DeliveryOutcome.DEAD, note=str(error))
         except Exception as error:
-            # A letter that cannot be written must not stop the others, nor be tried for ever.
+            # A notification that cannot be written must not stop the others, nor be tried for ever.
             log.error("delivery.broke task=%s seq=%d", delivery.task_id, delivery.seq, exc_info=error)
             settled = self._schedule.settle(delivery, Attempt(trouble="broke"), self._clock(), 0.5)
         finally:
             self._free(delivery.lane)
         self._note(delivery, settled)
 
-    def _free(self, lane: str) -> None:
-        self._lanes[lane] -= 1
-        if self._lanes[lane] <= 0:
-            del self._lanes[lane]
+    def _free(self, host: str) -> None:
+        self._by_host[host] -= 1
+        if self._by_host[host] <= 0:
+            del self._by_host[host]
 
     async def _attempt(self, delivery: Delivery) -> DeliveryResult:
         if delivery.task_id in self._held:
-            letter = await self._letters.write(delivery)
+            notification = await self._composer.write(delivery)
         else:
             # A few at a time, and looked at again: those that were read meanwhile may be large.
             async with self._reading:
-                letter = await self._letters.write(delivery) if self._bytes < BYTES else None
+                notification = await self._composer.write(delivery) if self._bytes < BYTES else None
             if self._bytes >= BYTES:
                 due, note = self._clock() + LATER_MS, "too much is on its way"
                 return DeliveryResult(delivery.id, DeliveryOutcome.RETRY, due, note=note, untried=True)
-        if letter is None:
+        if notification is None:
             self._held.pop(delivery.task_id, None)
             log.info("delivery.dropped task=%s seq=%d", delivery.task_id, delivery.seq)
             return DeliveryResult(delivery.id, DeliveryOutcome.DROPPED, note="nobody wants it any more")
-        attempt = await self._post(letter)
-        await self._learn(letter, attempt)
+        attempt = await self._post(notification)
+        await self._learn(notification, attempt)
         settled = self._schedule.settle(delivery, attempt, self._clock(), random_bits(16) / 65535)
         if attempt.status == GONE:
-            await self._disable(letter)
-        elif letter.last and settled.outcome is not DeliveryOutcome.RETRY:
+            await self._disable(notification)
+        elif notification.last and settled.outcome is not DeliveryOutcome.RETRY:
             self._held.pop(delivery.task_id, None)
-        self._say(delivery, letter, attempt, settled)
+        self._log(delivery, notification, attempt, settled)
         return settled
 
-    async def _post(self, letter: OutgoingNotification) -> Attempt:
-        self._bytes += len(letter.body)
+    async def _post(self, notification: OutgoingNotification) -> Attempt:
+        self._bytes += len(notification.body)
         try:
             async with asyncio.timeout(self._limit_s):
-                answer = await self._posts.post(letter.url, letter.body, letter.headers)
+                answer = await self._poster.post(notification.url, notification.body, notification.headers)
         except Unreachable as error:
             return Attempt(trouble=error.reason)
         except TimeoutError:
             return Attempt(trouble="timeout")
         finally:
-            self._bytes -= len(letter.body)
+            self._bytes -= len(notification.body)
         wait = patience_ms(answer.headers.get("retry-after", ""), self._clock())
         return Attempt(answer.status, retry_after_ms=wait)
 
-    async def _learn(self, letter: OutgoingNotification, attempt: Attempt) -> None:
-        """Note whether the other side is up. It need not be the one whose lane the delivery came on."""
+    async def _learn(self, notification: OutgoingNotification, attempt: Attempt) -> None:
+        """Note whether the other side is up; another host, if the target was replaced meanwhile."""
         if attempt.alive:
-            self._trips.succeeded(lane_of(letter.url))
+            self._breaker.succeeded(host_of(notification.url))
         elif attempt.down:
-            lane = lane_of(letter.url)
-            if self._trips.failed(lane, asyncio.get_running_loop().time()):
-                await self._lane_down(lane)
+            host = host_of(notification.url)
+            if self._breaker.failed(host, asyncio.get_running_loop().time()):
+                await self._host_down(host)
 
-    async def _disable(self, letter: OutgoingNotification) -> None:
+    async def _disable(self, notification: OutgoingNotification) -> None:
         """It wants nothing more; but whoever replaced it meanwhile is somebody else."""
-        target = letter.target
+        target = notification.target
         gone = DeletePush(target.id, "", "the target answered 410 Gone", only=target)
-        await self._tasks.change(letter.feed, gone)
+        await self._tasks.change(notification.feed, gone)
 
-    async def _lane_down(self, lane: str) -> None:
-        log.error("lane.down lane=%s", lane)
+    async def _host_down(self, host: str) -> None:
+        log.error("target.down host=%s", host)
         before = self._clock() - self._schedule.span_ms
         try:
-            given_up = await self._tasks.store.outbox.expire(lane, before, "the target was down for too long")
+            given_up = await self._tasks.store.outbox.expire(host, before, "the target was down for too long")
         except StoreError as error:
-            log.error("delivery.unexpired lane=%s error=%s", lane, error)
+            log.error("delivery.unexpired host=%s error=%s", host, error)
             return
         if given_up:
-            self.tally.dead += given_up
-            log.error("delivery.expired lane=%s count=%d", lane, given_up)
+            self.counts.dead += given_up
+            log.error("delivery.expired host=%s count=%d", host, given_up)
 
-    def _say(
-        self, delivery: Delivery, letter: OutgoingNotification, attempt: Attempt, settled: DeliveryResult
+    def _log(
+        self,
+        delivery: Delivery,
+        notification: OutgoingNotification,
+        attempt: Attempt,
+        settled: DeliveryResult,
     ) -> None:
         # No body, no token and no path of the url: they may be secrets.
         level = logging.INFO if settled.outcome is DeliveryOutcome.DONE else logging.WARNING
         level = logging.ERROR if settled.outcome is DeliveryOutcome.DEAD else level
         log.log(
             level,
-            LINES[settled.outcome],
+            LOG_LINES[settled.outcome],
             delivery.task_id,
-            letter.state,
+            notification.state,
             attempt.status or attempt.trouble,
             delivery.attempts + 1,
             delivery.lane,
@@ -333,28 +364,28 @@ class DeliveryWorker:
             del self._settled[: len(batch)]
             for _, settled in batch:
                 self._count(settled)
-            self._bell.set()
+            self._woken.set()
             if self._settled:
                 self._ended.set()
 
     def _count(self, settled: DeliveryResult) -> None:
-        tally = self.tally
+        counts = self.counts
         match settled.outcome:
             case DeliveryOutcome.DONE:
-                tally.done += 1
+                counts.done += 1
             case DeliveryOutcome.RETRY:
-                tally.retried += not settled.untried
+                counts.retried += not settled.untried
                 self._wake_at(settled.next_due)
             case DeliveryOutcome.DEAD:
-                tally.dead += 1
+                counts.dead += 1
             case DeliveryOutcome.DROPPED:
-                tally.dropped += 1
+                counts.dropped += 1
 
     def _wake_at(self, due: int) -> None:
         delay = max(0.0, (due - self._clock()) / 1000)
         if delay < SOON_S:
             # A little late: by the store's clock it may be due some milliseconds after it is by ours.
-            asyncio.get_running_loop().call_later(delay + LATE_S, self._bell.set)
+            asyncio.get_running_loop().call_later(delay + LATE_S, self._woken.set)
 
 
 def _unexpected(error: Exception) -> Exception | None:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from trunkline.auth.vault import Vault
 from trunkline.clock import now_ms
 from trunkline.log.events import PushTarget, Recorded, Replied, Status
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
-from trunkline.run.push_configs import Proof, Seals, proof_of
+from trunkline.run.push_configs import Proof, proof_of
 from trunkline.run.tasks import Tasks
 from trunkline.store.base import Delivery
 from trunkline.wire import push
@@ -41,16 +42,16 @@ class OutgoingNotification(Struct, frozen=True):
 
 
 class NotificationComposer:
-    """Writes them; `whole` is the setting `push_format = task`."""
+    """Writes the body and headers of notifications; `whole` is the setting `push_format = task`."""
 
-    def __init__(self, tasks: Tasks, seals: Seals, sign: Sign, *, whole: bool) -> None:
+    def __init__(self, tasks: Tasks, vault: Vault, sign: Sign, *, whole: bool) -> None:
         self._tasks = tasks
-        self._seals = seals
+        self._vault = vault
         self._sign = sign
         self._whole = whole
 
     async def write(self, delivery: Delivery) -> OutgoingNotification | None:
-        """The letter of a delivery; None if its target or its task is no longer there.
+        """The notification of a delivery; None if its target or its task is no longer there.
 
         Raises:
             Misuse: the secrets of its target were sealed under another key.
@@ -81,7 +82,7 @@ class NotificationComposer:
             return _task(state, status, artifacts=True), metadata
         if status is not None and not self._whole:
             return _task(state, status, artifacts=False), metadata
-        # Also for who came late: the task may have rested when he came, and have ended since.
+        # Also for a target that was set late: the task may have rested then, and have ended since.
         then = await self._tasks.fold(feed.tenant, state.task_id, recorded.seq)
         return _task(then, then.status(), artifacts=self._whole or then.over), metadata
 
@@ -100,7 +101,7 @@ class NotificationComposer:
             ("webhook-id", delivery.id),
             ("webhook-timestamp", str(moment)),
             ("webhook-signature", self._sign(delivery.id, moment, body)),
-            *_credentials(target, proof_of(target, self._seals)),
+            *_credentials(target, proof_of(target, self._vault)),
         ]
 
 

@@ -14,9 +14,9 @@ from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings
 from trunkline.errors import Misuse
 from trunkline.net.breaker import Breaker
-from trunkline.run.delivery import DeliveryCounts, DeliveryWorker, Posts
+from trunkline.run.delivery import DeliveryCounts, DeliveryWorker, WebhookPoster
 from trunkline.run.notification import NotificationComposer
-from trunkline.run.push_configs import Checks, PushConfigs
+from trunkline.run.push_configs import PushConfigs, UrlCheck
 from trunkline.run.retry import Schedule
 from trunkline.run.tasks import Tasks
 
@@ -27,22 +27,22 @@ LINGER_S = 1.5
 SETTLE_S = 1.0
 
 
-class Out(Checks, Posts, Protocol):
-    """The way out: judges addresses, and posts to them. Whoever made it closes it."""
+class WebhookClient(UrlCheck, WebhookPoster, Protocol):
+    """Judges addresses, and posts to them. Whoever made it closes it."""
 
 
 class Notifier:
-    """Push configs, the courier and its keys, of one process."""
+    """Push configs, the delivery worker and its signing keys, of one process."""
 
     def __init__(self, tasks: Tasks, ids: Ids, settings: Settings) -> None:
         self._tasks = tasks
         self._settings = settings
         self._ids = ids
         self._running: list[Task[None]] = []
-        self.tally = DeliveryCounts()
+        self.counts = DeliveryCounts()
 
-    async def start(self, out: Out) -> None:
-        """Take up what is due.
+    async def start(self, client: WebhookClient) -> None:
+        """Begin to deliver what is due.
 
         Raises:
             Misuse: the secrets that were sealed here cannot be opened.
@@ -55,20 +55,20 @@ class Notifier:
         vault = Vault(key)
         self.signer = Signer(tasks.store.docs, vault, now_ms, self._ids)
         await self.signer.start()
-        self.push = PushConfigs(tasks, self._ids, out, vault, show=settings.push_secrets == "show")
-        letters = NotificationComposer(tasks, vault, self.signer.sign, whole=settings.push_format == "task")
+        self.push = PushConfigs(tasks, self._ids, client, vault, show=settings.push_secrets == "show")
+        composer = NotificationComposer(tasks, vault, self.signer.sign, whole=settings.push_format == "task")
         schedule = Schedule(long=settings.push_retry == "long")
-        self.courier = DeliveryWorker(
+        self.worker = DeliveryWorker(
             tasks,
-            letters,
-            out,
+            composer,
+            client,
             Breaker(),
             schedule,
             timeout_s=settings.push_timeout,
-            tally=self.tally,
+            counts=self.counts,
         )
-        tasks.announced = self.courier.announced
-        self._spawn(self.courier.run())
+        tasks.announced = self.worker.announced
+        self._spawn(self.worker.run())
         if tasks.store.shared:
             self._spawn(self.signer.follow())
 
@@ -81,7 +81,7 @@ class Notifier:
         """Post what is on its way, if that goes quickly, and let go of the rest."""
         if not self._running:
             return
-        await self.courier.stop(LINGER_S)
+        await self.worker.stop(LINGER_S)
         await asyncio.wait(self._running[:1], timeout=SETTLE_S)
         for task in self._running:
             task.cancel()

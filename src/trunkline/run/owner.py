@@ -1,7 +1,7 @@
 """One task in work: claim → executor → append → release.
 
-The executor runs in a task of its own that no connection can end. What it says goes through its
-pen into the log; when the task was begun before, a replay keeps it from saying things twice.
+The executor runs in a task of its own that no connection can end. What it says goes through a buffer
+into the log; when the task was begun before, a replay keeps it from saying things twice.
 """
 
 from __future__ import annotations
@@ -9,43 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import AbstractEventLoop
-from collections.abc import Coroutine
-from typing import Protocol
+from collections.abc import Callable
 
-from trunkline.clock import Ids
 from trunkline.errors import Misuse, StoreError, TaskFull, TurnOver
 from trunkline.log.decide import LIMITS
 from trunkline.log.events import AnyEvent, Replied, Status, Stepped, Taken
 from trunkline.log.fold import State
 from trunkline.run.buffer import RETRY_S, UNFLUSHED_LIMIT, EventBuffer
-from trunkline.run.conversation import earlier
-from trunkline.run.executor import Again, Executor, Verdict
+from trunkline.run.executor import Again, Verdict
 from trunkline.run.feed import Feed
+from trunkline.run.node import HostedAgent, Node
 from trunkline.run.replay import Replay, replay
-from trunkline.run.tasks import Tasks
 from trunkline.telemetry import traces
 from trunkline.wire.types import TERMINAL, Message, Part, Role, TaskState
 
 log = logging.getLogger("trunkline.run")
-
-
-class Desk(Protocol):
-    """What an owner needs of the runner that started it."""
-
-    node: str
-    ids: Ids
-    tasks: Tasks
-    executor: Executor
-    dev: bool
-    cancel_limit_s: float
-
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Run something in the background, owned by the runner."""
-        ...
-
-    def left(self, owner: Owner) -> None:
-        """The owner is done with its task."""
-        ...
 
 
 class Owner:
@@ -56,17 +34,19 @@ class Owner:
         "_again",
         "_asked",
         "_begun",
+        "_buffer",
         "_continues",
-        "_desk",
         "_force",
+        "_left",
         "_loop",
-        "_pen",
+        "_node",
         "_question",
         "_replay",
         "_spoken",
         "_started_at",
         "_stop",
         "_task",
+        "agent",
         "earlier",
         "feed",
         "heard_at",
@@ -76,32 +56,35 @@ class Owner:
 
     def __init__(
         self,
-        desk: Desk,
+        node: Node,
+        agent: HostedAgent,
         feed: Feed,
-        loop: AbstractEventLoop,
+        left: Callable[[Owner], None],
         *,
         continues: bool,
         again: Again = Again.NO,
     ) -> None:
         self.feed = feed
-        self.ids = desk.ids
+        self.agent = agent
+        self.ids = node.ids
         self.earlier: tuple[Message, ...] = ()
         self.waiting = False
-        self.heard_at = self._started_at = loop.time()
-        self._desk = desk
-        self._loop = loop
+        self._node = node
+        self._left = left
+        self._loop = node.loop
+        self.heard_at = self._started_at = self._loop.time()
         self._continues = continues
         self._again = again
         self._replay: Replay | None = None
         self._question: asyncio.Lock | None = None
         self._asked = 0
-        unsaid = feed.state.state is TaskState.SUBMITTED
-        self._pen = EventBuffer(self, feed, desk.tasks, desk.node, loop=loop, unsaid=unsaid)
+        opening = feed.state.state is TaskState.SUBMITTED
+        self._buffer = EventBuffer(node, feed, self._settled, self._refused, opening=opening)
         self._stop: Status | None = None
         self._force: asyncio.TimerHandle | None = None
         self._begun = self._spoken = self._abandoned = False
         feed.runner = self
-        self._task = loop.create_task(self._run())
+        self._task = self._loop.create_task(self._run())
         self._task.add_done_callback(self._done)
 
     @property
@@ -126,18 +109,18 @@ class Owner:
 
     def _first_pause(self) -> None:
         # Whatever the executor said before it first waits goes into one append.
-        pen = self._pen
-        if pen.unsaid and not self._task.done():
-            pen.unsaid = False
-            if not pen.unflushed:
-                pen.put_now(Status(TaskState.WORKING))
-        pen.flush()
+        buffer = self._buffer
+        if buffer.opening and not self._task.done():
+            buffer.opening = False
+            if not buffer.unflushed:
+                buffer.put_now(Status(TaskState.WORKING))
+        buffer.flush()
 
     async def emit(self, event: AnyEvent) -> None:
         """Record an event, waiting only when too many are not yet durable."""
         self.put(event)
-        if self._pen.unflushed >= UNFLUSHED_LIMIT:
-            await self._pen.drain()
+        if self._buffer.unflushed >= UNFLUSHED_LIMIT:
+            await self._buffer.drain()
 
     def put(self, event: AnyEvent) -> None:
         """Record an event with the next flush, unless a dead run has recorded it."""
@@ -147,10 +130,10 @@ class Owner:
             if event.state is TaskState.WORKING:
                 return
         if self._replay is None:
-            self._pen.put(event)
+            self._buffer.put(event)
         else:
             for left in self._replay.take(event):
-                self._pen.put(left)
+                self._buffer.put(left)
 
     def _check(self) -> None:
         if self._abandoned or self.feed.state.over:
@@ -163,7 +146,7 @@ class Owner:
         Raises:
             TurnOver: some of it came too late.
         """
-        await self._pen.drain()
+        await self._buffer.drain()
 
     def recorded_step(self, place: int, name: str) -> Stepped | None:
         """What the log holds of a step; None if it is to be done.
@@ -182,14 +165,14 @@ class Owner:
             self._check()
             place, state = self._asked, self.feed.state
             if place == len(state.answers):
-                self._pen.put_now(status)
-                await self._pen.drain()
+                self._buffer.put_now(status)
+                await self._buffer.drain()
                 await self._answered(place)
             self._asked += 1
             if place >= state.taken:
                 # Before the executor does anything with it: until then a crash costs nothing.
-                self._pen.put_now(Taken(place))
-                await self._pen.drain()
+                self._buffer.put_now(Taken(place))
+                await self._buffer.drain()
             return state.answers[place]
 
     async def _answered(self, place: int) -> None:
@@ -204,12 +187,12 @@ class Owner:
     def moved(self) -> None:
         """The log moved: an end or a claim that is not ours, or a cancel, stops the executor."""
         state = self.feed.state
-        if state.node != self._desk.node:
+        if state.node != self._node.id:
             # For good: should the task come back to this node, it is another run that speaks for it.
             return self.abandon()
-        if self._pen.resume():
+        if self._buffer.resume():
             return
-        if state.over and not self._pen.busy:
+        if state.over and not self._buffer.busy:
             self.interrupt(Status(TaskState.CANCELED))
         elif state.cancel_requested and self._stop is None:
             self.stop(Status(TaskState.CANCELED))
@@ -217,7 +200,7 @@ class Owner:
     def stop(self, verdict: Status) -> None:
         """Ask the executor to end, and give this verdict without it if it does not in time."""
         if self.interrupt(verdict):
-            self._force = self._loop.call_later(self._desk.cancel_limit_s, self._overrule)
+            self._force = self._loop.call_later(self._node.limits.cancel_s, self._overrule)
 
     def stop_with(self, text: str) -> None:
         """Ask the executor to end as failed, for this reason."""
@@ -228,7 +211,7 @@ class Owner:
         self._abandoned = True
         if self.feed.runner is self:
             self.feed.runner = None
-        self._pen.close()
+        self._buffer.close()
         if self._task.done():
             self._leave()
         else:
@@ -248,23 +231,23 @@ class Owner:
         # The executor ignores its cancellation. Its thread or coroutine may go on, its words no longer count.
         if self._stop is not None and not self._spoken and not self._abandoned:
             log.warning("task.overruled task=%s", self.feed.state.task_id)
-            self._pen.put_only(self._stop)
+            self._buffer.put_only(self._stop)
 
     async def _run(self) -> None:
         self._begun = True
         verdict = await self._verdict()
         # From here on there is no executor to stop; its last word is on its way.
         self._spoken = True
-        self._pen.unsaid = False
+        self._buffer.opening = False
         if not self.feed.state.over and not self._abandoned:
-            self._pen.put_now(verdict)
+            self._buffer.put_now(verdict)
         else:
-            self._pen.flush()
+            self._buffer.flush()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         if self._force is not None:
             self._force.cancel()
-        if self._abandoned or not self._pen.busy:
+        if self._abandoned or not self._buffer.busy:
             self._leave()
         error = None if task.cancelled() else task.exception()
         if isinstance(error, TurnOver):
@@ -272,24 +255,19 @@ class Owner:
         elif error is not None:
             log.error("task.lost task=%s", self.feed.state.task_id, exc_info=error)
 
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Run something in the background, owned by the runner."""
-        self._desk.spawn(work)
-
-    def rested(self) -> None:
+    def _settled(self, lost: bool) -> None:
         """Everything that was said is in the log, or came too late."""
         if self._task.done():
             self._leave()
-
-    def unheard(self) -> None:
-        """The task has ended or moved without the executor."""
-        self.interrupt(Status(TaskState.CANCELED))
+        elif lost:
+            # The task has ended or moved, and no call of the executor waits that could be told so.
+            self.interrupt(Status(TaskState.CANCELED))
 
     def _leave(self) -> None:
         if self.feed.runner is self:
             self.feed.runner = None
-        self._pen.let_go()
-        self._desk.left(self)
+        self._buffer.detach()
+        self._left(self)
 
     async def _verdict(self) -> Verdict:
         if self._stop is not None:
@@ -301,9 +279,9 @@ class Owner:
             self._loop.call_soon(self._first_pause)
             if traces.tracing():
                 with traces.running(state.trace, state.skill, state.task_id, state.context_id):
-                    verdict = await self._desk.executor.run(self)
+                    verdict = await self.agent.executor.run(self)
             else:
-                verdict = await self._desk.executor.run(self)
+                verdict = await self.agent.executor.run(self)
             if self._replay is not None:
                 self._conclude(self._replay, verdict)
         except BaseException as error:  # noqa: BLE001 - raised, or logged with a reason id that the caller is given
@@ -321,9 +299,10 @@ class Owner:
         while True:
             try:
                 if self._continues and not self.earlier:
-                    self.earlier = await earlier(self._desk.tasks, self.feed)
+                    names = self._node.names_of(self.agent.id)
+                    self.earlier = await self._node.tasks.earlier(self.feed, names)
                 if self._again is not Again.NO:
-                    self._replay = replay(self._again, await self._desk.tasks.records(self.feed))
+                    self._replay = replay(self._again, await self._node.tasks.records(self.feed))
                 break
             except StoreError as error:
                 if self._again is Again.NO:
@@ -333,7 +312,7 @@ class Owner:
                 await asyncio.sleep(RETRY_S)
         if self._replay is not None:
             for event in self._replay.opening():
-                self._pen.put(event)
+                self._buffer.put(event)
 
     def _conclude(self, played: Replay, verdict: Verdict) -> None:
         """The executor has ended: the log is to hold what it said, if it said what it may.
@@ -348,7 +327,7 @@ class Owner:
         if strayed or (played.trouble and not failed):
             raise Misuse(played.trouble)
         for event in closing:
-            self._pen.put(event)
+            self._buffer.put(event)
 
     def _broken(self, error: BaseException) -> Status:
         """The verdict on an executor that raised."""
@@ -371,20 +350,24 @@ class Owner:
 
     def _ours(self) -> bool:
         state = self.feed.state
-        return not self._abandoned and not state.over and state.node == self._desk.node
+        return not self._abandoned and not state.over and state.node == self._node.id
 
-    def verdict_on(self, error: Misuse | TaskFull) -> Status:
-        """How the task ends because its executor's words cannot be recorded."""
+    def _refused(self, error: Misuse | TaskFull) -> Status:
+        """Stop the executor because its words cannot be recorded; gives how the task ends."""
         if isinstance(error, TaskFull):
             log.warning("task.full task=%s", self.feed.state.task_id)
-            return self._say(TaskState.FAILED, f"The task has reached its limit ({LIMITS}) and was ended.")
-        return self._failed(error)
+            text = f"The task has reached its limit ({LIMITS}) and was ended."
+            verdict = self._say(TaskState.FAILED, text)
+        else:
+            verdict = self._failed(error)
+        self.interrupt(verdict)
+        return verdict
 
     def _failed(self, error: BaseException) -> Status:
         reason = self.ids.new()
         task_id = self.feed.state.task_id
         log.error("task.raised task=%s reason=%s", task_id, reason, exc_info=error)
-        detail = f" {type(error).__name__}: {error}." if self._desk.dev else ""
+        detail = f" {type(error).__name__}: {error}." if self._node.dev else ""
         return self._say(TaskState.FAILED, f"The skill failed unexpectedly.{detail} Reason id {reason}.")
 
     def _say(self, state: TaskState, text: str) -> Status:

@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
+from trunkline.auth.vault import Vault
 from trunkline.clock import Ids
 from trunkline.errors import InvalidParams, TaskNotFound, Unreachable
 from trunkline.log.decide import DeletePush, SetPush
@@ -24,27 +25,15 @@ from trunkline.wire.types import PushConfig
 _encode = msgspec.json.Encoder().encode
 
 
-class Checks(Protocol):
+class UrlCheck(Protocol):
     """Judges where a notification may go."""
 
     async def check(self, url: str) -> None:
-        """Let the address pass.
+        """Let an address pass.
 
         Raises:
             Unreachable: nothing may be sent there.
         """
-        ...
-
-
-class Seals(Protocol):
-    """Keeps secrets that must be read again."""
-
-    def seal(self, text: str, about: str) -> str:
-        """The text, unreadable."""
-        ...
-
-    def open(self, sealed: str, about: str) -> str:
-        """The text again."""
         ...
 
 
@@ -58,9 +47,9 @@ class Proof(Struct, frozen=True, omit_defaults=True):
 _read_proof = msgspec.json.Decoder(Proof).decode
 
 
-def proof_of(target: PushTarget, seals: Seals) -> Proof:
+def proof_of(target: PushTarget, vault: Vault) -> Proof:
     """The secrets of a target, opened."""
-    return _read_proof(seals.open(target.sealed, _about(target.id))) if target.sealed else Proof()
+    return _read_proof(vault.open(target.sealed, _about(target.id))) if target.sealed else Proof()
 
 
 def _about(config_id: str) -> str:
@@ -70,11 +59,11 @@ def _about(config_id: str) -> str:
 class PushConfigs:
     """Sets, shows and deletes the push configs of tasks."""
 
-    def __init__(self, tasks: Tasks, ids: Ids, checks: Checks, seals: Seals, *, show: bool) -> None:
+    def __init__(self, tasks: Tasks, ids: Ids, url_check: UrlCheck, vault: Vault, *, show: bool) -> None:
         self._tasks = tasks
         self._ids = ids
-        self._checks = checks
-        self._seals = seals
+        self._url_check = url_check
+        self._vault = vault
         self._show = show
 
     async def target(
@@ -86,7 +75,7 @@ class PushConfigs:
             InvalidParams: nothing may be sent to its url.
         """
         try:
-            await self._checks.check(config.url)
+            await self._url_check.check(config.url)
         except Unreachable as error:
             raise InvalidParams(f"{field}: {error}", field=field, reason="PUSH_URL_REFUSED") from None
         same = (one.id for one in known.values() if one.url == config.url)
@@ -94,13 +83,13 @@ class PushConfigs:
         sealed = ""
         if config.token or config.credentials:
             proof = _encode(Proof(config.token, config.credentials)).decode()
-            sealed = self._seals.seal(proof, _about(config_id))
+            sealed = self._vault.seal(proof, _about(config_id))
         return PushTarget(config_id, config.url, version, config.scheme, sealed)
 
-    async def set(self, feed: Feed, target: PushTarget, by: str) -> PushConfig:
+    async def set(self, feed: Feed, target: PushTarget, principal: str) -> PushConfig:
         """Have a target told of the task from here on."""
         await self._tasks.renew(feed)
-        await self._tasks.change(feed, SetPush(target, by))
+        await self._tasks.change(feed, SetPush(target, principal))
         return self._shown(target)
 
     async def get(self, feed: Feed, config_id: str) -> PushConfig:
@@ -121,12 +110,12 @@ class PushConfigs:
         await self._tasks.renew(feed)
         return [self._shown(target) for target in feed.state.push.values()]
 
-    async def delete(self, feed: Feed, config_id: str, by: str) -> None:
+    async def delete(self, feed: Feed, config_id: str, principal: str) -> None:
         """Tell a target nothing more, without an id all of them; who is not there is told nothing anyway."""
         await self._tasks.renew(feed)
         for one in (config_id,) if config_id else tuple(feed.state.push):
-            await self._tasks.change(feed, DeletePush(one, by))
+            await self._tasks.change(feed, DeletePush(one, principal))
 
     def _shown(self, target: PushTarget) -> PushConfig:
-        proof = proof_of(target, self._seals) if self._show else Proof()
+        proof = proof_of(target, self._vault) if self._show else Proof()
         return PushConfig(target.url, target.id, proof.token, target.scheme, proof.credentials)

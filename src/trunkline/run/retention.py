@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from trunkline.errors import StoreError
+from trunkline.run.node import HostedAgent
 from trunkline.run.tasks import Tasks
 
 log = logging.getLogger("trunkline.run")
@@ -20,16 +22,19 @@ SCHEDULE = "trunkline.keep"
 
 
 class Retention:
-    """Sweeps one store; `retention_s` 0 keeps everything."""
+    """Forgets and compacts the ended tasks of one store; an agent's `retention_s` of 0 keeps everything."""
 
-    def __init__(self, tasks: Tasks, retention_s: float) -> None:
+    def __init__(self, tasks: Tasks, agents: Sequence[HostedAgent]) -> None:
         self._tasks = tasks
+        kept = [agent.retention_s for agent in agents]
+        # One that keeps everything, or for longer, must not lose a task to another's setting.
+        retention_s = max(kept) if all(kept) else 0.0
         self._retention_ms = round(retention_s * 1000)
         pause_s = retention_s / 4 if retention_s else LONGEST_S
         self._pause_s = min(LONGEST_S, max(SHORTEST_S, pause_s))
 
     async def run(self) -> None:
-        """Sweep again and again, for ever."""
+        """Sweep the store again and again, for ever."""
         while True:
             await asyncio.sleep(self._pause_s)
             try:

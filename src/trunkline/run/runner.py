@@ -1,13 +1,12 @@
-"""Starts, answers, cancels and recovers tasks; owns every background task of the process."""
+"""Starts, answers, cancels and recovers tasks; owns every executor that is at work in this process."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Sequence
 from functools import partial
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline.clock import Ids, now_ms
@@ -15,13 +14,13 @@ from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotCancelable,
 from trunkline.log.decide import Cancel, ForceCancel, Release, Say
 from trunkline.log.events import PushTarget, Status, Submitted
 from trunkline.run import hops
-from trunkline.run.executor import Again, Executor, OnCrash
+from trunkline.run.executor import Again, OnCrash
 from trunkline.run.feed import Feed
+from trunkline.run.node import HostedAgent, Limits, Node
 from trunkline.run.owner import RETRY_S, Owner
 from trunkline.run.replication import Replication
 from trunkline.run.retention import Retention
 from trunkline.run.takeover import Takeover
-from trunkline.run.tasks import Tasks
 from trunkline.store.ack import Ack
 from trunkline.store.base import Dedup, Store
 from trunkline.wire.spellings import plain_state
@@ -34,83 +33,79 @@ LATE_S = 10.0
 UNWIND_S = 1.0
 
 
-class Limits(Struct, frozen=True):
-    """How patient the runner is, in seconds, and how far one task may lead to others."""
-
-    stall_s: float = 900.0
-    cancel_s: float = 5.0
-    drain_s: float = 20.0
-    retention_s: float = 0.0
-    bounds: hops.Bounds = hops.Bounds()
-
-
 class Runner:
-    """The executors of one process and the tasks they work on."""
+    """The agents of one process and the tasks that their executors work on; the first is at the origin."""
 
     def __init__(
-        self, store: Store, executor: Executor, ids: Ids, limits: Limits | None = None, *, dev: bool = False
+        self,
+        store: Store,
+        agents: Sequence[HostedAgent],
+        ids: Ids,
+        limits: Limits | None = None,
+        *,
+        dev: bool = False,
     ) -> None:
-        self.limits = limits or Limits()
-        self.cancel_limit_s = self.limits.cancel_s
-        self.executor = executor
-        self.tasks = Tasks(store)
+        self._node = Node(store, agents, ids, limits or Limits(), dev=dev)
+        # The id under which this process claims tasks.
+        self.node = self._node.id
+        self.tasks = self._node.tasks
         self.ids = ids
-        self.dev = dev
-        self.node = ids.new()
+        self.origin = agents[0].id
         self._store = store
-        self._patrol = Takeover(self)
-        self._follower = Replication(self.tasks, self._patrol.call)
-        self._keeper = Retention(self.tasks, self.limits.retention_s)
+        self._takeover = Takeover(self._node, self._begin)
+        self._replication = Replication(self.tasks, self._takeover.call)
+        self._retention = Retention(self.tasks, agents)
         self._owners: set[Owner] = set()
-        self._background: set[asyncio.Task[None]] = set()
         # Messages on their way to an executor; the end waits for them.
         self._arriving = 0
-        self._stopping = False
-        self._loop: asyncio.AbstractEventLoop | None = None
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop everything runs on, from `start` on."""
-        if self._loop is None:
-            raise RuntimeError("the runner has not been started")
-        return self._loop
+    def agent(self, agent: str) -> HostedAgent:
+        """An agent that is carried here, by its id."""
+        found = self._node.agent(agent)
+        if found is None:
+            raise KeyError(f"agent {agent!r} is not carried here")
+        return found
+
+    def names_of(self, agent: str) -> tuple[str, ...]:
+        """The names under which the tasks of an agent are recorded: two for the one at the origin."""
+        return self._node.names_of(agent)
 
     async def start(self) -> None:
         """Join the store's nodes, take over what dead nodes left, and keep watch."""
-        self._loop = asyncio.get_running_loop()
-        await self._store.nodes.join(self.node)
+        node = self._node
+        await node.join()
         # Not awaited: a crash may have left thousands, and whoever calls now need not wait for them.
-        self._patrol.call()
-        self.spawn(self._watch())
-        self.spawn(self._patrol.run())
-        self.spawn(self._keeper.run())
+        self._takeover.call()
+        node.spawn(self._watch())
+        node.spawn(self._takeover.run())
+        node.spawn(self._retention.run())
         if self._store.shared:
-            self.spawn(self._follower.listen())
-            self.spawn(self._follower.read())
+            node.spawn(self._replication.listen())
+            node.spawn(self._replication.read())
 
     def drain(self) -> None:
         """Take nothing new from here on."""
-        self._stopping = True
+        self._node.draining = True
 
     @property
     def draining(self) -> bool:
         """Whether the runner is going down."""
-        return self._stopping
+        return self._node.draining
 
     @property
     def ready(self) -> bool:
         """Whether the store took what it was last given, and more may come."""
-        return not self._stopping and not self.tasks.failing
+        return not self.draining and not self.tasks.failing
 
     @property
     def takeovers(self) -> int:
         """How many tasks of dead nodes were taken over here."""
-        return sum(self._patrol.takeovers.values())
+        return sum(self._takeover.takeovers.values())
 
     @property
     def recovered(self) -> dict[str, int]:
         """The same by what became of them: `no` did not run again."""
-        return {again.value: count for again, count in self._patrol.takeovers.items()}
+        return {again.value: count for again, count in self._takeover.takeovers.items()}
 
     @property
     def late(self) -> int:
@@ -122,18 +117,17 @@ class Runner:
         self.drain()
         if self._store.shared:
             await self._release(self._movable())
-        await self._until(lambda: not self._arriving and self._idle(), self.limits.drain_s)
+        limits = self._node.limits
+        await self._until(lambda: not self._arriving and self._idle(), limits.drain_s)
         moved = self._movable()
         for owner in self._owners.difference(moved):
             owner.stop_with("The server was stopped before the task ended.")
         await self._release(moved)
-        await self._until(self._idle, self.limits.cancel_s + 1)
+        await self._until(self._idle, limits.cancel_s + 1)
         for owner in list(self._owners):
             owner.abandon()
         await self._until(lambda: not self._owners, UNWIND_S)
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._node.end_background()
         try:
             await self._store.nodes.leave(self.node)
         except StoreError as error:
@@ -144,7 +138,7 @@ class Runner:
         return [
             owner
             for owner in self._owners
-            if owner.idle or self.executor.on_crash(owner.state.skill) is not OnCrash.FAIL
+            if owner.idle or owner.agent.executor.on_crash(owner.state.skill) is not OnCrash.FAIL
         ]
 
     async def _release(self, owners: list[Owner]) -> None:
@@ -163,57 +157,36 @@ class Runner:
         return all(owner.idle for owner in self._owners)
 
     async def _until(self, reached: Callable[[], bool], limit_s: float) -> None:
-        deadline = self.loop.time() + limit_s
+        deadline = self._node.loop.time() + limit_s
         # Once in the life of a process; an event would cost every task something.
-        while not reached() and self.loop.time() < deadline:  # noqa: ASYNC110
+        while not reached() and self._node.loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
     def _check_open(self) -> None:
-        if self._stopping:
+        if self._node.draining:
             raise Unavailable("the server is going down; nothing was recorded, try again")
 
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Run something in the background until the runner stops."""
-        task = self.loop.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._spawned)
-
-    def _spawned(self, task: asyncio.Task[None]) -> None:
-        self._background.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("background.failed", exc_info=error)
-
-    async def _apart(self, work: Coroutine[None, None, None]) -> None:
-        """Do it to the end, even if whoever asked goes away in the middle."""
-        task = self.loop.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        await asyncio.shield(task)
-
-    def begin(self, feed: Feed, again: Again) -> None:
-        """Run a task's executor here."""
+    def _begin(self, feed: Feed, agent: HostedAgent, again: Again) -> None:
         continues = again is not Again.NO or feed.state.context_id != feed.state.task_id
-        self._owners.add(Owner(self, feed, self.loop, continues=continues, again=again))
+        owner = Owner(self._node, agent, feed, self._owners.discard, continues=continues, again=again)
+        self._owners.add(owner)
 
     async def _resolve(self, feed: Feed) -> None:
         """Look whether an append whose fate is unknown was written: what is claimed by us must be run."""
         state = feed.state
         until = None
-        while not self._stopping:
+        while not self._node.draining:
             try:
                 await self.tasks.refresh(feed)
-                until = until or self.loop.time() + (LATE_S if self._store.shared else 0)
+                until = until or self._node.loop.time() + (LATE_S if self._store.shared else 0)
             except StoreError:
                 until = None
             if state.seq and state.node == self.node and not state.resting and feed.runner is None:
-                return self.begin(feed, Again.NO if state.seq == 1 else Again.RESUME)
-            if until is not None and self.loop.time() >= until:
+                again = Again.NO if state.seq == 1 else Again.RESUME
+                return self._begin(feed, self.agent(state.agent), again)
+            if until is not None and self._node.loop.time() >= until:
                 return None
             await asyncio.sleep(RETRY_S)
-
-    def left(self, owner: Owner) -> None:
-        """An owner is done."""
-        self._owners.discard(owner)
 
     @property
     def running(self) -> int:
@@ -227,20 +200,24 @@ class Runner:
         request: SendRequest,
         dedup: Dedup | None = None,
         *,
+        agent: str,
+        parent: str = "",
         trace: str = "",
         push: PushTarget | None = None,
         extensions: tuple[str, ...] | None = None,
     ) -> tuple[Feed, Ack]:
-        """Open a task; its executor starts when it is recorded, whoever still waits.
+        """Open a task of an agent; its executor starts when it is recorded, whoever still waits.
 
         Raises:
+            KeyError: the agent is not carried here.
             Refused: no skill takes the message, or its chain of agents ends here.
             Unavailable: the runner is stopping.
         """
         self._check_open()
         if request.metadata or request.message.metadata:
-            hops.check(request, self.limits.bounds, now_ms())
-        skill = self.executor.admit(request)
+            hops.check(request, self._node.limits.bounds, now_ms())
+        hosted = self.agent(agent)
+        skill = hosted.executor.admit(request)
         said = request.message
         task_id = self.ids.new()
         # A new conversation is named after its first task.
@@ -256,20 +233,29 @@ class Runner:
             trace=trace,
             push=push,
             extensions=extensions,
+            agent=agent,
+            parent=parent,
         )
         feed = self.tasks.begin(tenant, task_id)
-        ack = self.tasks.append(feed, (event,), dedup, partial(self._opened, feed))
+        ack = self.tasks.append(feed, (event,), self._own(dedup, agent), partial(self._opened, feed, hosted))
         self._arriving += 1
         return feed, ack
 
-    def _opened(self, feed: Feed, error: StoreError | None) -> None:
+    def _own(self, dedup: Dedup | None, agent: str) -> Dedup | None:
+        """The key of a message to this agent: sent to two agents, one message id makes two tasks."""
+        if dedup is None or agent in (self.origin, ""):
+            # As it was before there were several, so that a repeat is known after an update too.
+            return dedup
+        return replace(dedup, key=f"{agent}\x1f{dedup.key}")
+
+    def _opened(self, feed: Feed, agent: HostedAgent, error: StoreError | None) -> None:
         self._arriving -= 1
         if error is None:
-            self.begin(feed, Again.NO)
+            self._begin(feed, agent, Again.NO)
             return
         feed.fail(error)
         if not isinstance(error, Conflict | Duplicate):
-            self.spawn(self._resolve(feed))
+            self._node.spawn(self._resolve(feed))
 
     async def say(
         self, feed: Feed, message: Message, dedup: Dedup | None = None, push: PushTarget | None = None
@@ -282,7 +268,7 @@ class Runner:
         """
         self._check_open()
         self._arriving += 1
-        await self._apart(self._say(feed, message, dedup, push))
+        await self._node.complete(self._say(feed, message, dedup, push))
 
     async def _say(self, feed: Feed, message: Message, dedup: Dedup | None, push: PushTarget | None) -> None:
         try:
@@ -297,37 +283,39 @@ class Runner:
             # A retry of what the task has taken; that it has ended since is no reason to refuse it.
             return
         elsewhere = feed.runner is None and state.interrupted and await self._lives_elsewhere(state.node)
-        # Not if it asks only now: then whoever asked lives, or a patrol finds it.
-        claim = self.node if feed.runner is None and state.interrupted and not elsewhere else ""
+        # Not if it asks only now: then whoever asked lives, or is found to be dead.
+        agent = self._node.agent(state.agent)
+        claims = feed.runner is None and state.interrupted and not elsewhere and agent is not None
+        claim = self.node if claims else ""
         try:
-            events = await self.tasks.change(feed, Say(said, claim, push), dedup)
+            events = await self.tasks.change(feed, Say(said, claim, push), self._own(dedup, state.agent))
         except (Conflict, Duplicate):
             raise
         except StoreError:
-            self.spawn(self._resolve(feed))
+            self._node.spawn(self._resolve(feed))
             raise
         if not any(isinstance(event, Status) for event in events):
             return
-        if feed.runner is None and state.node == self.node:
-            self.begin(feed, Again.RESUME)
+        if feed.runner is None and state.node == self.node and agent is not None:
+            self._begin(feed, agent, Again.RESUME)
         elif feed.runner is None:
-            self._patrol.call()
+            self._takeover.call()
 
     async def _lives_elsewhere(self, node: str) -> bool:
         return self._store.shared and node != self.node and await self._store.nodes.alive(node)
 
-    async def cancel(self, feed: Feed, by: str) -> None:
+    async def cancel(self, feed: Feed, principal: str) -> None:
         """Stop a task: cooperatively at first, in any case within the limit.
 
         Raises:
             TaskNotCancelable: it has ended, or ended otherwise before it could be stopped.
         """
-        await self._apart(self._cancel(feed, by))
+        await self._node.complete(self._cancel(feed, principal))
 
-    async def _cancel(self, feed: Feed, by: str) -> None:
-        await self.tasks.change(feed, Cancel(by))
+    async def _cancel(self, feed: Feed, principal: str) -> None:
+        await self.tasks.change(feed, Cancel(principal))
         runs = feed.runner is not None or await self._lives_elsewhere(feed.state.node)
-        await self.tasks.end(feed, self.cancel_limit_s + 1 if runs else 0.0)
+        await self.tasks.end(feed, self._node.limits.cancel_s + 1 if runs else 0.0)
         if not feed.state.over:
             await self.tasks.change(feed, ForceCancel())
         state = feed.state
@@ -345,11 +333,11 @@ class Runner:
             except StoreError as error:
                 self.tasks.failing = True
                 log.error("node.silent node=%s error=%s", self.node, error)
-            silent_since, now = self.loop.time() - self.limits.stall_s, now_ms()
+            time, now = self._node.loop.time(), now_ms()
             for owner in list(self._owners):
                 if owner.waiting:
                     continue
-                if owner.heard_at < silent_since:
+                if owner.heard_at < time - owner.agent.stall_s:
                     owner.stop_with("The skill was silent for too long and was stopped.")
                 elif hops.is_late(owner.state, now):
                     owner.stop_with("The deadline that came with the message has passed.")

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Protocol
+from collections.abc import Callable
 
-from trunkline.clock import Ids
 from trunkline.errors import StoreError, TurnOver
 from trunkline.log.decide import Claim, Emit, ForceCancel
 from trunkline.log.events import Status
 from trunkline.log.fold import State
-from trunkline.run.executor import Again, Executor, OnCrash
+from trunkline.run.executor import Again, OnCrash
 from trunkline.run.feed import Feed
-from trunkline.run.tasks import Tasks
+from trunkline.run.node import HostedAgent, Node
 from trunkline.store.base import Orphan
 from trunkline.wire.types import Message, Part, Role, TaskState
 
@@ -28,30 +27,13 @@ TOGETHER = 100
 DIED = "The process that ran this task ended before the task did."
 
 
-class Station(Protocol):
-    """What a patrol needs of its runner."""
-
-    node: str
-    ids: Ids
-    tasks: Tasks
-    executor: Executor
-
-    @property
-    def draining(self) -> bool:
-        """Whether nothing new is to be taken."""
-        ...
-
-    def begin(self, feed: Feed, again: Again) -> None:
-        """Run the task's executor here."""
-        ...
-
-
 class Takeover:
-    """One node's share in taking over."""
+    """One node's share in taking over; `begin` runs a task's executor here."""
 
-    def __init__(self, station: Station) -> None:
-        self._station = station
-        self._store = station.tasks.store
+    def __init__(self, node: Node, begin: Callable[[Feed, HostedAgent, Again], None]) -> None:
+        self._node = node
+        self._begin = begin
+        self._store = node.tasks.store
         self._called = asyncio.Event()
         # Taken over in part, or perhaps: what is claimed by us is no orphan that anybody would find.
         self._unsure: set[Orphan] = set()
@@ -63,7 +45,7 @@ class Takeover:
         self._called.set()
 
     async def run(self) -> None:
-        """Look again and again, for ever."""
+        """Look for orphans again and again, for ever."""
         pause_s = SHARED_S if self._store.shared else ALONE_S
         unread = ""
         while True:
@@ -89,7 +71,7 @@ class Takeover:
         while orphans := [one for one in await self._store.nodes.orphans(PAGE) if self._is_news(one, seen)]:
             seen.update(orphans)
             # Replicas see the same list; each begins elsewhere, so that most claims have no rival.
-            orphans.sort(key=lambda orphan: hash((orphan.task_id, self._station.node)))
+            orphans.sort(key=lambda orphan: hash((orphan.task_id, self._node.id)))
             await self._take_all(orphans)
 
     async def _take_all(self, orphans: list[Orphan]) -> None:
@@ -99,7 +81,7 @@ class Takeover:
 
     def _is_news(self, orphan: Orphan, seen: set[Orphan]) -> bool:
         # Whoever wakes from a long sleep finds itself among the dead; its own executors are still at work.
-        return orphan not in seen and orphan.node != self._station.node
+        return orphan not in seen and orphan.node != self._node.id
 
     async def _take(self, orphan: Orphan) -> None:
         try:
@@ -115,35 +97,39 @@ class Takeover:
         self._unsure.discard(orphan)
 
     async def _take_over(self, orphan: Orphan) -> None:
-        station = self._station
-        if station.draining:
+        node = self._node
+        if node.draining:
             # Among them is what we have just released, for others.
             return
-        feed = await station.tasks.load(orphan.tenant, orphan.task_id)
+        feed = await node.tasks.load(orphan.tenant, orphan.task_id)
         if feed is None:
             return
-        claimed = await station.tasks.change(feed, Claim(station.node, orphan.node))
         state = feed.state
+        agent = node.agent(state.agent)
+        if agent is None:
+            # Left alone: it goes on when its agent is back, here or elsewhere.
+            return
+        claimed = await node.tasks.change(feed, Claim(node.id, orphan.node))
         if not claimed and not (orphan in self._unsure and self._is_idle(feed)):
             return
-        again = _again(state, station.executor.on_crash(state.skill))
+        again = _again(state, agent.executor.on_crash(state.skill))
         self.takeovers[again] += 1
         log.warning("task.orphaned task=%s dead=%s again=%s", state.task_id, orphan.node, again.value)
         if state.cancel_requested:
-            await station.tasks.change(feed, ForceCancel())
+            await node.tasks.change(feed, ForceCancel())
         elif again is Again.NO:
             verdict = Status(TaskState.FAILED, self._message(state))
-            await station.tasks.change(feed, Emit(station.node, (verdict,)))
+            await node.tasks.change(feed, Emit(node.id, (verdict,)))
         else:
-            station.begin(feed, again)
+            self._begin(feed, agent, again)
 
     def _is_idle(self, feed: Feed) -> bool:
         state = feed.state
-        return state.node == self._station.node and not state.resting and feed.runner is None
+        return state.node == self._node.id and not state.resting and feed.runner is None
 
     def _message(self, state: State) -> Message:
         return Message(
-            message_id=self._station.ids.new(),
+            message_id=self._node.ids.new(),
             context_id=state.context_id,
             task_id=state.task_id,
             role=Role.AGENT,

@@ -1,6 +1,6 @@
-"""The one lookup path, and the one way to change a task.
+"""The one lookup path to a task, and the one way to change it.
 
-Nobody reaches a task but through `find`, which knows its tenant and its owner; nobody
+Nobody reaches a task but through `find`, which knows its tenant, its principal and its agent; nobody
 appends but through `append`, which tells the feed. So store and stream are one thing.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from weakref import WeakValueDictionary
 
 from trunkline.clock import now_ms
@@ -20,9 +20,11 @@ from trunkline.log.ids import is_task_id
 from trunkline.log.notifications import announced, delivery_id, lane
 from trunkline.run.feed import PAGE, Feed, weight
 from trunkline.store.ack import Ack, Follower
-from trunkline.store.base import Dedup, Hint, OutboxEntry, Store
-from trunkline.wire.types import TaskState
+from trunkline.store.base import Dedup, Hint, OutboxEntry, Store, Where
+from trunkline.wire.types import Message, Role, TaskState
 
+# How many earlier tasks of a context are read for the next one.
+CONTEXT_TASKS = 20
 Watch = Callable[[str, Head, str, tuple[TaskState, int] | None], None]
 
 
@@ -54,14 +56,14 @@ class Tasks:
             self._loop = asyncio.get_running_loop()
         return self._loop
 
-    async def find(self, tenant: str, owner: str, task_id: str) -> Feed:
-        """The feed of a task that this caller owns.
+    async def find(self, tenant: str, principal: str, task_id: str, agents: Collection[str]) -> Feed:
+        """The feed of a task that this principal asked for, of an agent recorded under one of these names.
 
         Raises:
             TaskNotFound: there is none, or it is somebody else's: the answer is the same.
         """
         feed = await self.load(tenant, task_id)
-        if feed is None or feed.state.principal != owner:
+        if feed is None or feed.state.principal != principal or feed.state.agent not in agents:
             raise not_found(task_id)
         return feed
 
@@ -147,6 +149,20 @@ class Tasks:
             found += batch
             if len(batch) < PAGE:
                 return found
+
+    async def earlier(self, feed: Feed, agents: tuple[str, ...]) -> tuple[Message, ...]:
+        """The messages between principal and agent in the context before this task, oldest first."""
+        state = feed.state
+        where = Where(owner=state.principal, context_id=state.context_id)
+        page = await self.store.heads.list(feed.tenant, where, size=CONTEXT_TASKS + 1)
+        # Task ids sort by birth, so the order does not change when an old task moves.
+        ids = sorted(head.task_id for head in page.heads if head.task_id < state.task_id)[-CONTEXT_TASKS:]
+        said: list[Message] = []
+        for task_id in ids:
+            known = await self.fold(feed.tenant, task_id)
+            if known.agent in agents:
+                said.extend(_conversation(known))
+        return tuple(said)
 
     def begin(self, tenant: str, task_id: str) -> Feed:
         """The feed of a task that does not exist yet."""
@@ -266,6 +282,25 @@ class Tasks:
             await future
         finally:
             timer.cancel()
+
+
+def _conversation(state: State) -> list[Message]:
+    """A task as part of a conversation: its messages, then its results as the agent's last word."""
+    said = list(state.history)
+    if state.status_message is not None:
+        said.append(state.status_message)
+    parts = tuple(part for artifact in state.task().artifacts for part in artifact.parts)
+    if parts:
+        said.append(
+            Message(
+                message_id=f"{state.task_id}:result",
+                context_id=state.context_id,
+                task_id=state.task_id,
+                role=Role.AGENT,
+                parts=parts,
+            )
+        )
+    return said
 
 
 def _end(future: Future[None]) -> None:

@@ -81,6 +81,8 @@ class Operations:
     """The operations of A2A over one runner."""
 
     def __init__(self, runner: Runner, *, wait_limit_s: float, streaming: bool) -> None:
+        self._agent = runner.origin
+        self._agents = runner.names_of(self._agent)
         self._runner = runner
         self._tasks = runner.tasks
         self._wait_limit_s = wait_limit_s
@@ -113,7 +115,7 @@ class Operations:
         dedup = _dedup(caller, message)
         try:
             if message.task_id:
-                feed = await self._tasks.find(who.tenant, who.name, message.task_id)
+                feed = await self._tasks.find(who.tenant, who.name, message.task_id, self._agents)
                 # Clients send their config with every message: it stays one.
                 push = await self._inline(caller, request, feed.state.push)
                 await self._runner.say(feed, message, dedup, push)
@@ -124,6 +126,7 @@ class Operations:
                 who.name,
                 request,
                 dedup,
+                agent=self._agent,
                 trace=caller.trace,
                 push=push,
                 extensions=None if caller.extensions is None else caller.extensions.named,
@@ -142,7 +145,7 @@ class Operations:
                     field="message.messageId",
                     conflict="DUPLICATE_ID",
                 ) from None
-            return await self._tasks.find(who.tenant, who.name, earlier.task_id)
+            return await self._tasks.find(who.tenant, who.name, earlier.task_id, self._agents)
         except errors.StoreError as error:
             raise unavailable(error) from error
 
@@ -158,7 +161,7 @@ class Operations:
         who = caller.principal
         if query.tenant and query.tenant != who.tenant:
             raise not_found(query.id)
-        feed = await self._tasks.find(who.tenant, who.name, query.id)
+        feed = await self._tasks.find(who.tenant, who.name, query.id, self._agents)
         traces.about(query.id)
         return feed
 
@@ -174,7 +177,7 @@ class Operations:
         Raises:
             InvalidParams: there is neither a skill nor an agent of that name.
         """
-        return self._runner.executor.named(name)
+        return self._runner.agent(self._agent).executor.named(name)
 
     async def cancel(self, caller: Caller, query: TaskQuery) -> Task:
         """Stop a task; gives the canceled task."""

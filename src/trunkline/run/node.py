@@ -1,0 +1,119 @@
+"""This process as one of the store's nodes: the agents it carries, and its background tasks.
+
+Owners, takeover and children share it with the runner; whoever holds it can append as this node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+
+from msgspec import Struct
+
+from trunkline.clock import Ids
+from trunkline.run.executor import Executor
+from trunkline.run.hops import Bounds
+from trunkline.run.tasks import Tasks
+from trunkline.store.base import Store
+
+log = logging.getLogger("trunkline.run")
+
+
+class Limits(Struct, frozen=True):
+    """How patient a node is, in seconds, and how far one task may lead to others."""
+
+    cancel_s: float = 5.0
+    drain_s: float = 20.0
+    bounds: Bounds = Bounds()
+
+
+class HostedAgent(Struct, frozen=True):
+    """An agent that this process carries, with what is its own: how long it may be silent, and is kept."""
+
+    id: str
+    executor: Executor
+    stall_s: float = 900.0
+    retention_s: float = 0.0
+
+
+class Node:
+    """The id under which this process claims tasks, and everything that runs under it."""
+
+    __slots__ = (
+        "_agents",
+        "_background",
+        "_loop",
+        "agents",
+        "dev",
+        "draining",
+        "id",
+        "ids",
+        "limits",
+        "tasks",
+    )
+
+    def __init__(
+        self, store: Store, agents: Sequence[HostedAgent], ids: Ids, limits: Limits, *, dev: bool
+    ) -> None:
+        self.id = ids.new()
+        self.ids = ids
+        self.limits = limits
+        self.dev = dev
+        self.tasks = Tasks(store)
+        self.agents = tuple(agents)
+        # Logs that were written before agents had ids belong to the agent at the origin, the first one.
+        self._agents = {"": agents[0], **{agent.id: agent for agent in agents}}
+        # Takes nothing new from the moment this is set.
+        self.draining = False
+        self._background: set[asyncio.Task[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop everything runs on, from `start` on."""
+        if self._loop is None:
+            raise RuntimeError("the runner has not been started")
+        return self._loop
+
+    async def join(self) -> None:
+        """Announce this node to the others of the store."""
+        self._loop = asyncio.get_running_loop()
+        await self.tasks.store.nodes.join(self.id)
+
+    def agent(self, name: str) -> HostedAgent | None:
+        """The agent whose tasks are recorded under this name, if it is carried here."""
+        return self._agents.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name under which tasks of the agents here are recorded."""
+        return tuple(self._agents)
+
+    def names_of(self, agent: str) -> tuple[str, ...]:
+        """The names under which tasks of one agent are recorded: two for the one at the origin."""
+        return (agent, "") if agent == self.agents[0].id and agent else (agent,)
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Run something in the background until the runner stops."""
+        task = self.loop.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._background.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("background.failed", exc_info=error)
+
+    async def complete(self, work: Coroutine[None, None, None]) -> None:
+        """Bring work to its end even if whoever asked for it goes away in the middle."""
+        task = self.loop.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        await asyncio.shield(task)
+
+    async def end_background(self) -> None:
+        """End everything that runs in the background."""
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
