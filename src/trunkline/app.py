@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from enum import Enum
 from time import monotonic
+from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -24,6 +25,9 @@ from trunkline.auth.vault import can_seal
 from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings, load
 from trunkline.errors import Misuse
+from trunkline.http.asgi import Receive, Scope, Send
+from trunkline.http.exchange import Exchange
+from trunkline.http.host_check import LOOPBACK, HostCheck, is_loopback
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
 from trunkline.run.hops import Bounds
@@ -38,9 +42,7 @@ from trunkline.server.card import Cards
 from trunkline.server.cors import Cors
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.health import Health
-from trunkline.server.host_check import LOOPBACK, HostCheck, is_loopback
 from trunkline.server.operations import Operations
-from trunkline.server.request import Receive, Scope, Send
 from trunkline.server.streams import Streams
 from trunkline.store.url import store_from_url
 from trunkline.telemetry import traces
@@ -261,6 +263,19 @@ class Application:
         self.streams.close()
         if self._started and self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._stop())
+
+    @property
+    def answer(self) -> Callable[[Exchange], Coroutine[Any, Any, None]]:
+        """What answers a request that came by a connection of our own server."""
+        return self.server.answer
+
+    def crowded(self) -> None:
+        """Count a connection that was one too many."""
+        self.server.crowded()
+
+    def load(self) -> Mapping[str, int]:
+        """How many skills and streams still run, for the log."""
+        return {"tasks": self.runner.running, "streams": len(self.streams)}
 
     @property
     def drained(self) -> bool:

@@ -21,7 +21,7 @@ SIGNALS = {
     "demo/tour_server.py Gone",
     "demo/tour_server.py StepFailed",
     "doctor/check.py NotPossible",
-    "server/request.py Disconnected",
+    "http/exchange.py Disconnected",
 }
 
 

@@ -12,8 +12,8 @@ import pytest
 from tests.http.transport import Line, echo, get, post, run, settle
 from trunkline.errors import InvalidRequest, TooLarge
 from trunkline.http.connection import HEAD_LIMIT, HEAD_S, IDLE_S, LINGER_S, WAITING
+from trunkline.http.exchange import Disconnected, Exchange
 from trunkline.http.request import READ_AHEAD
-from trunkline.server.request import Disconnected, Exchange
 
 OK = b"HTTP/1.1 200 OK\r\ndate: today\r\n"
 LONG = b"X-Long: " + b"x" * 30_000 + b"\r\n"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.http.transport import WRITE_LIMIT_S, Line, echo, get, run, settle
-from trunkline.server.request import Exchange
+from trunkline.http.exchange import Exchange
 
 
 class Clock:

@@ -10,7 +10,7 @@ from uvicorn import Config
 
 from trunkline.http.connection import ServerConnection
 from trunkline.http.connections import ServerState
-from trunkline.server.request import Exchange
+from trunkline.http.exchange import Exchange
 
 Answer = Callable[[Exchange], Any]
 WRITE_LIMIT_S = 7.0

@@ -19,10 +19,10 @@ from trunkline import Agent as Author
 from trunkline.app import build
 from trunkline.auth.principal import ANONYMOUS, Principal, Scope
 from trunkline.errors import Forbidden, TooManyRequests
+from trunkline.http.asgi import AsgiExchange
+from trunkline.http.host_check import LOOPBACK, HostCheck
 from trunkline.run.limits import Quota
 from trunkline.server.admission import Admission, permit
-from trunkline.server.host_check import LOOPBACK, HostCheck
-from trunkline.server.request import AsgiExchange
 from trunkline.telemetry.traces import TraceSeen
 
 KEYS = ("the-key-of-one", "the-key-of-another")

@@ -18,8 +18,8 @@ from tests.hostile.test_hosts import ROUTES
 from trunkline import Agent as Author
 from trunkline.app import build
 from trunkline.errors import Misuse
+from trunkline.http.host_check import LOOPBACK, HostCheck
 from trunkline.server.cors import Cors
-from trunkline.server.host_check import LOOPBACK, HostCheck
 
 PAGE = "https://app.example"
 HEADERS = {

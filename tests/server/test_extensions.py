@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from trunkline.http.asgi import AsgiExchange
 from trunkline.server.extensions import read_asked
-from trunkline.server.request import AsgiExchange
 
 SPOKEN = frozenset({"urn:a", "urn:b"})
 

@@ -10,12 +10,12 @@ import pytest
 from tests.run.desk import DONE, WORKING, delta, run, said
 from trunkline import Agent
 from trunkline.errors import StoreError
+from trunkline.http.exchange import Headers
 from trunkline.log.events import Recorded, Submitted
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
 from trunkline.server.operations import Subscription
-from trunkline.server.request import Headers
 from trunkline.server.streams import StreamEncoding, Streams
 from trunkline.wire.writer import Dialect
 

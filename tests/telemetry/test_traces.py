@@ -18,7 +18,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tests.harness import V1, message
 from trunkline import Agent, Turn
 from trunkline.app import Application, build
-from trunkline.server.request import Disconnected
+from trunkline.http.exchange import Disconnected
 from trunkline.telemetry import traces
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"

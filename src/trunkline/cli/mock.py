@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from trunkline.errors import Misuse
+from trunkline.http.host_check import is_loopback
 from trunkline.mock.app import Mock
 from trunkline.mock.recorder import Recorder
 from trunkline.mock.scenario import Scenario
@@ -17,7 +18,6 @@ from trunkline.mock.script import load_scenarios, write_scenario
 from trunkline.mock.serve import App, Mocks, bind, server_of
 from trunkline.net.egress import Egress
 from trunkline.net.http_client import SocketHttpClient
-from trunkline.server.host_check import is_loopback
 from trunkline.telemetry.logs import set_up_logs
 
 log = logging.getLogger("trunkline.mock")

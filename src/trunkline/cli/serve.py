@@ -8,11 +8,12 @@ import importlib
 import logging
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-import uvicorn
+import msgspec
+from msgspec import Struct
 
 from trunkline.agent.agent import Agent
 from trunkline.app import Application, build, exposure
@@ -20,17 +21,25 @@ from trunkline.auth.key_store import has_keys
 from trunkline.cli.admin import close_entrance, open_entrance
 from trunkline.config import Settings, assignment, strangers
 from trunkline.errors import Misuse, StoreError
-from trunkline.http.connection import ServerConnection
-from trunkline.http.server import FAILED, HttpServer
-from trunkline.http.workers import Order, Workers, bind
-from trunkline.server.host_check import is_loopback
+from trunkline.http.host_check import is_loopback
+from trunkline.http.server import FAILED, HttpServer, ServerLimits
+from trunkline.http.workers import WorkerPlan, Workers, bind
+from trunkline.server.streams import TICK_S
 from trunkline.store.url import database_file, shown, store_from_url
 from trunkline.telemetry.logs import set_up_logs
 
 log = logging.getLogger("trunkline")
 # The writer thread needs the interpreter a few times per group; the default of 5 ms would be its latency.
 SWITCH_S = 0.001
-BACKLOG = 4096
+
+
+class Order(Struct, frozen=True):
+    """What a worker is to serve, and the sockets it inherits."""
+
+    target: str
+    flags: Mapping[str, object]
+    settings: Sequence[str]
+    sockets: Sequence[int] = ()
 
 
 def find(target: str) -> Agent:
@@ -79,7 +88,15 @@ def run(target: str, flags: Mapping[str, object], settings: list[str]) -> None:
     _check_shared(application)
     set_up_logs(chosen.log_level, chosen.log_format)
     guarded = is_guarded(chosen) is not False
-    workers = Workers(Order(target, flags, settings), chosen, partial(announce, chosen, guarded=guarded))
+    plan = WorkerPlan(
+        "trunkline.cli.worker",
+        lambda sockets: msgspec.json.encode(Order(target, flags, settings, sockets)),
+        chosen.host,
+        chosen.port,
+        chosen.workers,
+        server_limits(chosen).end_s,
+    )
+    workers = Workers(plan, partial(announce, chosen, guarded=guarded))
     raise SystemExit(asyncio.run(workers.run()))
 
 
@@ -105,24 +122,23 @@ def serve(
     # What is loaded by now stays; a young generation of 700 would be collected every few requests.
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
-    config = uvicorn.Config(
+    server = HttpServer(
         application,
-        host=chosen.host,
-        port=chosen.port,
-        log_config=None,
+        server_limits(chosen),
         log_level=chosen.log_level,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        backlog=BACKLOG,
-        ws="none",
-        http=ServerConnection,
-        lifespan="on",
+        started=started,
+        lifeline=lifeline,
     )
-    server = HttpServer(config, application, started, lifeline)
     server.run(sockets)
     if not server.started:
         raise SystemExit(FAILED)
+
+
+def server_limits(settings: Settings) -> ServerLimits:
+    """The limits of the HTTP server that the settings ask for."""
+    # A stream notices by itself first, and says after which event it was cut.
+    write_s = settings.write_limit + 2 * TICK_S
+    return ServerLimits(settings.connection_limit, write_s, settings.drain_limit + settings.cancel_limit)
 
 
 def _started(application: Application, port: int) -> None:

@@ -8,9 +8,8 @@ import sys
 
 import msgspec
 
-from trunkline.cli.serve import prepare, serve
+from trunkline.cli.serve import Order, prepare, serve
 from trunkline.errors import TrunklineError
-from trunkline.http.workers import Order
 
 
 def main() -> None:

@@ -17,8 +17,8 @@ import httptools
 from uvicorn import Config
 
 from trunkline.http.connections import ServerState
+from trunkline.http.exchange import is_list
 from trunkline.http.request import ConnectionRequest
-from trunkline.server.request import LISTS
 
 log = logging.getLogger("trunkline.server")
 HEAD_LIMIT = 64 << 10
@@ -123,11 +123,11 @@ class ServerConnection(asyncio.Protocol):
             return
         # What a slow reader has not taken lies here; the usual 64 KiB would be most of what a stream costs.
         self.transport.set_write_buffer_limits(high=UNSENT_BYTES)
-        line = transport.get_extra_info("socket")
-        if line is not None and _UNSENT is not None:
+        sock = transport.get_extra_info("socket")
+        if sock is not None and _UNSENT is not None:
             # And in the kernel, which would take 4 MiB for each before anybody notices that it is slow.
             with contextlib.suppress(OSError):
-                line.setsockopt(socket.IPPROTO_TCP, _UNSENT, KERNEL_BYTES)
+                sock.setsockopt(socket.IPPROTO_TCP, _UNSENT, KERNEL_BYTES)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The caller has left: whoever waits for it hears so, and nothing holds on to its last request."""
@@ -210,7 +210,7 @@ class ServerConnection(asyncio.Protocol):
         if name == b"host" and headers.get(name, value) != value:
             # One of the two is what a proxy before us has judged, and nobody knows which.
             raise ValueError("two hosts")
-        if name in LISTS and name in headers:
+        if name in headers and is_list(name):
             value = headers[name] + b"," + value
         headers[name] = value
 
@@ -308,7 +308,7 @@ class ServerConnection(asyncio.Protocol):
             await request.respond(500, b"")
 
     def _turn(self, request: ConnectionRequest) -> ConnectionRequest | None:
-        """After an answer: the next request in line, if the connection lasts."""
+        """After an answer: the next request that waits, if the connection lasts."""
         self._active = None
         if request.gone:
             return None

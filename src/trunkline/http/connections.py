@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 
 from uvicorn.server import ServerState as UvicornState
 
-from trunkline.server.request import Exchange
+from trunkline.http.exchange import Exchange
 
 log = logging.getLogger("trunkline.server")
 FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
 
 import httptools
 
-from trunkline.server.request import JSON, Disconnected, Headers, check_announced, too_large, too_late
+from trunkline.http.exchange import JSON, Disconnected, Headers, check_announced, too_large, too_late
+
+if TYPE_CHECKING:
+    from trunkline.http.connection import ServerConnection
 
 # What is read of a body before somebody asks for it.
 READ_AHEAD = 64 << 10
@@ -24,29 +27,6 @@ _HEADS_ONLY = (204, 304)
 _COME_AGAIN = 429
 
 
-class Line(Protocol):
-    """What a request needs of its connection."""
-
-    transport: asyncio.Transport
-    blocked: bool
-
-    def peer(self) -> str:
-        """Where the caller is."""
-        ...
-
-    def date(self) -> bytes:
-        """The header line that says when."""
-        ...
-
-    def drained(self) -> asyncio.Future[None]:
-        """Done when the reader has caught up, or has gone."""
-        ...
-
-    def read_on(self) -> None:
-        """Somebody wants what comes next."""
-        ...
-
-
 class ConnectionRequest:
     """A request as it arrives and is answered; made when its head is complete."""
 
@@ -54,7 +34,7 @@ class ConnectionRequest:
         "_head",
         "_left",
         "_limit",
-        "_line",
+        "_connection",
         "_pieces",
         "_waiter",
         "also",
@@ -73,13 +53,15 @@ class ConnectionRequest:
     )
     base: str = ""
 
-    def __init__(self, line: Line, method: str, url: bytes, headers: dict[bytes, bytes]) -> None:
+    def __init__(
+        self, connection: ServerConnection, method: str, url: bytes, headers: dict[bytes, bytes]
+    ) -> None:
         """Take a head.
 
         Raises:
             ValueError: its target is no path.
         """
-        self._line = line
+        self._connection = connection
         self.method = method
         self.headers = headers
         if b"%" in url or b"?" in url or b"#" in url or url[:1] != b"/":
@@ -105,11 +87,11 @@ class ConnectionRequest:
 
     def peer(self) -> str:
         """The address of the caller."""
-        return self._line.peer()
+        return self._connection.peer()
 
     def address(self) -> tuple[str, str, int | None]:
         """Scheme, host and port at which the request came in."""
-        transport = self._line.transport
+        transport = self._connection.transport
         scheme = "https" if transport.get_extra_info("sslcontext") else "http"
         name = cast("tuple[str, int] | str | None", transport.get_extra_info("sockname"))
         if isinstance(name, tuple):
@@ -153,12 +135,12 @@ class ConnectionRequest:
     async def _arrive(self, limit: int, timeout_s: float) -> None:
         if self.gone:
             raise Disconnected
-        line = self._line
+        connection = self._connection
         if self.headers.get(b"expect", b"").lower() == b"100-continue" and not (self.size or self.old):
-            line.transport.write(_CONTINUE)
+            connection.transport.write(_CONTINUE)
         self._limit = limit
         self._waiter = asyncio.get_running_loop().create_future()
-        line.read_on()
+        connection.read_on()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._waiter
@@ -173,9 +155,9 @@ class ConnectionRequest:
         self, status: int, body: bytes, media_type: bytes = JSON, headers: Headers = ()
     ) -> None:
         """Send a whole answer, in one write."""
-        line = self._line
-        if line.blocked:
-            await line.drained()
+        connection = self._connection
+        if connection.blocked:
+            await connection.drained()
         if self.gone:
             return
         if self.also:
@@ -185,7 +167,7 @@ class ConnectionRequest:
         if body:
             answer = b"%b%bcontent-type: %b\r\ncontent-length: %d\r\n%b%b%b" % (
                 _STATUS[status],
-                line.date(),
+                connection.date(),
                 media_type,
                 len(body),
                 more,
@@ -194,8 +176,8 @@ class ConnectionRequest:
             )
         else:
             length = b"" if status in _HEADS_ONLY else b"content-length: 0\r\n"
-            answer = b"".join((_STATUS[status], line.date(), more, length, end))
-        line.transport.write(answer)
+            answer = b"".join((_STATUS[status], connection.date(), more, length, end))
+        connection.transport.write(answer)
         self.answered = True
 
     def _end(self, status: int = 200) -> bytes:
@@ -210,22 +192,22 @@ class ConnectionRequest:
         # HTTP/1.0 knows no chunks: there the end of the connection is the end of the answer.
         framing = b"" if self.old else _CHUNKED
         lines = _lines((*headers, *self.also))
-        self._head = b"".join((_STATUS[200], self._line.date(), lines, framing, self._end()))
+        self._head = b"".join((_STATUS[200], self._connection.date(), lines, framing, self._end()))
         self._pieces.clear()
         self.begun = True
 
     async def write(self, body: bytes, *, more: bool) -> None:
         """Send a piece of it; waits while the caller does not read."""
-        line = self._line
-        if line.blocked:
-            await line.drained()
+        connection = self._connection
+        if connection.blocked:
+            await connection.drained()
         if self.gone:
             return
         head, self._head = self._head, b""
         if not self.old:
             chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             body = chunk if more else chunk + b"0\r\n\r\n"
-        line.transport.write(head + body)
+        connection.transport.write(head + body)
         self.answered = not more
 
     def on_disconnect(self, left: Callable[[], None] | None) -> None:

@@ -9,15 +9,17 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
 from types import FrameType
+from typing import Any, Protocol
 
 import uvicorn
+from msgspec import Struct
 
-from trunkline.app import Application
-from trunkline.config import Settings
+from trunkline.http.asgi import Receive, Scope, Send
+from trunkline.http.connection import ServerConnection
 from trunkline.http.connections import ServerState, room
-from trunkline.server.streams import TICK_S
+from trunkline.http.exchange import Exchange
 
 log = logging.getLogger("trunkline")
 # Exit codes: it never came up; a second Ctrl-C.
@@ -27,15 +29,55 @@ INTERRUPTED = 130
 MARGIN_S = 4.0
 # Requests get this long even when no skill runs any more: slow readers, bodies on their way.
 ANSWER_S = 12.0
-SAY_S = 5.0
+REPORT_S = 5.0
 UNWIND_S = 1.0
+BACKLOG = 4096
 # How often uvicorn ticks in a second; its date is as old as that.
 TICKS = 10
 
 
-def end_limit_s(settings: Settings) -> float:
-    """After how many seconds a server that was told to end has ended, whatever hangs."""
-    return settings.drain_limit + settings.cancel_limit + MARGIN_S
+class ServerLimits(Struct, frozen=True):
+    """How many connections there may be, how long a write may take, and the end of all of it."""
+
+    connections: int
+    write_s: float
+    # For work that runs to come to its end, before the server itself ends.
+    drain_s: float
+
+    @property
+    def end_s(self) -> float:
+        """After how many seconds a server that was told to end has ended, whatever hangs."""
+        return self.drain_s + MARGIN_S
+
+
+class Application(Protocol):
+    """What is served, as the HTTP server sees it."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve ASGI; its lifespan is that of the server."""
+        ...
+
+    @property
+    def answer(self) -> Callable[[Exchange], Coroutine[Any, Any, None]]:
+        """What answers a request that came by a connection of ours."""
+        ...
+
+    def crowded(self) -> None:
+        """Count a connection that was one too many."""
+        ...
+
+    def drain(self) -> None:
+        """Take nothing new, and let what runs come to an end."""
+        ...
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing runs any more, and nothing will."""
+        ...
+
+    def load(self) -> Mapping[str, int]:
+        """How much of what still runs, for the log."""
+        ...
 
 
 class HttpServer(uvicorn.Server):
@@ -43,25 +85,34 @@ class HttpServer(uvicorn.Server):
 
     def __init__(
         self,
-        config: uvicorn.Config,
         application: Application,
+        limits: ServerLimits,
+        *,
+        log_level: str,
         started: Callable[[int], None],
         lifeline: socket.socket | None = None,
     ) -> None:
-        super().__init__(config)
+        super().__init__(
+            uvicorn.Config(
+                application,
+                log_config=None,
+                log_level=log_level,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                backlog=BACKLOG,
+                ws="none",
+                http=ServerConnection,
+                lifespan="on",
+            )
+        )
         self._application = application
         self._started = started
         self._lifeline = lifeline
         self._loop: asyncio.AbstractEventLoop | None = None
-        settings = application.settings
-        self._end_limit_s = end_limit_s(settings)
-        # A stream notices by itself first, and says after which event it was cut.
-        write_limit_s = settings.write_limit + 2 * TICK_S
+        self._end_limit_s = limits.end_s
         self._state = self.server_state = ServerState(
-            application.server.answer,
-            write_limit_s,
-            room(settings.connection_limit),
-            application.server.crowded,
+            application.answer, limits.write_s, room(limits.connections), application.crowded
         )
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
@@ -130,21 +181,20 @@ class HttpServer(uvicorn.Server):
         loop = asyncio.get_running_loop()
         began = loop.time()
         answer_s = min(ANSWER_S, self._end_limit_s - MARGIN_S / 2)
-        say_at = began
+        report_at = began
         while connections or not application.drained:
             now = loop.time()
             if application.drained and now > began + answer_s:
                 # Nothing here can change what they wait for any more.
                 log.warning("server.cut connections=%d", len(connections))
                 return
-            if now >= say_at:
-                say_at = now + SAY_S
+            if now >= report_at:
+                report_at = now + REPORT_S
                 log.info(
-                    "server.draining seconds=%.0f of=%.0f tasks=%d streams=%d connections=%d",
+                    "server.draining seconds=%.0f of=%.0f %s connections=%d",
                     now - began,
                     self._end_limit_s,
-                    application.runner.running,
-                    len(application.streams),
+                    " ".join(f"{name}={count}" for name, count in application.load().items()),
                     len(connections),
                 )
             await self.on_tick(0)

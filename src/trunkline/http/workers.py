@@ -13,13 +13,11 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
-import msgspec
 from msgspec import Struct
 
-from trunkline.config import Settings
-from trunkline.http.server import FAILED, INTERRUPTED, end_limit_s
+from trunkline.http.server import FAILED, INTERRUPTED
 
 log = logging.getLogger("trunkline")
 # A worker that lasted this long did not die of its start; the next one comes at once.
@@ -34,25 +32,27 @@ OVERTIME_S = 0.5
 SHARES = sys.platform == "linux"
 
 
-class Order(Struct, frozen=True):
-    """What a worker is to serve, and the sockets it inherits."""
+class WorkerPlan(Struct, frozen=True):
+    """How many workers there are, where they listen, and how each is started."""
 
-    target: str
-    flags: Mapping[str, object]
-    settings: Sequence[str]
-    sockets: Sequence[int] = ()
+    module: str
+    # What a worker is told, as one line, given the descriptors of the sockets that it inherits.
+    order: Callable[[list[int]], bytes]
+    host: str
+    port: int
+    count: int
+    end_limit_s: float
 
 
 class Workers:
     """The processes that serve, and the one place each of them has."""
 
-    def __init__(self, order: Order, settings: Settings, announce: Callable[[int], None]) -> None:
-        self._order = order
-        self._settings = settings
+    def __init__(self, plan: WorkerPlan, announce: Callable[[int], None]) -> None:
+        self._plan = plan
         self._announce = announce
-        self._port = settings.port
+        self._port = plan.port
         # What each place listens on; all the same where the system cannot share out connections.
-        self._doors: list[list[socket.socket]] = []
+        self._sockets: list[list[socket.socket]] = []
         self._living: set[Process] = set()
         self._serving = 0
         self._announced = False
@@ -63,28 +63,28 @@ class Workers:
 
     async def run(self) -> int:
         """Until a signal has ended all of them, or none can be started; the exit code."""
-        settings = self._settings
+        plan = self._plan
         try:
             # Sockets that share a port would also share it with a stranger's: look first.
-            for each in bind(settings.host, settings.port):
+            for each in bind(plan.host, plan.port):
                 self._port = self._port or each.getsockname()[1]
                 each.close()
-            for _ in range(settings.workers):
+            for _ in range(plan.count):
                 # One by one: where they cannot share a port, all have the first one's sockets.
-                self._doors.append(self._door())
+                self._sockets.append(self._listening())
         except OSError as error:
-            log.error("cannot listen on %s port %d: %s", settings.host, settings.port, error)
+            log.error("cannot listen on %s port %d: %s", plan.host, plan.port, error)
             return FAILED
         loop = asyncio.get_running_loop()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, self._signalled, each)
-        await asyncio.gather(*(self._keep(place) for place in range(settings.workers)))
+        await asyncio.gather(*(self._keep(place) for place in range(plan.count)))
         return self._code
 
-    def _door(self) -> list[socket.socket]:
-        if not SHARES and self._doors:
-            return self._doors[0]
-        return bind(self._settings.host, self._port, share=SHARES)
+    def _listening(self) -> list[socket.socket]:
+        if not SHARES and self._sockets:
+            return self._sockets[0]
+        return bind(self._plan.host, self._port, share=SHARES)
 
     def _signalled(self, sig: signal.Signals) -> None:
         if not self._ending.is_set():
@@ -97,15 +97,15 @@ class Workers:
         log.info("workers.ending workers=%d", len(self._living))
         self._ending.set()
         # The workers close theirs; while this copy were open, strangers would still be let in.
-        for place in range(len(self._doors)):
+        for place in range(len(self._sockets)):
             self._close(place)
         for process in self._living:
             _send(process, signal.SIGTERM)
-        limit_s = end_limit_s(self._settings) + OVERTIME_S
+        limit_s = self._plan.end_limit_s + OVERTIME_S
         asyncio.get_running_loop().call_later(limit_s, self._kill)
 
     def _close(self, place: int) -> None:
-        for each in self._doors[place]:
+        for each in self._sockets[place]:
             each.close()
 
     def _kill(self) -> None:
@@ -119,7 +119,7 @@ class Workers:
         quick = 0
         while not self._ending.is_set():
             began = loop.time()
-            served, code = await self._work(self._doors[place])
+            served, code = await self._work(self._sockets[place])
             if self._ending.is_set():
                 if code not in (0, -signal.SIGTERM):
                     self._code = self._code or 1
@@ -150,17 +150,18 @@ class Workers:
             async with asyncio.timeout(seconds):
                 await self._ending.wait()
         except TimeoutError:
-            self._doors[place] = self._door()
+            self._sockets[place] = self._listening()
 
-    async def _work(self, door: list[socket.socket]) -> tuple[bool, int]:
+    async def _work(self, sockets: list[socket.socket]) -> tuple[bool, int]:
         """The life of one worker: whether it served, and its exit code."""
         ours, theirs = socket.socketpair()
+        inherited = [each.fileno() for each in sockets]
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "trunkline.cli.worker",
+            self._plan.module,
             stdin=theirs.fileno(),
-            pass_fds=[each.fileno() for each in door],
+            pass_fds=inherited,
             # A Ctrl-C in the terminal is for the parent, which passes it on once.
             start_new_session=True,
         )
@@ -171,8 +172,7 @@ class Workers:
         reader, writer = await asyncio.open_connection(sock=ours)
         served = False
         try:
-            order = msgspec.structs.replace(self._order, sockets=[each.fileno() for each in door])
-            writer.write(msgspec.json.encode(order) + b"\n")
+            writer.write(self._plan.order(inherited) + b"\n")
             served = await _serves(reader)
             if served:
                 self._ready(process)

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline import errors
+from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.mock.card import card_document, patched
 from trunkline.mock.exchange import MockAnswer, MockExchange, MockStream, refusal
 from trunkline.mock.faults import REFUSALS, FaultSchedule, MockFault
@@ -24,7 +25,6 @@ from trunkline.mock.request import MockRequest, read_rest, read_rpc
 from trunkline.mock.scenario import Persona, Scenario, ScriptedAuth
 from trunkline.mock.state import MockState, PlannedReply, StartedReply, trimmed
 from trunkline.mock.webhooks import MockWebhooks
-from trunkline.server.request import Receive, Scope, Send
 from trunkline.wire.operations import Operation
 from trunkline.wire.types import ListQuery, Message, Metadata, PushQuery, PushRequest, SendRequest, TaskQuery
 from trunkline.wire.writer import Dialect

@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, quote
 import msgspec
 from msgspec import Struct
 
+from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.mock.faults import MockFault
-from trunkline.server.request import Receive, Scope, Send
 
 Headers = tuple[tuple[str, str], ...]
 # What the server on a socket offers beyond ASGI: to close the connection, at once or when all is written.

@@ -10,13 +10,13 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.errors import Misuse, Refused, Unreachable, Unreadable
+from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.mock.exchange import EVENTS, MockAnswer, MockExchange
 from trunkline.mock.quirks import Quirks
 from trunkline.mock.recording import RecordedReply, Recording
 from trunkline.mock.request import MockRequest, read_rest, read_rpc
 from trunkline.mock.scenario import Persona, Scenario
 from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
-from trunkline.server.request import Receive, Scope, Send
 from trunkline.wire import sse
 from trunkline.wire.answers import Notice
 from trunkline.wire.error_reader import read_http_error

@@ -13,9 +13,9 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from trunkline.errors import Misuse
+from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.mock.app import Mock
 from trunkline.mock.exchange import ABORT, CLOSE
-from trunkline.server.request import Receive, Scope, Send
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 _START_S = 10.0

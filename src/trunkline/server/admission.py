@@ -13,9 +13,9 @@ from typing import Protocol
 
 from trunkline.auth.principal import ANONYMOUS, Principal, Scope
 from trunkline.errors import Forbidden, TooManyRequests, Unavailable
+from trunkline.http.exchange import Exchange
+from trunkline.http.host_check import HostCheck
 from trunkline.run.limits import Quota, Who
-from trunkline.server.host_check import HostCheck
-from trunkline.server.request import Exchange
 from trunkline.telemetry.traces import TraceSeen
 
 log = logging.getLogger("trunkline.server")

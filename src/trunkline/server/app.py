@@ -11,6 +11,8 @@ from trunkline import errors
 from trunkline.auth.identity import Identity
 from trunkline.auth.principal import Principal
 from trunkline.config import Settings
+from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
+from trunkline.http.exchange import EVENTS, Disconnected, Exchange, Headers, query, text
 from trunkline.server import delegate, rest, rpc
 from trunkline.server.admin import PREFIX, Admin
 from trunkline.server.admission import Admission, permit
@@ -20,18 +22,6 @@ from trunkline.server.encoding import EncodedOperations
 from trunkline.server.extensions import read_asked
 from trunkline.server.health import Health
 from trunkline.server.operations import Caller, Subscription
-from trunkline.server.request import (
-    EVENTS,
-    AsgiExchange,
-    Disconnected,
-    Exchange,
-    Headers,
-    Receive,
-    Scope,
-    Send,
-    query,
-    text,
-)
 from trunkline.server.scopes import ADMIN, METRICS, NEEDED, READ, WRITE
 from trunkline.server.streams import StreamEncoding, Streams
 from trunkline.telemetry import traces

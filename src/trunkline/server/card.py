@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from trunkline import errors
 from trunkline.auth.identity import Identity
 from trunkline.config import Settings
-from trunkline.server.host_check import is_loopback
-from trunkline.server.request import JSON, Exchange, Headers, query, text
+from trunkline.http.exchange import JSON, Exchange, Headers, query, text
+from trunkline.http.host_check import is_loopback
 from trunkline.wire.card import Card, card_hybrid, card_v1, check_card
 from trunkline.wire.service_parameters import Version, negotiate
 from trunkline.wire.types import Metadata

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from trunkline.errors import Misuse
-from trunkline.server.request import Exchange, Headers
+from trunkline.http.exchange import Exchange, Headers
 
 ANY = "*"
 MAX_AGE_S = 7200

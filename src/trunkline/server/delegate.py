@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from msgspec.structs import replace
 
 from trunkline.errors import RouteNotFound
+from trunkline.http.exchange import Exchange
 from trunkline.server.operations import Caller, Operations
-from trunkline.server.request import Exchange
 from trunkline.wire.delegate import read_submission, record, request_of
 from trunkline.wire.types import TaskQuery
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import Struct
 
-from trunkline.server.request import Headers
+from trunkline.http.exchange import Headers
 from trunkline.wire.service_parameters import read_extensions
 
 HEADER = b"a2a-extensions"

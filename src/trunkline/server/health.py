@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trunkline.server.request import Exchange
+from trunkline.http.exchange import Exchange
 
 _ALIVE = b'{"status":"ok"}'
 _READY = b'{"status":"ready"}'

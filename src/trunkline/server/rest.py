@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from trunkline import errors
+from trunkline.http.exchange import JSON, Exchange
 from trunkline.server.card import no_extended_card
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.operations import Caller, Subscription
-from trunkline.server.request import A2A_JSON, JSON, Exchange
 from trunkline.wire import read
 from trunkline.wire.operations import Operation
 from trunkline.wire.push import read_push_request
@@ -15,6 +15,7 @@ from trunkline.wire.service_parameters import Version
 from trunkline.wire.types import PushQuery, TaskQuery
 from trunkline.wire.writer import Dialect
 
+A2A_JSON = b"application/a2a+json"
 _ACCEPTED = 202
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from trunkline import errors
+from trunkline.http.exchange import EVENTS, JSON, Exchange
 from trunkline.server.card import no_extended_card
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.operations import Caller, Subscription
-from trunkline.server.request import A2A_JSON, EVENTS, JSON, Exchange
+from trunkline.server.rest import A2A_JSON
 from trunkline.wire import read
 from trunkline.wire.codes import code_of
 from trunkline.wire.jsonrpc import Envelope

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from trunkline.clock import random_bits
 from trunkline.errors import StoreError
+from trunkline.http.exchange import EVENTS, Exchange
 from trunkline.log.events import Compacted, Recorded
 from trunkline.run.feed import pages
 from trunkline.server.frames import frame, opening_frames, range_frames
 from trunkline.server.operations import Subscription
-from trunkline.server.request import EVENTS, Exchange
 from trunkline.store.base import Log
 from trunkline.wire import sse
 from trunkline.wire.writer import Dialect

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.errors import Forbidden, Misuse
-from trunkline.server.host_check import LOOPBACK, HostCheck, is_loopback
+from trunkline.http.host_check import LOOPBACK, HostCheck, is_loopback
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.9.1", "::1", "[::1]"])

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from trunkline.errors import ContentTypeNotSupported, InvalidParams, InvalidRequest, TooLarge
-from trunkline.server.request import AsgiExchange, Disconnected, query, text
+from trunkline.http.asgi import AsgiExchange
+from trunkline.http.exchange import Disconnected, query, text
 
 Message = MutableMapping[str, Any]
 Sent = list[Message]
