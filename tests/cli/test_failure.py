@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.peers import Scripted
 from trunkline import errors as e
-from trunkline.cli.failure import EXITS, CommandFailure, failure_of, wants_json
+from trunkline.cli.failure import EXITS, CommandFailure, failure_of, is_json_typed
 
 Make = Callable[..., Scripted]
 
@@ -39,7 +39,7 @@ Make = Callable[..., Scripted]
     ],
 )
 def test_codes(error: Exception, finding: bool, credentials: bool, code: str, ended: int) -> None:
-    failure = failure_of(error, finding=finding, credentials=credentials)
+    failure = failure_of(error, finding_card=finding, has_credentials=credentials)
     assert (failure.code, failure.exit) == (code, ended)
 
 
@@ -52,7 +52,7 @@ def test_no_code_of_the_contract_is_invented() -> None:
     "error", [e.TaskNotFound, e.TaskNotCancelable, e.UnsupportedOperation, e.InvalidParams]
 )
 def test_names_of_the_protocol_stay(error: type[e.Refused]) -> None:
-    assert failure_of(error("x"), finding=False, credentials=False).code == f"{error.__name__}Error"
+    assert failure_of(error("x"), finding_card=False, has_credentials=False).code == f"{error.__name__}Error"
 
 
 def test_an_error_is_on_standard_error_in_text_and_in_place_of_the_result_in_json(
@@ -100,7 +100,7 @@ def test_the_environment_can_ask_for_json_errors_too(trunkline: Run, monkeypatch
 )
 def test_whether_json_is_wanted(typed: list[str], json_wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("A2ACLI_OUTPUT", raising=False)
-    assert wants_json(typed) is json_wanted
+    assert is_json_typed(typed) is json_wanted
 
 
 def test_what_an_agent_says_in_an_error_controls_no_terminal(trunkline: Run, scripted: Make) -> None:

@@ -70,6 +70,6 @@ def test_starting_imports_nothing_of_what_commands_need() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
     )
     ours = [name for name in done.stdout.split() if name.startswith(("trunkline.", "rich", "httpx2"))]
-    ours_too = ("main", "commands", "options", "screen")
+    ours_too = ("main", "commands", "options", "console")
     light = (*(f"trunkline.cli.{name}" for name in ours_too), "trunkline.config")
     assert [name for name in ours if name != "trunkline.cli" and not name.startswith(light)] == []

@@ -92,12 +92,9 @@ class AgentEntry(Struct, frozen=True, forbid_unknown_fields=True):
         return {kind: Secret(token)} if token else {}
 
     def _headers(self) -> dict[str, str]:
-        headers = {name: expand_variables(value, f"headers.{name}") for name, value in self.headers.items()}
-        for name, variable in self._header_variables():
-            value = self._variable(variable)
-            if value:
-                headers[name] = value
-        return headers
+        written = {name: expand_variables(value, f"headers.{name}") for name, value in self.headers.items()}
+        found = {name: self._variable(variable) for name, variable in self._header_variables()}
+        return written | {name: value for name, value in found.items() if value}
 
     def _header_variables(self) -> list[tuple[str, str]]:
         given = self.headers_from_env
@@ -139,8 +136,7 @@ def normalize_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
     """An entry by our names of its members: `apiKeyEnv` is `api_key_env`."""
     entry = _renamed(raw, {})
     for name, words in (("auth", _AUTH), ("skill_filter", _FILTER)):
-        inner = entry.get(name)
-        if isinstance(inner, dict):
+        if isinstance(inner := entry.get(name), dict):
             entry[name] = _renamed(cast("dict[str, Any]", inner), words)
     return entry
 

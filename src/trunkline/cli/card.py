@@ -1,75 +1,68 @@
-"""`trunkline card get`."""
+"""`trunkline card get`, and whether a card is as its version of the protocol says."""
 
 from __future__ import annotations
 
-import msgspec
+from typing import Any
 
-from trunkline.cli.command import carry_out
-from trunkline.cli.commands.client import Given
-from trunkline.cli.schema import faults
-from trunkline.cli.screen import document, field
+import msgspec
+from msgspec import Struct
+
+from trunkline.cli.console import print_field, print_json
 from trunkline.cli.session import Session
 from trunkline.errors import ExtendedCardNotConfigured, TrunklineError, Unreadable
 from trunkline.wire.peer_card import PeerCard, PeerScheme
 
 
-def get(given: Given) -> None:
-    """Fetch a card and show it."""
-    carry_out(given, _get, alone=True)
-
-
-async def _get(session: Session) -> None:
-    choices = session.choices
+async def get(session: Session) -> None:
+    """Fetch the card and show it; with --validate, check it first."""
+    config = session.config
     card = await session.card()
-    if choices.flag("extended"):
+    if config.flag("extended"):
         if not card.extended_card:
             raise ExtendedCardNotConfigured("the card does not say that there is an extended one")
         card = await session.client.extended_card()
-    if choices.flag("validate") and (wrong := faults(card.document)):
-        session.finding = True
+    if config.flag("validate") and (wrong := card_faults(card.document)):
+        session.finding_card = True
         raise Unreadable("; ".join(wrong))
-    if choices.as_json:
-        document(msgspec.json.encode(card.document), compact=choices.streams)
+    if config.as_json:
+        print_json(msgspec.json.encode(card.document), compact=config.streams)
         return
-    _show(card, verbose=choices.flag("verbose"))
-    if choices.flag("validate"):
-        field("Valid", "yes")
+    _show(card, verbose=config.flag("verbose"))
+    if config.flag("validate"):
+        print_field("Valid", "yes")
     try:
-        field("Interface", await session.client.interface())
+        print_field("Interface", await session.client.interface())
     except TrunklineError as error:
-        field("Interface", f"none: {error}")
+        print_field("Interface", f"none: {error}")
 
 
 def _show(card: PeerCard, *, verbose: bool) -> None:
-    field("Name", card.name)
+    print_field("Name", card.name)
     for label, value in (("Description", card.description), ("Version", card.version)):
         if value:
-            field(label, value)
+            print_field(label, value)
     if card.provider is not None:
-        field("Provider", card.provider.organization)
-    for capability, there in (
-        ("Streaming", card.streaming),
-        ("Push", card.push),
-        ("Extended card", card.extended_card),
-    ):
-        field(capability, "yes" if there else "no")
+        print_field("Provider", card.provider.organization)
+    capabilities = {"Streaming": card.streaming, "Push": card.push, "Extended card": card.extended_card}
+    for capability, there in capabilities.items():
+        print_field(capability, "yes" if there else "no")
     for each in card.interfaces:
         tenant = f" tenant {each.tenant}" if each.tenant else ""
-        field("Offers", f"{each.binding} {each.version or '(no version)'} at {each.url}{tenant}")
+        print_field("Offers", f"{each.binding} {each.version or '(no version)'} at {each.url}{tenant}")
     for name, scheme in card.schemes.items():
-        field("Security", f"{name}: {_described(scheme)}")
+        print_field("Security", f"{name}: {_described(scheme)}")
     for skill in card.skills:
-        field("Skill", f"{skill.id}: {skill.name}")
+        print_field("Skill", f"{skill.id}: {skill.name}")
         if verbose:
-            field("Skill description", skill.description)
-            field("Skill tags", ", ".join(skill.tags))
+            print_field("Skill description", skill.description)
+            print_field("Skill tags", ", ".join(skill.tags))
     if verbose:
-        field("Input modes", ", ".join(card.default_input_modes))
-        field("Output modes", ", ".join(card.default_output_modes))
+        print_field("Input modes", ", ".join(card.default_input_modes))
+        print_field("Output modes", ", ".join(card.default_output_modes))
         for extension in card.extensions:
-            field("Extension", extension.uri)
+            print_field("Extension", extension.uri)
     for oddity in card.oddities:
-        field("Odd", oddity)
+        print_field("Odd", oddity)
 
 
 def _described(scheme: PeerScheme) -> str:
@@ -81,3 +74,76 @@ def _described(scheme: PeerScheme) -> str:
         "mutualTLS": "mutual TLS",
     }
     return words.get(scheme.kind, scheme.kind)
+
+
+class _CardInterface(Struct, rename="camel"):
+    url: str
+    protocol_binding: str
+    protocol_version: str
+    tenant: str = ""
+
+
+class _CardCapabilities(Struct, rename="camel"):
+    streaming: bool | None = None
+    push_notifications: bool | None = None
+    extended_agent_card: bool | None = None
+    extensions: list[dict[str, Any]] = []
+
+
+class _CardSkill(Struct, rename="camel"):
+    id: str
+    name: str
+    description: str
+    tags: list[str]
+    examples: list[str] = []
+    input_modes: list[str] = []
+    output_modes: list[str] = []
+
+
+class _CardProvider(Struct):
+    organization: str
+    url: str
+
+
+class _CardSignature(Struct):
+    protected: str
+    signature: str
+    header: dict[str, Any] | None = None
+
+
+_REQUIRED: dict[str, Any] = {
+    "name": str,
+    "description": str,
+    "version": str,
+    "capabilities": _CardCapabilities,
+    "defaultInputModes": list[str],
+    "defaultOutputModes": list[str],
+    "skills": list[_CardSkill],
+}
+_OPTIONAL: dict[str, Any] = {
+    "provider": _CardProvider,
+    "documentationUrl": str,
+    "iconUrl": str,
+    "securitySchemes": dict[str, dict[str, Any]],
+    "signatures": list[_CardSignature],
+}
+_SINCE_1_0: dict[str, Any] = {"supportedInterfaces": list[_CardInterface]}
+_OF_0_3: dict[str, Any] = {"url": str, "protocolVersion": str}
+
+
+def card_faults(card: dict[str, Any]) -> list[str]:
+    """Whatever a card lacks or has of the wrong type, each with the member that it is about.
+
+    A card without `supportedInterfaces` is judged as one of 0.3 if it says so.
+    """
+    older = "supportedInterfaces" not in card and str(card.get("protocolVersion", "")).startswith("0.")
+    required = {**_REQUIRED, **(_OF_0_3 if older else _SINCE_1_0)}
+    found = [f"{name} is missing" for name in required if name not in card]
+    for name, kind in {**required, **_OPTIONAL}.items():
+        try:
+            if name in card:
+                msgspec.convert(card[name], kind)
+        except msgspec.ValidationError as error:
+            text, _, path = str(error).partition(" - at `$")
+            found.append(f"{name}{path.rstrip('`')}: {text}")
+    return [*found, "supportedInterfaces is empty"] if card.get("supportedInterfaces") == [] else found

@@ -9,19 +9,18 @@ from collections.abc import Awaitable, Callable
 
 import typer
 
-from trunkline.cli.choices import Choices, choose
-from trunkline.cli.commands.client import Given
-from trunkline.cli.failure import CommandFailure, failure_of, tell, wants_json
-from trunkline.cli.hints import hint_for
-from trunkline.cli.screen import clear, line, plain, remark
+from trunkline.cli.commands.parsing import Invocation
+from trunkline.cli.configuration import Configuration, load_configuration
+from trunkline.cli.console import clear_progress, escape_controls, one_line, print_notice
+from trunkline.cli.failure import CommandFailure, failure_of, hint_for, is_json_asked, print_failure
 from trunkline.cli.session import Session
 from trunkline.errors import TrunklineError
 
 INTERRUPTED = 130
 # What a command does; it may give an exit code of its own.
 Work = Callable[[Session], Awaitable[int | None]]
-# What the client logs, for people; with the same values.
-_WORDS = {
+# What the client logs, in words for people, with the same values.
+_WARNINGS = {
     "client.card_url_pinned": "the card says %s; %s is called, by the address that was given",
     "client.interface_changed": "%s did not understand; %s is called instead",
     "client.credentials_withheld": "the card leads to %s, which is not shown the credentials",
@@ -30,28 +29,30 @@ _WORDS = {
 }
 
 
-def carry_out(given: Given, work: Work, *, alone: bool = False, kept: bool = True) -> None:
+def run_command(
+    invocation: Invocation, work: Work, *, agent_only: bool = False, use_login: bool = True
+) -> None:
     """Run a command to its end, and leave with its exit code.
 
-    `alone` takes no word but the agent; `kept` goes with the token of an earlier login.
+    With `agent_only` the agent is the only argument; `use_login` sends the token of an earlier login.
 
     Raises:
         typer.Exit: always, if anything went wrong.
     """
     session: Session | None = None
     try:
-        choices = choose(given.flags)
-        _set_up(choices)
-        session = Session(given, choices, alone=alone, kept=kept)
+        config = load_configuration(invocation.flags)
+        _set_up_logging(config)
+        session = Session(invocation, config, agent_only=agent_only, use_login=use_login)
         code = asyncio.run(_run(session, work))
-        clear()
+        clear_progress()
     except KeyboardInterrupt:
         _say_interrupted(session)
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         raise
     except Exception as error:  # noqa: BLE001 - told with its code; with --debug whole
-        raise _failed(error, session, given) from None
+        raise _exit_for(error, session, invocation) from None
     if code:
         raise typer.Exit(code)
 
@@ -61,77 +62,81 @@ async def _run(session: Session, work: Work) -> int:
         await session.open()
         return await work(session) or 0
     finally:
-        if session.choices.flag("debug"):
+        if session.config.flag("debug"):
             for each in session.explanation:
-                print(f"# {plain(each)}", file=sys.stderr)
+                print(f"# {escape_controls(each)}", file=sys.stderr)
         await session.close()
 
 
-def _failed(error: Exception, session: Session | None, given: Given) -> typer.Exit:
+def _exit_for(error: Exception, session: Session | None, invocation: Invocation) -> typer.Exit:
     if session is None:
-        failure = failure_of(error, finding=False, credentials=False)
-        as_json = given.flags["output"] == "json" if "output" in given.flags else wants_json(())
+        failure = failure_of(error, finding_card=False, has_credentials=False)
+        as_json = is_json_asked(invocation.flags)
     else:
-        failure = failure_of(error, finding=session.finding, credentials=session.credentials)
-        as_json = session.choices.as_json
-        if session.choices.flag("debug") and not isinstance(error, TrunklineError):
+        failure = failure_of(
+            error, finding_card=session.finding_card, has_credentials=session.has_credentials
+        )
+        as_json = session.config.as_json
+        if session.config.flag("debug") and not isinstance(error, TrunklineError):
             logging.getLogger("trunkline.cli").error("the tool failed", exc_info=error)
     hint = failure.hint or hint_for(failure, error, session)
     failure = CommandFailure(failure.code, failure.message, hint, failure.a2a_code)
-    tell(failure, as_json=as_json, compact=bool(given.flags.get("stream")))
+    print_failure(failure, as_json=as_json, compact=bool(invocation.flags.get("stream")))
     return typer.Exit(failure.exit)
 
 
 def _say_interrupted(session: Session | None) -> None:
-    clear()
+    clear_progress()
     if session is not None and session.task_id:
-        remark("Interrupted", f"task {session.task_id} goes on at the agent")
+        print_notice("Interrupted", f"task {session.task_id} goes on at the agent")
         print(f"Next: {session.command('task get', session.task_id, '--wait')}", file=sys.stderr)
     elif session is not None and session.message_id:
-        remark("Interrupted", f"message {session.message_id} was sent; the agent may be working on it")
+        print_notice("Interrupted", f"message {session.message_id} was sent; the agent may be working on it")
         print(f"Next: {session.command('task list')}", file=sys.stderr)
     else:
-        remark("Interrupted", "nothing is under way")
+        print_notice("Interrupted", "nothing is under way")
 
 
-class _Words(logging.Formatter):
-    """Log lines of the client as a warning is told to people."""
+class _WarningFormatter(logging.Formatter):
+    """Writes log lines of the client as warnings for people."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """In words, where there are some."""
-        words = _WORDS.get(str(record.msg).partition(" ")[0])
-        told = record.getMessage() if words is None else words % record.args
-        return f"Warning: {line(told)}"
+        """The line as a warning in plain words, where there are some for its event."""
+        template = _WARNINGS.get(str(record.msg).partition(" ")[0])
+        text = record.getMessage() if template is None else template % record.args
+        return f"Warning: {one_line(text)}"
 
 
-class _Once(logging.Filter):
-    """Lets every line pass once: an agent with two interfaces has the same said of each."""
+class _DuplicateFilter(logging.Filter):
+    """Lets every line pass once: an agent with two interfaces causes the same line for each."""
 
     def __init__(self) -> None:
         super().__init__()
         self._said = set[str]()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether it is new."""
+        """Whether this line was not written before."""
         text = record.getMessage()
         fresh = text not in self._said
         self._said.add(text)
         return fresh
 
 
-def _set_up(choices: Choices) -> None:
+def _set_up_logging(config: Configuration) -> None:
     logging.basicConfig(
         stream=sys.stderr,
-        level=logging.DEBUG if choices.flag("debug") else logging.WARNING,
+        level=logging.DEBUG if config.flag("debug") else logging.WARNING,
         format="# %(levelname)s %(name)s %(message)s",
         force=True,
     )
     handler = logging.getLogger().handlers[0]
-    handler.addFilter(_Once())
-    if not choices.flag("debug"):
-        handler.setFormatter(_Words())
+    handler.addFilter(_DuplicateFilter())
+    if not config.flag("debug"):
+        handler.setFormatter(_WarningFormatter())
     logging.getLogger("asyncio").setLevel(logging.WARNING)
-    for path in choices.exposed:
-        remark("Warning", f"{path} holds a secret, and others on this machine can read it: chmod 600 it")
-    for name in choices.strangers:
-        remark("Warning", f"{name} sets nothing: trunkline config show lists the names")
+    for path in config.exposed:
+        print_notice(
+            "Warning", f"{path} holds a secret, and others on this machine can read it: chmod 600 it"
+        )
+    for name in config.unknown:
+        print_notice("Warning", f"{name} sets nothing: trunkline config show lists the names")

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 from typer.completion import get_completion_inspect_parameters, shell_complete
 
-from trunkline.cli.failure import CommandFailure, tell
+from trunkline.cli.failure import CommandFailure, print_failure
 from trunkline.cli.options import COMPLETING
 
 SHELLS = ("bash", "zsh", "fish")
@@ -21,7 +21,7 @@ def script(ctx: typer.Context, shell: str) -> None:
     """
     if shell not in SHELLS:
         failure = CommandFailure("A2ACLI_ERR_USAGE", f"no completion for {shell}: choose {', '.join(SHELLS)}")
-        tell(failure, as_json=False)
+        print_failure(failure, as_json=False)
         raise typer.Exit(failure.exit)
     make_ready()
     shell_complete(ctx.find_root().command, {}, "trunkline", COMPLETING, f"source_{shell}")
@@ -46,7 +46,7 @@ def usage(ctx: typer.Context, words: list[str]) -> str:
             failure = CommandFailure(
                 "A2ACLI_ERR_USAGE", f"there is no command {' '.join(words)!r}", hint="trunkline help"
             )
-            tell(failure, as_json=False)
+            print_failure(failure, as_json=False)
             raise typer.Exit(failure.exit)
         found = type(root)(command, parent=found, info_name=word)
     return found.get_help()

@@ -12,9 +12,7 @@ from xml.etree import ElementTree
 import msgspec
 from msgspec import Struct
 
-from trunkline.cli.command import carry_out
-from trunkline.cli.commands.client import Given
-from trunkline.cli.screen import document, field, progress, remark
+from trunkline.cli.console import print_field, print_json, print_notice, show_progress
 from trunkline.cli.session import Session
 from trunkline.errors import Misuse, TimedOut
 from trunkline.wire.peer_card import PeerCard
@@ -33,23 +31,19 @@ class KitTally(Struct, frozen=True):
     skipped: int
 
 
-def conformance(given: Given) -> None:
+async def conformance(session: Session) -> int:
     """Run the kit's tests of what an agent MUST do, over every transport that the card offers."""
-    carry_out(given, _conformance, alone=True)
-
-
-async def _conformance(session: Session) -> int:
-    kit = _kit(session.choices.text("kit"))
+    kit = _kit(session.config.text("kit"))
     card = await session.card()
     transports = _offered(card)
     if not transports:
         raise Misuse("the card offers no transport that the kit tests here: JSONRPC or HTTP+JSON")
-    base = session.reference.url.removesuffix("/").removesuffix("/a2a")
+    base = session.target.url.removesuffix("/").removesuffix("/a2a")
     tallies: list[KitTally] = []
     try:
-        async with asyncio.timeout(session.choices.seconds("timeout")):
+        async with asyncio.timeout(session.config.seconds("timeout")):
             for name in transports:
-                progress(f"the kit tests {name}")
+                show_progress(f"the kit tests {name}")
                 tallies.append(await _tested(kit, base, name))
     except TimeoutError:
         raise TimedOut("the kit did not end in time; --timeout gives it longer", reason="total") from None
@@ -113,16 +107,16 @@ def _failed(cases: list[ElementTree.Element]) -> Iterator[str]:
 
 
 def _show(session: Session, tallies: list[KitTally]) -> None:
-    if session.choices.as_json:
-        document(msgspec.json.encode({"transports": tallies}), compact=False)
+    if session.config.as_json:
+        print_json(msgspec.json.encode({"transports": tallies}), compact=False)
     else:
         for tally in tallies:
-            field("Transport", tally.transport)
-            field("Passed", str(tally.passed))
-            field("Failed", str(len(tally.failed)))
-            field("Skipped", str(tally.skipped))
+            print_field("Transport", tally.transport)
+            print_field("Passed", str(tally.passed))
+            print_field("Failed", str(len(tally.failed)))
+            print_field("Skipped", str(tally.skipped))
             for name in tally.failed:
-                field("Failure", name)
+                print_field("Failure", name)
     for tally in tallies:
         if tally.failed:
-            remark("Warning", f"{len(tally.failed)} tests of the kit failed over {tally.transport}")
+            print_notice("Warning", f"{len(tally.failed)} tests of the kit failed over {tally.transport}")

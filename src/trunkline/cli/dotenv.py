@@ -1,4 +1,4 @@
-"""The client's configuration files: one name and value per line, found as git finds its own."""
+"""The `.env` files of the client: one name and value per line, found as git finds its own."""
 
 from __future__ import annotations
 
@@ -7,36 +7,38 @@ from pathlib import Path
 
 from trunkline.errors import Misuse
 
-NAME = ".env"
+FILE_NAME = ".env"
 FOLDER = "~/.config/a2a-cli"
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s*(.*)")
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\", "$": "$"}
 
 
-def folder() -> Path:
-    """Where configuration and tokens are kept."""
+def config_folder() -> Path:
+    """The folder where the global configuration and tokens are kept."""
     return Path(FOLDER).expanduser()
 
 
-def files(told: str) -> list[Path]:
+def env_files(given: str) -> list[Path]:
     """The files to read, the strongest first: the one that was named, else the nearest; then the global one.
 
     Raises:
         Misuse: the named one is not there.
     """
-    if told and not Path(told).is_file():
-        raise Misuse(f"--config {told}: there is no such file")
+    if given and not Path(given).is_file():
+        raise Misuse(f"--config {given}: there is no such file")
     here = Path.cwd()
     near = (
-        [Path(told)] if told else [path / NAME for path in (here, *here.parents) if (path / NAME).is_file()]
+        [Path(given)]
+        if given
+        else [path / FILE_NAME for path in (here, *here.parents) if (path / FILE_NAME).is_file()]
     )
-    above = folder() / NAME
+    above = config_folder() / FILE_NAME
     found = [*near[:1], *([above] if above.is_file() else ())]
     return list(dict.fromkeys(found))
 
 
-def read(path: Path) -> dict[str, str]:
-    """Names and values of a file.
+def read_env_file(path: Path) -> dict[str, str]:
+    """The names and values of a `.env` file.
 
     Raises:
         Misuse: it cannot be read, or a line is no assignment.
@@ -53,11 +55,11 @@ def read(path: Path) -> dict[str, str]:
         match = _LINE.fullmatch(line)
         if match is None:
             raise Misuse(f"{path}:{number}: a line is NAME=value, or begins with #")
-        found[match[1]] = _value(match[2].strip())
+        found[match[1]] = _unquoted(match[2].strip())
     return found
 
 
-def _value(text: str) -> str:
+def _unquoted(text: str) -> str:
     quote = text[:1]
     if quote in {"'", '"'} and len(text) > 1 and text.endswith(quote):
         inner = text[1:-1]

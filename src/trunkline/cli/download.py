@@ -10,10 +10,8 @@ from pathlib import Path
 import msgspec
 from msgspec import UNSET
 
-from trunkline.cli.command import carry_out
-from trunkline.cli.commands.client import Given
-from trunkline.cli.render import content, show_ids
-from trunkline.cli.screen import document, field, remark
+from trunkline.cli.console import print_field, print_json, print_notice
+from trunkline.cli.render import file_bytes, show_ids
 from trunkline.cli.session import Session
 from trunkline.errors import Misuse
 from trunkline.wire import v1
@@ -25,29 +23,25 @@ _LONGEST = 120
 _RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com\d|lpt\d)(\..*)?")
 
 
-def download(given: Given) -> None:
-    """Save what a task has brought."""
-    carry_out(given, _download)
-
-
-async def _download(session: Session) -> None:
-    choices = session.choices
-    session.task_id = session.word("the task's id")
-    await session.spoken_card()
+async def download(session: Session) -> None:
+    """Save the artifacts of a task as files."""
+    config = session.config
+    session.task_id = session.argument("the task's id")
+    await session.compatible_card()
     result = await session.client.get(session.task_id)
     task = result.task
     if task is None:
         raise Misuse(f"{session.task_id} is no task")
-    saved = save(task.artifacts, Path(choices.text("dir")), force=choices.flag("force"))
-    if choices.as_json:
-        document(v1.task(task), compact=False)
+    saved = save(task.artifacts, Path(config.text("dir")), force=config.flag("force"))
+    if config.as_json:
+        print_json(v1.task(task), compact=False)
         for path in saved:
-            remark("Saved", str(path))
+            print_notice("Saved", str(path))
         return
     show_ids(task.id, task.context_id, task.status.state.value)
     for path in saved:
-        field("Saved", str(path))
-    field("Files", str(len(saved)))
+        print_field("Saved", str(path))
+    print_field("Files", str(len(saved)))
 
 
 def save(artifacts: tuple[Artifact, ...], folder: Path, *, force: bool) -> list[Path]:
@@ -62,7 +56,7 @@ def save(artifacts: tuple[Artifact, ...], folder: Path, *, force: bool) -> list[
         for place, part in enumerate(artifact.parts):
             if part.url is not None:
                 name = part.filename or artifact.artifact_id
-                remark("Warning", f"{name} is at {part.url}; it is not fetched")
+                print_notice("Warning", f"{name} is at {part.url}; it is not fetched")
                 continue
             name = _free(safe_name(artifact, place, part), taken)
             saved.append(_write(folder / name, _bytes(part), force=force))
@@ -108,7 +102,7 @@ def _bytes(part: Part) -> bytes:
         return part.text.encode()
     if part.data is not UNSET:
         return msgspec.json.format(msgspec.json.encode(part.data)) + b"\n"
-    return content(part)
+    return file_bytes(part)
 
 
 def _write(path: Path, body: bytes, *, force: bool) -> Path:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from trunkline import errors as e
-from trunkline.cli.choices import is_json_chosen
-from trunkline.cli.screen import clear, document, plain, remark
+from trunkline.cli.configuration import is_json_configured
+from trunkline.cli.console import clear_progress, escape_controls, print_json, print_notice
 from trunkline.wire.codes import CODES
+from trunkline.wire.peer_card import PeerCard, PeerScheme
 
 EXITS = {
     "A2ACLI_ERR_USAGE": 2,
@@ -43,7 +46,7 @@ _IN_PYTHON = re.compile(r" \(give [^()]*(?:\([^()]*\)[^()]*)?\)|; (?:give|try) a
 
 
 class CommandFailure(Struct, frozen=True):
-    """An error as it is told."""
+    """An error as the command line reports it."""
 
     code: str
     message: str
@@ -52,17 +55,17 @@ class CommandFailure(Struct, frozen=True):
 
     @property
     def exit(self) -> int:
-        """The exit code that agrees with it."""
+        """The exit code that goes with the error code."""
         return EXITS.get(self.code, 1)
 
 
-def failure_of(error: BaseException, *, finding: bool, credentials: bool) -> CommandFailure:
-    """How an exception is told. `finding` says that the card was still looked for, `credentials` that some
-    were sent.
+def failure_of(error: BaseException, *, finding_card: bool, has_credentials: bool) -> CommandFailure:
+    """The failure that an exception stands for. `finding_card` says that the card was still looked for,
+    `has_credentials` that some were sent.
     """
     text = str(error) or type(error).__name__
     if isinstance(error, e.Unauthenticated | e.Forbidden):
-        code = "A2ACLI_ERR_AUTH_FAILED" if credentials else "A2ACLI_ERR_CREDENTIALS_MISSING"
+        code = "A2ACLI_ERR_AUTH_FAILED" if has_credentials else "A2ACLI_ERR_CREDENTIALS_MISSING"
         number = 401 if isinstance(error, e.Unauthenticated) else 403
         return CommandFailure(code, _IN_PYTHON.sub("", text), a2a_code=number)
     if isinstance(error, e.Misuse):
@@ -74,24 +77,24 @@ def failure_of(error: BaseException, *, finding: bool, credentials: bool) -> Com
     if isinstance(error, e.Unreachable):
         return CommandFailure("A2ACLI_ERR_UNREACHABLE", text)
     if isinstance(error, e.Unreadable):
-        return CommandFailure("A2ACLI_ERR_CARD_INVALID" if finding else "A2ACLI_ERR_INTERNAL", text)
+        return CommandFailure("A2ACLI_ERR_CARD_INVALID" if finding_card else "A2ACLI_ERR_INTERNAL", text)
     if isinstance(error, e.Refused):
-        return _refusal(error, finding=finding)
+        return _refusal(error, finding_card=finding_card)
     return CommandFailure("A2ACLI_ERR_INTERNAL", f"{type(error).__name__}: {text}")
 
 
-def _refusal(error: e.Refused, *, finding: bool) -> CommandFailure:
-    if finding:
+def _refusal(error: e.Refused, *, finding_card: bool) -> CommandFailure:
+    if finding_card:
         return CommandFailure("A2ACLI_ERR_CARD_NOT_FOUND", error.message)
     code = CODES[type(error)]
-    told = error.code if isinstance(error, e.PeerError) else code.rpc
-    name = _FURTHER.get(told) or _UNNAMED.get(type(error)) or code.name_03
-    return CommandFailure(name, error.message, a2a_code=told)
+    number = error.code if isinstance(error, e.PeerError) else code.rpc
+    name = _FURTHER.get(number) or _UNNAMED.get(type(error)) or code.name_03
+    return CommandFailure(name, error.message, a2a_code=number)
 
 
-def tell(failure: CommandFailure, *, as_json: bool, compact: bool = False) -> None:
-    """Print it: where a program reads, in place of the result; else on standard error."""
-    clear()
+def print_failure(failure: CommandFailure, *, as_json: bool, compact: bool = False) -> None:
+    """Print a failure: where a program reads, in place of the result; else on standard error."""
+    clear_progress()
     if as_json:
         error = {
             "code": failure.code,
@@ -99,15 +102,20 @@ def tell(failure: CommandFailure, *, as_json: bool, compact: bool = False) -> No
             "hint": failure.hint or None,
             "a2aCode": failure.a2a_code,
         }
-        document(msgspec.json.encode({"error": error}), compact=compact)
+        print_json(msgspec.json.encode({"error": error}), compact=compact)
         return
-    remark("Error", failure.message)
+    print_notice("Error", failure.message)
     print(f"Code: {failure.code}", file=sys.stderr)
     if failure.hint:
-        print(f"Hint: {plain(failure.hint)}", file=sys.stderr)
+        print(f"Hint: {escape_controls(failure.hint)}", file=sys.stderr)
 
 
-def wants_json(typed: Sequence[str]) -> bool:
+def is_json_asked(flags: Mapping[str, Any]) -> bool:
+    """Whether JSON is asked for, when the configuration as a whole cannot be read."""
+    return flags["output"] == "json" if "output" in flags else is_json_configured()
+
+
+def is_json_typed(typed: Sequence[str]) -> bool:
     """Whether JSON is asked for, when the flags themselves cannot be read."""
     for place, word in enumerate(typed):
         following = typed[place + 1] if place + 1 < len(typed) else ""
@@ -115,4 +123,65 @@ def wants_json(typed: Sequence[str]) -> bool:
             return following == "json"
         if word.startswith(("-o", "--output=")) and not word.startswith("--output-"):
             return word.removeprefix("--output=").removeprefix("-o") == "json"
-    return is_json_chosen()
+    return is_json_configured()
+
+
+if TYPE_CHECKING:
+    from trunkline.cli.session import Session
+
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+_LOGIN = {"oauth2", "openIdConnect"}
+_CREDENTIALS = {"apiKey": "A2ACLI_API_KEY to a key", "http": "A2ACLI_BEARER to a token"}
+
+
+def hint_for(failure: CommandFailure, error: Exception, session: Session | None) -> str:
+    """What to do, as a command where there is one; empty if nothing useful can be said."""
+    if session is None or failure.code == "A2ACLI_ERR_USAGE":
+        return "trunkline help"
+    match failure.code:
+        case "A2ACLI_ERR_CREDENTIALS_MISSING" | "A2ACLI_ERR_AUTH_FAILED":
+            return _credentials_hint(session)
+        case "A2ACLI_ERR_TIMEOUT":
+            return (
+                session.command("task get", session.task_id, "--wait") if session.task_id else "--timeout 15m"
+            )
+        case "A2ACLI_ERR_UNREACHABLE":
+            return _unreachable_hint(session, error)
+        case "TRUNKLINE_UNCERTAIN":
+            return session.command("task list")
+        case "TRUNKLINE_TOO_MANY_REQUESTS" | "TRUNKLINE_UNAVAILABLE":
+            return "it is busy: call again later"
+        case "A2ACLI_ERR_CARD_NOT_FOUND":
+            return "give the card's whole URL or its file: trunkline card get -a https://host/path/agent-card.json"
+        case "VersionNotSupportedError":
+            return "an agent of an older version is spoken to with --a2a-version 0.3"
+        case "TaskNotFoundError" if not session.invocation.flags.get("task_id"):
+            return session.command("task list")
+        case _:
+            return "" if session.config.flag("debug") else "--debug shows what went over the wire"
+
+
+def _credentials_hint(session: Session) -> str:
+    card = session.known_card
+    kinds = {} if card is None else {scheme.kind: scheme for scheme in _accepted_schemes(card)}
+    if session.logged_in or kinds.keys() & _LOGIN:
+        return session.command("auth login")
+    settings = [setting for kind, setting in _CREDENTIALS.items() if kind in kinds]
+    return f"set {' or '.join(settings)}" if settings else "set A2ACLI_BEARER or A2ACLI_API_KEY"
+
+
+def _accepted_schemes(card: PeerCard) -> list[PeerScheme]:
+    names = [name for one in card.requirements for name in one]
+    chosen = [card.schemes[name] for name in names if name in card.schemes]
+    return chosen or list(card.schemes.values())
+
+
+def _unreachable_hint(session: Session, error: Exception) -> str:
+    if session.message_id and session.task_id:
+        return session.command("task get", session.task_id, "--wait")
+    host = urlsplit(session.agent if "//" in session.agent else f"//{session.agent}").hostname or ""
+    if isinstance(error, e.Unreachable) and error.reason == "tls":
+        return "a certificate of your own is accepted with --insecure, for development only"
+    if host in _LOOPBACK:
+        return "is it running? trunkline serve MODULE:AGENT"
+    return "check the host and the port; --debug shows each step"

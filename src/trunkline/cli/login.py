@@ -7,12 +7,10 @@ import sys
 
 import msgspec
 
-from trunkline.cli.access import caller_for
-from trunkline.cli.command import carry_out
-from trunkline.cli.commands.client import Given
+from trunkline.cli.console import one_line, print_field, print_json, print_notice
 from trunkline.cli.oauth import DEVICE, Device, Flow, Grant, ask_client, ask_device, flows_of
-from trunkline.cli.screen import document, field, line, remark
 from trunkline.cli.session import Session
+from trunkline.cli.target import http_client_for
 from trunkline.cli.tokens import Kept, TokenFile, made, origin_of
 from trunkline.cli.wire_trace import Redaction, WireTrace
 from trunkline.errors import Misuse, TimedOut
@@ -21,36 +19,27 @@ from trunkline.net.http import HttpClient
 from trunkline.wire.spellings import timestamp
 
 
-def login(given: Given) -> None:
-    """Get a token and keep it."""
-    carry_out(given, _login, alone=True, kept=False)
-
-
-def logout(given: Given) -> None:
-    """Forget a token."""
-    carry_out(given, _logout, alone=True, kept=False)
-
-
-async def _login(session: Session) -> None:
-    choices = session.choices
+async def login(session: Session) -> None:
+    """Get a token by OAuth and keep it."""
+    config = session.config
     card = await session.card()
-    flow = _chosen(flows_of(card), choices.text("flow"))
-    client_id = choices.text("client-id")
+    flow = _chosen(flows_of(card), config.text("flow"))
+    client_id = config.text("client-id")
     if not client_id:
         raise Misuse("--client-id says who logs in, as the authorization server knows it")
-    scopes = choices.items("scope") or flow.scopes
-    carrier: HttpClient = caller_for(session.reference, choices)
-    if choices.flag("debug"):
-        secret = choices.secret("client-secret")
+    scopes = config.items("scope") or flow.scopes
+    carrier: HttpClient = http_client_for(session.target, config)
+    if config.flag("debug"):
+        secret = config.secret("client-secret")
         carrier = WireTrace(carrier, Redaction([secret.reveal()] if secret else []))
     try:
-        async with asyncio.timeout(choices.seconds("timeout")):
+        async with asyncio.timeout(config.seconds("timeout")):
             grant = await _granted(session, carrier, flow, scopes)
     except TimeoutError:
         raise TimedOut("nobody approved the login in time", reason="total") from None
     finally:
         await carrier.close()
-    url = session.reference.url
+    url = session.target.url
     kept = made(grant, Kept("", flow.token_url, client_id, flow.kind, scopes=scopes))
     tokens = TokenFile()
     tokens.keep(url, kept)
@@ -61,11 +50,11 @@ async def _login(session: Session) -> None:
 
 
 async def _granted(session: Session, carrier: HttpClient, flow: Flow, scopes: tuple[str, ...]) -> Grant:
-    client_id, secret = session.choices.text("client-id"), session.choices.secret("client-secret")
+    client_id, secret = session.config.text("client-id"), session.config.secret("client-secret")
     if flow.kind == DEVICE:
         return await ask_device(carrier, flow, client_id, scopes, _invite)
     # The card chose who sees the secret, so it is said who that is.
-    remark("Asking", f"{shown(flow.token_url)} for a token")
+    print_notice("Asking", f"{shown(flow.token_url)} for a token")
     return await ask_client(carrier, flow.token_url, client_id, secret, scopes)
 
 
@@ -78,19 +67,22 @@ def _chosen(flows: list[Flow], told: str) -> Flow:
 
 
 def _invite(device: Device) -> None:
-    remark("Open", device.verification_uri_complete or device.verification_uri)
-    print(f"Code: {line(device.user_code)}", file=sys.stderr, flush=True)
+    print_notice("Open", device.verification_uri_complete or device.verification_uri)
+    print(f"Code: {one_line(device.user_code)}", file=sys.stderr, flush=True)
 
 
-async def _logout(session: Session) -> None:
-    url = session.reference.url
+async def logout(session: Session) -> None:
+    """Forget the token for an agent."""
+    url = session.target.url
     there = TokenFile().drop(url)
     _show(session, {"Agent": origin_of(url), "Forgotten": "yes" if there else "there was none"})
 
 
 def _show(session: Session, fields: dict[str, str]) -> None:
-    if session.choices.as_json:
-        document(msgspec.json.encode({name.lower(): value for name, value in fields.items()}), compact=False)
+    if session.config.as_json:
+        print_json(
+            msgspec.json.encode({name.lower(): value for name, value in fields.items()}), compact=False
+        )
         return
     for label, value in fields.items():
-        field(label, value)
+        print_field(label, value)

@@ -1,4 +1,4 @@
-"""The `trunkline` command, put together: names and flags are in `menu`, what they do is beside this."""
+"""The `trunkline` command, put together: names and flags are in `commands`, what they do is beside this."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from typing import Annotated
 
 import typer
 
-from trunkline.cli.commands import deliveries, keys, mock, store, talk, task, tool, tools
-from trunkline.cli.commands.client import ClientGroup
-from trunkline.cli.commands.doctor import doctor
-from trunkline.cli.commands.flags import SERVE, TRY
-from trunkline.cli.commands.serve import demo, serve
+from trunkline.cli.commands import call, serve, tool, try_out
+from trunkline.cli.commands.parsing import ClientGroup
+from trunkline.cli.console import escape_controls
 from trunkline.cli.options import COMPLETING
-from trunkline.cli.screen import plain
 from trunkline.config import environment
 from trunkline.errors import TrunklineError
 
@@ -46,17 +43,9 @@ def root(
     del version
 
 
-talk.add_to(app)
-task.add_to(app)
-app.command(rich_help_panel=SERVE)(serve)
-app.command(rich_help_panel=TRY)(demo)
-app.command(rich_help_panel=TRY)(doctor)
-app.add_typer(mock.app, name="mock", rich_help_panel=TRY)
-app.add_typer(store.app, name="store", rich_help_panel=SERVE)
-app.add_typer(keys.app, name="keys", rich_help_panel=SERVE)
-app.add_typer(deliveries.app, name="deliveries", rich_help_panel=SERVE)
-tool.add_to(app)
-tools.add_to(app)
+# Help lists headings and commands in this order.
+for family in (call, serve, try_out, tool):
+    family.add_to(app)
 
 
 def main() -> None:
@@ -68,5 +57,5 @@ def main() -> None:
     try:
         app(prog_name="trunkline")
     except TrunklineError as error:
-        print(f"trunkline: {plain(str(error))}", file=sys.stderr)
+        print(f"trunkline: {escape_controls(str(error))}", file=sys.stderr)
         raise SystemExit(2) from None

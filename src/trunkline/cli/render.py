@@ -8,23 +8,23 @@ import binascii
 import msgspec
 from msgspec import UNSET
 
-from trunkline.cli.screen import block, field
+from trunkline.cli.console import print_block, print_field
 from trunkline.wire.answers import Notice
 from trunkline.wire.types import Artifact, ArtifactUpdate, Message, Metadata, Part, StatusUpdate, Task
 
 
 def show_ids(task_id: str, context_id: str, state: str) -> None:
     """The three fields that every word about a task has."""
-    field("Task", task_id)
-    field("Context", context_id)
-    field("State", state)
+    print_field("Task", task_id)
+    print_field("Context", context_id)
+    print_field("State", state)
 
 
 def show_task(task: Task, *, verbose: bool, history: bool = False) -> None:
     """A task: its ids and state, what was said with it, and its artifacts; its history where it is wanted."""
     show_ids(task.id, task.context_id, task.status.state.value)
     if task.status.timestamp and verbose:
-        field("Updated", task.status.timestamp)
+        print_field("Updated", task.status.timestamp)
     if task.status.message is not None:
         _show_parts(task.status.message.parts, "Status", verbose=verbose)
     for artifact in task.artifacts:
@@ -40,10 +40,10 @@ def show_message(message: Message, *, verbose: bool, ids: bool = True) -> None:
     if ids:
         for label, value in (("Task", message.task_id), ("Context", message.context_id)):
             if value:
-                field(label, value)
-    field("Message", message.message_id)
+                print_field(label, value)
+    print_field("Message", message.message_id)
     if message.role is not None:
-        field("Role", message.role.value)
+        print_field("Role", message.role.value)
     _show_parts(message.parts, "Text", verbose=verbose)
     if verbose:
         _show_metadata(message.metadata)
@@ -51,7 +51,7 @@ def show_message(message: Message, *, verbose: bool, ids: bool = True) -> None:
 
 def show_sent(message_id: str, parts: list[Part]) -> None:
     """What was said, part by part."""
-    field("Sent", message_id)
+    print_field("Sent", message_id)
     _show_parts(parts, "Text", verbose=True)
 
 
@@ -73,22 +73,24 @@ def show_event(notice: Notice, fresh: str, *, verbose: bool) -> None:
 
 
 def _show_update(update: ArtifactUpdate, fresh: str, *, verbose: bool) -> None:
-    _show_head(update.artifact, verbose=verbose)
+    _show_artifact_head(update.artifact, verbose=verbose)
     if fresh:
-        block("Text", fresh)
+        print_block("Text", fresh)
     _show_parts([part for part in update.artifact.parts if part.text is None], "Text", verbose=verbose)
 
 
 def _show_artifact(artifact: Artifact, *, verbose: bool) -> None:
-    _show_head(artifact, verbose=verbose)
+    _show_artifact_head(artifact, verbose=verbose)
     _show_parts(artifact.parts, "Text", verbose=verbose)
 
 
-def _show_head(artifact: Artifact, *, verbose: bool) -> None:
-    field("Artifact", " ".join([artifact.artifact_id, *([f"({artifact.name})"] if artifact.name else ())]))
+def _show_artifact_head(artifact: Artifact, *, verbose: bool) -> None:
+    print_field(
+        "Artifact", " ".join([artifact.artifact_id, *([f"({artifact.name})"] if artifact.name else ())])
+    )
     if verbose:
         if artifact.description:
-            field("Description", artifact.description)
+            print_field("Description", artifact.description)
         _show_metadata(artifact.metadata)
 
 
@@ -100,33 +102,33 @@ def _show_parts(parts: tuple[Part, ...] | list[Part], label: str, *, verbose: bo
             run.append(part.text)
             continue
         if run:
-            block(label, "".join(run))
+            print_block(label, "".join(run))
             run = []
         _show_part(part, label, verbose=verbose)
     if run:
-        block(label, "".join(run))
+        print_block(label, "".join(run))
 
 
 def _show_part(part: Part, label: str, *, verbose: bool) -> None:
     if verbose and part.media_type:
-        field("Type", part.media_type)
+        print_field("Type", part.media_type)
     if part.text is not None:
-        block(label, part.text)
+        print_block(label, part.text)
     elif part.data is not UNSET:
-        block("Data", msgspec.json.format(msgspec.json.encode(part.data)).decode())
+        print_block("Data", msgspec.json.format(msgspec.json.encode(part.data)).decode())
     else:
-        field("File", describe(part))
+        print_field("File", describe_file(part))
     if verbose:
         _show_metadata(part.metadata)
 
 
-def describe(part: Part) -> str:
+def describe_file(part: Part) -> str:
     """A file's name, media type, and size or address."""
-    where = part.url if part.url is not None else f"{len(content(part))} bytes"
+    where = part.url if part.url is not None else f"{len(file_bytes(part))} bytes"
     return f"{part.filename or '(no name)'}, {part.media_type or '(no type)'}, {where}"
 
 
-def content(part: Part) -> bytes:
+def file_bytes(part: Part) -> bytes:
     """The bytes of a file that was sent along; what is no base64 counts as it is."""
     raw = (part.raw or "").replace("-", "+").replace("_", "/")
     try:
@@ -137,4 +139,4 @@ def content(part: Part) -> bytes:
 
 def _show_metadata(metadata: Metadata | None) -> None:
     if metadata:
-        block("Metadata", msgspec.json.format(msgspec.json.encode(metadata)).decode())
+        print_block("Metadata", msgspec.json.format(msgspec.json.encode(metadata)).decode())

@@ -1,35 +1,36 @@
-"""`trunkline send` and `trunkline stream`."""
+"""`trunkline send` and `trunkline stream`: the parts of a message from the command line, and the sending."""
 
 from __future__ import annotations
 
-from trunkline.cli.choices import Choices
-from trunkline.cli.command import carry_out
-from trunkline.cli.commands.client import Given
-from trunkline.cli.outcome import follow, show_result, show_stream
-from trunkline.cli.parts import message_parts
+import base64
+import mimetypes
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from trunkline.cli.configuration import Configuration
 from trunkline.cli.render import show_sent
+from trunkline.cli.results import follow, show_result, show_stream
 from trunkline.cli.session import Session
 from trunkline.client.message import Sending
 from trunkline.clock import new_id
 from trunkline.errors import Misuse
-from trunkline.wire.types import RESTING
+from trunkline.wire.types import RESTING, Part
 
 
-def send(given: Given) -> None:
+async def send(session: Session) -> None:
     """Send a message and show what comes of it."""
-    carry_out(given, _send)
-
-
-async def _send(session: Session) -> None:
-    choices, client = session.choices, session.client
-    parts = message_parts(session.words, session.given.parts)
-    waits = _waits(choices)
-    card = await session.spoken_card()
+    config, client = session.config, session.client
+    parts = message_parts(session.arguments, session.invocation.parts)
+    waits = _waits(config)
+    card = await session.compatible_card()
     session.message_id = new_id()
-    sending = _sending(choices, session.message_id)
-    if choices.flag("verbose") and not choices.as_json:
+    sending = _sending(config, session.message_id)
+    if config.flag("verbose") and not config.as_json:
         show_sent(session.message_id, parts)
-    if choices.streams:
+    if config.streams:
         await show_stream(session, client.stream(parts, **sending))
     elif waits and card.streaming:
         # By a stream the id is known at once, so that whoever is interrupted can come back.
@@ -42,9 +43,9 @@ async def _send(session: Session) -> None:
         show_result(session, result, wrapped=True)
 
 
-def _waits(choices: Choices) -> bool:
-    asked, refused = choices.of("wait"), choices.of("async")
-    if choices.streams and refused.value and refused.source == "flag":
+def _waits(config: Configuration) -> bool:
+    asked, refused = config.value("wait"), config.value("async")
+    if config.streams and refused.value and refused.source == "flag":
         raise Misuse("--stream follows and --async does not wait: choose one")
     if not (asked.value and refused.value):
         return not refused.value
@@ -53,11 +54,72 @@ def _waits(choices: Choices) -> bool:
     return asked.rank < refused.rank
 
 
-def _sending(choices: Choices, message_id: str) -> Sending:
+def _sending(config: Configuration, message_id: str) -> Sending:
     return {
-        "skill": choices.text("skill"),
-        "task_id": choices.text("task-id"),
-        "context_id": choices.text("context-id"),
+        "skill": config.text("skill"),
+        "task_id": config.text("task-id"),
+        "context_id": config.text("context-id"),
         "message_id": message_id,
-        "metadata": choices.members("metadata"),
+        "metadata": config.members("metadata"),
     }
+
+
+_ADDRESSES = ("http://", "https://")
+_UNKNOWN = "application/octet-stream"
+
+
+def message_parts(words: Sequence[str], flags: Sequence[tuple[str, str]]) -> list[Part]:
+    """The parts of the message: the text argument first, then each flag's part in the order given.
+
+    Raises:
+        Misuse: there is nothing to send, too many words, a media type without a part, or a file that fails.
+    """
+    if len(words) > 1:
+        raise Misuse(
+            f"{len(words)} words where one text is meant: quote it, and name the agent by its whole URL or -a"
+        )
+    kinds = {"text": _text_part, "file": _file_part, "data": _data_part}
+    parts = [Part(text=word) for word in words]
+    flagged = 0
+    for kind, value in flags:
+        if kind == "media_type":
+            if not flagged:
+                raise Misuse(f"--media-type {value} follows no --text, --file or --data; put it behind one")
+            parts[-1] = msgspec.structs.replace(parts[-1], media_type=value)
+        else:
+            parts.append(kinds[kind](value))
+            flagged += 1
+    if not parts:
+        raise Misuse("there is nothing to send: give a text, --text, --file or --data")
+    return parts
+
+
+def _text_part(value: str) -> Part:
+    return Part(text=value)
+
+
+def _file_part(value: str) -> Part:
+    if value.startswith(_ADDRESSES):
+        name = value.partition("?")[0].rpartition("/")[2]
+        return Part(url=value, filename=name, media_type=mimetypes.guess_type(name)[0] or "")
+    path = Path(value)
+    raw = base64.b64encode(_read(path, "--file")).decode()
+    kind = mimetypes.guess_type(path.name)[0] or _UNKNOWN
+    return Part(raw=raw, filename=path.name, media_type=kind)
+
+
+def _data_part(value: str) -> Part:
+    raw = sys.stdin.buffer.read() if value == "-" else _read(Path(value), "--data")
+    try:
+        data = msgspec.json.decode(raw)
+    except msgspec.DecodeError as error:
+        where = "standard input" if value == "-" else value
+        raise Misuse(f"--data: {where} holds no JSON: {error}") from None
+    return Part(data=data, media_type="application/json")
+
+
+def _read(path: Path, flag: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Misuse(f"{flag} {path}: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""One command's dealings with one agent: who it is, the client, what is known of it so far."""
+"""The session of one command with one agent: target, client, and what is known of the agent so far."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import shlex
 from urllib.parse import quote
 
 from trunkline import errors as e
-from trunkline.cli.access import (
-    at_home,
-    bindings_of,
-    caller_for,
+from trunkline.cli.commands.parsing import Invocation
+from trunkline.cli.configuration import Configuration
+from trunkline.cli.console import print_notice
+from trunkline.cli.target import (
+    Target,
+    binding_names,
     check_insecure,
-    credentials_of,
-    parameters_of,
-    version_of,
+    credentials_from,
+    http_client_for,
+    only_target,
+    protocol_version,
+    resolve_target,
+    service_headers,
+    split_target,
+    withhold_credentials,
 )
-from trunkline.cli.choices import Choices
-from trunkline.cli.commands.client import Given
-from trunkline.cli.reference import Reference, named, named_alone, refer
-from trunkline.cli.screen import remark
 from trunkline.cli.tokens import TokenFile
 from trunkline.cli.wire_trace import Redaction, WireTrace
 from trunkline.client.client import Client
@@ -29,34 +32,36 @@ from trunkline.wire.peer_card import PeerCard
 
 
 class Session:
-    """What a command works with. `task_id` is noted as soon as it is known, for whoever is interrupted."""
+    """All that a command works with. `task_id` is set as soon as it is known, for whoever is interrupted."""
 
-    def __init__(self, given: Given, choices: Choices, *, alone: bool, kept: bool = True) -> None:
-        self.given = given
-        self._keeps = kept
-        self.choices = choices
+    def __init__(
+        self, invocation: Invocation, config: Configuration, *, agent_only: bool, use_login: bool = True
+    ) -> None:
+        self.invocation = invocation
+        self._use_login = use_login
+        self.config = config
         self.task_id = ""
         self.message_id = ""
-        self.finding = True
-        self.credentials = False
+        self.finding_card = True
+        self.has_credentials = False
         # Whether there is a token of an earlier login, good or not.
         self.logged_in = False
         self.known_card: PeerCard | None = None
-        if alone:
-            self.told, self.words = named_alone(given.words, given.flags, choices), ()
+        if agent_only:
+            self.agent, self.arguments = only_target(invocation.arguments, invocation.flags, config), ()
         else:
-            self.told, self.words = named(given.words, given.flags, choices)
-        self.choices = at_home(choices, typed=len(self.words) < len(given.words))
+            self.agent, self.arguments = split_target(invocation.arguments, invocation.flags, config)
+        self.config = withhold_credentials(config, typed=len(self.arguments) < len(invocation.arguments))
         self._client: Client | None = None
-        self._tap: HttpClient | None = None
-        self._reference: Reference | None = None
+        self._trace: HttpClient | None = None
+        self._target: Target | None = None
 
     @property
-    def reference(self) -> Reference:
-        """Where the agent is."""
-        if self._reference is None:
-            self._reference = refer(self.told)
-        return self._reference
+    def target(self) -> Target:
+        """The agent that was named, and where it is."""
+        if self._target is None:
+            self._target = resolve_target(self.agent)
+        return self._target
 
     @property
     def client(self) -> Client:
@@ -67,121 +72,121 @@ class Session:
     async def card(self) -> PeerCard:
         """The agent's card, looked for once; where there is none, what follows fails as `finding`."""
         if self.known_card is None:
-            self.known_card = await self._found()
-            self.finding = False
+            self.known_card = await self._find_card()
+            self.finding_card = False
         return self.known_card
 
-    async def spoken_card(self) -> PeerCard:
+    async def compatible_card(self) -> PeerCard:
         """The card of an agent that speaks the version that is wanted.
 
         Raises:
             VersionNotSupported: it does not; an older one is never spoken unless that is told.
         """
         card = await self.card()
-        wanted = version_of(self.choices.text("a2a-version"))
+        wanted = protocol_version(self.config.text("a2a-version"))
         offered = sorted({each.version for each in card.interfaces if each.version})
-        if offered and not any(version_of(each) == wanted for each in offered):
+        if offered and not any(protocol_version(each) == wanted for each in offered):
             raise e.VersionNotSupported(
                 f"the agent speaks {', '.join(offered)}, and not {wanted}; say so with --a2a-version"
             )
         return card
 
-    async def _found(self) -> PeerCard:
-        seconds = self.choices.seconds("timeout")
+    async def _find_card(self) -> PeerCard:
+        seconds = self.config.seconds("timeout")
         try:
             async with asyncio.timeout(seconds):
                 return await self.client.card()
         except TimeoutError:
             raise e.TimedOut(f"no card within {seconds:g} seconds", reason="total") from None
         except e.RouteNotFound:
-            if not self.choices.items("transport"):
+            if not self.config.items("transport"):
                 raise
             # Who says how to speak to it needs no card; without one it is not known to stream.
-            remark("Warning", "there is no card; it is spoken to as --transport says")
+            print_notice("Warning", "there is no card; it is spoken to as --transport says")
             return PeerCard(name="")
 
     @property
     def explanation(self) -> tuple[str, ...]:
-        """How the way to the agent was chosen."""
+        """How the interface of the agent was chosen, step by step."""
         return () if self._client is None else self._client.explanation
 
-    def word(self, what: str) -> str:
-        """The one word that a command wants beside the agent.
+    def argument(self, what: str) -> str:
+        """The one argument that a command wants beside the agent.
 
         Raises:
             Misuse: it is missing, or there are more.
         """
-        if len(self.words) != 1:
+        if len(self.arguments) != 1:
             raise e.Misuse(f"give {what}, and name the agent by its whole URL first or by -a")
-        return self.words[0]
+        return self.arguments[0]
 
     def command(self, *words: str) -> str:
         """A command for this agent that can be copied."""
         first, *rest = words
-        text = shlex.join(["trunkline", *first.split(), "-a", self.told, *rest])
+        text = shlex.join(["trunkline", *first.split(), "-a", self.agent, *rest])
         # Ids are the agent's; what a terminal would act on is spelled out.
         return "".join([one if one.isprintable() else ascii(one)[1:-1] for one in text])
 
     async def open(self) -> None:
-        """Make the client."""
-        choices = self.choices
-        reference = self.reference
-        headers = parameters_of(choices)
-        bearer, api_key = credentials_of(choices)
-        check_insecure(choices, logged_in=self._keeps and TokenFile().has(reference.url))
-        if bearer is None and api_key is None and self._keeps:
-            bearer = await self._kept(reference)
-        self.credentials = bearer is not None or api_key is not None
-        if choices.flag("insecure"):
-            risk = "; the credential can be read by whoever answers" if self.credentials else ""
-            remark("Warning", f"--insecure: TLS certificates are not checked{risk}")
+        """Make the client, with the credentials that this agent may see."""
+        config = self.config
+        target = self.target
+        headers = service_headers(config)
+        bearer, api_key = credentials_from(config)
+        check_insecure(config, logged_in=self._use_login and TokenFile().has(target.url))
+        if bearer is None and api_key is None and self._use_login:
+            bearer = await self._login_token(target)
+        self.has_credentials = bearer is not None or api_key is not None
+        if config.flag("insecure"):
+            risk = "; the credential can be read by whoever answers" if self.has_credentials else ""
+            print_notice("Warning", f"--insecure: TLS certificates are not checked{risk}")
         known = [one.reveal() for one in (bearer, api_key) if one is not None]
         # As a key looks in a URL.
         known += [quote(one, safe="") for one in known]
-        self._tap = self._carrier(reference, Redaction(known, headers))
-        version = version_of(choices.text("a2a-version"))
+        self._trace = self._tracing_client(target, Redaction(known, headers))
+        version = protocol_version(config.text("a2a-version"))
         if version.startswith("0"):
             # 0.3 itself has no such header; but the contract wants it said, and here it was asked for.
             headers = {"A2A-Version": version, **headers}
         self._client = Client(
-            reference.url,
+            target.url,
             bearer=bearer or "",
             api_key=api_key or "",
             headers=headers,
             version=version,
-            bindings=bindings_of(choices.items("transport")),
-            card=reference.card,
-            timeout_s=choices.seconds("timeout"),
-            poll_s=choices.seconds("poll-interval"),
-            verify_tls=not choices.flag("insecure"),
-            carrier=self._tap,
+            bindings=binding_names(config.items("transport")),
+            card=target.card,
+            timeout_s=config.seconds("timeout"),
+            poll_s=config.seconds("poll-interval"),
+            verify_tls=not config.flag("insecure"),
+            carrier=self._trace,
         )
 
     async def close(self) -> None:
-        """Let go of what was opened."""
+        """Close the client and what shows the wire."""
         if self._client is not None:
             await self._client.close()
-        if self._tap is not None:
-            await self._tap.close()
+        if self._trace is not None:
+            await self._trace.close()
 
-    async def _kept(self, reference: Reference) -> Secret | None:
+    async def _login_token(self, target: Target) -> Secret | None:
         """The token of an earlier `auth login`, made fresh where it is stale."""
         tokens = TokenFile()
-        self.logged_in = tokens.has(reference.url)
+        self.logged_in = tokens.has(target.url)
         if not self.logged_in:
             return None
-        carrier = self._carrier(reference, Redaction([])) or caller_for(reference, self.choices)
-        seconds = self.choices.seconds("timeout")
+        carrier = self._tracing_client(target, Redaction([])) or http_client_for(target, self.config)
+        seconds = self.config.seconds("timeout")
         try:
             async with asyncio.timeout(seconds):
-                return await tokens.fresh(reference.url, carrier, self.choices.secret("client-secret"))
+                return await tokens.fresh(target.url, carrier, self.config.secret("client-secret"))
         except TimeoutError:
             raise e.TimedOut(f"no token within {seconds:g} seconds", reason="total") from None
         finally:
             await carrier.close()
 
-    def _carrier(self, reference: Reference, redaction: Redaction) -> HttpClient | None:
-        """One that shows the wire; None leaves it to the client."""
+    def _tracing_client(self, target: Target, redaction: Redaction) -> HttpClient | None:
+        """An HTTP client that shows the wire, with --debug; None leaves the choice to the client."""
         return (
-            WireTrace(caller_for(reference, self.choices), redaction) if self.choices.flag("debug") else None
+            WireTrace(http_client_for(target, self.config), redaction) if self.config.flag("debug") else None
         )

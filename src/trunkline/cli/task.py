@@ -1,56 +1,40 @@
-"""`trunkline task get`, `list`, `cancel` and `subscribe`."""
+"""`trunkline task get`, `list`, `cancel`, `subscribe` and `push-config …`."""
 
 from __future__ import annotations
 
-from trunkline.cli.command import carry_out
-from trunkline.cli.commands.client import Given
-from trunkline.cli.outcome import follow, show_result, show_stream
+from trunkline.cli.configuration import Configuration
+from trunkline.cli.console import print_field, print_json
 from trunkline.cli.render import show_task
-from trunkline.cli.screen import document, field
+from trunkline.cli.results import follow, show_result, show_stream
 from trunkline.cli.session import Session
-from trunkline.errors import Misuse, TaskNotCancelable
+from trunkline.config import Secret
+from trunkline.errors import Misuse, PushNotSupported, TaskNotCancelable
 from trunkline.wire import v1
+from trunkline.wire.push import write_config, write_configs
 from trunkline.wire.spellings import state_named
-from trunkline.wire.types import RESTING, STATES, TaskState
+from trunkline.wire.types import RESTING, STATES, PushConfig, TaskState
+from trunkline.wire.writer import Dialect
 
 _ID = "the task's id"
 
 
-def get(given: Given) -> None:
+async def get(session: Session) -> None:
     """Show a task, at once or when it rests."""
-    carry_out(given, _get)
-
-
-def cancel(given: Given) -> None:
-    """Stop a task and show how it stands."""
-    carry_out(given, _cancel)
-
-
-def list_(given: Given) -> None:
-    """Show a page of tasks."""
-    carry_out(given, _list)
-
-
-def subscribe(given: Given) -> None:
-    """Follow a task to its end."""
-    carry_out(given, _subscribe)
-
-
-async def _get(session: Session) -> None:
-    choices, client = session.choices, session.client
-    session.task_id = session.word(_ID)
-    await session.spoken_card()
-    result = await client.get(session.task_id, history_length=choices.count("history"))
-    if choices.flag("wait") and result.state not in RESTING:
+    config, client = session.config, session.client
+    session.task_id = session.argument(_ID)
+    await session.compatible_card()
+    result = await client.get(session.task_id, history_length=config.count("history"))
+    if config.flag("wait") and result.state not in RESTING:
         result = await client.wait(session.task_id)
-        if choices.count("history") is not None:
-            result = await client.get(session.task_id, history_length=choices.count("history"))
+        if config.count("history") is not None:
+            result = await client.get(session.task_id, history_length=config.count("history"))
     show_result(session, result, wrapped=False)
 
 
-async def _cancel(session: Session) -> None:
-    session.task_id = session.word(_ID)
-    await session.spoken_card()
+async def cancel(session: Session) -> None:
+    """Stop a task and show how it stands."""
+    session.task_id = session.argument(_ID)
+    await session.compatible_card()
     try:
         result = await session.client.cancel(session.task_id)
     except TaskNotCancelable:
@@ -61,41 +45,43 @@ async def _cancel(session: Session) -> None:
     show_result(session, result, wrapped=False, wanted=TaskState.CANCELED)
 
 
-async def _list(session: Session) -> None:
-    choices = session.choices
-    if session.words:
-        raise Misuse(f"{session.words[0]!r} is too much; name the agent by its whole URL or -a")
-    status = _state(choices.text("status"))
-    await session.spoken_card()
+async def list_(session: Session) -> None:
+    """Show a page of tasks."""
+    config = session.config
+    if session.arguments:
+        raise Misuse(f"{session.arguments[0]!r} is too much; name the agent by its whole URL or -a")
+    status = _state(config.text("status"))
+    await session.compatible_card()
     page = await session.client.list(
-        context_id=choices.text("context-id"),
+        context_id=config.text("context-id"),
         status=status,
-        page_size=choices.count("page-size") or 50,
-        page_token=choices.text("page-token"),
-        history_length=choices.count("history"),
-        include_artifacts=choices.flag("artifacts"),
+        page_size=config.count("page-size") or 50,
+        page_token=config.text("page-token"),
+        history_length=config.count("history"),
+        include_artifacts=config.flag("artifacts"),
     )
-    if choices.as_json and choices.streams:
+    if config.as_json and config.streams:
         for task in page.tasks:
-            document(v1.task(task), compact=True)
-    elif choices.as_json:
-        document(v1.page(page), compact=False)
+            print_json(v1.task(task), compact=True)
+    elif config.as_json:
+        print_json(v1.page(page), compact=False)
     else:
         for task in page.tasks:
-            history = choices.count("history") is not None
-            show_task(task, verbose=choices.flag("verbose"), history=history)
-        field("Tasks", f"{len(page.tasks)} of {page.total_size}")
+            history = config.count("history") is not None
+            show_task(task, verbose=config.flag("verbose"), history=history)
+        print_field("Tasks", f"{len(page.tasks)} of {page.total_size}")
         if page.next_page_token:
-            field("Next", session.command("task list", "--page-token", page.next_page_token))
+            print_field("Next", session.command("task list", "--page-token", page.next_page_token))
 
 
-async def _subscribe(session: Session) -> None:
-    session.task_id = session.word(_ID)
-    card = await session.spoken_card()
+async def subscribe(session: Session) -> None:
+    """Follow a task to its end."""
+    session.task_id = session.argument(_ID)
+    card = await session.compatible_card()
     if not card.streaming:
         result = await session.client.wait(session.task_id)
-        show_result(session, result, wrapped=session.choices.streams)
-    elif session.choices.streams:
+        show_result(session, result, wrapped=session.config.streams)
+    elif session.config.streams:
         await show_stream(session, session.client.subscribe(session.task_id), asked=True)
     else:
         result = await follow(session, session.client.subscribe(session.task_id), asked=True)
@@ -110,3 +96,85 @@ def _state(told: str) -> TaskState | None:
         names = ", ".join(each.name.lower() for each in STATES)
         raise Misuse(f"--status {told}: choose one of {names}")
     return state
+
+
+async def create_push(session: Session) -> None:
+    """Have a webhook told of a task."""
+    config, task_id = session.config, session.argument("the task's id")
+    if not config.text("url"):
+        raise Misuse("--url says where the webhook is")
+    if config.secret("credentials") and not config.text("scheme"):
+        raise Misuse("--credentials go with a --scheme such as Bearer")
+    await _require_push(session)
+    made = await session.client.set_push(task_id, _config(config))
+    _show_config(session, task_id, made)
+
+
+async def get_push(session: Session) -> None:
+    """Show one push config."""
+    task_id, config_id = _task_and_config(session)
+    await _require_push(session)
+    _show_config(session, task_id, await session.client.get_push(task_id, config_id))
+
+
+async def list_push(session: Session) -> None:
+    """Show all push configs of a task."""
+    task_id = session.argument("the task's id")
+    await _require_push(session)
+    configs = list(await session.client.list_push(task_id))
+    if session.config.as_json:
+        print_json(write_configs(task_id, configs, Dialect.V1), compact=False)
+        return
+    print_field("Task", task_id)
+    for config in configs:
+        print_field("Config", f"{config.id} {config.url}")
+    print_field("Configs", str(len(configs)))
+
+
+async def delete_push(session: Session) -> None:
+    """Forget one push config."""
+    task_id, config_id = _task_and_config(session)
+    await _require_push(session)
+    await session.client.delete_push(task_id, config_id)
+    if session.config.as_json:
+        print_json(b"{}", compact=False)
+        return
+    print_field("Task", task_id)
+    print_field("Deleted", config_id)
+
+
+async def _require_push(session: Session) -> None:
+    """Ask the card before the agent is asked."""
+    if not (await session.compatible_card()).push:
+        raise PushNotSupported("the card says that this agent sends no push notifications")
+
+
+def _task_and_config(session: Session) -> tuple[str, str]:
+    if len(session.arguments) != 2:
+        raise Misuse(
+            "give the task's id and the config's, and name the agent by its whole URL first or by -a"
+        )
+    return session.arguments[0], session.arguments[1]
+
+
+def _config(config: Configuration) -> PushConfig:
+    return PushConfig(
+        url=config.text("url"),
+        id=config.text("id"),
+        token=_revealed(config.secret("token")),
+        scheme=config.text("scheme"),
+        credentials=_revealed(config.secret("credentials")),
+    )
+
+
+def _revealed(secret: Secret | None) -> str:
+    return "" if secret is None else secret.reveal()
+
+
+def _show_config(session: Session, task_id: str, config: PushConfig) -> None:
+    if session.config.as_json:
+        print_json(write_config(task_id, config, Dialect.V1), compact=False)
+        return
+    print_field("Task", task_id)
+    print_field("Config", config.id)
+    print_field("Url", config.url)

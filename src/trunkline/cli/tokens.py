@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from trunkline.cli.dotenv import folder
+from trunkline.cli.dotenv import config_folder
 from trunkline.cli.oauth import Grant, renew
 from trunkline.clock import now_ms
 from trunkline.config import LONGEST_S, Secret
@@ -41,7 +41,7 @@ class TokenFile:
     """The file; read when it is asked, written whole."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = folder() / NAME if path is None else path
+        self.path = config_folder() / NAME if path is None else path
 
     def has(self, url: str) -> bool:
         """Whether there is a token for the agent at this URL."""

@@ -15,11 +15,11 @@ from trunkline.bridge.registry import load_agents
 from trunkline.bridge.sources import Source
 from trunkline.bridge.tools import Toolbox
 from trunkline.bridge.tools import tools as tools_of
-from trunkline.cli.choices import Choices, choose
 from trunkline.cli.command import INTERRUPTED
-from trunkline.cli.commands.client import Given
-from trunkline.cli.failure import CommandFailure, failure_of, tell, wants_json
-from trunkline.cli.screen import block, document
+from trunkline.cli.commands.parsing import Invocation
+from trunkline.cli.configuration import Configuration, load_configuration
+from trunkline.cli.console import print_block, print_json
+from trunkline.cli.failure import CommandFailure, failure_of, is_json_asked, print_failure
 from trunkline.cli.session import Session
 from trunkline.client.client import Client
 from trunkline.errors import Misuse, TrunklineError
@@ -28,53 +28,55 @@ from trunkline.errors import Misuse, TrunklineError
 _IN_FILE = ("bearer", "api_key", "svc_param", "transport", "a2a_version", "insecure", "timeout")
 
 
-def tools(given: Given) -> None:
+def tools(invocation: Invocation) -> None:
     """Print the tools of all agents that are named, or call one.
 
     Raises:
         typer.Exit: something went wrong, or the tool that was called failed.
     """
-    as_json = given.flags["output"] == "json" if "output" in given.flags else wants_json(())
     try:
-        choices = choose(given.flags)
-        level = logging.DEBUG if choices.flag("debug") else logging.WARNING
+        config = load_configuration(invocation.flags)
+        level = logging.DEBUG if config.flag("debug") else logging.WARNING
         logging.basicConfig(stream=sys.stderr, level=level, format="Warning: %(message)s", force=True)
         if level != logging.DEBUG:
             # What comes of a call, and of the only agent, is told anyhow.
-            logging.getLogger().handlers[0].addFilter(lambda record: not _is_told(record, given))
-        worked = asyncio.run(_run(given, choices))
+            logging.getLogger().handlers[0].addFilter(lambda record: not _is_told(record, invocation))
+        worked = asyncio.run(_run(invocation, config))
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except TrunklineError as error:
-        failure = failure_of(error, finding=True, credentials=False)
+        failure = failure_of(error, finding_card=True, has_credentials=False)
         hint = "trunkline help tools" if failure.code == "A2ACLI_ERR_USAGE" else ""
-        tell(CommandFailure(failure.code, failure.message, hint, failure.a2a_code), as_json=as_json)
+        print_failure(
+            CommandFailure(failure.code, failure.message, hint, failure.a2a_code),
+            as_json=is_json_asked(invocation.flags),
+        )
         raise typer.Exit(failure.exit) from None
     if not worked:
         raise typer.Exit(1)
 
 
-def _is_told(record: logging.LogRecord, given: Given) -> bool:
+def _is_told(record: logging.LogRecord, invocation: Invocation) -> bool:
     event = str(record.msg).partition(" ")[0]
-    return event == "tool.error" or (event == "tools.agent_missing" and len(given.words) == 1)
+    return event == "tool.error" or (event == "tools.agent_missing" and len(invocation.arguments) == 1)
 
 
-async def _run(given: Given, choices: Choices) -> bool:
-    async with _source(given, choices) as source:
+async def _run(invocation: Invocation, config: Configuration) -> bool:
+    async with _source(invocation, config) as source:
         opening = tools_of(
             source,
-            allow=choices.items("allow"),
-            deny=choices.items("deny"),
-            tags=choices.items("tag"),
-            prefix=choices.text("prefix"),
+            allow=config.items("allow"),
+            deny=config.items("deny"),
+            tags=config.items("tag"),
+            prefix=config.text("prefix"),
         )
         async with opening as box:
-            name = choices.text("call")
+            name = config.text("call")
             if name:
-                return await _call(box, name, choices)
-            if "arguments" in given.flags:
+                return await _call(box, name, config)
+            if "arguments" in invocation.flags:
                 raise Misuse("--arguments are those of a tool: name it with --call")
-            document(msgspec.json.encode(_listed(box, choices.text("format"))), compact=False)
+            print_json(msgspec.json.encode(_listed(box, config.text("format"))), compact=False)
             return True
 
 
@@ -88,35 +90,39 @@ def _listed(box: Toolbox, shape: str) -> list[dict[str, object]]:
     return shapes[shape]()
 
 
-async def _call(box: Toolbox, name: str, choices: Choices) -> bool:
-    outcome = await box.call(name, choices.members("arguments") or {})
-    if choices.as_json:
-        document(msgspec.json.encode(outcome.mcp()), compact=False)
+async def _call(box: Toolbox, name: str, config: Configuration) -> bool:
+    outcome = await box.call(name, config.members("arguments") or {})
+    if config.as_json:
+        print_json(msgspec.json.encode(outcome.mcp()), compact=False)
     else:
-        block("Error" if outcome.is_error else "Question" if outcome.question else "Result", outcome.words)
+        print_block(
+            "Error" if outcome.is_error else "Question" if outcome.question else "Result", outcome.words
+        )
     return not outcome.is_error
 
 
 @asynccontextmanager
-async def _source(given: Given, choices: Choices) -> AsyncGenerator[Source]:
+async def _source(invocation: Invocation, config: Configuration) -> AsyncGenerator[Source]:
     """The agents that are named, by a file or one by one."""
-    file = choices.text("agents")
+    file = config.text("agents")
     if file:
-        if given.words:
+        if invocation.arguments:
             raise Misuse("name agents or give --agents FILE, not both")
-        idle = [f"--{name.replace('_', '-')}" for name in _IN_FILE if name in given.flags]
+        idle = [f"--{name.replace('_', '-')}" for name in _IN_FILE if name in invocation.flags]
         if idle:
             raise Misuse(f"{', '.join(idle)}: with --agents each agent has its own in the file")
         async with load_agents(file) as agents:
             yield agents
         return
-    credentials = choices.secret("bearer") or choices.secret("api-key")
-    if credentials is not None and len(given.words) > 1:
+    credentials = config.secret("bearer") or config.secret("api-key")
+    if credentials is not None and len(invocation.arguments) > 1:
         raise Misuse("a credential is for one agent; list several with theirs in a file for --agents")
     async with AsyncExitStack() as stack:
         clients: list[Client] = []
-        for words in [(word,) for word in given.words] or [()]:
-            session = Session(Given(words, given.flags), choices, alone=True)
+        for agent in invocation.arguments or (None,):
+            session = Session(
+                Invocation(() if agent is None else (agent,), invocation.flags), config, agent_only=True
+            )
             stack.push_async_callback(session.close)
             await session.open()
             clients.append(session.client)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Collection, Mapping
 
-from trunkline.cli.screen import clear, plain
+from trunkline.cli.console import clear_progress, escape_controls
 from trunkline.net.http import HttpClient, HttpRequest, HttpResponse
 
 HIDDEN = "***"
@@ -105,6 +105,6 @@ class _Tapped:
 
 
 def _say(sign: str, text: str) -> None:
-    clear()
-    for each in plain(text).split("\n"):
+    clear_progress()
+    for each in escape_controls(text).split("\n"):
         print(f"{sign} {each}", file=sys.stderr, flush=True)

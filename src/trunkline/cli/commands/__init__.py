@@ -1,1 +1,1 @@
-"""The names and flags of all commands, a file per family; what they do is imported when they are called."""
+"""The names and flags of all commands, a file per heading of the help; their work is imported when called."""

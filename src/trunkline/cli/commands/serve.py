@@ -1,10 +1,17 @@
-"""`trunkline serve` and `trunkline demo`."""
+"""Commands to serve agents and to look after their store: `serve`, `store …`, `keys …`, `deliveries …`."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import typer
+
+SERVE = "Serve agents"
+StoreUrl = Annotated[
+    str | None, typer.Option("--store", help="The store's URL; the setting `store` unless told.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+ListedId = Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")]
 
 
 def serve(
@@ -51,12 +58,201 @@ def serve(
     )
 
 
-def demo(
-    *,
-    once: Annotated[bool, typer.Option(help="End after the tour.")] = False,
-    port: Annotated[int, typer.Option(help="Port of the demo server, or the next free one.")] = 8000,
-) -> None:
-    """Start the demo agent and walk through what it does."""
-    from trunkline.demo.tour import run
+store_app = typer.Typer(
+    no_args_is_help=True, help="Look after a store: check, migrate, prune, export, import."
+)
 
-    raise typer.Exit(run(once=once, port=port))
+
+@store_app.command("check")
+def store_check(
+    *,
+    store: StoreUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Read everything and say what is wrong; exit code 1 if anything is. Changes nothing."""
+    from trunkline.cli.store import check
+
+    raise typer.Exit(check(store, as_json=as_json))
+
+
+@store_app.command("migrate")
+def store_migrate(*, store: StoreUrl = None) -> None:
+    """Bring the schema up to date."""
+    from trunkline.cli.store import migrate
+
+    migrate(store)
+
+
+@store_app.command("prune")
+def store_prune(
+    *,
+    store: StoreUrl = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option(metavar="AGE", help="90s, 15m, 12h, 7d; the setting `retention` unless told."),
+    ] = None,
+) -> None:
+    """Forget tasks that ended longer ago than that, and make the others small."""
+    from trunkline.cli.store import prune
+
+    prune(store, older_than)
+
+
+@store_app.command("export")
+def store_export(
+    file: Annotated[
+        str, typer.Argument(metavar="[FILE|-]", help="Where to; standard output unless told.")
+    ] = "-",
+    *,
+    store: StoreUrl = None,
+    tenant: Annotated[str | None, typer.Option(help="Only this tenant's tasks.")] = None,
+) -> None:
+    """Write all logs as JSON lines, also beside a running server."""
+    from trunkline.cli.store import export
+
+    export(store, tenant, file)
+
+
+@store_app.command("import")
+def store_import(
+    file: Annotated[str, typer.Argument(metavar="FILE|-", help="An export; - for standard input.")],
+    *,
+    store: StoreUrl = None,
+) -> None:
+    """Write the logs of an export into a store; what is there already is skipped."""
+    from trunkline.cli.store import import_
+
+    import_(store, file)
+
+
+keys_app = typer.Typer(no_args_is_help=True, help="The keys that callers send: create, list, revoke, rotate.")
+
+
+@keys_app.command("create")
+def keys_create(
+    *,
+    owner: Annotated[str, typer.Option(help="Whose tasks it opens; several keys may share an owner.")],
+    tenant: Annotated[str, typer.Option(help="The tenant that the owner belongs to.")] = "default",
+    scope: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="tasks:read, tasks:write, metrics or admin; repeatable; the first two unless told."
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None, typer.Option(metavar="AGE", help="90s, 15m, 12h, 90d; never unless told.")
+    ] = None,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key and print it once; only its digest is stored."""
+    from trunkline.cli.keys import create
+
+    create(store, owner, tenant=tenant, scopes=scope or (), expires=expires, as_json=as_json)
+
+
+@keys_app.command("list")
+def keys_list(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
+    """List all keys, revoked ones too."""
+    from trunkline.cli.keys import show
+
+    show(store, as_json=as_json)
+
+
+@keys_app.command("revoke")
+def keys_revoke(
+    key_id: ListedId,
+    *,
+    store: StoreUrl = None,
+) -> None:
+    """End a key at once and for good."""
+    from trunkline.cli.keys import revoke
+
+    revoke(store, key_id)
+
+
+@keys_app.command("rotate")
+def keys_rotate(
+    key_id: ListedId = "",
+    *,
+    grace: Annotated[
+        str, typer.Option(metavar="AGE", help="How long the secret before still opens; 24h unless told.")
+    ] = "",
+    signing: Annotated[
+        bool, typer.Option("--signing", help="Not a caller's key: the one that signs webhooks.")
+    ] = False,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give a key a new secret and print it once; its id, owner and scopes stay."""
+    from trunkline.cli.keys import rotate, rotate_signing
+
+    if bool(key_id) is signing:
+        raise typer.BadParameter("name one key, or say --signing")
+    if signing and grace:
+        raise typer.BadParameter("--grace is for callers' keys; a signing key goes on for a day")
+    if signing:
+        rotate_signing(store, as_json=as_json)
+    else:
+        rotate(store, key_id, grace or "24h", as_json=as_json)
+
+
+deliveries_app = typer.Typer(no_args_is_help=True, help="Notifications that were sent: list, show, replay.")
+OfTask = Annotated[str, typer.Option("--task", metavar="ID", help="Only those of this task.")]
+OfTenant = Annotated[str, typer.Option("--tenant", help="Only this tenant's.")]
+
+
+@deliveries_app.command("list")
+def deliveries_list(
+    *,
+    task: OfTask = "",
+    state: Annotated[str, typer.Option(help="pending, done, dead or dropped.")] = "",
+    tenant: OfTenant = "",
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List deliveries, those of the newest tasks first; also beside a running server."""
+    from trunkline.cli.deliveries import Wanted, show_all
+
+    show_all(store, Wanted(task, state, tenant), limit, as_json=as_json)
+
+
+@deliveries_app.command("show")
+def deliveries_show(
+    delivery_id: ListedId,
+    *,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show all that is known of one delivery."""
+    from trunkline.cli.deliveries import show
+
+    show(store, delivery_id, as_json=as_json)
+
+
+@deliveries_app.command("replay")
+def deliveries_replay(
+    delivery_id: ListedId = "",
+    *,
+    dead: Annotated[bool, typer.Option("--dead", help="All that were given up.")] = False,
+    task: OfTask = "",
+    tenant: OfTenant = "",
+    store: StoreUrl = None,
+) -> None:
+    """Post a delivery again that has ended, or all dead ones; their ids stay."""
+    from trunkline.cli.deliveries import Wanted, replay, replay_dead
+
+    if bool(delivery_id) is dead:
+        raise typer.BadParameter("name one delivery, or say --dead")
+    if dead:
+        replay_dead(store, Wanted(task, tenant=tenant))
+    else:
+        replay(store, delivery_id)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register these commands."""
+    app.command(rich_help_panel=SERVE)(serve)
+    for name, group in (("store", store_app), ("keys", keys_app), ("deliveries", deliveries_app)):
+        app.add_typer(group, name=name, rich_help_panel=SERVE)

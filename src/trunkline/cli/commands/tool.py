@@ -1,4 +1,4 @@
-"""`trunkline auth login`, `config show`, `completion`, `conformance` and `help`: of the tool itself."""
+"""Commands about the tool itself: `auth login`, `config show`, `completion` and `help`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from trunkline.cli.commands.client import ClientCommand, ClientGroup, Given, takes
-from trunkline.cli.commands.flags import TOOL, TRY
+from trunkline.cli.commands.parsing import ClientCommand, ClientGroup, Invocation, run, takes
 from trunkline.cli.options import CALLING, SHOWN
 
+TOOL = "The tool itself"
 auth = typer.Typer(cls=ClientGroup, no_args_is_help=True, help="Credentials that are kept for later calls.")
 config = typer.Typer(
     cls=ClientGroup, no_args_is_help=True, help="The options that apply, and where each comes from."
@@ -19,39 +19,31 @@ config = typer.Typer(
 @auth.command("login", cls=ClientCommand)
 @takes(
     "flow", "client-id", "client-secret", "scope", "agent-card", "insecure", "timeout", *SHOWN,
-    words="[AGENT]", about="The agent, unless -a names it.",
+    arguments="[AGENT]", about="The agent, unless -a names it.",
 )  # fmt: skip
-def auth_login(given: Given) -> None:
+def auth_login(invocation: Invocation) -> None:
     """Get a token by OAuth, as the agent's card says, and keep it for later calls."""
     from trunkline.cli.login import login
 
-    login(given)
+    run(invocation, login, agent_only=True, use_login=False)
 
 
 @auth.command("logout", cls=ClientCommand)
-@takes("agent-card", *SHOWN, words="[AGENT]", about="The agent, unless -a names it.")
-def auth_logout(given: Given) -> None:
+@takes("agent-card", *SHOWN, arguments="[AGENT]", about="The agent, unless -a names it.")
+def auth_logout(invocation: Invocation) -> None:
     """Forget the token for an agent."""
     from trunkline.cli.login import logout
 
-    logout(given)
+    run(invocation, logout, agent_only=True, use_login=False)
 
 
 @config.command("show", cls=ClientCommand)
-@takes(*CALLING, "context-id", "task-id", "wait", "async", "poll-interval", words="")
-def config_show(given: Given) -> None:
+@takes(*CALLING, "context-id", "task-id", "wait", "async", "poll-interval", arguments="")
+def config_show(invocation: Invocation) -> None:
     """Show every option that applies, with where it comes from. Changes nothing."""
-    from trunkline.cli.settings import show
+    from trunkline.cli.config_show import show
 
-    show(given)
-
-
-@takes("kit", *CALLING, words="[AGENT]", about="The agent, unless -a names it.")
-def conformance(given: Given) -> None:
-    """Run the official test kit against an agent; exit code 1 if it fails."""
-    from trunkline.cli.conformance import conformance
-
-    conformance(given)
+    show(invocation)
 
 
 def completion(
@@ -78,6 +70,5 @@ def add_to(app: typer.Typer) -> None:
     """Register these commands."""
     app.add_typer(auth, name="auth", rich_help_panel=TOOL)
     app.add_typer(config, name="config", rich_help_panel=TOOL)
-    app.command(cls=ClientCommand, rich_help_panel=TRY)(conformance)
     app.command(cls=ClientCommand, rich_help_panel=TOOL)(completion)
     app.command("help", cls=ClientCommand, rich_help_panel=TOOL)(help_)

@@ -21,30 +21,30 @@ _COLUMNS = 80
 _COLOURS = {"Warning": "33", "Error": "31"}
 
 
-def plain(text: str) -> str:
+def escape_controls(text: str) -> str:
     """A text whose control characters are spelled out."""
     if text.isprintable():
         return text
     return "".join([one if one.isprintable() or one in _KEPT else ascii(one)[1:-1] for one in text])
 
 
-def line(text: str) -> str:
+def one_line(text: str) -> str:
     """A text on one line."""
-    return " ".join(plain(text).split())
+    return " ".join(escape_controls(text).split())
 
 
-def field(label: str, value: str) -> None:
+def print_field(label: str, value: str) -> None:
     """Print one field."""
-    print(f"{label}: {line(value)}", flush=True)
+    print(f"{label}: {one_line(value)}", flush=True)
 
 
-def block(label: str, text: str) -> None:
+def print_block(label: str, text: str) -> None:
     """Print content that is no field: set in, so that none of its lines is taken for one, and closed."""
-    lines = plain(text).split("\n")
+    lines = escape_controls(text).split("\n")
     print("\n".join([f"{label}:", *(f"{_INDENT}{each}" for each in lines), ""]), flush=True)
 
 
-def document(raw: bytes, *, compact: bool) -> None:
+def print_json(raw: bytes, *, compact: bool) -> None:
     """Print one JSON object: on a line of its own where lines are counted, else set out."""
     text = msgspec.json.format(raw, indent=-1 if compact else 2).decode()
     if not text.replace("\n", "").isprintable():
@@ -58,28 +58,28 @@ def _escaped(sign: str) -> str:
     return "".join([f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2)])
 
 
-def remark(label: str, text: str) -> None:
+def print_notice(label: str, text: str) -> None:
     """Say something beside the result."""
-    clear()
-    colour = _COLOURS.get(label) if is_lively() else None
+    clear_progress()
+    colour = _COLOURS.get(label) if is_color_terminal() else None
     head = f"\x1b[{colour}m{label}:\x1b[0m" if colour else f"{label}:"
-    print(f"{head} {line(text)}", file=sys.stderr, flush=True)
+    print(f"{head} {one_line(text)}", file=sys.stderr, flush=True)
 
 
-def progress(text: str) -> None:
+def show_progress(text: str) -> None:
     """Show what is going on, until the next thing is shown; only on a terminal."""
-    if is_lively():
+    if is_color_terminal():
         # What goes on in a second row could not be wiped.
         columns = os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS
-        print(f"{_WIPE}{line(text)[: columns - 1]}", end="", file=sys.stderr, flush=True)
+        print(f"{_WIPE}{one_line(text)[: columns - 1]}", end="", file=sys.stderr, flush=True)
 
 
-def clear() -> None:
+def clear_progress() -> None:
     """Wipe what was passing."""
-    if is_lively():
+    if is_color_terminal():
         print(_WIPE, end="", file=sys.stderr, flush=True)
 
 
-def is_lively() -> bool:
+def is_color_terminal() -> bool:
     """Whether standard error is a terminal that may be coloured."""
     return sys.stderr.isatty() and not environment("NO_COLOR") and environment("TERM").get("TERM") != "dumb"

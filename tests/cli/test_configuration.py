@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.cli.choices import choose, duration
+from trunkline.cli.configuration import duration, load_configuration
 from trunkline.cli.options import OPTIONS
 from trunkline.config import Secret
 from trunkline.errors import Misuse
@@ -25,28 +25,37 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_each_source_beats_the_next(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (choose({}).text("agent-card"), choose({}).of("agent-card").source) == ("", "default")
+    assert (load_configuration({}).text("agent-card"), load_configuration({}).value("agent-card").source) == (
+        "",
+        "default",
+    )
     above = folder / "home/.config/a2a-cli/.env"
     above.write_text("A2ACLI_AGENT_CARD=global\nA2ACLI_TIMEOUT=7s\nOTHER=1\n")
-    assert (choose({}).text("agent-card"), choose({}).of("agent-card").source) == ("global", str(above))
+    assert (load_configuration({}).text("agent-card"), load_configuration({}).value("agent-card").source) == (
+        "global",
+        str(above),
+    )
     near = folder / "work/.env"
     near.write_text("A2ACLI_AGENT_CARD=near\n")
-    assert (choose({}).text("agent-card"), choose({}).of("agent-card").source) == ("near", str(near))
+    assert (load_configuration({}).text("agent-card"), load_configuration({}).value("agent-card").source) == (
+        "near",
+        str(near),
+    )
     told = folder / "told.env"
     told.write_text("A2ACLI_AGENT_CARD=told\n")
-    assert choose({"config": str(told)}).text("agent-card") == "told"
+    assert load_configuration({"config": str(told)}).text("agent-card") == "told"
     monkeypatch.setenv("A2ACLI_AGENT_CARD", "environment")
-    assert choose({"config": str(told)}).text("agent-card") == "environment"
-    assert choose({"agent_card": "flag"}).of("agent-card").source == "flag"
+    assert load_configuration({"config": str(told)}).text("agent-card") == "environment"
+    assert load_configuration({"agent_card": "flag"}).value("agent-card").source == "flag"
     # What the nearer file does not say, the global one does.
-    assert choose({}).seconds("timeout") == 7.0
-    assert choose({}).strangers == ()
+    assert load_configuration({}).seconds("timeout") == 7.0
+    assert load_configuration({}).unknown == ()
 
 
 def test_the_nearest_file_is_the_only_local_one(folder: Path) -> None:
     (folder / "work/.env").write_text("A2ACLI_API_KEY=outer\n")
     (folder / "work/deep/.env").write_text("A2ACLI_OUTPUT=json\n")
-    choices = choose({})
+    choices = load_configuration({})
     assert choices.as_json and choices.secret("api-key") is None
 
 
@@ -55,7 +64,7 @@ def test_a_file_has_quotes_comments_and_exports(folder: Path) -> None:
         "# mine\n\nexport A2ACLI_SKILL='a #b'\nA2ACLI_CONTEXT_ID=plain # rest\n"
         'A2ACLI_TASK_ID="x\\ty\\"z"\nA2ACLI_SVC_PARAM=["a:1", "b:2"]\nA2ACLI_ASYNC=yes\nA2ACLI_METADATA={"a":1}\n'
     )
-    choices = choose({})
+    choices = load_configuration({})
     assert choices.text("skill") == "a #b"
     assert choices.text("context-id") == "plain"
     assert choices.text("task-id") == 'x\ty"z'
@@ -79,24 +88,24 @@ def test_a_file_has_quotes_comments_and_exports(folder: Path) -> None:
 def test_a_wrong_value_names_its_place(folder: Path, line: str, says: str) -> None:
     (folder / "work/deep/.env").write_text(line)
     with pytest.raises(Misuse, match=says.replace("(", "\\(")):
-        choose({})
+        load_configuration({})
 
 
 def test_a_file_that_is_not_there_is_refused(folder: Path) -> None:
     with pytest.raises(Misuse, match="no such file"):
-        choose({"config": str(folder / "none")})
+        load_configuration({"config": str(folder / "none")})
 
 
 def test_names_that_set_nothing_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A2ACLI_STREAM", "1")
     monkeypatch.setenv("A2ACLI_TIMOUT", "1")
-    assert choose({}).strangers == ("A2ACLI_STREAM", "A2ACLI_TIMOUT")
-    assert not choose({}).streams
+    assert load_configuration({}).unknown == ("A2ACLI_STREAM", "A2ACLI_TIMOUT")
+    assert not load_configuration({}).streams
 
 
 def test_secrets_are_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A2ACLI_BEARER", "hush-hush")
-    value = choose({}).of("bearer").value
+    value = load_configuration({}).value("bearer").value
     assert isinstance(value, Secret) and value.reveal() == "hush-hush"
 
 
@@ -117,9 +126,9 @@ def test_a_file_whose_secret_others_can_read_is_known(folder: Path) -> None:
     file = folder / "work/.env"
     file.write_text("A2ACLI_API_KEY=hush\n")
     file.chmod(0o644)
-    assert choose({}).exposed == (str(file),)
+    assert load_configuration({}).exposed == (str(file),)
     file.chmod(0o600)
-    assert choose({}).exposed == ()
+    assert load_configuration({}).exposed == ()
     file.write_text("A2ACLI_TIMEOUT=1s\n")
     file.chmod(0o644)
-    assert choose({}).exposed == ()
+    assert load_configuration({}).exposed == ()

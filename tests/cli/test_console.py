@@ -9,7 +9,7 @@ import termios
 
 import pytest
 
-from trunkline.cli.screen import progress
+from trunkline.cli.console import show_progress
 
 
 @pytest.mark.parametrize(("columns", "fits"), [(20, 19), (0, 79)])
@@ -21,7 +21,7 @@ def test_progress_stays_in_its_row(monkeypatch: pytest.MonkeyPatch, columns: int
     termios.tcsetwinsize(slave, (24, columns))
     with os.fdopen(slave, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        progress("x" * 200)
+        show_progress("x" * 200)
         shown = os.read(master, 1024).decode()
     os.close(master)
     assert shown == "\r\x1b[K" + "x" * fits

@@ -1,30 +1,45 @@
-"""Makes a command of a function and the names of its options. Nothing of the client is imported here."""
+"""Declares client commands: a function, its arguments and the names of its options, as a Typer command.
+
+Nothing of the client is imported here: every command is paid for by `trunkline serve` too.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.main
 from msgspec import Struct
+from msgspec.structs import replace
 from typer.core import TyperCommand, TyperGroup
 
 from trunkline.cli.options import OPTIONS, Option
 
+if TYPE_CHECKING:
+    from trunkline.cli.command import Work
+
 PARTS = ("text", "file", "data", "media_type")
 
 
-class Given(Struct, frozen=True):
-    """What was typed: words, flags, and the flags of parts in their order."""
+class Invocation(Struct, frozen=True):
+    """What was typed: arguments, flags, and the flags of message parts in their order."""
 
-    words: tuple[str, ...]
+    arguments: tuple[str, ...]
     flags: dict[str, Any]
     parts: tuple[tuple[str, str], ...] = ()
 
+    def with_flags(self, **flags: Any) -> Invocation:
+        """The same with these flags as well."""
+        return replace(self, flags={**self.flags, **flags})
 
-Run = Callable[[Given], None]
+
+def run(invocation: Invocation, work: Work, *, agent_only: bool = False, use_login: bool = True) -> None:
+    """Run what a command does with an agent, and leave with its exit code; see `cli.command`."""
+    from trunkline.cli.command import run_command
+
+    run_command(invocation, work, agent_only=agent_only, use_login=use_login)
 
 
 class ClientCommand(TyperCommand):
@@ -34,7 +49,7 @@ class ClientCommand(TyperCommand):
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its words and options."""
+        """The parameters of the command, made now."""
         whole = getattr(self.callback, "whole", None)
         if whole is not None:
             alone = typer.Typer(add_completion=False)
@@ -44,17 +59,17 @@ class ClientCommand(TyperCommand):
         return super().get_params(ctx)
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """As above; what was typed wrongly ends here."""
+        """Parse what was typed; a mistake of usage ends here."""
         typed = list(args)
         try:
             return super().make_context(info_name, args, parent, **extra)
         except typer.TyperException as error:
-            raise _told(
+            raise _usage_error(
                 error, typed, f"{parent.command_path} {info_name}" if parent else "trunkline"
             ) from None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Notes in which order parts were given, which a parser of flags forgets."""
+        """Parse, and note in which order parts were given, which a parser of flags forgets."""
         if not ctx.resilient_parsing:
             ctx.meta["parts"] = self._in_order(ctx, list(args))
         return super().parse_args(ctx, args)
@@ -71,7 +86,7 @@ class ClientGroup(TyperGroup):
     default = ""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Puts the name of that command in front."""
+        """Put the name of the default command in front where none is named."""
         if self.default and args and args[0] not in {*self.commands, *ctx.help_option_names}:
             args = [self.default, *args]
         return super().parse_args(ctx, args)
@@ -81,7 +96,7 @@ class ClientGroup(TyperGroup):
         try:
             return super().resolve_command(ctx, args)
         except typer.TyperException as error:
-            raise _told(error, args, ctx.command_path) from None
+            raise _usage_error(error, args, ctx.command_path) from None
 
 
 class CardGroup(ClientGroup):
@@ -90,16 +105,20 @@ class CardGroup(ClientGroup):
     default = "get"
 
 
-def takes(*names: str, words: str, about: str = "") -> Callable[[Run], Callable[..., None]]:
-    """Give a function words and options."""
+def takes(
+    *names: str, arguments: str, about: str = ""
+) -> Callable[[Callable[[Invocation], None]], Callable[..., None]]:
+    """Give a function arguments and options: those of the table in `options` that have these names."""
 
-    def made(function: Run) -> Callable[..., None]:
+    def made(function: Callable[[Invocation], None]) -> Callable[..., None]:
         def command(ctx: typer.Context, words: Sequence[str] | None = None, **flags: Any) -> None:
-            told = {name: value for name, value in flags.items() if value not in (None, [], ())}
-            function(Given(tuple(words or ()), told, ctx.meta.get("parts", ())))
+            given = {name: value for name, value in flags.items() if value not in (None, [], ())}
+            function(Invocation(tuple(words or ()), given, ctx.meta.get("parts", ())))
 
         def whole() -> Callable[..., None]:
-            return _signed(command, [*([_words(words, about)] if words else ()), *map(_parameter, names)])
+            return _signed(
+                command, [*([_words(arguments, about)] if arguments else ()), *map(_parameter, names)]
+            )
 
         def short() -> None:
             # Never called: `ClientCommand.get_params` puts the whole one in its place.
@@ -146,15 +165,15 @@ def _parameter(name: str) -> inspect.Parameter:
 def _help(option: Option) -> str:
     default = option.default or ("no" if option.kind == "flag" else "")
     notes = [f"default: {default}" if default else "", option.variable]
-    told = "; ".join(note for note in notes if note)
-    return f"{option.help} ({told})" if told else option.help
+    noted = "; ".join(note for note in notes if note)
+    return f"{option.help} ({noted})" if noted else option.help
 
 
-def _told(error: typer.TyperException, typed: list[str], path: str) -> Exception:
+def _usage_error(error: typer.TyperException, typed: list[str], path: str) -> Exception:
     if type(error).__name__ == "NoArgsIsHelpError":
         return error
-    from trunkline.cli.failure import CommandFailure, tell, wants_json
+    from trunkline.cli.failure import CommandFailure, is_json_typed, print_failure
 
     failure = CommandFailure("A2ACLI_ERR_USAGE", error.format_message(), hint=f"{path} --help")
-    tell(failure, as_json=wants_json(typed))
+    print_failure(failure, as_json=is_json_typed(typed))
     return typer.Exit(failure.exit)

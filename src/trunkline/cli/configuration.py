@@ -1,4 +1,9 @@
-"""What applies: a flag, else the environment, else the nearest file, the global one, the default."""
+"""The value of every option: a flag, else the environment, else the nearest `.env` file, the global one, the
+default.
+
+A file is found as git finds its own, here or above: whoever works in a folder from elsewhere has not read it,
+so it is remembered where each value comes from.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from trunkline.cli.dotenv import NAME, files, folder, read
+from trunkline.cli.dotenv import FILE_NAME, config_folder, env_files, read_env_file
 from trunkline.cli.options import OPTIONS, PREFIX, Option
 from trunkline.config import LONGEST_S, Secret, environment
 from trunkline.errors import Misuse
@@ -19,71 +24,71 @@ _OTHERS = 0o077
 FLAG, ENVIRONMENT, DEFAULT = "flag", "environment", "default"
 _PIECE = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|)")
 _UNITS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_YES, _NO = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
+_TRUE, _FALSE = {"1", "true", "yes", "on"}, {"0", "false", "no", "off", ""}
 
 
-class Chosen(Struct, frozen=True):
-    """A value and where it comes from: `rank` is higher where the source is weaker."""
+class ConfiguredValue(Struct, frozen=True):
+    """The value of an option and where it comes from: `rank` is higher where the source is weaker."""
 
     value: Any
     source: str
     rank: int
 
 
-class Choices:
-    """Every option's value; an attribute per option would hide which were given, so they are asked for."""
+class Configuration:
+    """The values of all options, asked for by name and kind."""
 
     def __init__(
         self,
-        chosen: Mapping[str, Chosen],
-        strangers: tuple[str, ...],
+        values: Mapping[str, ConfiguredValue],
+        unknown: tuple[str, ...],
         exposed: tuple[str, ...],
-        found: str = "",
+        found_file: str = "",
     ) -> None:
-        self._chosen = chosen
+        self._values = values
         # The file that nobody named: it lies here or above, and may be a stranger's.
-        self.found = found
+        self.found_file = found_file
         # Variables with our prefix that set nothing.
-        self.strangers = strangers
+        self.unknown = unknown
         # Files that hold a secret which others on this machine can read.
         self.exposed = exposed
 
-    def without(self, names: Collection[str]) -> Choices:
-        """The same where these are not given."""
-        nothing = {name: Chosen(_NOTHING[OPTIONS[name].kind], DEFAULT, len(OPTIONS)) for name in names}
-        return Choices({**self._chosen, **nothing}, self.strangers, self.exposed, self.found)
+    def without(self, names: Collection[str]) -> Configuration:
+        """The same without the values of these options."""
+        empty = {name: ConfiguredValue(_EMPTY[OPTIONS[name].kind], DEFAULT, len(OPTIONS)) for name in names}
+        return Configuration({**self._values, **empty}, self.unknown, self.exposed, self.found_file)
 
-    def of(self, name: str) -> Chosen:
+    def value(self, name: str) -> ConfiguredValue:
         """The value of an option and its source."""
-        return self._chosen[name]
+        return self._values[name]
 
     def text(self, name: str) -> str:
         """The value of an option that is a text."""
-        return self._chosen[name].value
+        return self._values[name].value
 
     def flag(self, name: str) -> bool:
-        """Whether it is switched on."""
-        return self._chosen[name].value
+        """Whether a flag is switched on."""
+        return self._values[name].value
 
     def seconds(self, name: str) -> float:
         """A duration."""
-        return self._chosen[name].value
+        return self._values[name].value
 
     def count(self, name: str) -> int | None:
         """A number, or None where none was given."""
-        return self._chosen[name].value
+        return self._values[name].value
 
     def secret(self, name: str) -> Secret | None:
         """A secret, or None where none was given."""
-        return self._chosen[name].value
+        return self._values[name].value
 
     def items(self, name: str) -> tuple[str, ...]:
         """The values of an option that is repeatable."""
-        return self._chosen[name].value
+        return self._values[name].value
 
     def members(self, name: str) -> dict[str, Any] | None:
         """A JSON object, or None where none was given."""
-        return self._chosen[name].value
+        return self._values[name].value
 
     @property
     def as_json(self) -> bool:
@@ -96,32 +101,32 @@ class Choices:
         return self.flag("stream")
 
 
-def choose(flags: Mapping[str, Any]) -> Choices:
-    """Every option as it applies.
+def load_configuration(flags: Mapping[str, Any]) -> Configuration:
+    """Read flags, environment and files, and give every option its value.
 
     Raises:
         Misuse: a value does not fit; the message says which and where it was set.
     """
     layers = _layers(str(flags.get("config", "")))
-    chosen = {name: _chosen(option, flags, layers) for name, option in OPTIONS.items()}
+    values = {name: _configured(option, flags, layers) for name, option in OPTIONS.items()}
     known = {option.variable for option in OPTIONS.values()}
-    strangers = {name for _, layer in layers for name in layer if name not in known}
+    unknown = {name for _, layer in layers for name in layer if name not in known}
     secret = {option.variable for option in OPTIONS.values() if option.kind == "secret"}
     holding = [where for where, layer in layers[1:] if secret & {name for name in layer if layer[name]}]
     exposed = [where for where in holding if Path(where).stat().st_mode & _OTHERS]
-    return Choices(chosen, tuple(sorted(strangers)), tuple(exposed), _found(flags, layers))
+    return Configuration(values, tuple(sorted(unknown)), tuple(exposed), _found_file(flags, layers))
 
 
-def _found(flags: Mapping[str, Any], layers: list[tuple[str, dict[str, str]]]) -> str:
-    if flags.get("config") or len(layers) < 2 or layers[1][0] == str(folder() / NAME):
+def _found_file(flags: Mapping[str, Any], layers: list[tuple[str, dict[str, str]]]) -> str:
+    if flags.get("config") or len(layers) < 2 or layers[1][0] == str(config_folder() / FILE_NAME):
         return ""
     return layers[1][0]
 
 
-def is_json_chosen() -> bool:
+def is_json_configured() -> bool:
     """Whether the environment or a file asks for JSON; for errors that come before everything else."""
     try:
-        return _chosen(OPTIONS["output"], {}, _layers("")).value == "json"
+        return _configured(OPTIONS["output"], {}, _layers("")).value == "json"
     except Misuse:
         return False
 
@@ -140,23 +145,25 @@ def duration(text: str) -> float:
 
 
 def _layers(config: str) -> list[tuple[str, dict[str, str]]]:
-    found = [(str(path), read(path)) for path in files(config)]
+    found = [(str(path), read_env_file(path)) for path in env_files(config)]
     ours = [(where, {k: v for k, v in layer.items() if k.startswith(PREFIX)}) for where, layer in found]
     return [(ENVIRONMENT, environment(PREFIX)), *ours]
 
 
-def _chosen(option: Option, flags: Mapping[str, Any], layers: list[tuple[str, dict[str, str]]]) -> Chosen:
+def _configured(
+    option: Option, flags: Mapping[str, Any], layers: list[tuple[str, dict[str, str]]]
+) -> ConfiguredValue:
     if option.field in flags:
-        return Chosen(_read(option, flags[option.field], f"--{option.name}"), FLAG, 0)
+        return ConfiguredValue(_parse(option, flags[option.field], f"--{option.name}"), FLAG, 0)
     for rank, (source, layer) in enumerate(layers, 1):
         if option.variable and option.variable in layer:
             where = option.variable if source == ENVIRONMENT else f"{option.variable} in {source}"
-            return Chosen(_read(option, layer[option.variable], where), source, rank)
-    value = _READERS[option.kind](option.default) if option.default else _NOTHING[option.kind]
-    return Chosen(value, DEFAULT, len(layers) + 1)
+            return ConfiguredValue(_parse(option, layer[option.variable], where), source, rank)
+    value = _READERS[option.kind](option.default) if option.default else _EMPTY[option.kind]
+    return ConfiguredValue(value, DEFAULT, len(layers) + 1)
 
 
-def _read(option: Option, given: Any, where: str) -> Any:
+def _parse(option: Option, given: Any, where: str) -> Any:
     if isinstance(given, bool):
         return given
     if isinstance(given, list | tuple):
@@ -170,10 +177,10 @@ def _read(option: Option, given: Any, where: str) -> Any:
     return value
 
 
-def _switch(text: str) -> bool:
-    if text.lower() not in _YES | _NO:
+def _flag(text: str) -> bool:
+    if text.lower() not in _TRUE | _FALSE:
         raise ValueError("say true or false")
-    return text.lower() in _YES
+    return text.lower() in _TRUE
 
 
 def _count(text: str) -> int:
@@ -182,7 +189,7 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _several(text: str) -> tuple[str, ...]:
+def _list(text: str) -> tuple[str, ...]:
     if text.startswith("["):
         try:
             return msgspec.json.decode(text, type=tuple[str, ...])
@@ -191,7 +198,7 @@ def _several(text: str) -> tuple[str, ...]:
     return (text,) if text else ()
 
 
-def _members(text: str) -> dict[str, Any]:
+def _object(text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError as error:
@@ -201,14 +208,14 @@ def _members(text: str) -> dict[str, Any]:
 _READERS: dict[str, Callable[[str], Any]] = {
     "text": str,
     "choice": str,
-    "flag": _switch,
-    "list": _several,
+    "flag": _flag,
+    "list": _list,
     "seconds": duration,
     "count": _count,
     "secret": Secret,
-    "object": _members,
+    "object": _object,
 }
-_NOTHING: dict[str, Any] = {
+_EMPTY: dict[str, Any] = {
     "text": "",
     "choice": "",
     "flag": False,

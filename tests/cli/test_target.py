@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run
-from trunkline.cli.reference import refer
+from trunkline.cli.target import resolve_target
 from trunkline.errors import Misuse, Unreadable
 
 
@@ -25,19 +25,19 @@ from trunkline.errors import Misuse, Unreadable
     ],
 )
 def test_where_an_agent_is(told: str, url: str) -> None:
-    assert refer(told).url == url
+    assert resolve_target(told).url == url
 
 
 @pytest.mark.parametrize("told", ["http://", "https:///path", "two words", "?"])
 def test_what_names_no_agent(told: str) -> None:
     with pytest.raises(Misuse):
-        refer(told)
+        resolve_target(told)
 
 
 def test_a_card_that_names_no_interface(tmp_path: Path) -> None:
     (tmp_path / "card.json").write_text('{"name": "x", "version": "1", "skills": []}')
     with pytest.raises(Unreadable):
-        refer(str(tmp_path / "card.json"))
+        resolve_target(str(tmp_path / "card.json"))
 
 
 @pytest.mark.parametrize("words", [("send", "hi"), ("card", "get"), ("get", "t1"), ("list",)])

@@ -1,16 +1,30 @@
-"""How results and streams are shown, in either format, and what is said beside them."""
+"""How results and streams are shown, as JSON or as fields, and what is said beside them."""
 
 from __future__ import annotations
 
+from trunkline.cli.console import (
+    clear_progress,
+    print_field,
+    print_json,
+    print_notice,
+    show_progress,
+)
 from trunkline.cli.render import show_event, show_ids, show_message, show_task
-from trunkline.cli.screen import clear, document, field, progress, remark
 from trunkline.cli.session import Session
 from trunkline.client.assembler import Update
 from trunkline.client.result import Result
 from trunkline.client.stream import Stream
 from trunkline.wire import v1
 from trunkline.wire.answers import Notice
-from trunkline.wire.types import INTERRUPTED, RESTING, ArtifactUpdate, Message, StatusUpdate, Task, TaskState
+from trunkline.wire.types import (
+    INTERRUPTED,
+    RESTING,
+    ArtifactUpdate,
+    Message,
+    StatusUpdate,
+    Task,
+    TaskState,
+)
 
 REPLY = "<reply>"
 
@@ -21,16 +35,16 @@ def show_result(session: Session, result: Result, *, wrapped: bool, wanted: Task
     `wrapped` is the answer to a send, which says whether it is a task or a message; the end that was `wanted`
     is not warned of.
     """
-    clear()
-    choices = session.choices
-    if choices.as_json:
-        document(_written(result, wrapped=wrapped), compact=choices.streams)
+    clear_progress()
+    config = session.config
+    if config.as_json:
+        print_json(_encode(result, wrapped=wrapped), compact=config.streams)
     elif result.task is not None:
-        history = choices.count("history") is not None
-        show_task(result.task, verbose=choices.flag("verbose"), history=history)
+        history = config.count("history") is not None
+        show_task(result.task, verbose=config.flag("verbose"), history=history)
         _show_next(session, result)
     elif result.message is not None:
-        show_message(result.message, verbose=choices.flag("verbose"))
+        show_message(result.message, verbose=config.flag("verbose"))
         _show_next(session, result)
     if result.state is not wanted:
         warn(result)
@@ -43,7 +57,7 @@ def warn(result: Result) -> None:
         return
     said = result.question or result.text if state in INTERRUPTED else _status_text(result.task)
     verb = "waits" if state in INTERRUPTED else "ended"
-    remark("Warning", f"the task {verb}: {state.value}{': ' if said else ''}{said}")
+    print_notice("Warning", f"the task {verb}: {state.value}{': ' if said else ''}{said}")
 
 
 async def show_stream(session: Session, stream: Stream, *, asked: bool = False) -> Result:
@@ -52,22 +66,22 @@ async def show_stream(session: Session, stream: Stream, *, asked: bool = False) 
     A subscription goes on through questions: `asked` leaves it at the first. The stream of a send ends by
     itself, and its first event may show the question that is just being answered.
     """
-    choices = session.choices
+    config = session.config
     last: Notice | None = None
     async with stream:
         async for update in stream:
             last = update.notice
-            note(session, update)
-            if choices.as_json:
+            note_task(session, update)
+            if config.as_json:
                 for frame in frames(last):
-                    document(frame, compact=True)
+                    print_json(frame, compact=True)
             else:
-                show_event(last, update.text, verbose=choices.flag("verbose"))
+                show_event(last, update.text, verbose=config.flag("verbose"))
             if asked and update.state in INTERRUPTED:
                 break
         result = stream.result if last is not None else await stream.finish()
     assert result is not None
-    _close(session, result, last)
+    _show_end(session, result, last)
     warn(result)
     return result
 
@@ -76,8 +90,8 @@ async def follow(session: Session, stream: Stream, *, asked: bool = False) -> Re
     """Read a stream to where the task rests; on a terminal, what happens passes by. `asked` is as above."""
     async with stream:
         async for update in stream:
-            note(session, update)
-            progress(f"{session.task_id} {update.state.value if update.state else ''} {update.text}")
+            note_task(session, update)
+            show_progress(f"{session.task_id} {update.state.value if update.state else ''} {update.text}")
             if asked and update.state in INTERRUPTED:
                 break
         result = stream.result
@@ -99,31 +113,31 @@ def frames(notice: Notice) -> list[bytes]:
     return [*map(v1.artifact_frame, brought), v1.status_frame(answer, final=notice.final)]
 
 
-def note(session: Session, update: Update) -> None:
+def note_task(session: Session, update: Update) -> None:
     """Know the task from its first event on."""
     answer = update.notice.answer
     found = answer.id if isinstance(answer, Task) else answer.task_id
     if found and not session.task_id:
         session.task_id = found
-        progress(f"{found} has begun")
+        show_progress(f"{found} has begun")
 
 
-def _close(session: Session, result: Result, last: Notice | None) -> None:
+def _show_end(session: Session, result: Result, last: Notice | None) -> None:
     """Where the last event does not say how it stands, say it once more."""
     answer = None if last is None else last.answer
     told = isinstance(answer, Message) or (
         isinstance(answer, Task | StatusUpdate) and answer.status.state is result.state
     )
-    if session.choices.as_json:
+    if session.config.as_json:
         if not told:
-            document(_written(result, wrapped=True), compact=True)
+            print_json(_encode(result, wrapped=True), compact=True)
         return
     if result.task is not None and not told:
         show_ids(result.task_id, result.context_id, result.state.value)
     _show_next(session, result)
 
 
-def _written(result: Result, *, wrapped: bool) -> bytes:
+def _encode(result: Result, *, wrapped: bool) -> bytes:
     if result.task is not None:
         task = v1.task(result.task)
         return v1.answer_task(task) if wrapped else task
@@ -134,11 +148,11 @@ def _written(result: Result, *, wrapped: bool) -> bytes:
 def _show_next(session: Session, result: Result) -> None:
     """The command to go on with."""
     if result.state in INTERRUPTED:
-        field("Next", session.command("send", "--task-id", result.task_id, REPLY))
+        print_field("Next", session.command("send", "--task-id", result.task_id, REPLY))
     elif result.task is not None and not result.ended:
-        field("Next", session.command("task get", result.task_id, "--wait"))
+        print_field("Next", session.command("task get", result.task_id, "--wait"))
     elif result.context_id:
-        field("Next", session.command("send", "--context-id", result.context_id, REPLY))
+        print_field("Next", session.command("send", "--context-id", result.context_id, REPLY))
 
 
 def _status_text(task: Task) -> str:

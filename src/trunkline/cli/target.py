@@ -1,0 +1,206 @@
+"""Which agent is meant (a host, a URL, a card's URL or a card in a file), and how it is called: with which
+credentials and headers, over which transports, in which version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from msgspec import Struct
+
+from trunkline.cli.configuration import ENVIRONMENT, Configuration
+from trunkline.cli.console import print_notice
+from trunkline.cli.options import OPTIONS
+from trunkline.config import Secret
+from trunkline.errors import Misuse, RouteNotFound, Unreadable
+from trunkline.net.egress import Egress
+from trunkline.net.http_client import SocketHttpClient
+from trunkline.wire.peer_card import PeerCard, read_card
+
+_SCHEMES = ("http://", "https://", "file://")
+_LOOPBACK = {"localhost", "127.0.0.1", "[::1]"}
+MISSING = "no agent is named: give its URL first, or -a REF, or set A2ACLI_AGENT_CARD"
+
+
+class Target(Struct, frozen=True):
+    """The agent of a command: as it was named, its URL, and its card where that was a file."""
+
+    given: str
+    url: str
+    card: PeerCard | None = None
+
+
+def split_target(
+    typed: Sequence[str], flags: Mapping[str, Any], config: Configuration
+) -> tuple[str, tuple[str, ...]]:
+    """The agent and the other arguments. Without -a, a first argument that is a URL is the agent.
+
+    Only what was typed decides which argument is which, never what is configured.
+
+    Raises:
+        Misuse: no agent is named.
+    """
+    arguments = tuple(typed)
+    if "agent_card" in flags:
+        return str(flags["agent_card"]), arguments
+    if arguments and arguments[0].startswith(_SCHEMES):
+        return arguments[0], arguments[1:]
+    agent = config.text("agent-card")
+    if not agent and len(arguments) > 1:
+        raise Misuse(
+            f"{arguments[0]!r} is no whole URL: begin it with http:// or https://, or give -a {arguments[0]}"
+        )
+    if not agent:
+        raise Misuse(MISSING)
+    return agent, arguments
+
+
+def only_target(typed: Sequence[str], flags: Mapping[str, Any], config: Configuration) -> str:
+    """The agent of a command that takes no other argument, however it is spelled.
+
+    Raises:
+        Misuse: none is named, or two.
+    """
+    arguments = tuple(typed)
+    if len(arguments) > 1 or (arguments and "agent_card" in flags):
+        raise Misuse(f"one agent at a time: {' '.join(arguments)!r} is too much")
+    agent = arguments[0] if arguments else config.text("agent-card")
+    if not agent:
+        raise Misuse(MISSING)
+    return agent
+
+
+def resolve_target(agent: str) -> Target:
+    """Find out where the named agent is.
+
+    Raises:
+        Misuse: it names no agent.
+        RouteNotFound: the file it names is not there.
+        Unreadable: the file holds no card.
+    """
+    if agent.startswith(("http://", "https://")):
+        if not urlsplit(agent).hostname:
+            raise Misuse(f"{agent!r} names no host")
+        return Target(agent, agent)
+    path = _path(agent)
+    if path is not None:
+        return _from_file(agent, path)
+    host = urlsplit(f"//{agent}").netloc
+    if not host or any(sign.isspace() for sign in agent):
+        raise Misuse(f"{agent!r} is no agent: give a host, a URL or the file of a card")
+    name = host.rpartition(":")[0] or host
+    scheme = "http" if {host, name} & _LOOPBACK else "https"
+    return Target(agent, f"{scheme}://{agent}")
+
+
+def _path(agent: str) -> Path | None:
+    if agent.startswith("file://"):
+        return Path(unquote(urlsplit(agent).path))
+    path = Path(agent).expanduser()
+    looks = agent.startswith((".", "/", "~")) or agent.endswith(".json")
+    return path if looks or path.is_file() else None
+
+
+def _from_file(agent: str, path: Path) -> Target:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise RouteNotFound(f"{path}: {error.strerror}") from None
+    card = read_card(raw)
+    if not card.interfaces:
+        raise Unreadable(f"{path}: the card names no interface")
+    return Target(agent, card.interfaces[0].url, card)
+
+
+_BINDINGS = {
+    "jsonrpc": "JSONRPC",
+    "json-rpc": "JSONRPC",
+    "http+json": "HTTP+JSON",
+    "rest": "HTTP+JSON",
+    "grpc": "GRPC",
+    "delegate": "DELEGATE",
+}
+_FIRST_STABLE = "1.0"
+_CREDENTIAL_OPTIONS = ("bearer", "api-key", "svc-param", "client-secret")
+
+
+def http_client_for(target: Target, config: Configuration) -> SocketHttpClient:
+    """An HTTP client that may call the host that was named, and no other."""
+    host = urlsplit(target.url).hostname or ""
+    return SocketHttpClient(Egress(hosts=[host]), verify=not config.flag("insecure"))
+
+
+def service_headers(config: Configuration) -> dict[str, str]:
+    """The service parameters, as headers.
+
+    Raises:
+        Misuse: one has no name.
+    """
+    found: dict[str, str] = {}
+    for each in config.items("svc-param"):
+        name, colon, value = each.partition(":")
+        if not colon or not name.strip():
+            raise Misuse("--svc-param is NAME:VALUE, for example x-trace-id:abc123")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def withhold_credentials(config: Configuration, *, typed: bool) -> Configuration:
+    """The configuration without the credentials of the global file, where a file found here names the agent.
+
+    Whoever works in a folder from elsewhere has not read every file in it; `typed` agents are one's own.
+    """
+    agent = config.value("agent-card")
+    if typed or not config.found_file or agent.source != config.found_file:
+        return config
+    given = {name: one for name in _CREDENTIAL_OPTIONS if (one := config.value(name)).value}
+    for name, one in given.items():
+        if one.source == ENVIRONMENT:
+            print_notice(
+                "Warning", f"{OPTIONS[name].variable} is shown to {agent.value}, which {agent.source} names"
+            )
+    withheld = {name: one for name, one in given.items() if one.rank > agent.rank}
+    for name, one in withheld.items():
+        whose = f"the {name} of {one.source} is not shown to {agent.value}, which {agent.source} names"
+        print_notice("Warning", f"{whose}; name the agent with -a if it may see it")
+    return config.without(withheld)
+
+
+def check_insecure(config: Configuration, *, logged_in: bool) -> None:
+    """Accept --insecure only from whoever gave the credentials.
+
+    Raises:
+        Misuse: a file found here says so, and the credentials are not its own.
+    """
+    if not config.flag("insecure") or config.value("insecure").source != config.found_file:
+        return
+    sources = [one.source for name in _CREDENTIAL_OPTIONS if (one := config.value(name)).value]
+    if any(source != config.found_file for source in sources) or (logged_in and not sources):
+        raise Misuse(
+            f"{config.found_file} has TLS certificates unchecked, for credentials that are not its own; "
+            "say --insecure if that is meant"
+        )
+
+
+def credentials_from(config: Configuration) -> tuple[Secret | None, Secret | None]:
+    """A bearer token or an API key: of two, the one that was said more directly."""
+    bearer, api_key = config.value("bearer"), config.value("api-key")
+    if bearer.value is None or api_key.value is None or bearer.rank == api_key.rank:
+        return bearer.value, api_key.value
+    return (bearer.value, None) if bearer.rank < api_key.rank else (None, api_key.value)
+
+
+def binding_names(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Transports by the names that cards use."""
+    names = [one.strip() for each in given for one in each.split(",") if one.strip()]
+    return tuple([_BINDINGS.get(name.lower(), name) for name in names])
+
+
+def protocol_version(given: str) -> str:
+    """A protocol version without its patch number, as cards write it."""
+    return (
+        ".".join(given.split(".")[:2]) if given.count(".") > 1 else _FIRST_STABLE if given == "1" else given
+    )
