@@ -39,7 +39,7 @@ class Notice(Struct, frozen=True, gc=False):
     final: bool = False
 
 
-class _Kind(Enum):
+class _AnswerKind(Enum):
     TASK = "task"
     MESSAGE = "message"
     STATUS = "status-update"
@@ -47,26 +47,26 @@ class _Kind(Enum):
 
 
 _WRAPPERS = {
-    "task": _Kind.TASK,
-    "message": _Kind.MESSAGE,
-    "msg": _Kind.MESSAGE,
-    "statusUpdate": _Kind.STATUS,
-    "status_update": _Kind.STATUS,
-    "artifactUpdate": _Kind.ARTIFACT,
-    "artifact_update": _Kind.ARTIFACT,
+    "task": _AnswerKind.TASK,
+    "message": _AnswerKind.MESSAGE,
+    "msg": _AnswerKind.MESSAGE,
+    "statusUpdate": _AnswerKind.STATUS,
+    "status_update": _AnswerKind.STATUS,
+    "artifactUpdate": _AnswerKind.ARTIFACT,
+    "artifact_update": _AnswerKind.ARTIFACT,
 }
-_BY_NAME = {kind.value: kind for kind in _Kind}
-_KINDS = {b'"%b"' % kind.value.encode(): kind for kind in _Kind}
-_SAID = {"messageId", "message_id", "role", "parts", "content"}
+_BY_NAME = {kind.value: kind for kind in _AnswerKind}
+_KINDS = {b'"%b"' % kind.value.encode(): kind for kind in _AnswerKind}
+_MESSAGE_MEMBERS = {"messageId", "message_id", "role", "parts", "content"}
 
 _members = msgspec.json.Decoder(dict[str, Raw])
-_message_shape = msgspec.json.Decoder(RawMessage)
-_task_shape = msgspec.json.Decoder(RawTask)
-_update_shape = msgspec.json.Decoder(RawUpdate)
-_answer_shape = msgspec.json.Decoder(RawAnswer)
+_message_decoder = msgspec.json.Decoder(RawMessage)
+_task_decoder = msgspec.json.Decoder(RawTask)
+_update_decoder = msgspec.json.Decoder(RawUpdate)
+_answer_decoder = msgspec.json.Decoder(RawAnswer)
 
 
-def read_notice(raw: bytes | Raw, *, proto: bool = False) -> Notice:
+def read_notice(given: bytes | Raw, *, proto: bool = False) -> Notice:
     """A task, a message or an update, wrapped or bare, with what a status-update brought along: agents put
     the result of a task into it. `proto` says that it is ProtoJSON of the 0.3 proto.
 
@@ -74,40 +74,40 @@ def read_notice(raw: bytes | Raw, *, proto: bool = False) -> Notice:
         ParseError: the bytes are not JSON.
         InvalidParams: it is none of these, or a member is missing or of the wrong type.
     """
-    body = bytes(raw)
+    body = bytes(given)
     check_structure(body)
     try:
-        notice = read_shape(_answer_shape.decode(body), proto=proto)
+        notice = read_decoded(_answer_decoder.decode(body), proto=proto)
     except DECODE_ERRORS:
         notice = None
     return _read_leniently(body, proto=proto) if notice is None else notice
 
 
-def read_shape(shape: RawAnswer, *, proto: bool = False) -> Notice | None:
+def read_decoded(raw: RawAnswer, *, proto: bool = False) -> Notice | None:
     """What was decoded in one go; None if only the lenient reader can tell what it is.
 
     Raises:
         InvalidParams: a member is missing or of the wrong type.
     """
-    kind = _BY_NAME.get(shape.kind or "")
+    kind = _BY_NAME.get(raw.kind or "")
     if kind is None:
-        if shape.status is not None:
-            update = shape.task_id is not None or shape.final is not None or shape.id is None
-            kind = _Kind.STATUS if update else _Kind.TASK
-        elif shape.artifact is not None:
-            kind = _Kind.ARTIFACT
+        if raw.status is not None:
+            update = raw.task_id is not None or raw.final is not None or raw.id is None
+            kind = _AnswerKind.STATUS if update else _AnswerKind.TASK
+        elif raw.artifact is not None:
+            kind = _AnswerKind.ARTIFACT
         else:
-            return _unwrapped(shape, proto=proto)
-    if kind is _Kind.ARTIFACT:
-        return _artifact_update(shape, proto=proto)
-    if kind is _Kind.STATUS:
-        return _status_update(shape, proto=proto)
+            return _unwrapped(raw, proto=proto)
+    if kind is _AnswerKind.ARTIFACT:
+        return _artifact_update(raw, proto=proto)
+    if kind is _AnswerKind.STATUS:
+        return _status_update(raw, proto=proto)
     # Members that a message does not have are kept with it, so the lenient reader must see them.
-    return _task(shape, proto=proto) if kind is _Kind.TASK else None
+    return _task(raw, proto=proto) if kind is _AnswerKind.TASK else None
 
 
-def _unwrapped(shape: RawAnswer, *, proto: bool) -> Notice | None:
-    wrapped = (shape.artifact_update, shape.status_update, shape.task, shape.message)
+def _unwrapped(raw: RawAnswer, *, proto: bool) -> Notice | None:
+    wrapped = (raw.artifact_update, raw.status_update, raw.task, raw.message)
     artifact, status, task, message = wrapped
     if wrapped.count(None) != 3:
         return None
@@ -123,17 +123,17 @@ def _unwrapped(shape: RawAnswer, *, proto: bool) -> Notice | None:
 
 def _read_leniently(body: bytes, *, proto: bool) -> Notice:
     kind, inner = _recognised(body)
-    if kind is _Kind.MESSAGE:
-        return Notice(_message(read_params(_message_shape, RawMessage, inner), "", proto=proto))
-    if kind is _Kind.TASK:
-        return _task(read_params(_task_shape, RawTask, inner), proto=proto)
-    shape = read_params(_update_shape, RawUpdate, inner)
-    proto = proto or (inner is not body and shape.final is not None)
-    read = _status_update if kind is _Kind.STATUS else _artifact_update
-    return read(shape, proto=proto)
+    if kind is _AnswerKind.MESSAGE:
+        return Notice(_message(read_params(_message_decoder, RawMessage, inner), "", proto=proto))
+    if kind is _AnswerKind.TASK:
+        return _task(read_params(_task_decoder, RawTask, inner), proto=proto)
+    raw = read_params(_update_decoder, RawUpdate, inner)
+    proto = proto or (inner is not body and raw.final is not None)
+    read = _status_update if kind is _AnswerKind.STATUS else _artifact_update
+    return read(raw, proto=proto)
 
 
-def _recognised(body: bytes) -> tuple[_Kind, bytes]:
+def _recognised(body: bytes) -> tuple[_AnswerKind, bytes]:
     """Which of the four it is, and the object itself without its wrapper."""
     try:
         given = {name: bytes(member) for name, member in _members.decode(body).items()}
@@ -148,65 +148,65 @@ def _recognised(body: bytes) -> tuple[_Kind, bytes]:
     if "status" in members:
         # A task has an `id`; updates once had one too, but nothing else is ever final.
         update = {"taskId", "task_id", "final"} & members.keys()
-        return (_Kind.STATUS if update or "id" not in members else _Kind.TASK), body
+        return (_AnswerKind.STATUS if update or "id" not in members else _AnswerKind.TASK), body
     if "artifact" in members:
-        return _Kind.ARTIFACT, body
+        return _AnswerKind.ARTIFACT, body
     wrapped = [name for name in members if name in _WRAPPERS and members[name].startswith(b"{")]
     if len(wrapped) == 1:
         return _WRAPPERS[wrapped[0]], members[wrapped[0]]
-    if _SAID & members.keys():
-        return _Kind.MESSAGE, body
+    if _MESSAGE_MEMBERS & members.keys():
+        return _AnswerKind.MESSAGE, body
     raise InvalidParams("must have exactly one of task, message, statusUpdate and artifactUpdate, or be one")
 
 
-def _task(shape: RawTask | RawAnswer, *, proto: bool) -> Notice:
-    status = _status(shape.status, proto=proto)
-    if status.message is None and shape.message is not None:
-        said = _said(shape.message, "message.", proto=proto)
+def _task(raw: RawTask | RawAnswer, *, proto: bool) -> Notice:
+    status = _status(raw.status, proto=proto)
+    if status.message is None and raw.message is not None:
+        said = _status_message(raw.message, "message.", proto=proto)
         status = TaskStatus(status.state, said, status.timestamp)
     task = Task(
-        _task_id(shape.id, "id"),
-        shape.context_id or "",
+        _task_id(raw.id, "id"),
+        raw.context_id or "",
         status,
-        _artifacts(shape.artifacts or (), proto=proto),
+        _artifacts(raw.artifacts or (), proto=proto),
         tuple(
             [
                 _message(message, f"history[{place}].", proto=proto)
-                for place, message in enumerate(shape.history or ())
+                for place, message in enumerate(raw.history or ())
             ]
         ),
-        shape.metadata,
+        raw.metadata,
     )
     return Notice(task, task.artifacts)
 
 
-def _status_update(shape: RawUpdate | RawAnswer, *, proto: bool) -> Notice:
+def _status_update(raw: RawUpdate, *, proto: bool) -> Notice:
     update = StatusUpdate(
-        _task_id(shape.task_id or shape.id, "taskId"),
-        shape.context_id or "",
-        _status(shape.status, proto=proto),
-        shape.metadata,
+        _task_id(raw.task_id or raw.id, "taskId"),
+        raw.context_id or "",
+        _status(raw.status, proto=proto),
+        raw.metadata,
     )
-    artifacts = _artifacts(shape.artifacts or (), proto=proto)
-    if shape.artifact is not None:
-        one = _artifact(shape.artifact, "artifact", 0, proto=proto)
+    artifacts = _artifacts(raw.artifacts or (), proto=proto)
+    if raw.artifact is not None:
+        one = _artifact(raw.artifact, "artifact", 0, proto=proto)
         # Who sends both repeats in the one what is also among the many.
         if all([one.artifact_id != other.artifact_id for other in artifacts]):
             artifacts = (*artifacts, one)
-    return Notice(update, artifacts, shape.final or False)
+    return Notice(update, artifacts, raw.final or False)
 
 
-def _artifact_update(shape: RawUpdate | RawAnswer, *, proto: bool) -> Notice:
-    given = shape.artifact
+def _artifact_update(raw: RawUpdate, *, proto: bool) -> Notice:
+    given = raw.artifact
     if given is None:
         raise InvalidParams("artifact is missing", field="artifact")
     update = ArtifactUpdate(
-        _task_id(shape.task_id or shape.id, "taskId"),
-        shape.context_id or "",
+        _task_id(raw.task_id or raw.id, "taskId"),
+        raw.context_id or "",
         _artifact(given, "artifact", 0, proto=proto),
-        (given.append if shape.append is None else shape.append) or False,
-        (given.last_chunk if shape.last_chunk is None else shape.last_chunk) or False,
-        shape.metadata,
+        (given.append if raw.append is None else raw.append) or False,
+        (given.last_chunk if raw.last_chunk is None else raw.last_chunk) or False,
+        raw.metadata,
     )
     return Notice(update, (update.artifact,))
 
@@ -217,65 +217,65 @@ def _task_id(given: str | None, field: str) -> str:
     return check_id(plain_task_id(given), field)
 
 
-def _status(shape: RawStatus | str | None, *, proto: bool) -> TaskStatus:
-    if shape is None:
+def _status(raw: RawStatus | str | None, *, proto: bool) -> TaskStatus:
+    if raw is None:
         raise InvalidParams("status is missing", field="status")
-    if isinstance(shape, str):
-        shape, field = RawStatus(state=shape), "status"
+    if isinstance(raw, str):
+        raw, field = RawStatus(state=raw), "status"
     else:
         field = "status.state"
-    state = state_named(shape.state or "")
+    state = state_named(raw.state or "")
     if state is None:
-        what = f": {shape.state!r} is no state of a task" if shape.state else " is missing"
+        what = f": {raw.state!r} is no state of a task" if raw.state else " is missing"
         raise InvalidParams(f"{field}{what}", field=field)
-    said = shape.message
-    message = None if said is None else _said(said, "status.message.", proto=proto)
-    return TaskStatus(state, message, shape.timestamp or "")
+    said = raw.message
+    message = None if said is None else _status_message(said, "status.message.", proto=proto)
+    return TaskStatus(state, message, raw.timestamp or "")
 
 
-def _said(said: RawMessage | str, path: str, *, proto: bool) -> Message:
+def _status_message(said: RawMessage | str, path: str, *, proto: bool) -> Message:
     if isinstance(said, str):
         said = RawMessage(parts=(RawPart(text=said),), role=Role.AGENT.value)
     return _message(said, path, proto=proto)
 
 
-def _message(shape: RawMessage, path: str, *, proto: bool) -> Message:
+def _message(raw: RawMessage, path: str, *, proto: bool) -> Message:
     # Agents leave out what a caller may not: an id, a role, even parts.
-    parts = shape.parts or ()
+    parts = raw.parts or ()
     where = f"{path}parts"
-    if not parts and shape.content:
+    if not parts and raw.content:
         # Only the proto of 0.3 calls them so.
-        parts, where, proto = shape.content, f"{path}content", True
+        parts, where, proto = raw.content, f"{path}content", True
     return Message(
-        shape.message_id or "",
-        shape.context_id or "",
-        plain_task_id(shape.task_id or ""),
-        role_named(shape.role or ""),
+        raw.message_id or "",
+        raw.context_id or "",
+        plain_task_id(raw.task_id or ""),
+        role_named(raw.role or ""),
         _parts(parts, where, proto=proto),
-        shape.metadata,
-        shape.extensions or (),
-        shape.reference_task_ids or (),
-        shape.extra,
+        raw.metadata,
+        raw.extensions or (),
+        raw.reference_task_ids or (),
+        raw.extra,
     )
 
 
-def _artifacts(shapes: tuple[RawArtifact, ...], *, proto: bool) -> tuple[Artifact, ...]:
+def _artifacts(raws: tuple[RawArtifact, ...], *, proto: bool) -> tuple[Artifact, ...]:
     return tuple(
-        [_artifact(shape, f"artifacts[{place}]", place, proto=proto) for place, shape in enumerate(shapes)]
+        [_artifact(raw, f"artifacts[{place}]", place, proto=proto) for place, raw in enumerate(raws)]
     )
 
 
-def _artifact(shape: RawArtifact, path: str, place: int, *, proto: bool) -> Artifact:
-    place = place if shape.index is None else shape.index
+def _artifact(raw: RawArtifact, path: str, place: int, *, proto: bool) -> Artifact:
+    place = place if raw.index is None else raw.index
     return Artifact(
-        shape.artifact_id or f"artifact-{place}",
-        shape.name or "",
-        shape.description or "",
-        _parts(shape.parts or (), f"{path}.parts", proto=proto),
-        shape.metadata,
-        shape.extensions or (),
+        raw.artifact_id or f"artifact-{place}",
+        raw.name or "",
+        raw.description or "",
+        _parts(raw.parts or (), f"{path}.parts", proto=proto),
+        raw.metadata,
+        raw.extensions or (),
     )
 
 
-def _parts(shapes: tuple[RawPart, ...], path: str, *, proto: bool) -> tuple[Part, ...]:
-    return tuple([read_part(shape, path, index, proto=proto) for index, shape in enumerate(shapes)])
+def _parts(raws: tuple[RawPart, ...], path: str, *, proto: bool) -> tuple[Part, ...]:
+    return tuple([read_part(raw, path, index, proto=proto) for index, raw in enumerate(raws)])

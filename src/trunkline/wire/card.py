@@ -16,7 +16,7 @@ SKILL_PARAMETERS = "https://trunkline.dev/a2a/ext/skill-parameters/v1"
 
 
 class Skill(WireStruct, frozen=True):
-    """What the agent can do."""
+    """A skill as the card lists it."""
 
     id: str
     name: str
@@ -44,21 +44,21 @@ class Extension(WireStruct, frozen=True):
 
 
 class ApiKeyScheme(Struct, frozen=True):
-    """A key in a header."""
+    """The security scheme of an API key in a header."""
 
     header: str
     description: str = ""
 
 
 class BearerScheme(Struct, frozen=True):
-    """A token in `Authorization: Bearer`."""
+    """The security scheme of a token in `Authorization: Bearer`."""
 
     bearer_format: str = ""
     description: str = ""
 
 
 class OpenIdScheme(Struct, frozen=True):
-    """A token of an issuer that is found by OpenID discovery."""
+    """The security scheme of a token whose issuer is found by OpenID discovery."""
 
     url: str
     description: str = ""
@@ -94,7 +94,7 @@ _CONTROL_BUT_LINES = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f]")
 
 
 def check_card(card: Card) -> None:
-    """Names go into headers, logs and terminals: none may hold what ends a line there.
+    """Check the texts of a card: names go into headers, logs and terminals, and may not end a line there.
 
     Raises:
         Misuse: one does; the message names it.
@@ -122,13 +122,13 @@ def _names(card: Card) -> Iterator[tuple[str, str]]:
             yield f"skill {skill.id!a}", text
 
 
-class _Interface(WireStruct, frozen=True):
+class _CardInterface(WireStruct, frozen=True):
     url: str
     protocol_binding: str
     protocol_version: str
 
 
-class _Capabilities(WireStruct, frozen=True):
+class _CardCapabilities(WireStruct, frozen=True):
     streaming: bool
     push_notifications: bool
     extended_agent_card: bool
@@ -167,7 +167,7 @@ class _Scheme(WireStruct, frozen=True):
     description: str = ""
 
 
-class _Interface03(Struct, frozen=True):
+class _CardInterface03(Struct, frozen=True):
     url: str
     transport: str
 
@@ -184,11 +184,11 @@ class _Document(WireStruct, frozen=True, kw_only=True):
     name: str
     description: str
     version: str
-    supported_interfaces: tuple[_Interface, ...]
+    supported_interfaces: tuple[_CardInterface, ...]
     provider: Provider | None = None
     icon_url: str = ""
     documentation_url: str = ""
-    capabilities: _Capabilities
+    capabilities: _CardCapabilities
     security_schemes: dict[str, _Scheme] = {}
     security_requirements: tuple[_Requirement, ...] = ()
     default_input_modes: tuple[str, ...]
@@ -198,7 +198,7 @@ class _Document(WireStruct, frozen=True, kw_only=True):
     protocol_version: str = ""
     url: str = ""
     preferred_transport: str = ""
-    additional_interfaces: tuple[_Interface03, ...] = ()
+    additional_interfaces: tuple[_CardInterface03, ...] = ()
     supports_authenticated_extended_card: bool | None = None
     security: tuple[dict[str, tuple[str, ...]], ...] = ()
 
@@ -213,14 +213,14 @@ def card_hybrid(card: Card) -> bytes:
     pure = _pure(card)
     hybrid = msgspec.structs.replace(
         pure,
-        security_schemes={name: _for_both(scheme) for name, scheme in pure.security_schemes.items()},
+        security_schemes={name: _for_both(scheme) for name, scheme in card.schemes.items()},
         protocol_version="0.3.0",
         url=card.rpc_url,
         preferred_transport="JSONRPC",
         # 0.3 wants the main url listed here again.
         additional_interfaces=(
-            _Interface03(card.rpc_url, "JSONRPC"),
-            _Interface03(card.rest_url, "HTTP+JSON"),
+            _CardInterface03(card.rpc_url, "JSONRPC"),
+            _CardInterface03(card.rest_url, "HTTP+JSON"),
         ),
         supports_authenticated_extended_card=card.extended_card,
         security=tuple({name: () for name in names} for names in card.requirements),
@@ -234,16 +234,16 @@ def _pure(card: Card) -> _Document:
         description=card.description,
         version=card.version,
         supported_interfaces=(
-            _Interface(card.rpc_url, "JSONRPC", "1.0"),
-            _Interface(card.rest_url, "HTTP+JSON", "1.0"),
-            _Interface(card.rpc_url, "JSONRPC", "0.3"),
+            _CardInterface(card.rpc_url, "JSONRPC", "1.0"),
+            _CardInterface(card.rest_url, "HTTP+JSON", "1.0"),
+            _CardInterface(card.rpc_url, "JSONRPC", "0.3"),
             # Clients of 0.3 put `/v1/…` behind this url themselves.
-            _Interface(card.rest_url, "HTTP+JSON", "0.3"),
+            _CardInterface(card.rest_url, "HTTP+JSON", "0.3"),
         ),
         provider=card.provider,
         icon_url=card.icon_url,
         documentation_url=card.documentation_url,
-        capabilities=_Capabilities(card.streaming, card.push, card.extended_card, card.extensions),
+        capabilities=_CardCapabilities(card.streaming, card.push, card.extended_card, card.extensions),
         security_schemes={name: _wrapped(scheme) for name, scheme in card.schemes.items()},
         security_requirements=tuple(
             _Requirement({name: _Scopes() for name in names}) for names in card.requirements
@@ -263,30 +263,11 @@ def _wrapped(scheme: Scheme) -> _Scheme:
     return _Scheme(http_auth_security_scheme=http)
 
 
-def _for_both(wrapped: _Scheme) -> _Scheme:
+def _for_both(scheme: Scheme) -> _Scheme:
     """The wrapper with the members of a 0.3 scheme beside it; each side's readers skip the other's."""
-    key, http = wrapped.api_key_security_scheme, wrapped.http_auth_security_scheme
-    open_id = wrapped.open_id_connect_security_scheme
-    if key is not None:
-        return _Scheme(
-            api_key_security_scheme=key,
-            type="apiKey",
-            location=key.location,
-            name=key.name,
-            description=key.description,
-        )
-    if open_id is not None:
-        return _Scheme(
-            open_id_connect_security_scheme=open_id,
-            type="openIdConnect",
-            open_id_connect_url=open_id.open_id_connect_url,
-            description=open_id.description,
-        )
-    assert http is not None
-    return _Scheme(
-        http_auth_security_scheme=http,
-        type="http",
-        scheme=http.scheme,
-        bearer_format=http.bearer_format,
-        description=http.description,
-    )
+    both = msgspec.structs.replace(_wrapped(scheme), description=scheme.description)
+    if isinstance(scheme, ApiKeyScheme):
+        return msgspec.structs.replace(both, type="apiKey", location="header", name=scheme.header)
+    if isinstance(scheme, OpenIdScheme):
+        return msgspec.structs.replace(both, type="openIdConnect", open_id_connect_url=scheme.url)
+    return msgspec.structs.replace(both, type="http", scheme="Bearer", bearer_format=scheme.bearer_format)

@@ -14,7 +14,7 @@ _TYPES = "type.googleapis.com/google.rpc."
 
 
 class Code(Struct, frozen=True):
-    """How one error class looks on each binding."""
+    """The codes and names of one error class on each binding."""
 
     rpc: int
     reason: str
@@ -70,12 +70,12 @@ CODES: dict[type[e.Refused], Code] = {
 
 
 def code_of(error: e.Refused) -> Code:
-    """The row for this error's class."""
+    """The row of the table for an error's class."""
     return CODES[type(error)]
 
 
 class ErrorInfo(Struct, frozen=True, tag_field="@type", tag=_TYPES + "ErrorInfo"):
-    """Why, in one word that programs compare; metadata values are always strings."""
+    """The reason of an error in one word that programs compare; metadata values are always strings."""
 
     reason: str
     domain: str
@@ -83,7 +83,7 @@ class ErrorInfo(Struct, frozen=True, tag_field="@type", tag=_TYPES + "ErrorInfo"
 
 
 class FieldViolation(Struct, frozen=True):
-    """A member and what is wrong with it."""
+    """A member of the request and what is wrong with it."""
 
     field: str
     description: str
@@ -99,7 +99,7 @@ Detail = ErrorInfo | BadRequest
 
 
 def details(refused: e.Refused) -> tuple[Detail, ...]:
-    """ErrorInfo, and BadRequest when the refusal names a field."""
+    """The details of a refusal: ErrorInfo, and BadRequest when it names a field."""
     info = ErrorInfo(code_of(refused).reason, _DOMAIN, refused.details)
     if not refused.field:
         return (info,)

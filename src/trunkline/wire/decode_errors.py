@@ -1,4 +1,4 @@
-"""What msgspec says about bad input, said to the one who sent it: plain JSON words and a path."""
+"""Errors of decoding, told to the sender in words of JSON and with a path; and the limits of nesting."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 
 from trunkline.errors import InvalidParams, ParseError
 
-_DEPTH = 100
-_CONTAINERS = 100_000
+_MAX_DEPTH = 100
+_MAX_CONTAINERS = 100_000
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _QUOTED = re.compile(r"`([^`]*)`")
@@ -22,7 +22,7 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def parse_error(error: Exception) -> ParseError:
-    """The refusal of a body that cannot be read at all."""
+    """The ParseError for a body that is not JSON."""
     if isinstance(error, RecursionError):
         return too_deep()
     if isinstance(error, UnicodeDecodeError):
@@ -32,7 +32,7 @@ def parse_error(error: Exception) -> ParseError:
 
 
 def invalid_params(error: msgspec.ValidationError, whole: str) -> InvalidParams:
-    """The refusal of a member of the wrong type or size; `whole` names the object that was read."""
+    """The InvalidParams for a member of the wrong type or size; `whole` names the object that was read."""
     said = str(error)
     at = _PATH.search(said)
     field = at[1] if at else ""
@@ -45,24 +45,24 @@ def _words(types: str) -> str:
 
 
 def too_deep() -> ParseError:
-    """The refusal of endless nesting."""
-    return ParseError(f"the body is nested deeper than {_DEPTH} levels")
+    """The ParseError for endless nesting."""
+    return ParseError(f"the body is nested deeper than {_MAX_DEPTH} levels")
 
 
 def check_structure(body: bytes) -> None:
-    """Free-form members nest at most 100 levels, as in ProtoJSON, and hold a bounded number of containers.
+    """Check a body: it nests at most 100 levels, as in ProtoJSON, and holds a bounded number of containers.
 
     What can be read can so also be written, and two bytes of `{}` cannot become 64 half a million times.
 
     Raises:
         ParseError: it nests deeper or holds more.
     """
-    if body.count(b"{") + body.count(b"[") <= _DEPTH:
+    if body.count(b"{") + body.count(b"[") <= _MAX_DEPTH:
         return
     bare = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(_STEPS, _NOT_STRUCTURE)
     outside_strings = b"".join(bare.split(b'"')[::2])
-    if outside_strings.count(b"\x01") > _CONTAINERS:
-        raise ParseError(f"the body holds more than {_CONTAINERS} lists and objects")
+    if outside_strings.count(b"\x01") > _MAX_CONTAINERS:
+        raise ParseError(f"the body holds more than {_MAX_CONTAINERS} lists and objects")
     # Every opening bracket is a step of 1, every closing one of -1; all of it runs in C.
-    if max(accumulate(memoryview(outside_strings).cast("b")), default=0) > _DEPTH:
+    if max(accumulate(memoryview(outside_strings).cast("b")), default=0) > _MAX_DEPTH:
         raise too_deep()

@@ -33,7 +33,7 @@ _STATUS = {state: plain_state(state) for state in STATES} | {
 
 
 class Submission(Struct, frozen=True):
-    """What an engine hands over: for whom, under which correlation id, with which input."""
+    """The task that an engine submits: for which agent, under which correlation id, with which input."""
 
     agent_id: str
     correlation_id: str
@@ -82,7 +82,7 @@ def read_submission(body: bytes) -> Submission:
 
 
 def request_of(submission: Submission, skill: str) -> SendRequest:
-    """The same as a send: the input as data, and as text for skills that read text."""
+    """A submission as a send: the input as data, and as text for skills that read text."""
     given = submission.input
     only = next(iter(given.values())) if len(given) == 1 else None
     text = only if isinstance(only, str) else _encode(given).decode()

@@ -1,4 +1,4 @@
-"""Reads what another agent refuses, in whatever shape: the table of codes, backwards.
+"""Reads the errors of other agents, of whatever form: the table of codes, backwards.
 
 The reason of an ErrorInfo tells most, then the name or the code of an error, then the HTTP status.
 """
@@ -14,10 +14,10 @@ from trunkline import errors as e
 from trunkline.wire.codes import CODES
 from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure
 
-SHOWN = 200
-_LONGEST_WAIT_S = 3600.0
-_LONGEST = 2000
-_MOST_DETAILS = 32
+EXCERPT = 200
+_MAX_WAIT_S = 3600.0
+_MAX_TEXT = 2000
+_MAX_DETAILS = 32
 
 _BY_REASON = {code.reason: error for error, code in CODES.items()}
 # Where two classes share a code, the first of the table is meant by who gives no reason.
@@ -39,13 +39,13 @@ _BY_STATUS: dict[int, type[e.Refused]] = {
     501: e.UnsupportedOperation,
     503: e.Unavailable,
 }
-# What HTTP says itself is more than a code that stands for anything.
-_TELLING = frozenset({401, 403, 413, 429, 503})
-_VAGUE = frozenset({-32603, -32600})
+# These statuses say more than a code that stands for anything.
+_CLEAR_STATUSES = frozenset({401, 403, 413, 429, 503})
+_VAGUE_CODES = frozenset({-32603, -32600})
 
 
 class ErrorContent(Struct, frozen=True):
-    """What an error says, wherever in the answer it stood."""
+    """What an error says, wherever in the answer it stood: the input of `refusal_of`."""
 
     message: str = ""
     code: int = 0
@@ -57,13 +57,13 @@ class ErrorContent(Struct, frozen=True):
 
 def excerpt(body: bytes) -> str:
     """The beginning of a body, fit for a line of a log or a terminal."""
-    shown = _clean(body[: 4 * SHOWN].decode(errors="replace")).strip()
-    return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
+    shown = _clean(body[: 4 * EXCERPT].decode(errors="replace")).strip()
+    return shown if len(shown) <= EXCERPT else f"{shown[:EXCERPT]}…"
 
 
 def _clean(text: str) -> str:
     # An error may be as long as an answer; letter by letter that takes a second.
-    text = text[:_LONGEST]
+    text = text[:_MAX_TEXT]
     return text if text.isprintable() else "".join(letter if letter.isprintable() else " " for letter in text)
 
 
@@ -78,7 +78,7 @@ def read_http_error(
     if of_task and status == 404 and not content.reason and "task" in content.message.lower():
         return e.TaskNotFound(_clean(content.message))
     if 300 <= status < 400:
-        where = headers.get("location", "")[:SHOWN] or "nowhere"
+        where = headers.get("location", "")[:EXCERPT] or "nowhere"
         moved = f"HTTP {status}: it sends callers on to {where}; if that is the agent, give that URL"
         content = msgspec.structs.replace(content, message=moved)
     elif not content.message:
@@ -120,7 +120,7 @@ def read_content(value: object) -> ErrorContent:
 
 
 def refusal_of(content: ErrorContent, status: int, headers: dict[str, str]) -> e.Refused:
-    """The class that stands for it, with what it says."""
+    """The exception of the class that stands for an error, with what the error says."""
     found = _class(content, status)
     # It goes into logs and onto terminals, and its sender may be anybody.
     message = _clean(content.message) or f"no reason given (code {content.code or status})"
@@ -132,7 +132,7 @@ def refusal_of(content: ErrorContent, status: int, headers: dict[str, str]) -> e
         return e.PeerError(message, code=content.code or status)
     details = {
         _clean(name): _clean(text)
-        for name, text in list(content.metadata.items())[:_MOST_DETAILS]
+        for name, text in list(content.metadata.items())[:_MAX_DETAILS]
         if name not in {"message", "field", "self"}
     }
     if found is e.Unavailable and "retry-after" in headers:
@@ -146,10 +146,10 @@ def _class(content: ErrorContent, status: int) -> type[e.Refused] | None:
     by_reason = _BY_REASON.get(content.reason)
     if by_reason is not None:
         return by_reason
-    if status in _TELLING and (content.code in _VAGUE or content.code not in _BY_CODE):
+    if status in _CLEAR_STATUSES and (content.code in _VAGUE_CODES or content.code not in _BY_CODE):
         return _BY_STATUS[status]
     words = content.message.lower()
-    found = _BY_NAME.get(_plain(content.name)) if content.name else None
+    found = _BY_NAME.get(_bare_name(content.name)) if content.name else None
     found = found or _BY_CODE.get(content.code)
     if found is e.ExtendedCardNotConfigured and "version" in words:
         # An agent in the field says this number for a version that it does not speak.
@@ -160,7 +160,7 @@ def _class(content: ErrorContent, status: int) -> type[e.Refused] | None:
     return found if found is not None or content.code < 0 else _BY_STATUS.get(status)
 
 
-def _plain(name: str) -> str:
+def _bare_name(name: str) -> str:
     """`TaskNotFoundError`, `TASK_NOT_FOUND` and `https://…/errors/task-not-found` are one name."""
     last = name.rstrip("/").rpartition("/")[2].lower()
     letters = "".join(letter for letter in last if letter.isalnum())
@@ -195,7 +195,7 @@ def _text(given: dict[str, Any], *names: str) -> str:
 
 
 def decode_leniently(body: bytes) -> object:
-    """What is in a body that anybody may have sent; None if it is no JSON, or nests or holds too much."""
+    """The JSON in a body that anybody may have sent; None if it is none, or nests or holds too much."""
     try:
         check_structure(body)
         return msgspec.json.decode(body)
@@ -206,6 +206,6 @@ def decode_leniently(body: bytes) -> object:
 def _seconds(text: str) -> float:
     """Retry-After in seconds; a date counts as one second, as clocks of two machines differ."""
     try:
-        return min(max(0.0, float(text)), _LONGEST_WAIT_S)
+        return min(max(0.0, float(text)), _MAX_WAIT_S)
     except ValueError:
         return 1.0

@@ -10,18 +10,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from trunkline.errors import InvalidParams, InvalidRequest, Refused
 from trunkline.wire.codes import Detail, code_of, details
 from trunkline.wire.decode_errors import DECODE_ERRORS, parse_error
-from trunkline.wire.operations import METHODS_V03, METHODS_V1
-
-__all__ = [
-    "METHODS_V03",
-    "METHODS_V1",
-    "Envelope",
-    "RequestId",
-    "envelope_parts",
-    "error",
-    "read_envelope",
-    "result",
-]
 
 RequestId = str | int | float | None
 
@@ -36,21 +24,21 @@ class Envelope(Struct, frozen=True):
     fault: Refused | None = None
 
 
-class _Proper(Struct, frozen=True, gc=False):
+class _ProperRequest(Struct, frozen=True, gc=False):
     jsonrpc: Literal["2.0"]
     method: str
     id: RequestId | UnsetType = UNSET
     params: Raw = Raw()
 
 
-class _Any(Struct, frozen=True):
+class _AnyRequest(Struct, frozen=True):
     jsonrpc: Any = None
     method: Any = None
     id: Any | UnsetType = UNSET
     params: Raw = Raw()
 
 
-class _Error(Struct, frozen=True):
+class _RpcError(Struct, frozen=True):
     code: int
     message: str
     data: tuple[Detail, ...]
@@ -59,11 +47,11 @@ class _Error(Struct, frozen=True):
 class _ErrorAnswer(Struct, frozen=True):
     jsonrpc: str
     id: RequestId
-    error: _Error
+    error: _RpcError
 
 
-_proper = msgspec.json.Decoder(_Proper)
-_any = msgspec.json.Decoder(_Any)
+_proper = msgspec.json.Decoder(_ProperRequest)
+_any = msgspec.json.Decoder(_AnyRequest)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -142,5 +130,5 @@ def result(request_id: RequestId, result_bytes: bytes) -> bytes:
 
 def error(request_id: RequestId, refused: Refused) -> bytes:
     """The answer with this error. Both versions carry the same codes and data; 0.3 leaves `data` open."""
-    what = _Error(code_of(refused).rpc, refused.message, details(refused))
+    what = _RpcError(code_of(refused).rpc, refused.message, details(refused))
     return _encode(_ErrorAnswer("2.0", request_id, what))

@@ -1,4 +1,4 @@
-"""What a caller can ask for, whatever the binding, and the method names of both versions."""
+"""The operations of A2A, whatever the binding, and their JSON-RPC method names in both versions."""
 
 from __future__ import annotations
 

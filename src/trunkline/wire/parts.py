@@ -1,4 +1,4 @@
-"""Parts of every dialect → the one `Part`. Pure."""
+"""Reads a part of any dialect into the one `Part`. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trunkline.wire.raw import RawFile, RawPart
 from trunkline.wire.types import Part
 
 # Which members each discriminator of 0.3 (`kind`) and of its ancestors (`type`) may announce.
-_ANNOUNCED = {
+_CONTENTS_OF_KIND = {
     "text": ("text",),
     "file": ("file", "raw", "url"),
     "data": ("data",),
@@ -21,49 +21,49 @@ _ANNOUNCED = {
 }
 
 
-def read_part(shape: RawPart, path: str, index: int, *, proto: bool) -> Part:
+def read_part(raw: RawPart, path: str, index: int, *, proto: bool) -> Part:
     """One part; `path[index]` is its place in the request.
 
     Raises:
         InvalidParams: it has no content, two contents, or one that contradicts its discriminator.
     """
-    data = shape.data
+    data = raw.data
     # A null beside another content is a serializer's way to say "not set"; alone it is the value null.
-    if data is None and (shape.text, shape.raw, shape.url, shape.file) != (None, None, None, None):
+    if data is None and (raw.text, raw.raw, raw.url, raw.file) != (None, None, None, None):
         data = UNSET
-    content = _content(shape, data, path, index)
-    announced = shape.kind or shape.type
-    if announced is not None and content not in _ANNOUNCED.get(announced, ()):
-        member = "kind" if shape.kind else "type"
+    content = _content(raw, data, path, index)
+    announced = raw.kind or raw.type
+    if announced is not None and content not in _CONTENTS_OF_KIND.get(announced, ()):
+        member = "kind" if raw.kind else "type"
         _refuse(path, index, f".{member}", f"{announced!r} does not name its content, which is {content}")
-    if shape.file is not None:
-        return _file_part(shape, shape.file, path, index)
-    if shape.raw is not None:
-        _check_base64(shape.raw, path, index, ".raw")
+    if raw.file is not None:
+        return _file_part(raw, raw.file, path, index)
+    if raw.raw is not None:
+        _check_base64(raw.raw, path, index, ".raw")
     if proto and data is not UNSET:
         data = _unwrapped(data)
     return Part(
-        shape.text,
-        shape.raw,
-        shape.url,
+        raw.text,
+        raw.raw,
+        raw.url,
         data,
-        shape.filename or "",
-        shape.media_type or "",
-        shape.metadata,
-        shape.extra,
+        raw.filename or "",
+        raw.media_type or "",
+        raw.metadata,
+        raw.extra,
     )
 
 
-def _content(shape: RawPart, data: Any | UnsetType, path: str, index: int) -> str:
+def _content(raw: RawPart, data: Any | UnsetType, path: str, index: int) -> str:
     found = ""
     count = 0
-    if shape.text is not None:
+    if raw.text is not None:
         found, count = "text", 1
-    if shape.raw is not None:
+    if raw.raw is not None:
         found, count = "raw", count + 1
-    if shape.url is not None:
+    if raw.url is not None:
         found, count = "url", count + 1
-    if shape.file is not None:
+    if raw.file is not None:
         found, count = "file", count + 1
     if data is not UNSET:
         found, count = "data", count + 1
@@ -72,7 +72,7 @@ def _content(shape: RawPart, data: Any | UnsetType, path: str, index: int) -> st
     return found
 
 
-def _file_part(shape: RawPart, file: RawFile, path: str, index: int) -> Part:
+def _file_part(raw: RawPart, file: RawFile, path: str, index: int) -> Part:
     raws = [text for text in (file.content, file.file_with_bytes) if text is not None]
     urls = [text for text in (file.uri, file.url, file.file_with_uri) if text is not None]
     if len(raws) + len(urls) != 1:
@@ -82,10 +82,10 @@ def _file_part(shape: RawPart, file: RawFile, path: str, index: int) -> Part:
     return Part(
         raw=raws[0] if raws else None,
         url=urls[0] if urls else None,
-        filename=file.name or shape.filename or "",
-        media_type=file.mime_type or shape.media_type or "",
-        metadata=shape.metadata,
-        extra=shape.extra,
+        filename=file.name or raw.filename or "",
+        media_type=file.mime_type or raw.media_type or "",
+        metadata=raw.metadata,
+        extra=raw.extra,
     )
 
 

@@ -84,7 +84,7 @@ def read_card(raw: bytes) -> PeerCard:
     document = cast("dict[str, Any]", found)
     if not document.keys() & _TELLING:
         raise Unreadable(f"this JSON is no agent card, as it has neither name nor url: {excerpt(raw)}")
-    return _Reader(document).card()
+    return _CardReader(document).card()
 
 
 _TELLING = {"name", "url", "skills", "supportedInterfaces", "supported_interfaces", "protocolVersion"}
@@ -97,7 +97,7 @@ _BINDINGS = {
 }
 
 
-class _Reader:
+class _CardReader:
     """Reads one card and notes what is odd about it."""
 
     def __init__(self, document: dict[str, Any]) -> None:

@@ -52,53 +52,53 @@ def inline_config(wanted: RawConfiguration) -> PushConfig | None:
     Raises:
         InvalidParams: it has no url, or a member that no request could carry.
     """
-    for name, shape in (
+    for name, raw in (
         ("taskPushNotificationConfig", wanted.task_push_notification_config),
         ("pushNotificationConfig", wanted.push_notification_config),
         ("pushNotification", wanted.push_notification),
     ):
-        if shape is not None:
-            return _config(shape, f"configuration.{name}.")
+        if raw is not None:
+            return _config(raw, f"configuration.{name}.")
     return None
 
 
-def read_push_request(raw: bytes | Raw | None, task_id: str = "") -> PushRequest:
+def read_push_request(body: bytes | Raw | None, task_id: str = "") -> PushRequest:
     """Params of setting a config; `task_id` is the one of a path, which wins.
 
     Raises:
         ParseError: the bytes are not JSON.
         InvalidParams: a member is missing, of the wrong type or out of range.
     """
-    shape = read_params(_set, RawPushRequest, raw)
-    envelope = shape.config
-    named = shape.name or (envelope.name if envelope is not None else None) or ""
+    raw = read_params(_set, RawPushRequest, body)
+    envelope = raw.config
+    named = raw.name or (envelope.name if envelope is not None else None) or ""
     of_task, of_config = _named(named)
-    inner = shape.push_notification_config or (envelope and envelope.push_notification_config) or None
+    inner = raw.push_notification_config or (envelope and envelope.push_notification_config) or None
     path = "" if inner is None else "pushNotificationConfig."
-    config = _config(inner or shape, path, shape.config_id or of_config)
-    owner = task_id or shape.task_id or of_task or plain_task_id(shape.parent or "")
-    if not owner and inner is not None:
+    config = _config(inner or raw, path, raw.config_id or of_config)
+    named_task = task_id or raw.task_id or of_task or plain_task_id(raw.parent or "")
+    if not named_task and inner is not None:
         # 0.3 has no member `id` around the config, but its relatives name the task so.
-        owner = shape.id or ""
-    if not owner:
+        named_task = raw.id or ""
+    if not named_task:
         raise InvalidParams("taskId is missing; name the task", field="taskId")
-    return PushRequest(owner, config, shape.tenant or "")
+    return PushRequest(named_task, config, raw.tenant or "")
 
 
-def read_push_query(raw: bytes | Raw | None) -> PushQuery:
+def read_push_query(body: bytes | Raw | None) -> PushQuery:
     """Params of getting, listing or deleting configs.
 
     Raises:
         ParseError: the bytes are not JSON.
         InvalidParams: the task is missing, or a member does not fit.
     """
-    shape = read_params(_query, RawPushQuery, raw)
-    of_task, of_config = _named(shape.name or shape.parent or "")
-    task_id = shape.task_id or (of_task if of_task else shape.id) or ""
-    config_id = shape.push_notification_config_id or (shape.id if shape.task_id else "") or of_config
+    raw = read_params(_query, RawPushQuery, body)
+    of_task, of_config = _named(raw.name or raw.parent or "")
+    task_id = raw.task_id or (of_task if of_task else raw.id) or ""
+    config_id = raw.push_notification_config_id or (raw.id if raw.task_id else "") or of_config
     if not task_id:
         raise InvalidParams("taskId is missing; name the task", field="taskId")
-    return PushQuery(task_id, config_id, shape.tenant or "")
+    return PushQuery(task_id, config_id, raw.tenant or "")
 
 
 def _named(name: str) -> tuple[str, str]:
@@ -107,26 +107,26 @@ def _named(name: str) -> tuple[str, str]:
     return task_id, config_id.removeprefix("/")
 
 
-def _config(shape: RawPushConfig, path: str, config_id: str = "") -> PushConfig:
-    if not shape.url:
+def _config(raw: RawPushConfig, path: str, config_id: str = "") -> PushConfig:
+    if not raw.url:
         raise InvalidParams(f"{path}url is missing; say where to post", field=f"{path}url")
-    if len(shape.url) > _URL_LIMIT or not shape.url.isprintable():
+    if len(raw.url) > _URL_LIMIT or not raw.url.isprintable():
         raise InvalidParams(
             f"{path}url must be at most {_URL_LIMIT} printable characters", field=f"{path}url"
         )
-    found = shape.id or config_id
-    wanted = shape.authentication or RawAuthentication()
+    found = raw.id or config_id
+    wanted = raw.authentication or RawAuthentication()
     schemes = (wanted.scheme,) if wanted.scheme else wanted.schemes or ()
     scheme = schemes[0] if schemes else ""
     if scheme and not _SCHEME.match(scheme):
         raise _unsendable(f"{path}authentication.scheme", _SCHEME_LIMIT)
-    for name, text in (("token", shape.token), ("authentication.credentials", wanted.credentials)):
+    for name, text in (("token", raw.token), ("authentication.credentials", wanted.credentials)):
         if text and not _CREDENTIALS.match(text):
             raise _unsendable(path + name, _CREDENTIALS_LIMIT)
     return PushConfig(
-        url=shape.url,
+        url=raw.url,
         id=_config_id(found, f"{path}id") if found else "",
-        token=shape.token or "",
+        token=raw.token or "",
         scheme=scheme,
         credentials=wanted.credentials or "",
     )
@@ -185,20 +185,20 @@ class _RequestProto(WireStruct, frozen=True):
     config_id: str = ""
 
 
-class _Page(WireStruct, frozen=True, omit_defaults=False):
+class _ConfigPage(WireStruct, frozen=True, omit_defaults=False):
     configs: list[Struct]
     next_page_token: str = ""
 
 
 def write_config(task_id: str, config: PushConfig, dialect: Dialect) -> bytes:
     """One config, as setting and getting it answer."""
-    return _encode(_shaped(task_id, config, dialect))
+    return _encode(_written(task_id, config, dialect))
 
 
 def write_configs(task_id: str, configs: list[PushConfig], dialect: Dialect) -> bytes:
     """All configs of a task: a bare list in 0.3, a page elsewhere."""
-    shaped = [_shaped(task_id, config, dialect) for config in configs]
-    return _encode(shaped if dialect is Dialect.V03 else _Page(shaped))
+    written = [_written(task_id, config, dialect) for config in configs]
+    return _encode(written if dialect is Dialect.V03 else _ConfigPage(written))
 
 
 def write_push_request(request: PushRequest, dialect: Dialect, *, bare: bool = False) -> bytes:
@@ -206,29 +206,29 @@ def write_push_request(request: PushRequest, dialect: Dialect, *, bare: bool = F
 
     To some servers of REST 0.3 that is the whole request of the proto, to others `bare`: the config in it.
     """
-    made = _shaped(request.task_id, request.config, dialect)
-    if isinstance(made, _Config):
-        made = replace(made, tenant=request.tenant)
-    elif isinstance(made, _EnvelopeProto) and not bare:
-        made = _RequestProto(f"tasks/{request.task_id}", made, request.config.id)
-    return _encode(made)
+    written = _written(request.task_id, request.config, dialect)
+    if isinstance(written, _Config):
+        written = replace(written, tenant=request.tenant)
+    elif isinstance(written, _EnvelopeProto) and not bare:
+        written = _RequestProto(f"tasks/{request.task_id}", written, request.config.id)
+    return _encode(written)
 
 
 def inline_struct(config: PushConfig, dialect: Dialect) -> Struct:
     """A config as it goes with a message."""
-    return _shaped("", config, dialect) if dialect is Dialect.V1 else _shaped_03(config)
+    return _written("", config, dialect) if dialect is Dialect.V1 else _written_03(config)
 
 
-def _shaped_03(config: PushConfig) -> _Config03:
+def _written_03(config: PushConfig) -> _Config03:
     schemes = _Authentication03((config.scheme,), config.credentials) if config.scheme else None
     return _Config03(config.id, config.url, config.token, schemes)
 
 
-def _shaped(task_id: str, config: PushConfig, dialect: Dialect) -> Struct:
+def _written(task_id: str, config: PushConfig, dialect: Dialect) -> Struct:
     if dialect is Dialect.V1:
         known = _Authentication(config.scheme, config.credentials) if config.scheme else None
         return _Config(config.id, task_id, config.url, config.token, known)
-    inner = _shaped_03(config)
+    inner = _written_03(config)
     if dialect is Dialect.V03:
         return _Envelope03(task_id, inner)
     return _EnvelopeProto(f"tasks/{task_id}{_COLLECTION}/{config.id}", inner)
@@ -248,4 +248,4 @@ def notification_body(task: Task, version: str, *, whole: bool, metadata: Metada
     if whole:
         return v03.task(task)
     artifacts = task.artifacts if state in TERMINAL else ()
-    return v03.told(update, artifacts, final=state in RESTING)
+    return v03.notification(update, artifacts, final=state in RESTING)

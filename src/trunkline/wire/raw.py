@@ -1,6 +1,6 @@
-"""The superset structs: per wire object one struct with the members of every dialect.
+"""What came, before it is judged: per wire object one raw struct with the members of every dialect.
 
-Members of no dialect are unknown; the decoders refuse them, and `tidy` sorts them out.
+Members of no dialect are unknown; the decoders refuse them, and `normalize` sorts them out.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from trunkline.wire.types import Metadata
 # The proto says int32; a larger number is a mistake, and no store need ever see it.
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 PageSize = Annotated[int, Meta(ge=1, le=100)]
-# Filled by `tidy` only. No dialect has this name, and writers let `extra` override nothing.
+# Filled by `normalize` only. No dialect has this name, and writers let `extra` override nothing.
 EXTRA = "*extra"
 
 
 class RawStruct(Struct, frozen=True, rename="camel", forbid_unknown_fields=True, gc=False):
-    """Base of the superset structs; null means absent, as in ProtoJSON."""
+    """Base of the raw structs; null means absent, as in ProtoJSON."""
 
 
 class RawFile(RawStruct, frozen=True):
@@ -216,22 +216,11 @@ class RawUpdate(RawStruct, frozen=True):
     metadata: Metadata | None = None
 
 
-class RawAnswer(RawStruct, frozen=True):
+class RawAnswer(RawUpdate, frozen=True):
     """A task or an update, bare, or any answer in its wrapper: one decode for all of them."""
 
+    history: tuple[RawMessage, ...] | None = None
     task: RawTask | None = None
     message: RawMessage | None = None
     status_update: RawUpdate | None = None
     artifact_update: RawUpdate | None = None
-    task_id: str | None = None
-    id: str | None = None
-    context_id: str | None = None
-    status: RawStatus | str | None = None
-    artifact: RawArtifact | None = None
-    artifacts: tuple[RawArtifact, ...] | None = None
-    history: tuple[RawMessage, ...] | None = None
-    append: bool | None = None
-    last_chunk: bool | None = None
-    final: bool | None = None
-    kind: str | None = None
-    metadata: Metadata | None = None

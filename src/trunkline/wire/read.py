@@ -1,7 +1,7 @@
 """The lenient reader: params of every dialect → the one request. Raises nothing but `Refused`.
 
-The fast path is one strict decode into a superset struct. Whatever that refuses is decoded
-again without types, tidied and converted, so that odd spellings are read and errors are exact.
+The fast path is one strict decode into a raw struct. Whatever that refuses is decoded
+again without types, normalized and converted, so that odd spellings are read and errors are exact.
 """
 
 from __future__ import annotations
@@ -23,92 +23,92 @@ _list = msgspec.json.Decoder(RawListQuery)
 _NO_CONFIGURATION = RawConfiguration()
 
 
-def read_send(raw: bytes | Raw | None, *, proto: bool = False) -> SendRequest:
+def read_send(body: bytes | Raw | None, *, proto: bool = False) -> SendRequest:
     """Params of `send` and `stream`; `proto` says that the body is ProtoJSON of the 0.3 proto.
 
     Raises:
         ParseError: the bytes are not JSON.
         InvalidParams: a member is missing, of the wrong type or out of range.
     """
-    shape = read_params(_send, RawSend, raw)
-    said, path = (shape.request, "request") if shape.message is None else (shape.message, "message")
+    raw = read_params(_send, RawSend, body)
+    said, path = (raw.request, "request") if raw.message is None else (raw.message, "message")
     if said is None:
         raise InvalidParams("message is missing", field="message")
-    wanted = shape.configuration or _NO_CONFIGURATION
+    wanted = raw.configuration or _NO_CONFIGURATION
     return SendRequest(
-        message=_message(said, path, shape.context_id or "", proto=proto),
+        message=_message(said, path, raw.context_id or "", proto=proto),
         accepted_output_modes=wanted.accepted_output_modes or (),
         # In the proto of 0.3 a history length of 0 is the same as none given.
         history_length=(wanted.history_length or None) if proto else wanted.history_length,
         wait=_wait(wanted),
         push=inline_config(wanted),
-        metadata=shape.metadata,
-        tenant=shape.tenant or "",
+        metadata=raw.metadata,
+        tenant=raw.tenant or "",
     )
 
 
-def read_task_query(raw: bytes | Raw | None) -> TaskQuery:
+def read_task_query(body: bytes | Raw | None) -> TaskQuery:
     """Params of `get`, `cancel` and `subscribe`: the id as `id`, `taskId` or `name`, bare or `tasks/{id}`.
 
     Raises:
         ParseError: the bytes are not JSON.
         InvalidParams: the id is missing, or a member does not fit.
     """
-    shape = read_params(_task, RawTaskQuery, raw)
-    task_id = plain_task_id(shape.id or shape.task_id or shape.name or "")
+    raw = read_params(_task, RawTaskQuery, body)
+    task_id = plain_task_id(raw.id or raw.task_id or raw.name or "")
     if not task_id:
         raise InvalidParams("id is missing; name the task", field="id")
-    return TaskQuery(task_id, shape.history_length, shape.tenant or "")
+    return TaskQuery(task_id, raw.history_length, raw.tenant or "")
 
 
-def task_query_from(task_id: str, params: dict[str, str]) -> TaskQuery:
+def task_query_from(task_id: str, query: dict[str, str]) -> TaskQuery:
     """The same for REST: the id of the path and the query string.
 
     Raises:
         InvalidParams: a parameter does not fit.
     """
-    shape = read_query(RawTaskQuery, params)
-    return TaskQuery(task_id, shape.history_length, shape.tenant or "")
+    raw = read_query(RawTaskQuery, query)
+    return TaskQuery(task_id, raw.history_length, raw.tenant or "")
 
 
-def read_list_query(raw: bytes | Raw | None) -> ListQuery:
+def read_list_query(body: bytes | Raw | None) -> ListQuery:
     """Params of `list`; absent ones ask for the first page of everything.
 
     Raises:
         ParseError: the bytes are not JSON.
         InvalidParams: a member does not fit.
     """
-    return _list_query(read_params(_list, RawListQuery, raw))
+    return _list_query(read_params(_list, RawListQuery, body))
 
 
-def list_query_from(params: dict[str, str]) -> ListQuery:
+def list_query_from(query: dict[str, str]) -> ListQuery:
     """The same for REST: a query string in camelCase or snake_case; an empty value is an absent one.
 
     Raises:
         InvalidParams: a parameter does not fit.
     """
-    return _list_query(read_query(RawListQuery, params))
+    return _list_query(read_query(RawListQuery, query))
 
 
-def _message(shape: RawMessage, path: str, outer_context: str, *, proto: bool) -> Message:
-    where = "parts" if shape.content is None else "content"
-    parts = shape.parts or shape.content
-    if not shape.message_id:
+def _message(raw: RawMessage, path: str, outer_context: str, *, proto: bool) -> Message:
+    where = "parts" if raw.content is None else "content"
+    parts = raw.parts or raw.content
+    if not raw.message_id:
         raise InvalidParams(f"{path}.messageId is missing", field=f"{path}.messageId")
     if not parts:
         raise InvalidParams(f"{path}.parts must have at least one part", field=f"{path}.parts")
-    _check_role(shape.role, f"{path}.role")
+    _check_role(raw.role, f"{path}.role")
     place = f"{path}.{where}"
     return Message(
-        check_id(shape.message_id, f"{path}.messageId"),
-        _context(shape.context_id or "", outer_context, path),
-        plain_task_id(shape.task_id or ""),
+        check_id(raw.message_id, f"{path}.messageId"),
+        _context(raw.context_id or "", outer_context, path),
+        plain_task_id(raw.task_id or ""),
         Role.USER,
         tuple([read_part(part, place, index, proto=proto) for index, part in enumerate(parts)]),
-        shape.metadata,
-        shape.extensions or (),
-        shape.reference_task_ids or (),
-        shape.extra,
+        raw.metadata,
+        raw.extensions or (),
+        raw.reference_task_ids or (),
+        raw.extra,
     )
 
 
@@ -136,17 +136,17 @@ def _wait(wanted: RawConfiguration) -> bool | None:
     return wanted.blocking
 
 
-def _list_query(shape: RawListQuery) -> ListQuery:
-    after = shape.status_timestamp_after
+def _list_query(raw: RawListQuery) -> ListQuery:
+    after = raw.status_timestamp_after
     return ListQuery(
-        context_id=shape.context_id or "",
-        status=_status(shape.status),
-        page_size=50 if shape.page_size is None else shape.page_size,
-        page_token=shape.page_token or "",
-        history_length=shape.history_length,
+        context_id=raw.context_id or "",
+        status=_status(raw.status),
+        page_size=50 if raw.page_size is None else raw.page_size,
+        page_token=raw.page_token or "",
+        history_length=raw.history_length,
         status_timestamp_after=milliseconds(after, "statusTimestampAfter") if after else None,
-        include_artifacts=shape.include_artifacts or False,
-        tenant=shape.tenant or "",
+        include_artifacts=raw.include_artifacts or False,
+        tenant=raw.tenant or "",
     )
 
 

@@ -1,4 +1,4 @@
-"""Reads what an agent answers: JSON-RPC envelopes, and the bodies of REST, of every version and dialect.
+"""Reads the answers of agents: JSON-RPC envelopes, and the bodies of REST, of every version and dialect.
 
 What a task, a message or an update is, `answers` knows. Raises `Refused` for what the agent refuses and
 `Unreadable` for what is no A2A at all; its text shows how the answer begins.
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from trunkline.errors import ParseError, Refused, Unreadable
-from trunkline.wire.answers import Notice, read_notice, read_shape
+from trunkline.wire.answers import Notice, read_decoded, read_notice
 from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure
 from trunkline.wire.error_reader import decode_leniently, excerpt, read_rpc_error
 from trunkline.wire.push import read_push_request
@@ -35,7 +35,7 @@ class _Reply(Struct, frozen=True):
     jsonrpc: Raw = Raw()
 
 
-class _Page(Struct, frozen=True):
+class _AnsweredPage(Struct, frozen=True):
     tasks: list[Raw] | None = None
     next_page_token: Any = msgspec.field(default=None, name="nextPageToken")
     next_page_token_snake: Any = msgspec.field(default=None, name="next_page_token")
@@ -47,7 +47,7 @@ class _Page(Struct, frozen=True):
 
 _quick = msgspec.json.Decoder(_Quick)
 _reply = msgspec.json.Decoder(_Reply)
-_page = msgspec.json.Decoder(_Page)
+_page = msgspec.json.Decoder(_AnsweredPage)
 _list = msgspec.json.Decoder(list[Raw])
 _members = msgspec.json.Decoder(dict[str, Raw])
 _NULL = (b"", b"null")
@@ -64,7 +64,7 @@ def rpc_notice(body: bytes, request_id: str) -> Notice:
         check_structure(body)
         quick = _quick.decode(body)
         if quick.id == request_id and quick.error is None:
-            notice = read_shape(quick.result)
+            notice = read_decoded(quick.result)
             if notice is not None:
                 return notice
     except (*DECODE_ERRORS, Refused):
@@ -150,7 +150,7 @@ def read_page(raw: bytes, *, proto: bool = False) -> TaskPage:
     """
     try:
         check_structure(raw)
-        page = _Page(tasks=_list.decode(raw)) if raw.lstrip()[:1] == b"[" else _page.decode(raw)
+        page = _AnsweredPage(tasks=_list.decode(raw)) if raw.lstrip()[:1] == b"[" else _page.decode(raw)
     except (*DECODE_ERRORS, ParseError):
         raise Unreadable(f"the agent's list is no page of tasks: {excerpt(raw)}") from None
     tasks = tuple([task_of(read_answer(bytes(one), proto=proto)) for one in page.tasks or ()])

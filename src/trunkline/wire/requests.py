@@ -1,4 +1,4 @@
-"""Writes what a caller asks, exactly as each version has it: params of JSON-RPC, paths and bodies of REST."""
+"""Writes requests exactly as each version has them: params of JSON-RPC, paths and bodies of REST."""
 
 from __future__ import annotations
 
@@ -46,12 +46,6 @@ class _Send(WireStruct, frozen=True):
     metadata: Metadata | None = None
 
 
-class _Task(WireStruct, frozen=True):
-    id: str
-    history_length: int | None = None
-    tenant: str = ""
-
-
 class _List(WireStruct, frozen=True):
     context_id: str = ""
     status: str = ""
@@ -78,7 +72,7 @@ _NONE = _Configuration()
 
 
 def send_params(request: SendRequest, dialect: Dialect) -> bytes:
-    """A send or a stream: params of JSON-RPC, and the body of REST."""
+    """Params of `send` and `stream`, which are also the body of REST."""
     message = request.message
     if message.role is None:
         message = replace(message, role=Role.USER)
@@ -107,8 +101,8 @@ def _configuration(request: SendRequest, dialect: Dialect) -> _Configuration:
 
 def task_params(query: TaskQuery, dialect: Dialect) -> bytes:
     """Params of `get`, `cancel` and `subscribe`."""
-    tenant = query.tenant if dialect is Dialect.V1 else ""
-    return _encode(_Task(query.id, query.history_length, tenant))
+    # The query itself has the members of 1.0; 0.3 knows no tenants.
+    return _encode(query if dialect is Dialect.V1 else replace(query, tenant=""))
 
 
 def list_params(query: ListQuery, dialect: Dialect) -> bytes:
@@ -160,13 +154,13 @@ class RestRequest(Struct, frozen=True):
 
 
 def rest_send(request: SendRequest, dialect: Dialect, *, stream: bool = False) -> RestRequest:
-    """Send, or send and follow."""
+    """The REST request of `send`, or of `stream`."""
     path = "/message:stream" if stream else "/message:send"
     return RestRequest("POST", _prefix(dialect, request.tenant) + path, send_params(request, dialect))
 
 
 def rest_task(operation: Operation, query: TaskQuery, dialect: Dialect) -> RestRequest:
-    """Get, cancel or subscribe."""
+    """The REST request of `get`, `cancel` or `subscribe`."""
     path = f"{_prefix(dialect, query.tenant)}/tasks/{_segment(query.id)}"
     if operation is Operation.CANCEL:
         return RestRequest("POST", path + ":cancel", b"{}")
@@ -178,20 +172,20 @@ def rest_task(operation: Operation, query: TaskQuery, dialect: Dialect) -> RestR
 
 
 def rest_list(query: ListQuery, dialect: Dialect) -> RestRequest:
-    """A page of tasks; the tenant is in the path."""
+    """The REST request of `list`; the tenant is in the path."""
     given: dict[str, str | int | bool] = msgspec.to_builtins(replace(_list(query, dialect), tenant=""))
     asked = {name: "true" if value is True else value for name, value in given.items()}
     return RestRequest("GET", f"{_prefix(dialect, query.tenant)}/tasks?{urlencode(asked)}")
 
 
 def rest_set_push(request: PushRequest, dialect: Dialect, *, bare: bool = False) -> RestRequest:
-    """Set a push config; `bare` is the other of two bodies that servers of 0.3 read."""
+    """The REST request that sets a push config; `bare` is the other of two bodies that 0.3 servers read."""
     path = f"{_prefix(dialect, request.tenant)}/tasks/{_segment(request.task_id)}{_CONFIGS}"
     return RestRequest("POST", path, write_push_request(request, dialect, bare=bare))
 
 
 def rest_push(operation: Operation, query: PushQuery, dialect: Dialect) -> RestRequest:
-    """Get, list or delete push configs."""
+    """The REST request that gets, lists or deletes push configs."""
     path = f"{_prefix(dialect, query.tenant)}/tasks/{_segment(query.task_id)}{_CONFIGS}"
     if operation is Operation.PUSH_LIST:
         return RestRequest("GET", path)
@@ -200,7 +194,7 @@ def rest_push(operation: Operation, query: PushQuery, dialect: Dialect) -> RestR
 
 
 def rest_card(dialect: Dialect, tenant: str) -> RestRequest:
-    """The extended card."""
+    """The REST request of the extended card."""
     prefix = _prefix(dialect, tenant)
     return RestRequest("GET", prefix + ("/extendedAgentCard" if dialect is Dialect.V1 else "/card"))
 

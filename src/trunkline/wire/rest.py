@@ -16,7 +16,7 @@ _ID_LIMIT = 256
 
 
 class RestCall(Struct, frozen=True):
-    """Where a request goes. `v1_prefixed` tells that it came by `/v1/…`, the routes of 0.3."""
+    """The operation and the ids in a REST path. `v1_prefixed`: it came by `/v1/…`, the routes of 0.3."""
 
     operation: Operation
     task_id: str = ""
@@ -25,7 +25,7 @@ class RestCall(Struct, frozen=True):
     v1_prefixed: bool = False
 
 
-class _Place(Struct, frozen=True):
+class _MatchedPath(Struct, frozen=True):
     verbs: dict[str, Operation]
     task_id: str = ""
     config_id: str = ""
@@ -40,7 +40,7 @@ _FIXED: dict[tuple[str, ...], dict[str, Operation]] = {
     ("card",): _CARD,
 }
 _CONFIGS = "pushNotificationConfigs"
-# Where an id stands in a path: `_place` looks these up, and `routes` tells them.
+# Stand for an id in the table below; `_matched` puts them into a path before it looks the path up.
 _TASK_AT, _CONFIG_AT = "{task}", "{config}"
 _OF_TASKS: dict[tuple[str, ...], dict[str, Operation]] = {
     ("tasks", _TASK_AT): {"GET": Operation.GET},
@@ -69,32 +69,37 @@ def match(method: str, path: str) -> RestCall:
     segments = tuple(path.removeprefix("/").split("/"))
     prefixed = segments[0] == "v1"
     tenant = ""
-    place = _place(segments[1:] if prefixed else segments)
-    if place is None and not prefixed and _is_id(segments[0]):
+    matched = _matched(segments[1:] if prefixed else segments)
+    if matched is None and not prefixed and _is_id(segments[0]):
         tenant = segments[0]
-        place = _place(segments[1:])
-    if place is None:
+        matched = _matched(segments[1:])
+    if matched is None:
         raise RouteNotFound("no such path here; the card names the interfaces")
-    operation = place.verbs.get(method)
+    operation = matched.verbs.get(method)
     if operation is None:
-        allow = ", ".join(place.verbs)
+        allow = ", ".join(matched.verbs)
         raise RouteNotFound(f"this path takes {allow} only", allow=allow)
-    return RestCall(operation, place.task_id, place.config_id, tenant, prefixed)
+    return RestCall(operation, matched.task_id, matched.config_id, tenant, prefixed)
 
 
-def _place(segments: tuple[str, ...]) -> _Place | None:
+def _matched(segments: tuple[str, ...]) -> _MatchedPath | None:
     fixed = _FIXED.get(segments)
     if fixed is not None:
-        return _Place(fixed)
+        return _MatchedPath(fixed)
     if not 2 <= len(segments) <= 4:
         return None
     task_id, colon, action = segments[1].partition(":")
     config_id = segments[3] if len(segments) == 4 else ""
-    shape = (segments[0], _TASK_AT + colon + action, *segments[2:3], *((_CONFIG_AT,) if segments[3:] else ()))
-    verbs = _OF_TASKS.get(shape)
+    pattern = (
+        segments[0],
+        _TASK_AT + colon + action,
+        *segments[2:3],
+        *((_CONFIG_AT,) if segments[3:] else ()),
+    )
+    verbs = _OF_TASKS.get(pattern)
     if verbs is None or not _is_id(task_id) or (segments[3:] and not _is_id(config_id)):
         return None
-    return _Place(verbs, task_id, config_id)
+    return _MatchedPath(verbs, task_id, config_id)
 
 
 def _is_id(text: str) -> bool:
@@ -103,7 +108,7 @@ def _is_id(text: str) -> bool:
     return 0 < len(text) <= _ID_LIMIT and text.isprintable() and not odd
 
 
-class _Status(Struct, frozen=True):
+class _RpcStatus(Struct, frozen=True):
     code: int
     status: str
     message: str
@@ -111,7 +116,7 @@ class _Status(Struct, frozen=True):
 
 
 class _StatusBody(Struct, frozen=True):
-    error: _Status
+    error: _RpcStatus
 
 
 class _Body03(Struct, frozen=True):
@@ -129,7 +134,7 @@ def error_v1(refused: Refused) -> tuple[int, bytes]:
     """HTTP status and google.rpc.Status body, as 1.0 has it."""
     code = code_of(refused)
     http, grpc = (405, "UNIMPLEMENTED") if _wrong_verb(refused) else (code.http, code.grpc)
-    return http, msgspec.json.encode(_StatusBody(_Status(http, grpc, refused.message, details(refused))))
+    return http, msgspec.json.encode(_StatusBody(_RpcStatus(http, grpc, refused.message, details(refused))))
 
 
 def error_v03(refused: Refused) -> tuple[int, bytes]:

@@ -9,7 +9,7 @@ from trunkline.errors import InvalidParams, VersionNotSupported
 
 
 class Version(Enum):
-    """The versions spoken here."""
+    """The protocol versions that this package speaks."""
 
     V1 = "1.0"
     V03 = "0.3"
@@ -44,7 +44,7 @@ def negotiate(header: str | None, query: str | None) -> Version | None:
 
 
 def read_extensions(given: dict[str, str]) -> tuple[str, ...]:
-    """The URIs in the values of these headers, each once, in the order they are named.
+    """The extensions that these headers ask for: their URIs, each once, in the order they are named.
 
     Raises:
         InvalidParams: there are too many, or one is too long; the field is the header.

@@ -13,8 +13,8 @@ COMMENT = b": keep-alive\n\n"
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
-# How much of an event with several lines lies here before its lines are read.
-_MANY = 256 << 10
+# How many bytes of an unfinished event are kept before its lines are read.
+_MAX_PENDING = 256 << 10
 
 
 def frame(seq: int | None, data: bytes) -> bytes:
@@ -41,7 +41,7 @@ class SseEvent(Struct, frozen=True):
 
 
 class SsePiece(Struct, frozen=True, gc=False):
-    """The same with its data as it came: bytes that a JSON reader takes as they are."""
+    """An event with its data as it came: bytes that a JSON reader takes as they are."""
 
     data: bytes
     id: str = ""
@@ -88,7 +88,7 @@ class SseParser:
         ]
 
     def pieces(self, chunk: bytes, take: Take | None = None) -> list[SsePiece]:
-        """The same, with bytes for data. What `take` takes is not among them, and came before them.
+        """The events that this chunk completes, as bytes. What `take` took came before, and is left out.
 
         Raises:
             TooLarge: an unfinished event holds more than the limit.
@@ -149,7 +149,7 @@ class SseParser:
         self._pending.append(rest)
         self._pending_size += len(rest)
         # Comments between two events count for nothing; line by line they are dropped, a few at a time.
-        many = self._pending_size > _MANY and b"\n" in rest
+        many = self._pending_size > _MAX_PENDING and b"\n" in rest
         return self._by_lines(b"") if many or self._pending_size > self._limit else []
 
     def _taken(self) -> bytes:

@@ -1,4 +1,4 @@
-"""The objects of A2A 1.0 as frozen structs; the shape in which everything inside speaks.
+"""The objects of A2A 1.0 as frozen structs, which all code inside passes around, whatever came in.
 
 Field order is wire order. `extra` holds members that belong to no dialect, so that they
 survive a round trip; writers flatten it. Pure data: no clock, no I/O.
@@ -63,7 +63,7 @@ class Part(WireStruct, frozen=True):
 
 
 class Message(WireStruct, frozen=True):
-    """What one side said once."""
+    """One message of a caller or an agent."""
 
     message_id: str
     context_id: str = ""
@@ -85,7 +85,7 @@ class TaskStatus(WireStruct, frozen=True):
 
 
 class Artifact(WireStruct, frozen=True):
-    """A result, or a piece of one."""
+    """A result of a task, or a piece of one."""
 
     artifact_id: str
     name: str = ""
@@ -107,7 +107,7 @@ class Task(WireStruct, frozen=True):
 
 
 class StatusUpdate(WireStruct, frozen=True):
-    """A stream's word that the status changed."""
+    """The event of a stream that says: the status changed."""
 
     task_id: str
     context_id: str
@@ -116,7 +116,7 @@ class StatusUpdate(WireStruct, frozen=True):
 
 
 class ArtifactUpdate(WireStruct, frozen=True):
-    """A stream's word that an artifact grew."""
+    """The event of a stream that says: an artifact is new or has grown."""
 
     task_id: str
     context_id: str
@@ -127,7 +127,7 @@ class ArtifactUpdate(WireStruct, frozen=True):
 
 
 class PushConfig(WireStruct, frozen=True):
-    """Where a caller wants to be told of a task, and what shows the receiver that it is us."""
+    """A webhook for the changes of a task: its address, and what shows the receiver that it is us."""
 
     url: str
     id: str = ""
@@ -141,7 +141,7 @@ class PushConfig(WireStruct, frozen=True):
 
 
 class PushRequest(WireStruct, frozen=True):
-    """What setting a push config takes."""
+    """The request to set a push config."""
 
     task_id: str
     config: PushConfig
@@ -149,7 +149,7 @@ class PushRequest(WireStruct, frozen=True):
 
 
 class PushQuery(WireStruct, frozen=True):
-    """What getting, listing and deleting push configs takes."""
+    """The request to get, list or delete push configs."""
 
     task_id: str
     config_id: str = ""
@@ -157,7 +157,7 @@ class PushQuery(WireStruct, frozen=True):
 
 
 class SendRequest(WireStruct, frozen=True):
-    """What `send` and `stream` take, from any dialect."""
+    """The request of `send` and `stream`, from any dialect."""
 
     message: Message
     accepted_output_modes: tuple[str, ...] = ()
@@ -169,7 +169,7 @@ class SendRequest(WireStruct, frozen=True):
 
 
 class TaskQuery(WireStruct, frozen=True):
-    """What `get`, `cancel` and `subscribe` take."""
+    """The request of `get`, `cancel` and `subscribe`."""
 
     id: str
     history_length: int | None = None
@@ -177,7 +177,7 @@ class TaskQuery(WireStruct, frozen=True):
 
 
 class ListQuery(WireStruct, frozen=True):
-    """What `list` takes."""
+    """The request of `list`."""
 
     context_id: str = ""
     status: TaskState | None = None

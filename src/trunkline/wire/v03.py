@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -9,52 +10,43 @@ from msgspec import UNSET, Struct
 
 from trunkline.wire import types as t
 from trunkline.wire.spellings import plain_state
-from trunkline.wire.types import Metadata
+from trunkline.wire.types import Metadata, WireStruct
 
 _encode = msgspec.json.Encoder().encode
 
 _STATES = {state: plain_state(state) for state in t.STATES} | {t.TaskState.UNSPECIFIED: "unknown"}
 _ROLES = {t.Role.USER: "user", t.Role.AGENT: "agent", None: "agent"}
 
-
-class _Shape(Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
-    pass
-
-
-class _Kind(_Shape, frozen=True, tag_field="kind"):
-    pass
+# A part or a message; one with unknown members is a dict, since a struct has no room for them.
+Written = Struct | Metadata
 
 
-class _File(_Shape, frozen=True):
+class _File03(WireStruct, frozen=True):
     content: str | None = msgspec.field(default=None, name="bytes")
     uri: str | None = None
     mime_type: str = ""
     name: str = ""
 
 
-class _TextPart(_Kind, frozen=True, tag="text"):
+class _TextPart03(WireStruct, frozen=True, tag_field="kind", tag="text"):
     text: str
     metadata: Metadata | None = None
 
 
-class _FilePart(_Kind, frozen=True, tag="file"):
-    file: _File
+class _FilePart03(WireStruct, frozen=True, tag_field="kind", tag="file"):
+    file: _File03
     metadata: Metadata | None = None
 
 
-class _DataPart(_Kind, frozen=True, tag="data"):
+class _DataPart03(WireStruct, frozen=True, tag_field="kind", tag="data"):
     data: Metadata
     metadata: Metadata | None = None
 
 
-# A part or message with unknown members is a dict, since a struct has no room for them.
-_Part = _TextPart | _FilePart | _DataPart | Metadata
-
-
-class _Message(_Kind, frozen=True, tag="message"):
+class _Message03(WireStruct, frozen=True, tag_field="kind", tag="message"):
     message_id: str
     role: str
-    parts: list[_Part]
+    parts: list[Written]
     context_id: str = ""
     task_id: str = ""
     metadata: Metadata | None = None
@@ -62,64 +54,66 @@ class _Message(_Kind, frozen=True, tag="message"):
     reference_task_ids: tuple[str, ...] = ()
 
 
-class _Status(_Shape, frozen=True):
+class Status03(WireStruct, frozen=True):
+    """A status, the same in both dialects of 0.3 but for the spelling of its state."""
+
     state: str
-    message: _Message | Metadata | None = None
+    message: Written | None = None
     timestamp: str = ""
 
 
-class _Artifact(_Shape, frozen=True):
+class Artifact03(WireStruct, frozen=True):
+    """An artifact, the same in both dialects of 0.3 but for its parts."""
+
     artifact_id: str
-    parts: list[_Part]
+    parts: list[Written]
     name: str = ""
     description: str = ""
     metadata: Metadata | None = None
     extensions: tuple[str, ...] = ()
 
 
-class _Task(_Kind, frozen=True, tag="task"):
+class _WholeArtifact03(Artifact03, frozen=True, kw_only=True):
+    append: bool
+    last_chunk: bool
+
+
+class Task03(WireStruct, frozen=True, tag_field="kind", tag="task"):
+    """A task with its `kind`."""
+
     id: str
     context_id: str
-    status: _Status
-    artifacts: list[_Artifact] = []
-    history: list[_Message | Metadata] = []
+    status: Status03
+    artifacts: list[Artifact03] = []
+    history: list[Written] = []
     metadata: Metadata | None = None
 
 
-class _StatusUpdate(_Kind, frozen=True, tag="status-update"):
+class StatusUpdate03(WireStruct, frozen=True, tag_field="kind", tag="status-update"):
+    """A change of status with its `kind`; only a push notification brings artifacts along."""
+
     task_id: str
     context_id: str
-    status: _Status
+    status: Status03
     final: bool
     metadata: Metadata | None = None
+    artifact: _WholeArtifact03 | None = None
+    artifacts: list[_WholeArtifact03] = []
 
 
-class _WholeArtifact(_Artifact, frozen=True, kw_only=True):
-    append: bool
-    last_chunk: bool
-
-
-class _Told(_Kind, frozen=True, tag="status-update"):
+class _ArtifactUpdate03(WireStruct, frozen=True, tag_field="kind", tag="artifact-update"):
     task_id: str
     context_id: str
-    status: _Status
-    final: bool
-    metadata: Metadata | None = None
-    artifact: _WholeArtifact | None = None
-    artifacts: list[_WholeArtifact] = []
-
-
-class _ArtifactUpdate(_Kind, frozen=True, tag="artifact-update"):
-    task_id: str
-    context_id: str
-    artifact: _Artifact
+    artifact: Artifact03
     append: bool
     last_chunk: bool
     metadata: Metadata | None = None
 
 
-class _Page(Struct, frozen=True, rename="camel"):
-    tasks: list[_Task]
+class Page03(WireStruct, frozen=True, omit_defaults=False):
+    """One page of `list`, which 0.3 names and does not describe; so it is that of 1.0 around 0.3 tasks."""
+
+    tasks: Sequence[Task03]
     next_page_token: str
     page_size: int
     total_size: int
@@ -147,44 +141,103 @@ message_frame = message
 
 def status_frame(update: t.StatusUpdate, *, final: bool) -> bytes:
     """A change of status in a stream."""
-    shape = _StatusUpdate(update.task_id, update.context_id, _status(update.status), final, update.metadata)
-    return _encode(shape)
+    return notification(update, (), final=final)
 
 
 def artifact_frame(update: t.ArtifactUpdate) -> bytes:
     """A new or grown artifact in a stream."""
-    artifact = _artifact(update.artifact)
-    shape = _ArtifactUpdate(
+    artifact = artifact_03(update.artifact, _part)
+    written = _ArtifactUpdate03(
         update.task_id, update.context_id, artifact, update.append, update.last_chunk, update.metadata
     )
-    return _encode(shape)
+    return _encode(written)
 
 
-def told(update: t.StatusUpdate, artifacts: tuple[t.Artifact, ...], *, final: bool) -> bytes:
+def notification(update: t.StatusUpdate, artifacts: tuple[t.Artifact, ...], *, final: bool) -> bytes:
     """A push notification: the change of status, and what the task has made once it has ended.
 
     Receivers of that time read one `artifact`: the last, which is the answer. If there are more, all follow.
     """
     made = [_whole(artifact) for artifact in artifacts]
-    shape = _Told(
+    written = StatusUpdate03(
         update.task_id,
         update.context_id,
-        _status(update.status),
+        status_03(update.status, _STATES, _message),
         final,
         update.metadata,
         made[-1] if made else None,
         made if len(made) > 1 else [],
     )
-    return _encode(shape)
+    return _encode(written)
 
 
 def page(page: t.TaskPage) -> bytes:
-    """One page of `list`, which 0.3 names without giving its shape; so it is that of 1.0 around 0.3 tasks."""
+    """One page of `list`."""
     tasks = [_task(item) for item in page.tasks]
-    return _encode(_Page(tasks, page.next_page_token, page.page_size, page.total_size))
+    return _encode(Page03(tasks, page.next_page_token, page.page_size, page.total_size))
 
 
-def noted(part: t.Part) -> Metadata | None:
+def _task(task: t.Task) -> Task03:
+    return Task03(
+        task.id,
+        task.context_id,
+        status_03(task.status, _STATES, _message),
+        [artifact_03(artifact, _part) for artifact in task.artifacts],
+        [_message(message) for message in task.history],
+        task.metadata,
+    )
+
+
+def _whole(artifact: t.Artifact) -> _WholeArtifact03:
+    known = artifact_03(artifact, _part)
+    return _WholeArtifact03(**msgspec.structs.asdict(known), append=False, last_chunk=True)
+
+
+def _message(message: t.Message) -> Written:
+    written = _Message03(
+        message.message_id,
+        _ROLES[message.role],
+        [_part(part) for part in message.parts],
+        message.context_id,
+        message.task_id,
+        message.metadata,
+        message.extensions,
+        message.reference_task_ids,
+    )
+    return with_extra(written, message.extra) if message.extra else written
+
+
+def _part(part: t.Part) -> Written:
+    if part.text is not None:
+        written = _TextPart03(part.text, part_metadata(part))
+    elif part.data is not UNSET:
+        written = _DataPart03(data_object(part.data), part_metadata(part))
+    else:
+        written = _FilePart03(_File03(part.raw, part.url, part.media_type, part.filename), part.metadata)
+    return with_extra(written, part.extra) if part.extra else written
+
+
+def status_03(
+    status: t.TaskStatus, states: Mapping[t.TaskState, str], write: Callable[[t.Message], Written]
+) -> Status03:
+    """A status whose state and message are written as the dialect has them."""
+    said = None if status.message is None else write(status.message)
+    return Status03(states[status.state], said, status.timestamp)
+
+
+def artifact_03(artifact: t.Artifact, write: Callable[[t.Part], Written]) -> Artifact03:
+    """An artifact whose parts are written as the dialect has them."""
+    return Artifact03(
+        artifact.artifact_id,
+        [write(part) for part in artifact.parts],
+        artifact.name,
+        artifact.description,
+        artifact.metadata,
+        artifact.extensions,
+    )
+
+
+def part_metadata(part: t.Part) -> Metadata | None:
     """Metadata of a text or data part, which alone can hold its media type and filename in 0.3."""
     if not part.media_type and not part.filename:
         return part.metadata
@@ -198,63 +251,7 @@ def data_object(value: Any) -> Metadata:
     return cast("Metadata", value) if isinstance(value, dict) else {"value": value}
 
 
-def with_extra(shape: Struct, extra: Metadata) -> Metadata:
-    """The members of a shape and those unknown ones that override none of them."""
-    plain: Metadata = msgspec.to_builtins(shape)
+def with_extra(written: Struct, extra: Metadata) -> Metadata:
+    """The members of a struct and those unknown ones that override none of them."""
+    plain: Metadata = msgspec.to_builtins(written)
     return {**plain, **{name: value for name, value in extra.items() if name not in plain}}
-
-
-def _task(task: t.Task) -> _Task:
-    return _Task(
-        task.id,
-        task.context_id,
-        _status(task.status),
-        [_artifact(artifact) for artifact in task.artifacts],
-        [_message(message) for message in task.history],
-        task.metadata,
-    )
-
-
-def _status(status: t.TaskStatus) -> _Status:
-    said = None if status.message is None else _message(status.message)
-    return _Status(_STATES[status.state], said, status.timestamp)
-
-
-def _artifact(artifact: t.Artifact) -> _Artifact:
-    return _Artifact(
-        artifact.artifact_id,
-        [_part(part) for part in artifact.parts],
-        artifact.name,
-        artifact.description,
-        artifact.metadata,
-        artifact.extensions,
-    )
-
-
-def _whole(artifact: t.Artifact) -> _WholeArtifact:
-    known = _artifact(artifact)
-    return _WholeArtifact(**msgspec.structs.asdict(known), append=False, last_chunk=True)
-
-
-def _message(message: t.Message) -> _Message | Metadata:
-    shape = _Message(
-        message.message_id,
-        _ROLES[message.role],
-        [_part(part) for part in message.parts],
-        message.context_id,
-        message.task_id,
-        message.metadata,
-        message.extensions,
-        message.reference_task_ids,
-    )
-    return with_extra(shape, message.extra) if message.extra else shape
-
-
-def _part(part: t.Part) -> _Part:
-    if part.text is not None:
-        shape = _TextPart(part.text, noted(part))
-    elif part.data is not UNSET:
-        shape = _DataPart(data_object(part.data), noted(part))
-    else:
-        shape = _FilePart(_File(part.raw, part.url, part.media_type, part.filename), part.metadata)
-    return with_extra(shape, part.extra) if part.extra else shape

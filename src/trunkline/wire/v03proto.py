@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 
 from trunkline.wire import types as t
-from trunkline.wire.types import Metadata
-from trunkline.wire.v03 import data_object, noted, with_extra
+from trunkline.wire import v03
+from trunkline.wire.types import Metadata, WireStruct
 
 _encode = msgspec.json.Encoder().encode
 
@@ -15,88 +15,50 @@ _STATES = {state: state.value for state in t.TaskState} | {t.TaskState.CANCELED:
 _ROLES = {t.Role.USER: "ROLE_USER", t.Role.AGENT: "ROLE_AGENT", None: "ROLE_AGENT"}
 
 
-class _Shape(Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
-    pass
-
-
-class _File(_Shape, frozen=True):
+class _ProtoFile03(WireStruct, frozen=True):
     file_with_bytes: str | None = None
     file_with_uri: str | None = None
     mime_type: str = ""
     name: str = ""
 
 
-class _Data(_Shape, frozen=True):
+class _ProtoData03(WireStruct, frozen=True):
     data: Metadata
 
 
-class _PartShape(_Shape, frozen=True):
+class _ProtoPart03(WireStruct, frozen=True):
     text: str | None = None
-    file: _File | None = None
-    data: _Data | None = None
+    file: _ProtoFile03 | None = None
+    data: _ProtoData03 | None = None
     metadata: Metadata | None = None
 
 
-# A part or message with unknown members is a dict, since a struct has no room for them.
-_Part = _PartShape | Metadata
-
-
-class _Message(_Shape, frozen=True):
+class _ProtoMessage03(WireStruct, frozen=True):
     message_id: str
     role: str
-    content: list[_Part]
+    content: list[v03.Written]
     context_id: str = ""
     task_id: str = ""
     metadata: Metadata | None = None
     extensions: tuple[str, ...] = ()
 
 
-class _Status(_Shape, frozen=True):
-    state: str
-    message: _Message | Metadata | None = None
-    timestamp: str = ""
+# ProtoJSON tells objects by the member that holds them; so those of JSON-RPC lose their `kind`.
+class _ProtoTask03(v03.Task03, frozen=True, tag=False):
+    pass
 
 
-class _Artifact(_Shape, frozen=True):
-    artifact_id: str
-    parts: list[_Part]
-    name: str = ""
-    description: str = ""
-    metadata: Metadata | None = None
-    extensions: tuple[str, ...] = ()
+class _ProtoStatusUpdate03(v03.StatusUpdate03, frozen=True, tag=False):
+    pass
 
 
-class _Task(_Shape, frozen=True):
-    id: str
-    context_id: str
-    status: _Status
-    artifacts: list[_Artifact] = []
-    history: list[_Message | Metadata] = []
-    metadata: Metadata | None = None
-
-
-class _StatusUpdate(_Shape, frozen=True):
+class _ProtoArtifactUpdate03(WireStruct, frozen=True):
     task_id: str
     context_id: str
-    status: _Status
-    final: bool
-    metadata: Metadata | None = None
-
-
-class _ArtifactUpdate(_Shape, frozen=True):
-    task_id: str
-    context_id: str
-    artifact: _Artifact
+    artifact: v03.Artifact03
     append: bool = False
     last_chunk: bool = False
     metadata: Metadata | None = None
-
-
-class _Page(Struct, frozen=True, rename="camel"):
-    tasks: list[_Task]
-    next_page_token: str
-    page_size: int
-    total_size: int
 
 
 def task(task: t.Task) -> bytes:
@@ -125,54 +87,39 @@ message_frame = answer_message
 
 def status_frame(update: t.StatusUpdate, *, final: bool) -> bytes:
     """A change of status in a stream."""
-    shape = _StatusUpdate(update.task_id, update.context_id, _status(update.status), final, update.metadata)
-    return b'{"statusUpdate":%b}' % _encode(shape)
+    status = v03.status_03(update.status, _STATES, _message)
+    written = _ProtoStatusUpdate03(update.task_id, update.context_id, status, final, update.metadata)
+    return b'{"statusUpdate":%b}' % _encode(written)
 
 
 def artifact_frame(update: t.ArtifactUpdate) -> bytes:
     """A new or grown artifact in a stream."""
-    artifact = _artifact(update.artifact)
-    shape = _ArtifactUpdate(
+    artifact = v03.artifact_03(update.artifact, _part)
+    written = _ProtoArtifactUpdate03(
         update.task_id, update.context_id, artifact, update.append, update.last_chunk, update.metadata
     )
-    return b'{"artifactUpdate":%b}' % _encode(shape)
+    return b'{"artifactUpdate":%b}' % _encode(written)
 
 
 def page(page: t.TaskPage) -> bytes:
-    """One page of `list`, which the 0.3 proto lacks; so it is that of 1.0 around 0.3 tasks."""
+    """One page of `list`, which the 0.3 proto lacks."""
     tasks = [_task(item) for item in page.tasks]
-    return _encode(_Page(tasks, page.next_page_token, page.page_size, page.total_size))
+    return _encode(v03.Page03(tasks, page.next_page_token, page.page_size, page.total_size))
 
 
-def _task(task: t.Task) -> _Task:
-    return _Task(
+def _task(task: t.Task) -> _ProtoTask03:
+    return _ProtoTask03(
         task.id,
         task.context_id,
-        _status(task.status),
-        [_artifact(artifact) for artifact in task.artifacts],
+        v03.status_03(task.status, _STATES, _message),
+        [v03.artifact_03(artifact, _part) for artifact in task.artifacts],
         [_message(message) for message in task.history],
         task.metadata,
     )
 
 
-def _status(status: t.TaskStatus) -> _Status:
-    said = None if status.message is None else _message(status.message)
-    return _Status(_STATES[status.state], said, status.timestamp)
-
-
-def _artifact(artifact: t.Artifact) -> _Artifact:
-    return _Artifact(
-        artifact.artifact_id,
-        [_part(part) for part in artifact.parts],
-        artifact.name,
-        artifact.description,
-        artifact.metadata,
-        artifact.extensions,
-    )
-
-
-def _message(message: t.Message) -> _Message | Metadata:
-    shape = _Message(
+def _message(message: t.Message) -> v03.Written:
+    written = _ProtoMessage03(
         message.message_id,
         _ROLES[message.role],
         [_part(part) for part in message.parts],
@@ -181,15 +128,16 @@ def _message(message: t.Message) -> _Message | Metadata:
         message.metadata,
         message.extensions,
     )
-    return with_extra(shape, message.extra) if message.extra else shape
+    return v03.with_extra(written, message.extra) if message.extra else written
 
 
-def _part(part: t.Part) -> _Part:
+def _part(part: t.Part) -> v03.Written:
     if part.text is not None:
-        shape = _PartShape(text=part.text, metadata=noted(part))
+        written = _ProtoPart03(text=part.text, metadata=v03.part_metadata(part))
     elif part.data is not UNSET:
-        shape = _PartShape(data=_Data(data_object(part.data)), metadata=noted(part))
+        data = _ProtoData03(v03.data_object(part.data))
+        written = _ProtoPart03(data=data, metadata=v03.part_metadata(part))
     else:
-        file = _File(part.raw, part.url, part.media_type, part.filename)
-        shape = _PartShape(file=file, metadata=part.metadata)
-    return with_extra(shape, part.extra) if part.extra else shape
+        file = _ProtoFile03(part.raw, part.url, part.media_type, part.filename)
+        written = _ProtoPart03(file=file, metadata=part.metadata)
+    return v03.with_extra(written, part.extra) if part.extra else written

@@ -10,7 +10,7 @@ from trunkline.wire.types import ArtifactUpdate, Message, StatusUpdate, Task, Ta
 
 
 class Dialect(Enum):
-    """The three shapes of the same objects."""
+    """The three forms in which the same objects are written."""
 
     # Looked up on every answer; Enum's own hash is Python code.
     __hash__ = object.__hash__
@@ -21,7 +21,7 @@ class Dialect(Enum):
 
 
 class Writer(Protocol):
-    """One dialect, out. The modules `v1`, `v03` and `v03proto` are writers."""
+    """The functions that write one dialect. The modules `v1`, `v03` and `v03proto` are writers."""
 
     def task(self, task: Task) -> bytes:
         """A bare Task, as `get` and `cancel` answer."""
