@@ -73,7 +73,7 @@ def planner(name: str = "Planner", **settings: object) -> Agent:
 async def client_of(agent: Agent, **options: object) -> AsyncIterator[Client]:
     """A client of an agent that runs in this process meanwhile."""
     app = agent.asgi()
-    carrier = InProcessHttpClient(app)
-    async with app.lifespan(), Client("http://localhost", carrier=carrier, **options) as client:  # pyright: ignore[reportArgumentType]
+    http_client = InProcessHttpClient(app)
+    async with app.lifespan(), Client("http://localhost", http_client=http_client, **options) as client:  # pyright: ignore[reportArgumentType]
         yield client
-    await carrier.close()
+    await http_client.close()

@@ -187,7 +187,9 @@ async def _vanish(scope: Any, receive: Any, send: Any) -> None:
 
 def test_a_lost_answer_is_not_asked_for_again() -> None:
     async def main() -> ToolOutcome:
-        async with Client("http://localhost/a2a", carrier=InProcessHttpClient(_vanish), card=CARD) as client:
+        async with Client(
+            "http://localhost/a2a", http_client=InProcessHttpClient(_vanish), card=CARD
+        ) as client:
             async with tools(client) as box:
                 return await box.call("a2a__ghost__haunt", {"query": "boo"})
 

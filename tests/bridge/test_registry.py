@@ -117,14 +117,14 @@ class World:
 
     def call(self, path: Path, name: str, arguments: dict[str, Any]) -> ToolOutcome:
         async def main() -> ToolOutcome:
-            carrier = InProcessHttpClient(self)
+            http_client = InProcessHttpClient(self)
             async with (
                 self.app.lifespan(),
-                load_agents(path, carrier=carrier) as agents,
+                load_agents(path, http_client=http_client) as agents,
                 tools(agents) as box,
             ):
                 outcome = await box.call(name, arguments)
-            await carrier.close()
+            await http_client.close()
             return outcome
 
         return asyncio.run(asyncio.wait_for(main(), 20))
@@ -224,10 +224,10 @@ def test_a_filter_of_its_own(tmp_path: Path, given: str, skills: set[str]) -> No
 def _offered(path: Path) -> dict[str, str]:
     async def main() -> dict[str, str]:
         app = planner().asgi()
-        carrier = InProcessHttpClient(app)
-        async with app.lifespan(), load_agents(path, carrier=carrier) as agents, tools(agents) as box:
+        http_client = InProcessHttpClient(app)
+        async with app.lifespan(), load_agents(path, http_client=http_client) as agents, tools(agents) as box:
             offered = {tool.skill: tool.description for tool in box}
-        await carrier.close()
+        await http_client.close()
         return offered
 
     return asyncio.run(asyncio.wait_for(main(), 20))

@@ -136,16 +136,16 @@ def test_two_callers_of_one_agent_keep_their_own_credentials() -> None:
                 seen.append(dict(scope["headers"])[b"x-api-key"].decode())
             await app(scope, receive, send)
 
-        carrier = InProcessHttpClient(watched)
+        http_client = InProcessHttpClient(watched)
         async with (
             app.lifespan(),
-            Client("http://localhost", carrier=carrier, api_key="first-key-first-key") as first,
-            Client("http://localhost", carrier=carrier, api_key="second-key-second-key") as second,
+            Client("http://localhost", http_client=http_client, api_key="first-key-first-key") as first,
+            Client("http://localhost", http_client=http_client, api_key="second-key-second-key") as second,
             tools({"one": first, "two": second}) as box,
         ):
             for name in ("one", "two", "one"):
                 assert (await box.call(f"a2a__{name}__shout", {"query": "x"})).text == "X"
-        await carrier.close()
+        await http_client.close()
 
     run(main())
     assert [key.partition("-")[0] for key in seen] == ["first", "second", "first"]

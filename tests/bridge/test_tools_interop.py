@@ -19,14 +19,14 @@ def test_the_official_sdk(version: str) -> None:
     from tests.interop.sdk_server import BASE, application
 
     async def main() -> list[str]:
-        carrier = InProcessHttpClient(application("1.0", "0.3"))
-        async with Client(BASE, carrier=carrier, version=version) as client, tools(client) as box:
+        http_client = InProcessHttpClient(application("1.0", "0.3"))
+        async with Client(BASE, http_client=http_client, version=version) as client, tools(client) as box:
             (tool,) = box
             said = await box.call(tool.name, {"query": "hello"})
             asked = await box.call(tool.name, {"query": "ask"})
             told = await box.call(tool.name, {"query": "blue", "task_id": asked.task_id})
             assert told.task_id == asked.task_id
-        await carrier.close()
+        await http_client.close()
         return [tool.name, said.text, asked.question, told.text]
 
     found = asyncio.run(asyncio.wait_for(main(), 20))
@@ -38,15 +38,15 @@ def test_fasta2a_whose_card_lists_no_skill_and_no_text() -> None:
 
     async def main() -> tuple[str, str]:
         app: Any = application()
-        carrier = InProcessHttpClient(app)
+        http_client = InProcessHttpClient(app)
         async with (
             app.router.lifespan_context(app),
-            Client("http://localhost", carrier=carrier, poll_s=0.02) as client,
+            Client("http://localhost", http_client=http_client, poll_s=0.02) as client,
             tools(client) as box,
         ):
             (tool,) = box
             said = await box.call(tool.name, {"query": "hello"})
-            await carrier.close()
+            await http_client.close()
         return tool.name, said.text
 
     assert asyncio.run(asyncio.wait_for(main(), 20)) == ("a2a__fast", "hello")

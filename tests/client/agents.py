@@ -111,7 +111,7 @@ class Stand:
         return [asked.method for asked in self.asked]
 
     def client(self, **options: Any) -> Client:
-        return Client(HOME, carrier=InProcessHttpClient(self), **options)
+        return Client(HOME, http_client=InProcessHttpClient(self), **options)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["path"].startswith("/.well-known/"):

@@ -62,7 +62,7 @@ def call(talk: Callable[[Client], Awaitable[T]], agent: Agent = demo, **options:
     async def main() -> T:
         app: Any = agent.asgi(store="memory:", drain_limit=0, **options.pop("settings", {}))
         async with asyncio.timeout(20), app.lifespan():
-            async with Client(HOME, carrier=InProcessHttpClient(app), **options) as client:
+            async with Client(HOME, http_client=InProcessHttpClient(app), **options) as client:
                 return await talk(client)
 
     return asyncio.run(main())
@@ -350,7 +350,7 @@ def test_our_own_server_runs_a_repeated_message_once() -> None:
     async def main() -> None:
         app: Any = counter.asgi(store="memory:", drain_limit=0)
         async with asyncio.timeout(20), app.lifespan():
-            async with Client(HOME, carrier=Forgetful(app)) as client:
+            async with Client(HOME, http_client=Forgetful(app)) as client:
                 assert (await client.send("hi")).text == "1"
 
     asyncio.run(main())

@@ -65,7 +65,7 @@ def test_pk_2_every_part_comes_back_as_it_went(binding: str, version: str) -> No
         app: Any = agent.asgi()
         async with (
             app.lifespan(),
-            Client(HOME, carrier=InProcessHttpClient(app), version=version, bindings=[binding]) as client,
+            Client(HOME, http_client=InProcessHttpClient(app), version=version, bindings=[binding]) as client,
         ):
             for found in (await client.send(parts), await client.stream(parts).finish()):
                 assert found.message is not None
@@ -178,7 +178,7 @@ EFFECTS = {
     "retries": "test_session.py::test_no_more_often_than_is_said",
     "deduplicates": "test_stream.py::test_the_operator_may_know_better_than_the_card",
     "verify_tls": "test_client_defects.py::test_pk_10_a_certificate_is_checked_unless_told_otherwise",
-    "carrier": "test_client.py::test_row_54_every_operation_against_our_own_server",
+    "http_client": "test_client.py::test_row_54_every_operation_against_our_own_server",
     "transports": "test_negotiation.py::test_a_vendors_transport_is_used_like_ours",
     "egress": "test_client.py::test_row_56_no_connection_in_time",
 }

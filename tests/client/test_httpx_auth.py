@@ -20,7 +20,7 @@ REQUEST = HttpRequest("POST", HOME, (("X-One", "a"),), b"body")
 def carried(auth: Any, page: Any) -> tuple[int, list[Asked]]:
     async def main() -> tuple[int, list[Asked]]:
         web = Web({"https://agent.example/a2a": page})
-        reply = await HttpxAuth(auth).carry(REQUEST, web)
+        reply = await HttpxAuth(auth).send_authorized(REQUEST, web)
         await reply.close()
         await web.close()
         return reply.status, web.asked

@@ -40,7 +40,7 @@ def talk(stand: Any, conversation: Callable[[Client], Awaitable[None]], **option
     async def main() -> None:
         async with Client(
             options.pop("url", HOME),
-            carrier=InProcessHttpClient(stand, base=options.pop("base", HOME)),
+            http_client=InProcessHttpClient(stand, base=options.pop("base", HOME)),
             **options,
         ) as client:
             await conversation(client)
@@ -211,7 +211,7 @@ def test_preferred_bindings_come_first() -> None:
         app: Any = agent.asgi(store="memory:", drain_limit=0)
         async with asyncio.timeout(20), app.lifespan():
             async with Client(
-                HOME, carrier=InProcessHttpClient(app), bindings=["HTTP+JSON", "JSONRPC"]
+                HOME, http_client=InProcessHttpClient(app), bindings=["HTTP+JSON", "JSONRPC"]
             ) as client:
                 assert (await client.send("echo x")).text == "echo x"
                 assert (await client.interface()).startswith("HTTP+JSON 1.0 at ")
@@ -222,7 +222,7 @@ def test_preferred_bindings_come_first() -> None:
 class Pigeon:
     """A vendor's way to speak: it has a send and a stream, and no HTTP at all."""
 
-    def __init__(self, at: Interface, carrier: object) -> None:
+    def __init__(self, at: Interface, http_client: object) -> None:
         self.name = f"PIGEON to {at.url}"
 
     async def send(self, request: Any, call: Call) -> Any:

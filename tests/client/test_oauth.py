@@ -44,8 +44,8 @@ def made(**options: Any) -> ClientCredentials:
     return ClientCredentials(ISSUER, "me", SECRET, **options)
 
 
-async def call(carrier: Any) -> tuple[int, str]:
-    reply = await carrier.open(HttpRequest("POST", HOME, (), b"x"))
+async def call(http_client: Any) -> tuple[int, str]:
+    reply = await http_client.open(HttpRequest("POST", HOME, (), b"x"))
     try:
         return reply.status, (await reply.read(1000)).decode()
     finally:
@@ -56,8 +56,8 @@ def test_one_token_for_many() -> None:
     async def main() -> None:
         issuer = Issuer()
         web = Web({ISSUER: issuer.token, HOME: issuer.agent})
-        carrier = Guarded(web, made(scopes=("read", "write"), audience="agents"), HOME)
-        assert await asyncio.gather(*[call(carrier) for _ in range(20)]) == [(200, "Bearer t1")] * 20
+        http_client = Guarded(web, made(scopes=("read", "write"), audience="agents"), HOME)
+        assert await asyncio.gather(*[call(http_client) for _ in range(20)]) == [(200, "Bearer t1")] * 20
         assert issuer.given == 1
         asked = web.asked[0]
         assert (asked.method, asked.url) == ("POST", ISSUER)
@@ -88,14 +88,14 @@ def test_the_login_in_the_body() -> None:
 def test_a_token_is_replaced_once_after_a_401() -> None:
     async def main() -> None:
         issuer = Issuer()
-        carrier = Guarded(Web({ISSUER: issuer.token, HOME: issuer.agent}), made(), HOME)
-        await call(carrier)
+        http_client = Guarded(Web({ISSUER: issuer.token, HOME: issuer.agent}), made(), HOME)
+        await call(http_client)
         issuer.refused.add("Bearer t1")
-        found = await asyncio.gather(*[call(carrier) for _ in range(10)])
+        found = await asyncio.gather(*[call(http_client) for _ in range(10)])
         assert found == [(200, "Bearer t2")] * 10
         assert issuer.given == 2
         issuer.refused |= {f"Bearer t{number}" for number in range(10)}
-        assert (await call(carrier))[0] == 401
+        assert (await call(http_client))[0] == 401
         assert issuer.given == 3
 
     asyncio.run(main())
@@ -109,12 +109,12 @@ def test_a_token_is_replaced_before_its_end(said: Any, lasts: float) -> None:
     async def main() -> None:
         issuer = Issuer(expires_in=said)
         auth = made()
-        carrier = Guarded(Web({ISSUER: issuer.token, HOME: issuer.agent}), auth, HOME)
+        http_client = Guarded(Web({ISSUER: issuer.token, HOME: issuer.agent}), auth, HOME)
         begun = asyncio.get_running_loop().time()
-        await call(carrier)
+        await call(http_client)
         assert abs(auth._until - begun - lasts) < 5  # noqa: SLF001 - an hour is long to wait
         auth._until = begun  # noqa: SLF001 - as above
-        assert await call(carrier) == (200, "Bearer t2")
+        assert await call(http_client) == (200, "Bearer t2")
 
     asyncio.run(main())
 
@@ -145,8 +145,8 @@ def test_no_token(page: Page, error: type[Exception], words: str) -> None:
 def test_a_fetch_that_is_given_up_is_done_by_the_next() -> None:
     async def main() -> None:
         issuer = Issuer()
-        carrier = Guarded(Web({ISSUER: issuer.token, HOME: issuer.agent}), made(), HOME)
-        first, second = asyncio.create_task(call(carrier)), asyncio.create_task(call(carrier))
+        http_client = Guarded(Web({ISSUER: issuer.token, HOME: issuer.agent}), made(), HOME)
+        first, second = asyncio.create_task(call(http_client)), asyncio.create_task(call(http_client))
         await asyncio.sleep(0)
         first.cancel()
         async with asyncio.timeout(5):

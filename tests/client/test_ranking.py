@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from tests.client.web import Asked, Page, Web
-from trunkline.client.ranking import Candidate, candidates, is_final, named, no_way, probe, probes, weigh
-from trunkline.client.rpc import JsonRpc
+from trunkline.client.ranking import Candidate, candidates, is_final, named, no_interface, probe, probes, rank
+from trunkline.client.rpc import JsonRpcTransport
 from trunkline.client.transport import Call
 from trunkline.errors import Forbidden, InternalError, TooManyRequests, Unauthenticated, Unavailable
 from trunkline.wire.peer_card import Interface, PeerCard, read_card
@@ -42,7 +42,7 @@ def test_the_first_that_is_spoken_in_the_order_of_the_card() -> None:
         ("JSONRPC", "1.0", "https://agent.example/a2a"),
         ("JSONRPC", "0.3", "https://agent.example/old"),
     ]
-    notes = weigh(card, HOME).notes
+    notes = rank(card, HOME).notes
     assert "GRPC is not spoken here" in notes[0]
     assert "version 2.0 is not spoken here" in notes[1]
     assert chosen(card, adapters=["grpc"])[0][0] == "GRPC"
@@ -54,7 +54,7 @@ def test_preferred_bindings_come_first() -> None:
         Interface("https://agent.example/rest", "HTTP+JSON", "1.0"),
     )
     assert [one[0] for one in chosen(card, bindings=["http+json"])] == ["HTTP+JSON", "JSONRPC"]
-    notes = weigh(card, HOME, bindings=["PIGEON"], adapters=["PIGEON"]).notes
+    notes = rank(card, HOME, bindings=["PIGEON"], adapters=["PIGEON"]).notes
     assert notes == ("PIGEON is preferred, but the card does not offer it",)
 
 
@@ -267,7 +267,7 @@ def _error(code: int, status: int = 200) -> Any:
 def test_a_harmless_question_shows_who_understands(page: Any, understood: bool) -> None:
     async def main() -> str:
         web = Web({HOME: page})
-        got = await probe(JsonRpc(Interface(HOME, "JSONRPC", "1.0"), web), Call())
+        got = await probe(JsonRpcTransport(Interface(HOME, "JSONRPC", "1.0"), web), Call())
         assert len(web.asked) == 1
         return got
 
@@ -281,7 +281,7 @@ def test_a_task_of_that_id_counts_as_an_answer() -> None:
         return Page(200, msgspec.json.encode(answer))
 
     async def main() -> str:
-        return await probe(JsonRpc(Interface(HOME, "JSONRPC", "1.0"), Web({HOME: page})), Call())
+        return await probe(JsonRpcTransport(Interface(HOME, "JSONRPC", "1.0"), Web({HOME: page})), Call())
 
     assert asyncio.run(main()) == ""
 
@@ -293,7 +293,7 @@ def test_a_task_of_that_id_counts_as_an_answer() -> None:
 def test_who_asks_for_credentials_or_time_is_believed(status: int, error: type[Exception]) -> None:
     async def main() -> None:
         web = Web({HOME: Page(status, b"")})
-        await probe(JsonRpc(Interface(HOME, "JSONRPC", "1.0"), web), Call())
+        await probe(JsonRpcTransport(Interface(HOME, "JSONRPC", "1.0"), web), Call())
 
     with pytest.raises(error):
         asyncio.run(main())
@@ -305,13 +305,13 @@ def test_the_last_word_lists_every_attempt() -> None:
         (Interface(HOME, "JSONRPC", "1.0"), "HTTP 404"),
         (Interface(HOME, "JSONRPC", "1.0", "", "0.3"), "method not found"),
     ]
-    text = str(no_way("https://agent.example", attempts))
+    text = str(no_interface("https://agent.example", attempts))
     assert text == (
         "no way was found to speak to https://agent.example; tried JSONRPC 1.0 at https://agent.example/a2a: "
         "HTTP 404; JSONRPC 1.0 in the words of 0.3 at https://agent.example/a2a: method not found. "
         "Is it the URL of an A2A agent?"
     )
     assert "; no card: HTTP 404; tried nothing" in str(
-        no_way("https://agent.example", [], ["no card: HTTP 404"])
+        no_interface("https://agent.example", [], ["no card: HTTP 404"])
     )
     assert named(Candidate(attempts[0][0], "").interface) == f"JSONRPC 1.0 at {HOME}"

@@ -10,7 +10,7 @@ import pytest
 from tests.client.lacking import REQUEST, all_of, lacks_everything
 from tests.client.web import Asked, Page, Web
 from trunkline import errors as e
-from trunkline.client.rest import Rest
+from trunkline.client.rest import RestTransport
 from trunkline.client.transport import Call
 from trunkline.wire.peer_card import Interface
 from trunkline.wire.types import (
@@ -31,9 +31,9 @@ EVENTS = {"content-type": "text/event-stream"}
 TASK = {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}}
 
 
-def peer(pages: dict[str, Any], version: str = "1.0", **more: str) -> tuple[Web, Rest]:
+def peer(pages: dict[str, Any], version: str = "1.0", **more: str) -> tuple[Web, RestTransport]:
     web = Web({BASE + path: page for path, page in pages.items()})
-    return web, Rest(Interface(f"{BASE}/", "HTTP+JSON", version, **more), web)
+    return web, RestTransport(Interface(f"{BASE}/", "HTTP+JSON", version, **more), web)
 
 
 def run(scene: Callable[[], Awaitable[Any]]) -> Any:
@@ -64,7 +64,7 @@ def test_CLI_01_what_goes_with_every_request() -> None:
 def test_0_3_is_under_v1_however_its_address_ends() -> None:
     web = Web({f"{BASE}/v1/tasks/t": page(TASK)})
     for url in (BASE, f"{BASE}/", f"{BASE}/v1", f"{BASE}/v1/"):
-        rest = Rest(Interface(url, "HTTP+JSON", "0.3.0"), web)
+        rest = RestTransport(Interface(url, "HTTP+JSON", "0.3.0"), web)
         assert run(lambda rest=rest: rest.get(TaskQuery("t"), Call())).id == "t"
     assert all("a2a-version" not in asked.headers for asked in web.asked)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.client.lacking import REQUEST, all_of, lacks_everything
 from tests.client.web import Asked, Page, Web
 from trunkline import errors as e
-from trunkline.client.rpc import JsonRpc
+from trunkline.client.rpc import JsonRpcTransport
 from trunkline.client.transport import Call, Frame
 from trunkline.wire.peer_card import Interface
 from trunkline.wire.types import (
@@ -31,7 +31,7 @@ class Peer:
     def __init__(self, answers: dict[str, Any], version: str = "1.0", **more: str) -> None:
         self.answers = answers
         self.web = Web({URL: self.answer})
-        self.transport = JsonRpc(Interface(URL, "JSONRPC", version, **more), self.web)
+        self.transport = JsonRpcTransport(Interface(URL, "JSONRPC", version, **more), self.web)
 
     def answer(self, asked: Asked) -> Page:
         request = json.loads(asked.body)

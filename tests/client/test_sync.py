@@ -16,7 +16,7 @@ from trunkline.wire.types import PushConfig
 
 
 def client_of(stand: Stand, **options: Any) -> SyncClient:
-    return SyncClient(HOME, carrier=InProcessHttpClient(stand), **options)
+    return SyncClient(HOME, http_client=InProcessHttpClient(stand), **options)
 
 
 def threads() -> list[str]:

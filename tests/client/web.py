@@ -31,7 +31,7 @@ Answer = Page | Callable[[Asked], Page] | Callable[[Asked], Awaitable[Page]]
 
 
 class Web(InProcessHttpClient):
-    """A carrier to these pages, by URL without the query; any other is 404."""
+    """An HTTP client to these pages, by URL without the query; any other is 404."""
 
     def __init__(self, pages: dict[str, Any]) -> None:
         super().__init__(self._answer, base="")

@@ -10,7 +10,7 @@ import pytest
 
 from trunkline import errors
 from trunkline.client.client import Client
-from trunkline.client.rpc import JsonRpc
+from trunkline.client.rpc import JsonRpcTransport
 from trunkline.client.transport import Call
 from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.peer_card import Interface
@@ -59,7 +59,7 @@ def play(served: tuple[asyncio.Runner, InProcessHttpClient]) -> Play:
 
     def run(scene: Callable[[Client], Awaitable[Any]]) -> Any:
         async def within() -> Any:
-            async with Client("http://localhost", carrier=inside, poll_s=0.02) as client:
+            async with Client("http://localhost", http_client=inside, poll_s=0.02) as client:
                 return await asyncio.wait_for(scene(client), WITHIN_S)
 
         return runner.run(within())
@@ -127,7 +127,7 @@ def test_list_is_not_there(play: Play) -> None:
 
 def test_the_methods_of_0_3(served: tuple[asyncio.Runner, InProcessHttpClient]) -> None:
     runner, inside = served
-    transport = JsonRpc(Interface("http://localhost", "JSONRPC", "0.3"), inside)
+    transport = JsonRpcTransport(Interface("http://localhost", "JSONRPC", "0.3"), inside)
 
     async def scene() -> None:
         with pytest.raises(errors.TaskNotFound):

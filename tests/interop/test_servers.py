@@ -69,8 +69,8 @@ class Served:
 
     def close(self) -> None:
         """End them all."""
-        for carrier in self._carriers.values():
-            self.runner.run(carrier.close())
+        for http_client in self._carriers.values():
+            self.runner.run(http_client.close())
         self.runner.close()
         for process in self._processes:
             # The end of its input is its end.
@@ -88,10 +88,12 @@ class Wire:
 
     def run(self, scene: Scene) -> Any:
         """Play a scene, in time."""
-        base, carrier = self._served.at(self.server)
+        base, http_client = self._served.at(self.server)
 
         async def play() -> Any:
-            client = Client(base, version=self.version, bindings=[self.binding], carrier=carrier, poll_s=0.02)
+            client = Client(
+                base, version=self.version, bindings=[self.binding], http_client=http_client, poll_s=0.02
+            )
             async with client:
                 return await asyncio.wait_for(scene(client), WITHIN_S)
 

@@ -61,7 +61,7 @@ async def recorded(app: Any, talk: Any, **options: Any) -> tuple[Any, Scenario]:
     """What a conversation gives through the proxy, and the recording of it."""
     recorder = Recorder("http://real.example", InProcessHttpClient(app, base=""))
     inside = InProcessHttpClient(recorder)
-    async with Client("http://localhost", carrier=inside, poll_s=0.05, **options) as client:
+    async with Client("http://localhost", http_client=inside, poll_s=0.05, **options) as client:
         found = await talk(client)
     await inside.close()
     return found, recorder.scenario()
@@ -70,7 +70,7 @@ async def recorded(app: Any, talk: Any, **options: Any) -> tuple[Any, Scenario]:
 async def replayed(scenario: Scenario, talk: Any, **options: Any) -> Any:
     mock = Mock(scenario)
     async with Client(
-        "http://localhost", carrier=InProcessHttpClient(mock), poll_s=0.05, **options
+        "http://localhost", http_client=InProcessHttpClient(mock), poll_s=0.05, **options
     ) as client:
         found = await talk(client)
     await mock.close()
@@ -184,7 +184,7 @@ def test_timing_is_kept_if_asked_for() -> None:
     async def main() -> Scenario:
         app = Mock(replying(Reply(stream=("a", "b"), pause=0.03)))
         recorder = Recorder("http://real.example", InProcessHttpClient(app, base=""), timing=True)
-        async with Client("http://localhost", carrier=InProcessHttpClient(recorder)) as client:
+        async with Client("http://localhost", http_client=InProcessHttpClient(recorder)) as client:
             await client.stream("x").finish()
         return recorder.scenario()
 
@@ -198,7 +198,7 @@ def test_an_agent_that_is_not_there_and_one_that_is_none() -> None:
         recorder = Recorder(
             "http://real.example", InProcessHttpClient(Mock(replying("x")), base="http://other.example")
         )
-        async with Client("http://localhost", carrier=InProcessHttpClient(recorder), retries=0) as client:
+        async with Client("http://localhost", http_client=InProcessHttpClient(recorder), retries=0) as client:
             with pytest.raises(Exception, match="502"):
                 await client.send("x")
         return recorder.recording.count

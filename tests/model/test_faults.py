@@ -171,10 +171,10 @@ async def _play(plan: Plan) -> None:
             seed=plan.seed,
         )
     )
-    carrier = InProcessHttpClient(mock)
+    http_client = InProcessHttpClient(mock)
     client = Client(
         BASE,
-        carrier=carrier,
+        http_client=http_client,
         version=plan.version,
         bindings=(plan.binding,) if plan.binding else (),
         timeout_s=plan.timeout_s,
@@ -192,9 +192,9 @@ async def _play(plan: Plan) -> None:
                 assert type(error) is not TrunklineError
                 assert not _is_survivable(plan), f"nothing was lost, but: {error!r}"
             assert loop.time() <= deadline, "it came too late"
-    assert not [visit for visit in carrier._visits if not visit._left.is_set()], "a connection was kept"
+    assert not [visit for visit in http_client._visits if not visit._left.is_set()], "a connection was kept"
     assert not [each for each, count in mock.runs.items() if count > 1], "a message ran twice"
-    await carrier.close()
+    await http_client.close()
     await mock.close()
     left = asyncio.all_tasks() - {asyncio.current_task()}
     if left:

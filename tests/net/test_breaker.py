@@ -87,7 +87,7 @@ def test_success_of_an_unknown_lane() -> None:
 
 @pytest.mark.parametrize("rounds", [1, FAILURES])
 def test_it_remembers_only_so_many_lanes(rounds: int) -> None:
-    breaker = Breaker(lanes=10)
+    breaker = Breaker(targets=10)
     for number in range(1000):
         for _ in range(rounds):
             breaker.failed(f"http://h{number}.example:80", number)
@@ -97,7 +97,7 @@ def test_it_remembers_only_so_many_lanes(rounds: int) -> None:
 
 
 def test_closed_lanes_are_forgotten_before_open_ones() -> None:
-    breaker = Breaker(lanes=2)
+    breaker = Breaker(targets=2)
     for _ in range(FAILURES):
         breaker.failed(A, 0)
     breaker.failed(B, 1)

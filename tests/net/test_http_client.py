@@ -1,4 +1,4 @@
-"""The carrier over sockets: what it sends, what it keeps, how long it waits, and where it does not go."""
+"""The HTTP client over sockets: what it sends, what it keeps, how long it waits, and where it does not go."""
 
 from __future__ import annotations
 
@@ -553,7 +553,7 @@ def test_tls_unverified_only_when_asked(authority: Authority, caplog: pytest.Log
                 assert [await main(there, False), await main(there, False)] == [b"ok", b"ok"]
 
     asyncio.run(both())
-    # Each carrier warns, though the context is made once.
+    # Each HTTP client warns, though the context is made once.
     assert caplog.text.count("tls.unverified host='hooks.example'") == 2
     tls_context.cache_clear()  # noqa: SLF001 - the next test makes its own
 

@@ -1,4 +1,4 @@
-"""The carrier into an application in this process: scopes, bodies, disconnects and applications that break."""
+"""The HTTP client into an application in this process: scopes, bodies, disconnects and applications that break."""
 
 from __future__ import annotations
 

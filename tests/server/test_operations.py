@@ -19,7 +19,7 @@ def test_a_list_is_ordered_by_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> 
         application = agent.asgi(store="memory:", drain_limit=0)
         async with (
             application.lifespan(),
-            Client("http://localhost", carrier=InProcessHttpClient(application)) as client,
+            Client("http://localhost", http_client=InProcessHttpClient(application)) as client,
         ):
             asked = [(await client.send(f"ask {place}")).task_id for place in range(3)]
             read, before = application.store.heads.list, now_ms()

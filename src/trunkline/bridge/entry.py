@@ -65,13 +65,13 @@ class AgentEntry(Struct, frozen=True, forbid_unknown_fields=True):
             self.skill_filter, tuple(Skill(one.name, one.name, one.description, ()) for one in named)
         )
 
-    def client(self, carrier: HttpClient | None = None) -> Client:
+    def client(self, http_client: HttpClient | None = None) -> Client:
         """The client that the entry stands for.
 
         Raises:
             Misuse: a value does not fit; the text begins with the field.
         """
-        options: dict[str, Any] = {**self._credentials(), "version": self.version, "carrier": carrier}
+        options: dict[str, Any] = {**self._credentials(), "version": self.version, "http_client": http_client}
         if self.timeout is not None or self.timeout_ms is not None:
             options["timeout_s"] = self.timeout if self.timeout is not None else (self.timeout_ms or 0) / 1000
         if self.retries is not None:

@@ -29,10 +29,10 @@ _LISTS = ("agents", "a2a_agents")
 _UNKNOWN = re.compile("unknown field `(.*?)`")
 
 
-def load_agents(path: str | Path, *, carrier: HttpClient | None = None) -> Agents:
+def load_agents(path: str | Path, *, http_client: HttpClient | None = None) -> Agents:
     """A client for each agent of the file, by name; none where there is no file.
 
-    All clients go by `carrier` where one is given.
+    All clients go by `http_client` where one is given.
 
     Raises:
         Misuse: the file is not what it should be; the text names line and field.
@@ -51,7 +51,7 @@ def load_agents(path: str | Path, *, carrier: HttpClient | None = None) -> Agent
         if entry.name in clients:
             raise Misuse(f"{where('name')}: there are two agents {entry.name!r}")
         try:
-            clients[entry.name] = entry.client(carrier)
+            clients[entry.name] = entry.client(http_client)
         except Misuse as error:
             raise Misuse(f"{where(str(error).partition(':')[0])} of agent {entry.name}: {error}") from None
         extras[entry.name] = entry.extra

@@ -141,10 +141,10 @@ async def _in_process_client(agent: Agent, stack: AsyncExitStack) -> ToolClient:
     app = agent.asgi()
     await stack.enter_async_context(app.lifespan())
     keys = app.settings.keys
-    carrier = InProcessHttpClient(app)
-    stack.push_async_callback(carrier.close)
+    http_client = InProcessHttpClient(app)
+    stack.push_async_callback(http_client.close)
     return await stack.enter_async_context(
-        Client("http://localhost/a2a", carrier=carrier, api_key=keys[0] if keys else "")
+        Client("http://localhost/a2a", http_client=http_client, api_key=keys[0] if keys else "")
     )
 
 

@@ -28,17 +28,17 @@ async def login(session: Session) -> None:
     if not client_id:
         raise Misuse("--client-id says who logs in, as the authorization server knows it")
     scopes = config.items("scope") or flow.scopes
-    carrier: HttpClient = http_client_for(session.target, config)
+    http_client: HttpClient = http_client_for(session.target, config)
     if config.flag("debug"):
         secret = config.secret("client-secret")
-        carrier = WireTrace(carrier, Redaction([secret.reveal()] if secret else []))
+        http_client = WireTrace(http_client, Redaction([secret.reveal()] if secret else []))
     try:
         async with asyncio.timeout(config.seconds("timeout")):
-            grant = await _granted(session, carrier, flow, scopes)
+            grant = await _granted(session, http_client, flow, scopes)
     except TimeoutError:
         raise TimedOut("nobody approved the login in time", reason="total") from None
     finally:
-        await carrier.close()
+        await http_client.close()
     url = session.target.url
     kept = made(grant, Kept("", flow.token_url, client_id, flow.kind, scopes=scopes))
     tokens = TokenFile()
@@ -49,13 +49,13 @@ async def login(session: Session) -> None:
     _show(session, shown)
 
 
-async def _granted(session: Session, carrier: HttpClient, flow: Flow, scopes: tuple[str, ...]) -> Grant:
+async def _granted(session: Session, http_client: HttpClient, flow: Flow, scopes: tuple[str, ...]) -> Grant:
     client_id, secret = session.config.text("client-id"), session.config.secret("client-secret")
     if flow.kind == DEVICE:
-        return await ask_device(carrier, flow, client_id, scopes, _invite)
+        return await ask_device(http_client, flow, client_id, scopes, _invite)
     # The card chose who sees the secret, so it is said who that is.
     print_notice("Asking", f"{shown(flow.token_url)} for a token")
-    return await ask_client(carrier, flow.token_url, client_id, secret, scopes)
+    return await ask_client(http_client, flow.token_url, client_id, secret, scopes)
 
 
 def _chosen(flows: list[Flow], told: str) -> Flow:

@@ -92,7 +92,11 @@ def _declared(flows: dict[str, Any]) -> list[Flow]:
 
 
 async def ask_device(
-    carrier: HttpClient, flow: Flow, client_id: str, scopes: tuple[str, ...], show: Callable[[Device], None]
+    http_client: HttpClient,
+    flow: Flow,
+    client_id: str,
+    scopes: tuple[str, ...],
+    show: Callable[[Device], None],
 ) -> Grant:
     """Have a person approve, and wait until that is done.
 
@@ -100,7 +104,7 @@ async def ask_device(
         Unauthenticated: it was refused, or took too long.
     """
     status, answer = await _post(
-        carrier, flow.device_url, {"client_id": client_id, "scope": " ".join(scopes)}
+        http_client, flow.device_url, {"client_id": client_id, "scope": " ".join(scopes)}
     )
     if status != 200:
         raise Unauthenticated(f"no code was given: {_said(answer, status)}")
@@ -111,7 +115,7 @@ async def ask_device(
     fields = {"grant_type": _DEVICE_GRANT, "device_code": device.device_code, "client_id": client_id}
     while loop.time() + interval < until:
         await asyncio.sleep(interval)
-        status, answer = await _post(carrier, flow.token_url, fields)
+        status, answer = await _post(http_client, flow.token_url, fields)
         if status == 200:
             return _read(answer, Grant, flow.token_url)
         if answer.get("error") == "slow_down":
@@ -122,7 +126,7 @@ async def ask_device(
 
 
 async def ask_client(
-    carrier: HttpClient, token_url: str, client_id: str, secret: Secret | None, scopes: tuple[str, ...]
+    http_client: HttpClient, token_url: str, client_id: str, secret: Secret | None, scopes: tuple[str, ...]
 ) -> Grant:
     """A token for the client itself.
 
@@ -138,35 +142,35 @@ async def ask_client(
         "client_secret": secret.reveal(),
         "scope": " ".join(scopes),
     }
-    return await _granted(carrier, token_url, fields)
+    return await _granted(http_client, token_url, fields)
 
 
 async def renew(
-    carrier: HttpClient, kept: tuple[str, str, tuple[str, ...]], refresh_token: str, secret: Secret | None
+    http_client: HttpClient, kept: tuple[str, str, tuple[str, ...]], refresh_token: str, secret: Secret | None
 ) -> Grant:
     """A new token in place of one that has run out; see `ask_client`."""
     token_url, client_id, scopes = kept
     if not refresh_token:
-        return await ask_client(carrier, token_url, client_id, secret, scopes)
+        return await ask_client(http_client, token_url, client_id, secret, scopes)
     fields = {"grant_type": "refresh_token", "refresh_token": refresh_token, "client_id": client_id}
-    return await _granted(carrier, token_url, fields)
+    return await _granted(http_client, token_url, fields)
 
 
-async def _granted(carrier: HttpClient, url: str, fields: dict[str, str]) -> Grant:
-    status, answer = await _post(carrier, url, fields)
+async def _granted(http_client: HttpClient, url: str, fields: dict[str, str]) -> Grant:
+    status, answer = await _post(http_client, url, fields)
     if status != 200:
         raise Unauthenticated(f"no token was given: {_said(answer, status)}")
     return _read(answer, Grant, url)
 
 
-async def _post(carrier: HttpClient, url: str, fields: dict[str, str]) -> tuple[int, dict[str, Any]]:
-    # The same reader of URLs as the carrier's, so that what is judged is what is called.
+async def _post(http_client: HttpClient, url: str, fields: dict[str, str]) -> tuple[int, dict[str, Any]]:
+    # The same reader of URLs as the HTTP client's, so that what is judged is what is called.
     at = target(url)
     if at.scheme != "https" and at.host not in _LOOPBACK:
         raise Misuse(f"{shown(url)} is not https; no secret is sent there")
     body = urlencode({name: value for name, value in fields.items() if value}).encode()
     headers = (("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json"))
-    reply = await carrier.open(HttpRequest("POST", url, headers, body))
+    reply = await http_client.open(HttpRequest("POST", url, headers, body))
     try:
         raw = await reply.read(_LIMIT, idle_s=_IDLE_S)
     finally:

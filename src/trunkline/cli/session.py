@@ -159,7 +159,7 @@ class Session:
             timeout_s=config.seconds("timeout"),
             poll_s=config.seconds("poll-interval"),
             verify_tls=not config.flag("insecure"),
-            carrier=self._trace,
+            http_client=self._trace,
         )
 
     async def close(self) -> None:
@@ -175,15 +175,15 @@ class Session:
         self.logged_in = tokens.has(target.url)
         if not self.logged_in:
             return None
-        carrier = self._tracing_client(target, Redaction([])) or http_client_for(target, self.config)
+        http_client = self._tracing_client(target, Redaction([])) or http_client_for(target, self.config)
         seconds = self.config.seconds("timeout")
         try:
             async with asyncio.timeout(seconds):
-                return await tokens.fresh(target.url, carrier, self.config.secret("client-secret"))
+                return await tokens.fresh(target.url, http_client, self.config.secret("client-secret"))
         except TimeoutError:
             raise e.TimedOut(f"no token within {seconds:g} seconds", reason="total") from None
         finally:
-            await carrier.close()
+            await http_client.close()
 
     def _tracing_client(self, target: Target, redaction: Redaction) -> HttpClient | None:
         """An HTTP client that shows the wire, with --debug; None leaves the choice to the client."""

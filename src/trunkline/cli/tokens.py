@@ -63,7 +63,7 @@ class TokenFile:
             self._write(known)
         return found is not None
 
-    async def fresh(self, url: str, carrier: HttpClient, secret: Secret | None = None) -> Secret:
+    async def fresh(self, url: str, http_client: HttpClient, secret: Secret | None = None) -> Secret:
         """The token for the agent at this URL, renewed if it has run out.
 
         Raises:
@@ -73,7 +73,7 @@ class TokenFile:
         if kept.expires_ms and kept.expires_ms - _SKEW_MS < now_ms():
             if not kept.refresh_token and not (kept.flow == "client" and secret is not None):
                 raise Unauthenticated(f"the token for {origin_of(url)} has run out; log in again")
-            kept = made(await renew(carrier, _grant(kept), kept.refresh_token, secret), kept)
+            kept = made(await renew(http_client, _grant(kept), kept.refresh_token, secret), kept)
             self.keep(url, kept)
         return Secret(kept.access_token)
 

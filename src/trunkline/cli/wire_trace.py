@@ -1,4 +1,4 @@
-"""A carrier that shows on standard error what goes over the wire, and never a secret of it."""
+"""An HTTP client that shows on standard error what goes over the wire, and never a secret of it."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class Redaction:
 
 
 class WireTrace:
-    """Carries as another carrier does, and shows it; see `net.carrier`."""
+    """Carries as another HTTP client does, and shows it; see `net.http_client`."""
 
-    def __init__(self, carrier: HttpClient, redaction: Redaction) -> None:
-        self._carrier = carrier
+    def __init__(self, http_client: HttpClient, redaction: Redaction) -> None:
+        self._http_client = http_client
         self._redaction = redaction
 
     async def open(self, request: HttpRequest) -> HttpResponse:
@@ -61,7 +61,7 @@ class WireTrace:
             _say(">", show.text(request.body.decode(errors="replace")))
         begun = time.monotonic()
         try:
-            reply = await self._carrier.open(request)
+            reply = await self._http_client.open(request)
         except Exception as error:
             _say("!", show.text(f"{type(error).__name__}: {error}"))
             raise
@@ -72,7 +72,7 @@ class WireTrace:
 
     async def close(self) -> None:
         """See `HttpClient`."""
-        await self._carrier.close()
+        await self._http_client.close()
 
 
 class _Tapped:

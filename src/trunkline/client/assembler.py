@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
-from trunkline.client.growing import Growing
 from trunkline.client.result import Result, artifact_text, text_of
 from trunkline.client.size_limit import LIMIT, SizeLimit
 from trunkline.client.transport import Frame
@@ -18,9 +17,11 @@ from trunkline.wire.answers import Notice
 from trunkline.wire.types import (
     RESTING,
     TERMINAL,
+    Artifact,
     ArtifactUpdate,
     Message,
     Metadata,
+    Part,
     StatusUpdate,
     Task,
     TaskState,
@@ -40,6 +41,79 @@ class Update(Struct, frozen=True, gc=False):
     id: str = ""
 
 
+class PartialArtifact:
+    """An artifact as far as it has come, and the words of it that were told."""
+
+    __slots__ = ("artifact", "headless", "in_pieces", "parts", "told")
+
+    def __init__(self, artifact: Artifact, *, headless: bool = False) -> None:
+        self.artifact = artifact
+        # Its beginning came before all that is known here.
+        self.headless = headless
+        self.parts: list[Part] = list(artifact.parts)
+        self.told: list[str] = []
+        self.in_pieces = False
+
+    def whole(self) -> Artifact:
+        """The artifact, with texts that came in pieces as one."""
+        known = self.artifact
+        if self.in_pieces:
+            self.parts = _joined(self.parts)
+        return Artifact(
+            known.artifact_id,
+            known.name,
+            known.description,
+            tuple(self.parts),
+            known.metadata,
+            known.extensions,
+        )
+
+    def replace(self, artifact: Artifact) -> str | None:
+        """The words that are new in it; None if it contradicts what was told."""
+        self.artifact = artifact
+        self.parts = list(artifact.parts)
+        self.in_pieces = False
+        text = artifact_text(artifact)
+        told = "".join(self.told)
+        self.told = [text]
+        headless, self.headless = self.headless, False
+        if headless and text.endswith(told):
+            return ""
+        return text[len(told) :] if text.startswith(told) else None
+
+    def plainly(self, more: Artifact) -> str | None:
+        """Append what is one text and nothing else; None if it is not."""
+        parts, name = more.parts, more.name
+        if len(parts) != 1 or more.metadata or more.extensions or (name and name != self.artifact.name):
+            return None
+        part = parts[0]
+        text = part.text
+        if text is None or part.metadata or part.extra or part.data is not UNSET:
+            return None
+        self.parts.append(part)
+        self.told.append(text)
+        return text
+
+    def append(self, more: Artifact) -> str:
+        """Add to it; the words that are new."""
+        parts = more.parts
+        self.parts.extend(parts)
+        self.in_pieces = True
+        text = (parts[0].text or "") if len(parts) == 1 else artifact_text(more)
+        self.told.append(text)
+        known = self.artifact
+        if more.metadata or more.extensions or (more.name and more.name != known.name):
+            self.artifact = Artifact(
+                known.artifact_id,
+                more.name or known.name,
+                more.description or known.description,
+                (),
+                {**(known.metadata or {}), **(more.metadata or {})} or None,
+                tuple(dict.fromkeys((*known.extensions, *more.extensions))),
+            )
+        return text
+
+
 class Assembler:
     """All that is known of one answer so far."""
 
@@ -52,7 +126,7 @@ class Assembler:
         "_place",
         "_run",
         "_seen",
-        "_weight",
+        "_size",
         "_skipped",
         "context_id",
         "damaged",
@@ -80,10 +154,10 @@ class Assembler:
         self._is_whole = False
         self._skipped = False
         self._seen: set[str] = set()
-        self._weight = SizeLimit()
-        self._artifacts: dict[str, Growing] = {}
+        self._size = SizeLimit()
+        self._artifacts: dict[str, PartialArtifact] = {}
         # The artifact that the newest frame was a piece of, while all that is said of it in `more` holds.
-        self._run: Growing | None = None
+        self._run: PartialArtifact | None = None
         self._history: tuple[Message, ...] = ()
         self._metadata: Metadata | None = None
 
@@ -95,7 +169,7 @@ class Assembler:
     @property
     def is_full(self) -> bool:
         """Whether it is more than is kept of one answer."""
-        return self._weight.is_full
+        return self._size.is_full
 
     @property
     def bare(self) -> bool:
@@ -164,16 +238,16 @@ class Assembler:
         update = notice.answer
         if run is None or type(update) is not ArtifactUpdate or not update.append:
             return None
-        artifact, weight, before = update.artifact, self._weight, self._place
+        artifact, size, before = update.artifact, self._size, self._place
         if artifact.artifact_id != run.artifact.artifact_id or update.task_id != self.task_id:
             return None
-        if before is None or given != str(before + 1) or given in self._seen or weight.total > LIMIT:
+        if before is None or given != str(before + 1) or given in self._seen or size.total > LIMIT:
             return None
         text = run.plainly(artifact)
         if text is None:
             return None
         self._seen.add(given)
-        weight.grow(artifact.artifact_id, text, given)
+        size.grow(artifact.artifact_id, text, given)
         self._place, self._skipped, self.last_id = before + 1, False, given
         return Update("artifact", text, None, notice, given)
 
@@ -200,7 +274,7 @@ class Assembler:
     def _count(self, given: str) -> bool:
         """Note an id; true if it is older than the newest."""
         self._seen.add(given)
-        self._weight.note(given)
+        self._size.note(given)
         place, before = _number(given), self._place
         if place is None or before is None or place > before:
             # What is between may be nothing: not every event of a task is on the wire.
@@ -218,25 +292,25 @@ class Assembler:
             self.context_id = update.context_id
         if self.ended:
             self.doubtful = True
-        self._weight.take(artifact, append=update.append)
-        growing = self._artifacts.get(artifact.artifact_id)
-        if growing is None:
-            growing = self._artifacts[artifact.artifact_id] = Growing(
+        self._size.take(artifact, append=update.append)
+        partial = self._artifacts.get(artifact.artifact_id)
+        if partial is None:
+            partial = self._artifacts[artifact.artifact_id] = PartialArtifact(
                 artifact, headless=update.append and self._is_rest
             )
             # The beginning of it was missed.
             self.doubtful = self.doubtful or update.append
             self.damaged = self.damaged or update.append
             text = artifact_text(artifact)
-            growing.told.append(text)
+            partial.told.append(text)
         elif update.append:
             if not place:
                 self.doubtful = True
-            text = growing.append(artifact)
+            text = partial.append(artifact)
             if place and self._place is not None and not self.ended:
-                self._run = growing
+                self._run = partial
         else:
-            new = growing.replace(artifact)
+            new = partial.replace(artifact)
             text = artifact_text(artifact) if new is None else new
         return Update("artifact", text, None, notice, place)
 
@@ -258,7 +332,7 @@ class Assembler:
         self._is_whole = False
         if update.metadata:
             self._metadata = {**(self._metadata or {}), **update.metadata}
-            self._weight.describe(update.metadata)
+            self._size.describe(update.metadata)
         told.append(Update("status", text_of(update.status.message), update.status.state, notice, place))
         return tuple(told)
 
@@ -275,14 +349,14 @@ class Assembler:
         news: list[str] = []
         others: list[Update] = []
         for artifact in () if late else task.artifacts:
-            self._weight.take(artifact)
-            growing = self._artifacts.get(artifact.artifact_id)
-            if growing is None:
-                growing = self._artifacts[artifact.artifact_id] = Growing(artifact)
-                growing.told.append(text := artifact_text(artifact))
+            self._size.take(artifact)
+            partial = self._artifacts.get(artifact.artifact_id)
+            if partial is None:
+                partial = self._artifacts[artifact.artifact_id] = PartialArtifact(artifact)
+                partial.told.append(text := artifact_text(artifact))
                 news.append(text)
                 continue
-            new = growing.replace(artifact)
+            new = partial.replace(artifact)
             if new is None:
                 again = ArtifactUpdate(task.id, task.context_id, artifact)
                 text = artifact_text(artifact)
@@ -319,3 +393,20 @@ class Assembler:
 
 def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def _joined(parts: list[Part]) -> list[Part]:
+    """Texts that came in pieces, as one."""
+    joined: list[Part] = []
+    run: list[str] = []
+    for part in parts:
+        if part.text is not None and part == Part(text=part.text):
+            run.append(part.text)
+            continue
+        if run:
+            joined.append(Part(text="".join(run)))
+            run = []
+        joined.append(part)
+    if run:
+        joined.append(Part(text="".join(run)))
+    return joined

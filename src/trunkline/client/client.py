@@ -6,18 +6,16 @@ import asyncio
 import builtins
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TypeVar, Unpack, cast
+from typing import TypeVar, Unpack
 
 from trunkline.client.assembler import Assembler
-from trunkline.client.cancel import CancelAttempt
 from trunkline.client.chat import Chat
-from trunkline.client.credentials import Auth, Guarded, credentials
-from trunkline.client.fixed import Fixed
+from trunkline.client.credentials import Auth, FixedHeaders, Guarded, credentials
 from trunkline.client.message import Content, Sending, compose
 from trunkline.client.negotiation import Negotiation
 from trunkline.client.options import Options, check_seconds
 from trunkline.client.result import Result
-from trunkline.client.session import AgentSession, Work, out_of_time
+from trunkline.client.session import AgentSession, CancelAttempt, Work, out_of_time
 from trunkline.client.stream import Stream
 from trunkline.client.transport import Frame, TransportFactory
 from trunkline.config import Secret
@@ -70,11 +68,11 @@ class Client:
         retries: int = 3,
         deduplicates: bool | None = None,
         verify_tls: bool = True,
-        carrier: HttpClient | None = None,
+        http_client: HttpClient | None = None,
         transports: Mapping[str, TransportFactory] | None = None,
         egress: Egress | None = None,
     ) -> None:
-        options = Options(
+        self._options = options = Options(
             timeout_s=timeout_s,
             idle_s=idle_s,
             connect_s=connect_s,
@@ -87,17 +85,17 @@ class Client:
             card_ttl_s=card_ttl_s,
         )
         self.url = _checked(url)
-        self._options = options
-        # A carrier that was given belongs to whoever gave it.
-        self._own = None if carrier is not None else _caller(url, egress, connect_s, verify=verify_tls)
-        way = cast("HttpClient", carrier or self._own)
+        # An HTTP client that was given belongs to whoever gave it.
+        self._own: HttpClient | None = None
+        if http_client is None:
+            http_client = self._own = _socket_client(url, egress, connect_s, verify=verify_tls)
         if headers:
-            way = Guarded(way, Fixed(headers), url)
+            http_client = Guarded(http_client, FixedHeaders(headers), url)
         known = credentials(
             auth, api_key=api_key, api_key_env=api_key_env, bearer=bearer, bearer_env=bearer_env
         )
-        self._contact = Negotiation(url, options, way, auth=known, transports=transports, card=card)
-        self._peer = AgentSession(url, options, self._contact)
+        self._negotiation = Negotiation(url, options, http_client, known, transports=transports, card=card)
+        self._session = AgentSession(url, options, self._negotiation)
 
     async def __aenter__(self) -> Client:
         return self
@@ -108,18 +106,18 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of every connection; tasks go on. A carrier that was given stays open."""
+        """Let go of every connection; tasks go on. An HTTP client that was given stays open."""
         if self._own is not None:
             await self._own.close()
 
     @property
     def explanation(self) -> tuple[str, ...]:
         """How the interface was chosen, line by line; empty before the first call."""
-        return self._contact.explanation
+        return self._negotiation.explanation
 
     async def interface(self) -> str:
         """What was chosen, in words."""
-        return (await self._contact.open()).name
+        return (await self._negotiation.open()).name
 
     async def card(self, *, refresh: bool = False) -> PeerCard:
         """What the agent says of itself; kept as long as it is good.
@@ -132,7 +130,7 @@ class Client:
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                return await self._contact.card(refresh=refresh)
+                return await self._negotiation.card(refresh=refresh)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -177,8 +175,8 @@ class Client:
         self, request: SendRequest, headers: Headers, limit: asyncio.Timeout, known: Assembler
     ) -> Result:
         if request.push is not None:
-            await self._peer.check_push()
-        notice = await self._peer.call(
+            await self._session.check_push()
+        notice = await self._session.call(
             lambda transport, call: transport.send(request, call),
             headers=headers,
             deadline=limit.when(),
@@ -192,18 +190,18 @@ class Client:
         if known.rests or not request.wait:
             assert found is not None
             return found
-        return await Stream(self._peer, known=known, headers=headers, deadline=limit.when()).finish()
+        return await Stream(self._session, known=known, headers=headers, deadline=limit.when()).finish()
 
     def stream(self, content: Content, **said: Unpack[Sending]) -> Stream:
         """Say something and read the answer as it is made; what may be said beside it is as for `send`."""
         seconds = self._seconds(said.get("timeout_s"))
         request = compose(content, said)
-        return Stream(self._peer, request=request, headers=_about(said), timeout_s=seconds)
+        return Stream(self._session, request=request, headers=_about(said), timeout_s=seconds)
 
     def subscribe(self, task_id: str, *, after: str = "") -> Stream:
         """Follow a task, through its questions: from a snapshot, or from what came `after` an event's id."""
         return Stream(
-            self._peer,
+            self._session,
             known=Assembler(_named(task_id), after),
             timeout_s=self._options.timeout_s,
             through_questions=True,
@@ -224,7 +222,7 @@ class Client:
                 if found.state in RESTING:
                     return found
                 known = Assembler(task_id)
-                return await Stream(self._peer, known=known, deadline=limit.when()).finish()
+                return await Stream(self._session, known=known, deadline=limit.when()).finish()
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -241,7 +239,9 @@ class Client:
 
     async def _got(self, query: TaskQuery, limit: asyncio.Timeout) -> Result:
         return Result(
-            await self._peer.call(lambda transport, call: transport.get(query, call), deadline=limit.when())
+            await self._session.call(
+                lambda transport, call: transport.get(query, call), deadline=limit.when()
+            )
         )
 
     async def list(
@@ -275,25 +275,25 @@ class Client:
         Raises:
             PushNotSupported: the agent's card says that it sends no notifications.
         """
-        await self._peer.check_push()
+        await self._session.check_push()
         request = PushRequest(_named(task_id), config)
         return await self._ask(lambda transport, call: transport.set_push(request, call))
 
     async def get_push(self, task_id: str, config_id: str = "") -> PushConfig:
         """One push config of a task."""
-        await self._peer.check_push()
+        await self._session.check_push()
         query = PushQuery(_named(task_id), config_id)
         return await self._ask(lambda transport, call: transport.get_push(query, call))
 
     async def list_push(self, task_id: str) -> builtins.list[PushConfig]:
         """All push configs of a task."""
-        await self._peer.check_push()
+        await self._session.check_push()
         query = PushQuery(_named(task_id))
         return [*await self._ask(lambda transport, call: transport.list_push(query, call))]
 
     async def delete_push(self, task_id: str, config_id: str) -> None:
         """Forget a push config."""
-        await self._peer.check_push()
+        await self._session.check_push()
         query = PushQuery(_named(task_id), config_id)
         await self._ask(lambda transport, call: transport.delete_push(query, call))
 
@@ -303,8 +303,8 @@ class Client:
 
     async def _known(self) -> PeerCard | None:
         """The card; None if the agent has none and is spoken to all the same."""
-        await self._contact.open()
-        return self._contact.known
+        await self._negotiation.open()
+        return self._negotiation.known
 
     async def _ask(self, work: Work[T]) -> T:
         """A request that may be made twice."""
@@ -312,7 +312,7 @@ class Client:
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
-                return await self._peer.call(work, deadline=limit.when())
+                return await self._session.call(work, deadline=limit.when())
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -330,8 +330,8 @@ def _checked(url: str) -> str:
     return url
 
 
-def _caller(url: str, egress: Egress | None, connect_s: float, *, verify: bool) -> SocketHttpClient:
-    """To the public, and to the host that the operator names, wherever that is."""
+def _socket_client(url: str, egress: Egress | None, connect_s: float, *, verify: bool) -> SocketHttpClient:
+    """An HTTP client to the public, and to the host that the operator names, wherever that is."""
     return SocketHttpClient(egress or Egress(hosts=[target(url).host]), connect_s=connect_s, verify=verify)
 
 

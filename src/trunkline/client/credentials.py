@@ -1,6 +1,6 @@
 """Who calls: keys, tokens and logins, and the one place that decides to whom they are shown.
 
-`Guarded` is a carrier that shows them to the agent's own origin and to nobody else, whatever a card or a
+`Guarded` is a http_client that shows them to the agent's own origin and to nobody else, whatever a card or a
 redirect says. Secrets are `Secret`: they never print.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol, runtime_checkable
 from urllib.parse import quote
 
@@ -32,7 +32,7 @@ _NAMED = 8
 class Auth(Protocol):
     """Shows an agent who calls. It sees only requests that may show it."""
 
-    async def carry(self, request: HttpRequest, carrier: HttpClient) -> HttpResponse:
+    async def send_authorized(self, request: HttpRequest, http_client: HttpClient) -> HttpResponse:
         """The answer to the request with credentials; asked again if new ones may help."""
         ...
 
@@ -41,33 +41,33 @@ def _secret(text: str | Secret) -> Secret:
     return text if isinstance(text, Secret) else Secret(text)
 
 
-class _Shown:
-    """Credentials that are the same for every request."""
+class FixedHeaders:
+    """The same headers with every request."""
 
-    def __init__(self, name: str, value: str) -> None:
-        self._name = name
-        self._value = Secret(value)
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = tuple([(name, Secret(value)) for name, value in headers.items()])
 
-    async def carry(self, request: HttpRequest, carrier: HttpClient) -> HttpResponse:
+    async def send_authorized(self, request: HttpRequest, http_client: HttpClient) -> HttpResponse:
         """See `Auth`."""
-        return await carrier.open(_with(request, self._name, self._value.reveal()))
+        headers = (*request.headers, *[(name, value.reveal()) for name, value in self._headers])
+        return await http_client.open(HttpRequest(request.method, request.url, headers, request.body))
 
 
-class Bearer(_Shown):
+class Bearer(FixedHeaders):
     """A token in the `Authorization` header."""
 
     def __init__(self, token: str | Secret) -> None:
-        super().__init__("authorization", f"Bearer {_secret(token).reveal()}")
+        super().__init__({"authorization": f"Bearer {_secret(token).reveal()}"})
 
 
-class Basic(_Shown):
+class Basic(FixedHeaders):
     """A name and a password in the `Authorization` header."""
 
     def __init__(self, name: str, password: str | Secret) -> None:
         if ":" in name:
             raise Misuse("the name of a Basic login holds no colon")
         login = f"{name}:{_secret(password).reveal()}".encode()
-        super().__init__("authorization", f"Basic {b64encode(login).decode()}")
+        super().__init__({"authorization": f"Basic {b64encode(login).decode()}"})
 
 
 class ApiKey:
@@ -91,17 +91,17 @@ class ApiKey:
         known = place if place in ("header", "query", "cookie") else "header"
         return ApiKey(self._key, name=wanted[0].name, place=known)
 
-    async def carry(self, request: HttpRequest, carrier: HttpClient) -> HttpResponse:
+    async def send_authorized(self, request: HttpRequest, http_client: HttpClient) -> HttpResponse:
         """See `Auth`."""
         name, key = self.name or API_KEY, self._key.reveal()
         if self.place == "header":
-            return await carrier.open(_with(request, name, key))
+            return await http_client.open(_with(request, name, key))
         pair = f"{quote(name, safe='')}={quote(key, safe='')}"
         if self.place == "cookie":
-            return await carrier.open(_with(request, "cookie", pair))
+            return await http_client.open(_with(request, "cookie", pair))
         url, mark, rest = request.url.partition("#")
         url = f"{url}{'&' if '?' in url else '?'}{pair}{mark}{rest}"
-        return await carrier.open(msgspec.structs.replace(request, url=url))
+        return await http_client.open(msgspec.structs.replace(request, url=url))
 
 
 class Unset:
@@ -110,9 +110,9 @@ class Unset:
     def __init__(self, variable: str) -> None:
         self.variable = variable
 
-    async def carry(self, request: HttpRequest, carrier: HttpClient) -> HttpResponse:
+    async def send_authorized(self, request: HttpRequest, http_client: HttpClient) -> HttpResponse:
         """See `Auth`."""
-        return await carrier.open(request)
+        return await http_client.open(request)
 
 
 def credentials(
@@ -151,7 +151,7 @@ def credentials(
 
 
 def _auth(given: object) -> Auth:
-    if callable(getattr(given, "carry", None)):
+    if callable(getattr(given, "send_authorized", None)):
         return given  # pyright: ignore[reportReturnType] - that is what the protocol asks for
     if callable(getattr(given, "auth_flow", None)):
         return HttpxAuth(given)
@@ -161,16 +161,16 @@ def _auth(given: object) -> Auth:
 
 
 class Guarded:
-    """A carrier that shows credentials to one origin, and to `hosts` that the operator allows by name.
+    """An HTTP client that shows credentials to one origin, and to `hosts` that the operator allows by name.
 
     To anybody else a request goes without, and from https never to http.
     """
 
     def __init__(
-        self, carrier: HttpClient, auth: Auth | None, url: str, *, hosts: Iterable[str] = ()
+        self, http_client: HttpClient, auth: Auth | None, url: str, *, hosts: Iterable[str] = ()
     ) -> None:
         self.auth = auth
-        self._carrier = carrier
+        self._http_client = http_client
         self._at = target(url)
         self._hosts = {host.lower().rstrip(".") for host in hosts}
         self._withheld: set[str] = set()
@@ -192,12 +192,12 @@ class Guarded:
     async def open(self, request: HttpRequest) -> HttpResponse:
         """See `HttpClient`."""
         if self.auth is None or not self._may_see(request.url):
-            return await self._carrier.open(request)
-        return await self.auth.carry(request, self._carrier)
+            return await self._http_client.open(request)
+        return await self.auth.send_authorized(request, self._http_client)
 
     async def close(self) -> None:
         """See `HttpClient`."""
-        await self._carrier.close()
+        await self._http_client.close()
 
     def _may_see(self, url: str) -> bool:
         known = self._judged.get(url)
@@ -269,7 +269,7 @@ def _words(scheme: PeerScheme) -> str:
         scopes = f" with the scopes {' '.join(scheme.scopes)}" if scheme.scopes else ""
         return f"a token from {scheme.token_url}{scopes} (give auth=ClientCredentials(…))"
     if scheme.kind == "mutualTLS":
-        return "a client certificate (give carrier=Caller(egress, tls=…))"
+        return "a client certificate (give http_client=SocketHttpClient(egress, tls=…))"
     issuer = f" from {scheme.discovery_url}" if scheme.discovery_url else ""
     return f"a bearer token{issuer} (give bearer=…)"
 

@@ -27,13 +27,13 @@ from trunkline.wire.types import (
 _HEADERS: Headers = (("accept", JSON),)
 
 
-class Delegate:
+class DelegateTransport:
     """One interface that speaks the task API. Its tenant is the agent that submissions are for."""
 
-    def __init__(self, interface: Interface, carrier: HttpClient) -> None:
+    def __init__(self, interface: Interface, http_client: HttpClient) -> None:
         self._url = f"{interface.url.rstrip('/')}/tasks"
         self._agent = interface.tenant
-        self._carrier = carrier
+        self._http_client = http_client
         self.name = f"DELEGATE at {shown(interface.url)}"
 
     async def send(self, request: SendRequest, call: Call) -> Notice:
@@ -89,7 +89,7 @@ class Delegate:
         raise _lacks("give a card")
 
     async def _task(self, request: HttpRequest, call: Call) -> Task:
-        answer = await answered(self._carrier, request, call)
+        answer = await answered(self._http_client, request, call)
         if not answer.ok:
             raise answer.refusal(of_task=request.method == "GET")
         return read_record(answer.body)

@@ -80,13 +80,13 @@ def places(url: str) -> tuple[str, ...]:
 class Discovery:
     """The card of one agent. Whoever asks while it is being fetched waits for the same answer.
 
-    The carrier shows credentials where they may be shown; see `credentials.Guarded`.
+    The http_client shows credentials where they may be shown; see `credentials.Guarded`.
     """
 
     def __init__(
         self,
         url: str,
-        carrier: HttpClient,
+        http_client: HttpClient,
         *,
         card_url: str = "",
         ttl_s: float = TTL_S,
@@ -96,7 +96,7 @@ class Discovery:
         # Where the card was found; empty before that.
         self.found_at = ""
         self._places = (card_url,) if card_url else places(url)
-        self._carrier = carrier
+        self._http_client = http_client
         self._ttl_s = ttl_s
         self._timeout_s = timeout_s
         self._card: PeerCard | None = None
@@ -238,7 +238,7 @@ class Discovery:
         for _ in range(HOPS + 1):
             # Without A2A-Version: who knows the header answers with a card for every version.
             request = HttpRequest("GET", url, (("accept", "application/json"), *headers))
-            reply = await self._carrier.open(request)
+            reply = await self._http_client.open(request)
             try:
                 location = reply.headers.get("location", "")
                 if reply.status not in _REDIRECTS or not location:

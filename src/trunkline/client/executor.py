@@ -24,7 +24,7 @@ from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TERMINAL, ArtifactUpdate, Metadata, TaskState
 
 log = logging.getLogger("trunkline.client")
-# What a payload may hold for its carrier and not for the agent.
+# What a payload may hold for whoever brings it and not for the agent.
 _PRIVATE = frozenset({"skill", "replyTopic", "correlationId", "parentId", "content", "prompt"})
 _ERRORS = TERMINAL - {TaskState.COMPLETED}
 

@@ -49,6 +49,9 @@ class HttpAnswer(Struct, frozen=True):
         return read_http_error(self.status, self.headers, self.body, of_task=of_task, host=host)
 
 
+ReadWhole = Callable[[HttpAnswer], Notice]
+
+
 def spoken(interface: Interface) -> Headers:
     """The header that says which version is spoken. 0.3 has none: servers of both take that for 0.3."""
     return (("a2a-version", "1.0"),) if interface.version.startswith("1") else ()
@@ -65,9 +68,9 @@ def first_of(configs: tuple[PushConfig, ...], query: PushQuery) -> PushConfig:
     raise TaskNotFound(f"task {query.task_id} has no push config")
 
 
-async def answered(carrier: HttpClient, request: HttpRequest, call: Call) -> HttpAnswer:
+async def answered(http_client: HttpClient, request: HttpRequest, call: Call) -> HttpAnswer:
     """The whole answer, whatever its status."""
-    reply = await carrier.open(request)
+    reply = await http_client.open(request)
     try:
         return await _whole(reply, request, call)
     finally:
@@ -110,32 +113,40 @@ class HttpStream:
 
 
 def followed(
-    carrier: HttpClient, request: HttpRequest, call: Call, read: Read, whole: Callable[[HttpAnswer], Notice]
+    http_client: HttpClient,
+    request: HttpRequest,
+    call: Call,
+    read: Read,
+    whole: Callable[[HttpAnswer], Notice],
 ) -> HttpStream:
     """The events of a stream, each read by `read`. An answer that is no stream is read by `whole`."""
-    return HttpStream(_follow(carrier, request, call, read, whole))
+    return HttpStream(_follow(http_client, request, call, read, whole))
 
 
 async def _follow(
-    carrier: HttpClient, request: HttpRequest, call: Call, read: Read, whole: Callable[[HttpAnswer], Notice]
+    http_client: HttpClient,
+    request: HttpRequest,
+    call: Call,
+    read: Read,
+    whole: Callable[[HttpAnswer], Notice],
 ) -> AsyncGenerator[list[Frame]]:
-    reply = await carrier.open(request)
+    reply = await http_client.open(request)
     try:
         if not (200 <= reply.status < 300 and _is_stream(reply)):
             yield [Frame(whole(await _whole(reply, request, call)))]
             return
         parser = SseParser(limit=LIMIT)
-        stencil = FrameTemplate(read)
+        template = FrameTemplate(read)
         found: list[Frame] = []
 
         def take(events: bytes) -> str:
-            found.extend(stencil.run(events, Frame))
+            found.extend(template.run(events, Frame))
             return found[-1].id if found else ""
 
         async for chunk in reply.chunks(idle_s=call.idle_s):
             found = []
             try:
-                _read_into(found, _pieces(parser, chunk, take), stencil.read)
+                _read_into(found, _pieces(parser, chunk, take), template.read)
             except (Refused, Unreadable):
                 # What came before an event that cannot be read has come.
                 if found:

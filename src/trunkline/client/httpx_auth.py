@@ -105,13 +105,13 @@ class HttpxAuth:
             raise Misuse("an auth_flow that reads the bodies of responses is not driven here; give a token")
         self._auth = auth
 
-    async def carry(self, request: HttpRequest, carrier: HttpClient) -> HttpResponse:
+    async def send_authorized(self, request: HttpRequest, http_client: HttpClient) -> HttpResponse:
         """See `Auth`."""
         flow: Generator[Any, Any, None] = self._auth.auth_flow(Outgoing(request))
         try:
             asked = next(flow)
             for _ in range(STEPS):
-                reply = await carrier.open(_request(asked, request))
+                reply = await http_client.open(_request(asked, request))
                 try:
                     following = flow.send(Incoming(reply, asked))
                 except StopIteration:

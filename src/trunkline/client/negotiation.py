@@ -7,13 +7,13 @@ import logging
 from collections.abc import Mapping
 
 from trunkline.client.credentials import Auth, Guarded, choose
-from trunkline.client.delegate import Delegate
+from trunkline.client.delegate import DelegateTransport
 from trunkline.client.discovery import Discovery
 from trunkline.client.options import Options
-from trunkline.client.ranking import STRANGE, no_way, probe, probes, weigh
+from trunkline.client.ranking import STRANGE, no_interface, probe, probes, rank
 from trunkline.client.ranking import named as in_words
-from trunkline.client.rest import Rest
-from trunkline.client.rpc import JsonRpc
+from trunkline.client.rest import RestTransport
+from trunkline.client.rpc import JsonRpcTransport
 from trunkline.client.transport import Call, Transport, TransportFactory
 from trunkline.errors import (
     Misuse,
@@ -33,7 +33,11 @@ from trunkline.wire.peer_card import Interface, PeerCard
 log = logging.getLogger("trunkline.client")
 # An operation that an agent need not have is missing too where another version is spoken.
 _LACKS = (UnsupportedOperation, PushNotSupported)
-TRANSPORTS: dict[str, TransportFactory] = {"JSONRPC": JsonRpc, "HTTP+JSON": Rest, "DELEGATE": Delegate}
+TRANSPORTS: dict[str, TransportFactory] = {
+    "JSONRPC": JsonRpcTransport,
+    "HTTP+JSON": RestTransport,
+    "DELEGATE": DelegateTransport,
+}
 
 
 class Negotiation:
@@ -43,9 +47,9 @@ class Negotiation:
         self,
         url: str,
         options: Options,
-        carrier: HttpClient,
-        *,
+        http_client: HttpClient,
         auth: Auth | None = None,
+        *,
         transports: Mapping[str, TransportFactory] | None = None,
         card: PeerCard | None = None,
     ) -> None:
@@ -57,8 +61,10 @@ class Negotiation:
         self._url = url
         self._options = options
         self._auth = auth
-        self._carrier = carrier if auth is None else Guarded(carrier, auth, url)
-        self._discovery = Discovery(url, self._carrier, card_url=options.card_url, ttl_s=options.card_ttl_s)
+        self._http_client = http_client if auth is None else Guarded(http_client, auth, url)
+        self._discovery = Discovery(
+            url, self._http_client, card_url=options.card_url, ttl_s=options.card_ttl_s
+        )
         self._is_given = card is not None
         self._transports = {name.upper(): make for name, make in {**TRANSPORTS, **(transports or {})}.items()}
         for binding in options.bindings:
@@ -124,12 +130,12 @@ class Negotiation:
                 return True
             if is_dead or isinstance(error, _LACKS):
                 return False
-            raise no_way(self._url, attempts, self._notes) from error
+            raise no_interface(self._url, attempts, self._notes) from error
 
     def wants(self) -> str:
         """What to say to a caller whom the agent does not let in."""
-        if isinstance(self._carrier, Guarded):
-            return self._carrier.wants(self.known)
+        if isinstance(self._http_client, Guarded):
+            return self._http_client.wants(self.known)
         return choose(self.known, self._auth)
 
     async def _in_time(self) -> Transport:
@@ -152,10 +158,10 @@ class Negotiation:
             # Without a card an agent can still be spoken to, if it is where it seems to be.
             self._notes = (f"no card: {error}",)
             card = None
-        if card is not None and isinstance(self._carrier, Guarded):
-            self._carrier.fit(card)
+        if card is not None and isinstance(self._http_client, Guarded):
+            self._http_client.fit(card)
         options = self._options
-        choice = weigh(
+        choice = rank(
             card, self._url, version=options.version, bindings=options.bindings, adapters=self._transports
         )
         self._notes += choice.notes
@@ -166,7 +172,7 @@ class Negotiation:
             attempts: list[tuple[Interface, str]] = []
             if await self._elsewhere(attempts, guess=False) and self.transport is not None:
                 return self.transport
-            raise no_way(self._url, attempts, self._notes)
+            raise no_interface(self._url, attempts, self._notes)
         first = self._untried.pop(0)
         return self._take(first, reasons[first])
 
@@ -203,7 +209,7 @@ class Negotiation:
         return self.transport
 
     def _made(self, interface: Interface) -> Transport:
-        return self._transports[interface.binding.upper()](interface, self._carrier)
+        return self._transports[interface.binding.upper()](interface, self._http_client)
 
     def _tell(self, *what: str) -> None:
         self._told.extend(what)

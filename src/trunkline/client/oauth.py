@@ -42,7 +42,7 @@ class ClientCredentials:
     """A program's own login at a token endpoint, as OAuth2 has it.
 
     `login` says how the endpoint is told who asks: `basic`, which all must know, or `body`. The endpoint is
-    called by the same carrier as the agent, so that what the guard refuses is refused here too.
+    called by the same http_client as the agent, so that what the guard refuses is refused here too.
     """
 
     def __init__(
@@ -69,18 +69,18 @@ class ClientCredentials:
         self._until = 0.0
         self._fetching = asyncio.Lock()
 
-    async def carry(self, request: HttpRequest, carrier: HttpClient) -> HttpResponse:
+    async def send_authorized(self, request: HttpRequest, http_client: HttpClient) -> HttpResponse:
         """See `Auth`. After a 401 the token is replaced, once."""
-        bearer = await self._current(carrier)
-        reply = await bearer.carry(request, carrier)
+        bearer = await self._current(http_client)
+        reply = await bearer.send_authorized(request, http_client)
         if reply.status != 401:
             return reply
         await reply.close()
         if self._bearer is bearer:
             self._bearer = None
-        return await (await self._current(carrier)).carry(request, carrier)
+        return await (await self._current(http_client)).send_authorized(request, http_client)
 
-    async def _current(self, carrier: HttpClient) -> Bearer:
+    async def _current(self, http_client: HttpClient) -> Bearer:
         now = asyncio.get_running_loop().time
         if self._bearer is not None and now() < self._until:
             return self._bearer
@@ -88,14 +88,14 @@ class ClientCredentials:
             # Somebody else may have fetched it meanwhile.
             if self._bearer is None or now() >= self._until:
                 asked_at = now()
-                token = await self._fetch(carrier)
+                token = await self._fetch(http_client)
                 lasts = _seconds(token.expires_in)
                 self._until = asked_at + max(lasts - SKEW_S, lasts / 2)
                 self._bearer = Bearer(token.access_token)
             return self._bearer
 
-    async def _fetch(self, carrier: HttpClient) -> _Token:
-        reply = await carrier.open(self._request())
+    async def _fetch(self, http_client: HttpClient) -> _Token:
+        reply = await http_client.open(self._request())
         try:
             body = await reply.read(_ANSWER, idle_s=_IDLE_S)
         finally:

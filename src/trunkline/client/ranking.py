@@ -81,11 +81,11 @@ def candidates(
     bindings: Sequence[str] = (),
     adapters: Collection[str] = (),
 ) -> tuple[Candidate, ...]:
-    """The interfaces to try, in order; see `weigh`."""
-    return weigh(card, operator_url, version=version, bindings=bindings, adapters=adapters).candidates
+    """The interfaces to try, in order; see `rank`."""
+    return rank(card, operator_url, version=version, bindings=bindings, adapters=adapters).candidates
 
 
-def weigh(
+def rank(
     card: PeerCard | None,
     operator_url: str,
     *,
@@ -181,7 +181,7 @@ def is_final(error: Refused) -> bool:
     return isinstance(error, Unauthenticated | Forbidden | TooManyRequests | Unavailable)
 
 
-def no_way(
+def no_interface(
     operator_url: str, attempts: Sequence[tuple[Interface, str]], notes: Sequence[str] = ()
 ) -> RouteNotFound:
     """The error that says everything that was tried, what came of it, and what was not tried and why."""

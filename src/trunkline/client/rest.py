@@ -56,10 +56,10 @@ _BODY: Headers = (("content-type", JSON),)
 Q = TypeVar("Q", SendRequest, TaskQuery, ListQuery, PushRequest, PushQuery)
 
 
-class Rest:
+class RestTransport:
     """One interface that speaks HTTP+JSON."""
 
-    def __init__(self, interface: Interface, carrier: HttpClient) -> None:
+    def __init__(self, interface: Interface, http_client: HttpClient) -> None:
         modern = (interface.words or interface.version).startswith("1")
         self._dialect = Dialect.V1 if modern else Dialect.V03_PROTO
         self._base = interface.url.rstrip("/")
@@ -67,7 +67,7 @@ class Rest:
             # Whether the address of 0.3 has the prefix already was never said.
             self._base = self._base.removesuffix(_OLD_PREFIX)
         self._tenant = interface.tenant
-        self._carrier = carrier
+        self._http_client = http_client
         self.name = f"HTTP+JSON {interface.version or '0.3'} at {shown(interface.url)}"
         version = spoken(interface)
         self._headers: Headers = (("accept", _A2A_JSON if modern else JSON), *version)
@@ -183,7 +183,7 @@ class Rest:
             raise
 
     async def _ask(self, asked: RestRequest, call: Call, *, of_task: bool) -> HttpAnswer:
-        answer = await answered(self._carrier, self._request(asked, self._headers, call), call)
+        answer = await answered(self._http_client, self._request(asked, self._headers, call), call)
         if not answer.ok:
             raise answer.refusal(of_task=of_task)
         return answer
@@ -195,7 +195,7 @@ class Rest:
             return self._notice(answer)
 
         request = self._request(asked, self._stream_headers, call)
-        return followed(self._carrier, request, call, partial(rest_notice, proto=self._is_proto), whole)
+        return followed(self._http_client, request, call, partial(rest_notice, proto=self._is_proto), whole)
 
     def _request(self, asked: RestRequest, kept: Headers, call: Call) -> HttpRequest:
         body = () if asked.body is None else _BODY

@@ -52,13 +52,13 @@ _PUSHES = frozenset({Operation.PUSH_SET, Operation.PUSH_GET, Operation.PUSH_LIST
 Q = TypeVar("Q", SendRequest, TaskQuery, ListQuery, PushRequest, PushQuery)
 
 
-class JsonRpc:
+class JsonRpcTransport:
     """One interface that speaks JSON-RPC."""
 
-    def __init__(self, interface: Interface, carrier: HttpClient) -> None:
+    def __init__(self, interface: Interface, http_client: HttpClient) -> None:
         self._url = interface.url
         self._tenant = interface.tenant
-        self._carrier = carrier
+        self._http_client = http_client
         modern = (interface.words or interface.version).startswith("1")
         self._dialect = Dialect.V1 if modern else Dialect.V03
         self._methods = _V1 if modern else _V03
@@ -164,7 +164,7 @@ class JsonRpc:
     async def _ask(self, method: str, params: bytes, call: Call) -> tuple[str, HttpAnswer]:
         request_id, body = self._envelope(method, params)
         headers = (*self._headers, *call.headers)
-        answer = await answered(self._carrier, HttpRequest("POST", self._url, headers, body), call)
+        answer = await answered(self._http_client, HttpRequest("POST", self._url, headers, body), call)
         if not answer.ok:
             raise answer.refusal()
         return request_id, answer
@@ -178,7 +178,7 @@ class JsonRpc:
             return rpc_notice(answer.body, request_id)
 
         request = HttpRequest("POST", self._url, (*self._stream_headers, *call.headers), body)
-        return followed(self._carrier, request, call, lambda data: rpc_notice(data, request_id), whole)
+        return followed(self._http_client, request, call, lambda data: rpc_notice(data, request_id), whole)
 
     def _envelope(self, method: str, params: bytes) -> tuple[str, bytes]:
         self._count += 1

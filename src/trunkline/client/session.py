@@ -18,6 +18,7 @@ from trunkline.clock import random_bits
 from trunkline.errors import (
     PushNotSupported,
     Refused,
+    TaskNotCancelable,
     TimedOut,
     TrunklineError,
     Unauthenticated,
@@ -31,10 +32,11 @@ from trunkline.net.http import Headers
 from trunkline.telemetry.traces import traceparent
 from trunkline.wire.peer_card import PeerCard
 from trunkline.wire.service_parameters import IDEMPOTENT_SEND
+from trunkline.wire.types import Task, TaskQuery, TaskState
 
 log = logging.getLogger("trunkline.client")
 FAILURES = (Refused, Unreachable, Unreadable)
-_LANE = "peer"
+_TARGET = "peer"
 _CHANCES = 1 << 20
 
 T = TypeVar("T")
@@ -53,11 +55,11 @@ class Attempts:
 class AgentSession:
     """Makes calls to one agent."""
 
-    def __init__(self, url: str, options: Options, contact: Negotiation) -> None:
+    def __init__(self, url: str, options: Options, negotiation: Negotiation) -> None:
         self.url = url
         self.options = options
-        self.contact = contact
-        self._breaker = Breaker(lanes=1)
+        self.negotiation = negotiation
+        self._breaker = Breaker(targets=1)
         self._troubled = False
         self._trouble = ""
         self._budget = Budget()
@@ -67,13 +69,13 @@ class AgentSession:
     @property
     def streams(self) -> bool:
         """Whether the card says that there are streams; without a card it is tried."""
-        card = self.contact.known
+        card = self.negotiation.known
         return card is None or card.streaming
 
     @property
     def deduplicates(self) -> bool:
         """Whether the agent knows a message that comes twice."""
-        said, card = self.options.deduplicates, self.contact.known
+        said, card = self.options.deduplicates, self.negotiation.known
         if said is not None or card is None:
             return said or False
         if card is not self._judged:
@@ -87,7 +89,7 @@ class AgentSession:
         attempts = Attempts()
         while True:
             try:
-                return self.contact.transport or await self.contact.open()
+                return self.negotiation.transport or await self.negotiation.open()
             except FAILURES as error:
                 self.failed(error)
                 if fate_of(error) is Fate.ANSWERED:
@@ -101,7 +103,7 @@ class AgentSession:
             PushNotSupported: the card says that the agent tells nobody.
         """
         await self.ready(deadline)
-        card = self.contact.known
+        card = self.negotiation.known
         if card is not None and not card.push:
             raise PushNotSupported(f"{card.name} sends no push notifications; its card says so")
 
@@ -109,7 +111,7 @@ class AgentSession:
         self, headers: Headers, message_id: str = "", deadline: float | None = None
     ) -> tuple[Transport, Call]:
         """What one request needs: the transport, the headers, the leave of the breaker."""
-        transport = self.contact.transport or await self.ready(deadline)
+        transport = self.negotiation.transport or await self.ready(deadline)
         if self._troubled:
             self._admit()
         trace = traceparent("")
@@ -137,7 +139,7 @@ class AgentSession:
                 attempts = attempts or Attempts()
                 await self.recover(error, attempts, deadline=deadline, message_id=message_id)
                 continue
-            if self._troubled or not self.contact.proven:
+            if self._troubled or not self.negotiation.proven:
                 self.fine()
             return found
 
@@ -149,13 +151,13 @@ class AgentSession:
         Raises:
             TrunklineError: there will be none; the error itself, or `Uncertain` for a message that is lost.
         """
-        contact, fate = self.contact, fate_of(error)
+        negotiation, fate = self.negotiation, fate_of(error)
         if isinstance(error, Unauthenticated):
-            raise Unauthenticated(f"{error.message}; {contact.wants()}", **error.details) from error
+            raise Unauthenticated(f"{error.message}; {negotiation.wants()}", **error.details) from error
         # A message that may have been taken is not offered to anybody else.
         is_lost = bool(message_id) and may_be_taken(error)
-        failed = contact.transport
-        if not is_lost and failed is not None and await contact.reconsider(failed, error):
+        failed = negotiation.transport
+        if not is_lost and failed is not None and await negotiation.reconsider(failed, error):
             return
         self.failed(error)
         if fate is Fate.ANSWERED:
@@ -187,13 +189,13 @@ class AgentSession:
 
     def fine(self) -> None:
         """It answered."""
-        self.contact.proven = True
+        self.negotiation.proven = True
         self._forgive()
 
     def _forgive(self) -> None:
         if self._troubled:
             self._troubled = False
-            self._breaker.succeeded(_LANE)
+            self._breaker.succeeded(_TARGET)
 
     def failed(self, error: TrunklineError) -> None:
         """A request failed; whether that speaks against the agent is judged here."""
@@ -204,21 +206,51 @@ class AgentSession:
             return
         self._troubled = True
         self._trouble = str(error)
-        if self._breaker.failed(_LANE, asyncio.get_running_loop().time()):
+        if self._breaker.failed(_TARGET, asyncio.get_running_loop().time()):
             log.warning("client.peer.down peer=%a why=%a", shown(self.url), str(error))
 
     @property
     def closed_s(self) -> float:
         """How long the agent is left alone, as it has failed again and again; 0 if it is not."""
-        return max(0.0, self._breaker.due(_LANE) - asyncio.get_running_loop().time())
+        return max(0.0, self._breaker.due(_TARGET) - asyncio.get_running_loop().time())
 
     def _admit(self) -> None:
         now = asyncio.get_running_loop().time()
-        if not self._breaker.allows(_LANE, now):
+        if not self._breaker.allows(_TARGET, now):
             why = f"{shown(self.url)} has failed again and again, of late with: {self._trouble}"
             raise Unreachable(
                 f"{why}; it is left alone for another {self.closed_s:.0f} seconds", reason="breaker"
             )
+
+
+class CancelAttempt:
+    """The work of one cancel; each attempt is a call of it."""
+
+    __slots__ = ("_lost", "_query")
+
+    def __init__(self, task_id: str) -> None:
+        self._query = TaskQuery(task_id)
+        self._lost = False
+
+    async def __call__(self, transport: Transport, call: Call) -> Task:
+        """The task as it was stopped.
+
+        Raises:
+            TaskNotCancelable: it has already ended, and not by an earlier attempt.
+        """
+        try:
+            return await transport.cancel(self._query, call)
+        except TaskNotCancelable:
+            if not self._lost:
+                raise
+            # An attempt whose answer was lost may have worked.
+            task = await transport.get(self._query, call)
+            if task.status.state is TaskState.CANCELED:
+                return task
+            raise
+        except FAILURES as error:
+            self._lost = self._lost or may_be_taken(error)
+            raise
 
 
 def _lost(error: TrunklineError, message_id: str) -> TrunklineError:

@@ -24,7 +24,7 @@ class Stream:
 
     def __init__(
         self,
-        peer: AgentSession,
+        session: AgentSession,
         *,
         request: SendRequest | None = None,
         known: Assembler | None = None,
@@ -33,12 +33,12 @@ class Stream:
         deadline: float | None = None,
         through_questions: bool = False,
     ) -> None:
-        self._pursuit = StreamEngine(
-            peer, request=request, known=known, headers=headers, through_questions=through_questions
+        self._engine = StreamEngine(
+            session, request=request, known=known, headers=headers, through_questions=through_questions
         )
         # With a timeout the stream has a clock of its own; a deadline is kept by whoever gives it.
-        self._pursuit.timeout_s = timeout_s
-        self._pursuit.deadline = deadline
+        self._engine.timeout_s = timeout_s
+        self._engine.deadline = deadline
         self._timer: asyncio.TimerHandle | None = None
         self._reader: asyncio.Task[object] | None = None
         self._cancelling = 0
@@ -62,11 +62,11 @@ class Stream:
     @property
     def result(self) -> Result | None:
         """The answer as far as it has come; None before the first frame."""
-        return self._pursuit.gather.result()
+        return self._engine.assembler.result()
 
     def send_whole(self) -> None:
         """Ask for the whole answer at once, though the agent has streams; before the first step only."""
-        self._pursuit.streams = False
+        self._engine.streams = False
 
     def at_end(self, listener: Callable[[Result], None]) -> None:
         """Tell somebody what came, when the stream is read to its end or closed."""
@@ -89,9 +89,9 @@ class Stream:
 
     async def close(self) -> None:
         """Let go of the connection; the task goes on. May be called twice."""
-        pursuit = self._pursuit
-        pursuit.over = True
-        pursuit.ready.clear()
+        engine = self._engine
+        engine.over = True
+        engine.ready.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -99,14 +99,14 @@ class Stream:
         found = None if listener is None else self.result
         if listener is not None and found is not None:
             listener(found)
-        await pursuit.drop()
+        await engine.drop()
 
     async def __anext__(self) -> Update:
-        pursuit = self._pursuit
-        ready = pursuit.at_hand()
+        engine = self._engine
+        ready = engine.at_hand()
         if ready is not None:
             return ready
-        if pursuit.over:
+        if engine.over:
             await self.close()
             raise StopAsyncIteration
         if self._reader is not None:
@@ -115,11 +115,11 @@ class Stream:
         try:
             if self._timer is None:
                 self._start_clock()
-            found = await pursuit.next()
+            found = await engine.next()
         except BaseException as error:
             await self.close()
             if isinstance(error, asyncio.CancelledError) and self._is_late(reader):
-                raise pursuit.late() from None
+                raise engine.late() from None
             raise
         finally:
             self._reader = None
@@ -129,24 +129,24 @@ class Stream:
         return found
 
     def _start_clock(self) -> None:
-        pursuit = self._pursuit
-        if pursuit.timeout_s is not None:
+        engine = self._engine
+        if engine.timeout_s is not None:
             loop = asyncio.get_running_loop()
-            pursuit.deadline = loop.time() + pursuit.timeout_s
+            engine.deadline = loop.time() + engine.timeout_s
             # Only weakly: a stream that nobody reads any more must not live on for its timer.
-            self._timer = loop.call_at(pursuit.deadline, _expire, weakref.ref(self))
+            self._timer = loop.call_at(engine.deadline, _expire, weakref.ref(self))
 
     def expire(self) -> None:
         """Time is up. Where the end is known already, there is nothing more to wait for."""
-        self._pursuit.expired = True
+        self._engine.expired = True
         reader = self._reader
-        if reader is not None and not self._pursuit.closing:
+        if reader is not None and not self._engine.closing:
             self._cancelling = reader.cancelling()
             reader.cancel()
 
     def _is_late(self, reader: asyncio.Task[object] | None) -> bool:
         """Whether it was our own clock that cancelled the reader."""
-        return self._pursuit.expired and reader is not None and reader.uncancel() <= self._cancelling
+        return self._engine.expired and reader is not None and reader.uncancel() <= self._cancelling
 
 
 def _expire(stream: Callable[[], Stream | None]) -> None:

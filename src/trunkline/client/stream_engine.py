@@ -38,14 +38,14 @@ class StreamEngine:
 
     def __init__(
         self,
-        peer: AgentSession,
+        session: AgentSession,
         *,
         request: SendRequest | None,
         known: Assembler | None,
         headers: Headers,
         through_questions: bool,
     ) -> None:
-        self.gather = Assembler() if known is None else known
+        self.assembler = Assembler() if known is None else known
         # What has come and was not yet given.
         self.ready: deque[Update] = deque()
         self.over = False
@@ -57,12 +57,12 @@ class StreamEngine:
         self.expired = False
         # Whether to read a stream where the agent has streams.
         self.streams = True
-        self._peer = peer
+        self._session = session
         self._request = request
         self._headers = headers
         # A subscription is held open while the agent waits for an answer; a send ends there.
         self._through = through_questions
-        self._trail: ResumePoint | None = None
+        self._resume: ResumePoint | None = None
         self._attempts = Attempts()
         self._source: AsyncIterator[Frame] | None = None
         # What has come from it, where it tells.
@@ -82,9 +82,9 @@ class StreamEngine:
             if not come or self.closing or self.expired:
                 return None
             frame = come[0]
-            found = self.gather.more(frame)
+            found = self.assembler.more(frame)
             if found is None:
-                if self.gather.is_full:
+                if self.assembler.is_full:
                     return None
                 self._take(frame)
             come.popleft()
@@ -94,14 +94,14 @@ class StreamEngine:
 
     async def next(self) -> Update | None:
         """The next update; None at the end."""
-        if self._trail is None:
+        if self._resume is None:
             await self._begin()
         while True:
             if self.expired and not (self.over or self.closing):
                 raise self.late()
-            if self.gather.is_full and not self.over:
+            if self.assembler.is_full and not self.over:
                 error = Unreachable(f"the agent's answer is over {LIMIT} bytes", reason="size")
-                raise with_task(error, self.gather.task_id)
+                raise with_task(error, self.assembler.task_id)
             source = self._source
             if source is None:
                 if self.over:
@@ -123,7 +123,7 @@ class StreamEngine:
         """Let go of the connection."""
         source, self._source = self._source, None
         self._come = deque()
-        self.gather.pause()
+        self.assembler.pause()
         close = getattr(source, "aclose", None)
         if close is not None:
             with suppress(*FAILURES):
@@ -132,44 +132,44 @@ class StreamEngine:
     def late(self) -> TimedOut:
         """What is said when time is up."""
         message = "" if self._request is None else self._request.message.message_id
-        return out_of_time(self.timeout_s or 0, self.gather.task_id, message)
+        return out_of_time(self.timeout_s or 0, self.assembler.task_id, message)
 
     async def _begin(self) -> None:
         """Choose the first step."""
-        await self._peer.ready(self.deadline)
-        streams = self.streams and self._peer.streams
+        await self._session.ready(self.deadline)
+        streams = self.streams and self._session.streams
         if self._request is not None:
             if self._request.push is not None:
-                await self._peer.check_push()
+                await self._session.check_push()
             step = ResumeStep.STREAM if streams else ResumeStep.SEND
-        elif self.gather.last_id:
+        elif self.assembler.last_id:
             step = ResumeStep.RESUME
         else:
             step = ResumeStep.SUBSCRIBE if streams else ResumeStep.POLL
-        self._trail = ResumePoint(step, streams=streams, retries=self._peer.options.retries)
+        self._resume = ResumePoint(step, streams=streams, retries=self._session.options.retries)
 
     async def _move(self) -> None:
-        """Take the step that the trail is at."""
-        trail = cast("ResumePoint", self._trail)
-        if trail.step is ResumeStep.POLL:
+        """Take the step that the resume is at."""
+        resume = cast("ResumePoint", self._resume)
+        if resume.step is ResumeStep.POLL:
             await self._poll()
             return
-        if trail.step is ResumeStep.SEND:
+        if resume.step is ResumeStep.SEND:
             await self._ask()
             return
-        query = TaskQuery(self.gather.task_id)
-        if trail.step is ResumeStep.STREAM:
+        query = TaskQuery(self.assembler.task_id)
+        if resume.step is ResumeStep.STREAM:
             request = cast("SendRequest", self._request)
-            transport, call = await self._peer.enter(self._headers, request.message.message_id)
+            transport, call = await self._session.enter(self._headers, request.message.message_id)
             self._follow(transport.stream(request, call))
             return
         try:
-            transport, call = await self._peer.enter(self._headers)
+            transport, call = await self._session.enter(self._headers)
         except FAILURES as error:
-            await self._lost_way(error)
+            await self._resume_after(error)
             return
-        if trail.step is ResumeStep.RESUME:
-            self._follow(transport.subscribe(query, call, after=self.gather.last_id))
+        if resume.step is ResumeStep.RESUME:
+            self._follow(transport.subscribe(query, call, after=self.assembler.last_id))
         else:
             self._blind = True
             self._follow(transport.subscribe(query, call))
@@ -179,23 +179,23 @@ class StreamEngine:
         self._come = getattr(source, "come", self._come)
 
     def _take(self, frame: Frame) -> None:
-        gather = self.gather
-        told = gather.take(frame)
+        assembler = self.assembler
+        told = assembler.take(frame)
         opening, self._answering = self._answering and not frame.notice.final, False
         if self._blind:
             self._blind = False
-            gather.damaged = gather.damaged or type(frame.notice.answer) is not Task
+            assembler.damaged = assembler.damaged or type(frame.notice.answer) is not Task
         if not told:
             return
-        trail = cast("ResumePoint", self._trail)
+        resume = cast("ResumePoint", self._resume)
         # A snapshot alone is no progress: an agent may give one and break off for ever.
-        if not trail.moved and (trail.step is ResumeStep.STREAM or type(frame.notice.answer) is not Task):
-            trail.moved = True
-            self._peer.fine()
+        if not resume.moved and (resume.step is ResumeStep.STREAM or type(frame.notice.answer) is not Task):
+            resume.moved = True
+            self._session.fine()
         self.ready.extend(told)
         # A piece of an artifact never is the end.
         if type(frame.notice.answer) is not ArtifactUpdate and (
-            gather.ended if self._through or opening else gather.rests
+            assembler.ended if self._through or opening else assembler.rests
         ):
             self.closing = True
 
@@ -210,132 +210,134 @@ class StreamEngine:
             self._recovered = True
         await self.drop()
         self.closing = False
-        if self.gather.rests:
+        if self.assembler.rests:
             await self._settle()
             return
         # What came last says that it goes on.
-        await self._lost_way(Unreachable("the stream ended before the task did", reason="protocol"))
+        await self._resume_after(Unreachable("the stream ended before the task did", reason="protocol"))
 
     async def _stopped(self, error: TrunklineError | None) -> None:
         """The source has ended: well, or too soon."""
         await self.drop()
-        gather = self.gather
+        assembler = self.assembler
         # Where the agent waits for an answer it may close a subscription too.
-        if error is None and gather.rests:
+        if error is None and assembler.rests:
             await self._settle()
             return
         if error is None:
             error = Unreachable("the stream ended before the task did", reason="protocol")
-        trail = cast("ResumePoint", self._trail)
-        if trail.step is ResumeStep.STREAM and not gather.begun:
+        resume = cast("ResumePoint", self._resume)
+        if resume.step is ResumeStep.STREAM and not assembler.begun:
             await self._not_begun(error)
             return
-        await self._lost_way(error)
+        await self._resume_after(error)
 
     async def _not_begun(self, error: TrunklineError) -> None:
         """Nothing has come yet, so that it is not known whether anything runs."""
-        trail = cast("ResumePoint", self._trail)
-        if cannot_stream(error) and await self._peer.contact.understands():
-            trail.step = ResumeStep.SEND
+        resume = cast("ResumePoint", self._resume)
+        if cannot_stream(error) and await self._session.negotiation.understands():
+            resume.step = ResumeStep.SEND
             return
         message = cast("SendRequest", self._request).message
         try:
-            await self._peer.recover(
+            await self._session.recover(
                 error, self._attempts, deadline=self.deadline, message_id=message.message_id
             )
         except RouteNotFound:
             if not cannot_stream(error):
                 raise
             # Whoever lacks streams may have nothing but the plain way, and knows of no tasks either.
-            trail.step = ResumeStep.SEND
+            resume.step = ResumeStep.SEND
 
-    async def _lost_way(self, error: TrunklineError) -> None:
+    async def _resume_after(self, error: TrunklineError) -> None:
         """The task is known and will be found again."""
-        options = self._peer.options
+        options = self._session.options
         if not options.retries and not is_refusal(error):
-            raise with_task(error, self.gather.task_id)
-        trail, gather = cast("ResumePoint", self._trail), self.gather
-        log.info("client.stream.broken task=%a step=%s why=%a", gather.task_id, trail.step.value, str(error))
-        self._peer.failed(error)
+            raise with_task(error, self.assembler.task_id)
+        resume, assembler = cast("ResumePoint", self._resume), self.assembler
+        log.info(
+            "client.stream.broken task=%a step=%s why=%a", assembler.task_id, resume.step.value, str(error)
+        )
+        self._session.failed(error)
         self._recovered = True
-        if not trail.broken(error, gather.last_id):
+        if not resume.broken(error, assembler.last_id):
             self._attempts = Attempts()
         # What was refused is not asked again: the next step is another way, and no retry.
         elif not is_refusal(error):
             try:
-                await self._peer.rest(error, self._attempts, self.deadline)
+                await self._session.rest(error, self._attempts, self.deadline)
             except FAILURES as given_up:
-                raise with_task(given_up, gather.task_id) from given_up
+                raise with_task(given_up, assembler.task_id) from given_up
 
     async def _ask(self) -> None:
         """The whole answer at once, where there are no streams."""
         request = replace(cast("SendRequest", self._request), wait=True)
-        notice = await self._peer.call(
+        notice = await self._session.call(
             lambda transport, call: transport.send(request, call),
             headers=self._headers,
             deadline=self.deadline,
             message_id=request.message.message_id,
         )
         self._take(Frame(notice))
-        trail = cast("ResumePoint", self._trail)
+        resume = cast("ResumePoint", self._resume)
         if self.closing:
             await self._settle()
         else:
-            trail.broken(None, "")
+            resume.broken(None, "")
 
     async def _poll(self) -> None:
-        gather = self.gather
+        assembler = self.assembler
         if self._polls or self._missed:
-            pause = poll_pause_s(self._peer.options.poll_s, self._polls + self._missed)
-            await asyncio.sleep(max(pause, self._peer.closed_s))
+            pause = poll_pause_s(self._session.options.poll_s, self._polls + self._missed)
+            await asyncio.sleep(max(pause, self._session.closed_s))
         try:
             task = await self._read()
         except FAILURES as error:
             self._missed += 1
             if self._missed > self._patience(error):
-                raise with_task(error, gather.task_id) from error
+                raise with_task(error, assembler.task_id) from error
             return
         self._missed = 0
-        before = gather.status
-        told = gather.settle(task)
-        self._polls = self._polls + 1 if gather.status == before else 1
+        before = assembler.status
+        told = assembler.settle(task)
+        self._polls = self._polls + 1 if assembler.status == before else 1
         self.ready.extend(told)
-        if gather.rests:
+        if assembler.rests:
             # It was read from where it is kept.
-            gather.doubtful = gather.damaged = self._recovered = False
+            assembler.doubtful = assembler.damaged = self._recovered = False
             self.over = True
 
     def _patience(self, error: TrunklineError) -> int:
         """How many polls in a row may fail like this before the task counts as lost."""
         if isinstance(error, TaskNotFound):
-            return LOST_TIMES - 1 if self.gather.begun else 0
+            return LOST_TIMES - 1 if self.assembler.begun else 0
         is_large = isinstance(error, Unreachable) and error.reason == "size"
         is_away = not is_large and (isinstance(error, Unreachable) or not is_refusal(error))
-        return self._peer.options.retries if is_away else 0
+        return self._session.options.retries if is_away else 0
 
     async def _settle(self) -> None:
         """The end: what the frames left in doubt is read from where it is kept."""
         self.over = True
-        gather = self.gather
+        assembler = self.assembler
         # Who came late to it may have missed all that it made: not every agent's snapshot holds it.
-        bare = gather.mute or (self._request is None and gather.bare)
-        if not gather.task_id or gather.message is not None:
+        bare = assembler.mute or (self._request is None and assembler.bare)
+        if not assembler.task_id or assembler.message is not None:
             return
-        if not (gather.doubtful or gather.damaged or self._recovered or bare):
+        if not (assembler.doubtful or assembler.damaged or self._recovered or bare):
             return
         try:
             async with asyncio.timeout_at(self.deadline if self.timeout_s else None):
-                self.ready.extend(gather.settle(await self._read()))
+                self.ready.extend(assembler.settle(await self._read()))
         except TimeoutError:
             raise self.late() from None
         except FAILURES as error:
-            if gather.damaged or not keeps_nothing(error):
-                raise with_task(error, gather.task_id) from error
+            if assembler.damaged or not keeps_nothing(error):
+                raise with_task(error, assembler.task_id) from error
             # The stream has brought its end; an agent that forgets its tasks takes nothing from that.
-            log.warning("client.stream.unchecked task=%a why=%a", gather.task_id, str(error))
+            log.warning("client.stream.unchecked task=%a why=%a", assembler.task_id, str(error))
 
     async def _read(self) -> Task:
-        query = TaskQuery(self.gather.task_id)
-        return await self._peer.call(
+        query = TaskQuery(self.assembler.task_id)
+        return await self._session.call(
             lambda transport, call: transport.get(query, call), headers=self._headers, deadline=self.deadline
         )

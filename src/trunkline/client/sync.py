@@ -51,7 +51,7 @@ class ClientOptions(TypedDict, total=False):
     retries: int
     deduplicates: bool | None
     verify_tls: bool
-    carrier: HttpClient | None
+    http_client: HttpClient | None
     transports: Mapping[str, TransportFactory] | None
     egress: Egress | None
 

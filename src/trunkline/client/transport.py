@@ -95,8 +95,8 @@ class Transport(Protocol):
 
 
 class TransportFactory(Protocol):
-    """Makes a transport for an interface, with the carrier that it goes by."""
+    """Makes a transport for an interface, with the HTTP client that it sends by."""
 
-    def __call__(self, interface: Interface, carrier: HttpClient, /) -> Transport:
+    def __call__(self, interface: Interface, http_client: HttpClient, /) -> Transport:
         """The transport."""
         ...

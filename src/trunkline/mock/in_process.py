@@ -171,7 +171,7 @@ class _RunningApp:
 
 
 def _through(http_client: HttpClient, options: ClientOptions) -> ClientOptions:
-    options.setdefault("carrier", http_client)
+    options.setdefault("http_client", http_client)
     return options
 
 

@@ -1,6 +1,7 @@
-"""When to leave a target alone: a breaker per lane. Pure; whoever asks says what time it is.
+"""When to leave a target alone: a circuit breaker for each. Pure; whoever asks says what time it is.
 
-Ten failures in a row open a lane. After a pause one delivery may try it; the pause doubles when that fails.
+Ten failures in a row open it. After a pause one delivery may try the target; the pause doubles when that
+fails.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ FIRST_PAUSE_S = 10.0
 LONGEST_PAUSE_S = 300.0
 # A try whose end nobody told counts as lost after this.
 TRY_S = 60.0
-LANES = 4096
+TARGETS = 4096
 
 
-class _Lane:
+class _TargetState:
     __slots__ = ("failures", "pause_s", "trying", "until")
 
     def __init__(self) -> None:
         self.failures = 0
-        # Above zero while the lane is open.
+        # Above zero while its breaker is open.
         self.pause_s = 0.0
         self.until = 0.0
         self.trying = False
@@ -30,18 +31,18 @@ class _Lane:
 
 
 class Breaker:
-    """What is known of the lanes that failed of late; one that works is not remembered."""
+    """What is known of the targets that failed of late; one that works is not remembered."""
 
-    def __init__(self, *, lanes: int = LANES) -> None:
-        self._limit = lanes
-        self._lanes: dict[str, _Lane] = {}
+    def __init__(self, *, targets: int = TARGETS) -> None:
+        self._limit = targets
+        self._targets: dict[str, _TargetState] = {}
 
     def __len__(self) -> int:
-        return len(self._lanes)
+        return len(self._targets)
 
-    def allows(self, lane: str, now: float) -> bool:
-        """Whether a delivery may go out. For an open lane this hands out the one try that is due."""
-        found = self._lanes.get(lane)
+    def allows(self, target: str, now: float) -> bool:
+        """Whether a delivery may go out. Where its breaker is open this hands out the one try that is due."""
+        found = self._targets.get(target)
         if found is None or not found.pause_s:
             return True
         if now < found.until:
@@ -50,24 +51,24 @@ class Breaker:
         found.until = now + TRY_S
         return True
 
-    def due(self, lane: str) -> float:
-        """When the next delivery may go out; 0 for a lane that is not open."""
-        found = self._lanes.get(lane)
+    def due(self, target: str) -> float:
+        """When the next delivery may go out; 0 while its breaker is closed."""
+        found = self._targets.get(target)
         return 0.0 if found is None else found.until
 
-    def succeeded(self, lane: str) -> None:
+    def succeeded(self, target: str) -> None:
         """The target answered well: all is forgotten."""
-        self._lanes.pop(lane, None)
+        self._targets.pop(target, None)
 
-    def failed(self, lane: str, now: float) -> bool:
-        """The target failed; true when it was this failure that opened the lane, or opened it again."""
-        # Taken out and put back, so that the lanes stay in the order of their latest failures.
-        found = self._lanes.pop(lane, None) or _Lane()
-        if len(self._lanes) >= self._limit:
+    def failed(self, target: str, now: float) -> bool:
+        """The target failed; true when it was this failure that opened the target, or opened it again."""
+        # Taken out and put back, so that the targets stay in the order of their latest failures.
+        found = self._targets.pop(target, None) or _TargetState()
+        if len(self._targets) >= self._limit:
             self._forget_one()
-        self._lanes[lane] = found
+        self._targets[target] = found
         if found.pause_s:
-            # Those that were on their way when the lane opened say nothing new.
+            # Those that were on their way when the target opened say nothing new.
             if not found.trying:
                 return False
             found.pause(min(found.pause_s * 2, LONGEST_PAUSE_S), now)
@@ -79,10 +80,10 @@ class Breaker:
         return True
 
     def busy(self, now: float) -> list[str]:
-        """The lanes that let nothing out now."""
-        return [name for name, lane in self._lanes.items() if lane.pause_s and now < lane.until]
+        """The targets that let nothing out now."""
+        return [name for name, target in self._targets.items() if target.pause_s and now < target.until]
 
     def _forget_one(self) -> None:
-        """Drop the lane that failed longest ago, a closed one if there is any."""
-        closed = (name for name, lane in self._lanes.items() if not lane.pause_s)
-        del self._lanes[next(closed, next(iter(self._lanes)))]
+        """Drop the target that failed longest ago, a closed one if there is any."""
+        closed = (name for name, target in self._targets.items() if not target.pause_s)
+        del self._targets[next(closed, next(iter(self._targets)))]

@@ -1,4 +1,4 @@
-"""A carrier into an ASGI application in this process: the same bytes as over a socket, and no socket."""
+"""An HTTP client into an ASGI application in this process: the same bytes as over a socket, and no socket."""
 
 from __future__ import annotations
 

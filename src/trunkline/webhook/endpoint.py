@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from trunkline.errors import InvalidRequest, Refused, TooLarge
-from trunkline.webhook.notification import Notification
-from trunkline.webhook.seen import Seen, key_of
+from trunkline.webhook.notification import Notification, RecentNotifications, key_of
 from trunkline.wire.codes import code_of
 from trunkline.wire.spellings import plain_state
 
@@ -32,10 +31,10 @@ _BUSY = b'{"error":"the same notification is being handled; send it again"}'
 log = logging.getLogger("trunkline.webhook")
 
 
-class Endpoint:
+class WebhookEndpoint:
     """An ASGI application for webhooks; it takes any path, so mount it where the sender posts."""
 
-    def __init__(self, read: Read, listener: Listener, seen: Seen, body_limit: int) -> None:
+    def __init__(self, read: Read, listener: Listener, seen: RecentNotifications, body_limit: int) -> None:
         self._read = read
         self._listener = listener
         self._seen = seen

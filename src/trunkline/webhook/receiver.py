@@ -12,9 +12,8 @@ from msgspec.structs import replace
 from trunkline.clock import now_ms
 from trunkline.errors import Misuse, TooLarge, Unauthenticated
 from trunkline.net import webhook_signature
-from trunkline.webhook.endpoint import Endpoint, Listener
-from trunkline.webhook.notification import Notification, read_notification
-from trunkline.webhook.seen import Seen
+from trunkline.webhook.endpoint import Listener, WebhookEndpoint
+from trunkline.webhook.notification import Notification, RecentNotifications, read_notification
 
 # A JWKS document as bytes, as text or decoded; or a text `whpk_…` or `whsec_…`.
 Key = bytes | str | Mapping[str, Any]
@@ -50,7 +49,7 @@ class Receiver:
         self._body_limit = body_limit
         self._clock = clock
         # A signature is good from one tolerance before its time to one after it.
-        self._seen = Seen(max(_WINDOW_S, 2 * tolerance_s), clock)
+        self._seen = RecentNotifications(max(_WINDOW_S, 2 * tolerance_s), clock)
         if not self._tokens and not self._keys:
             raise Misuse("a receiver without tokens and keys would believe anybody: give it tokens or keys")
 
@@ -81,13 +80,13 @@ class Receiver:
             raise Misuse("give at least one key; without any, nothing would have to be signed")
         self._keys = found
 
-    def asgi(self, listener: Listener) -> Endpoint:
+    def asgi(self, listener: Listener) -> WebhookEndpoint:
         """An ASGI application that calls the listener once for each notification.
 
         It answers 200 when the listener has returned. If the listener raises it answers 500, and the next
         attempt of the sender counts as the first.
         """
-        return Endpoint(self._read, listener, self._seen, self._body_limit)
+        return WebhookEndpoint(self._read, listener, self._seen, self._body_limit)
 
     def _read(self, headers: Mapping[str, str], body: bytes) -> Notification:
         if len(body) > self._body_limit:

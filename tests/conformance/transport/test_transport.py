@@ -301,7 +301,7 @@ def test_the_name_says_what_is_spoken(way: Way) -> None:
 
 def test_a_client_waits_for_the_task_api_by_asking_again(delegate: Way) -> None:
     async def scene() -> None:
-        options: dict[str, Any] = {"carrier": delegate.world.carrier, "api_key": KEY, "poll_s": 0.01}
+        options: dict[str, Any] = {"http_client": delegate.world.http_client, "api_key": KEY, "poll_s": 0.01}
         async with Client("http://localhost/delegate", bindings=["DELEGATE"], **options) as client:
             # The name of the agent, which its card tells, means its default skill.
             assert (await client.send("sleep 0.05")).text == "slept 0.05 s"

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from trunkline.client.delegate import Delegate
-from trunkline.client.rest import Rest
-from trunkline.client.rpc import JsonRpc
+from trunkline.client.delegate import DelegateTransport
+from trunkline.client.rest import RestTransport
+from trunkline.client.rpc import JsonRpcTransport
 from trunkline.client.transport import Call, Frame, Transport, TransportFactory
 from trunkline.clock import new_id
 from trunkline.demo.agent import agent
@@ -29,11 +29,11 @@ from trunkline.wire.types import (
 
 KEY = "the-key-of-the-transports"
 WAYS: dict[str, tuple[TransportFactory, Interface]] = {
-    "rpc-1.0": (JsonRpc, Interface("http://localhost/a2a", "JSONRPC", "1.0")),
-    "rpc-0.3": (JsonRpc, Interface("http://localhost/a2a", "JSONRPC", "0.3.0")),
-    "rest-1.0": (Rest, Interface("http://localhost", "HTTP+JSON", "1.0")),
-    "rest-0.3": (Rest, Interface("http://localhost/v1", "HTTP+JSON", "0.3.0")),
-    "delegate": (Delegate, Interface("http://localhost/delegate", "DELEGATE", tenant="demo")),
+    "rpc-1.0": (JsonRpcTransport, Interface("http://localhost/a2a", "JSONRPC", "1.0")),
+    "rpc-0.3": (JsonRpcTransport, Interface("http://localhost/a2a", "JSONRPC", "0.3.0")),
+    "rest-1.0": (RestTransport, Interface("http://localhost", "HTTP+JSON", "1.0")),
+    "rest-0.3": (RestTransport, Interface("http://localhost/v1", "HTTP+JSON", "0.3.0")),
+    "delegate": (DelegateTransport, Interface("http://localhost/delegate", "DELEGATE", tenant="demo")),
 }
 WITHIN_S = 10
 
@@ -51,7 +51,7 @@ class World:
             coalesce_characters=0,
         )
         self._life = app.lifespan()
-        self.carrier = InProcessHttpClient(app)
+        self.http_client = InProcessHttpClient(app)
         self.run(self._life.__aenter__)
 
     def run(self, scene: Callable[[], Awaitable[Any]]) -> Any:
@@ -66,7 +66,7 @@ class World:
         """End it all."""
 
         async def leave() -> None:
-            await self.carrier.close()
+            await self.http_client.close()
             await self._life.__aexit__(None, None, None)
 
         self.run(leave)
@@ -80,7 +80,7 @@ class Way:
         make, interface = WAYS[name]
         self.name = name
         self.world = world
-        self.transport: Transport = make(interface, world.carrier)
+        self.transport: Transport = make(interface, world.http_client)
         self.call = Call(headers=(("x-api-key", KEY),), idle_s=5)
 
     def run(self, scene: Callable[[], Awaitable[Any]]) -> Any:

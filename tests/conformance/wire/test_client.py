@@ -73,7 +73,7 @@ class Peer(Web):
 
     def play(self, scene: Callable[[Client], Awaitable[Any]], **options: Any) -> Any:
         async def main() -> Any:
-            async with Client(HOME, carrier=self, poll_s=0.01, **options) as client:
+            async with Client(HOME, http_client=self, poll_s=0.01, **options) as client:
                 return await asyncio.wait_for(scene(client), 10)
 
         return asyncio.run(main())

@@ -5,8 +5,7 @@ from time import process_time
 
 import pytest
 
-from trunkline.webhook.notification import Notification
-from trunkline.webhook.seen import Seen
+from trunkline.webhook.notification import Notification, RecentNotifications
 from trunkline.wire.types import Message
 
 
@@ -15,14 +14,14 @@ def news(webhook_id: str, task_id: str = "t1") -> Notification:
 
 
 def test_each_is_new_once() -> None:
-    seen = Seen(600, lambda: 0)
+    seen = RecentNotifications(600, lambda: 0)
     assert [seen.add(news(name)) for name in ("a", "b", "a")] == [True, True, False]
     assert news("a") in seen
     assert news("c") not in seen
 
 
 def test_one_task_does_not_speak_for_another() -> None:
-    seen = Seen(600, lambda: 0)
+    seen = RecentNotifications(600, lambda: 0)
     assert seen.add(news("a", "t1"))
     assert seen.add(news("a", "t2"))
 
@@ -32,14 +31,14 @@ def test_one_task_does_not_speak_for_another() -> None:
     [(("b c", "a"), ("c", "a b")), (("a", "\ud800"), ("a", "?")), (("2 a", "b"), ("a", "b"))],
 )
 def test_no_two_come_to_the_same(one: tuple[str, str], other: tuple[str, str]) -> None:
-    seen = Seen(600, lambda: 0)
+    seen = RecentNotifications(600, lambda: 0)
     assert seen.add(news(*one))
     assert seen.add(news(*other))
 
 
 def test_many_whose_time_is_over_are_forgotten_quickly() -> None:
     now = 0
-    seen = Seen(600, lambda: now, most=40_000)
+    seen = RecentNotifications(600, lambda: now, most=40_000)
     for number in range(40_000):
         seen.add(news(str(number)))
     now = 600_000
@@ -49,7 +48,7 @@ def test_many_whose_time_is_over_are_forgotten_quickly() -> None:
 
 
 def test_without_an_id_everything_is_new() -> None:
-    seen = Seen(600, lambda: 0)
+    seen = RecentNotifications(600, lambda: 0)
     assert seen.add(news(""))
     assert seen.add(news(""))
     assert news("") not in seen
@@ -57,7 +56,7 @@ def test_without_an_id_everything_is_new() -> None:
 
 def test_they_are_forgotten_when_their_time_is_over() -> None:
     now = 0
-    seen = Seen(600, lambda: now)
+    seen = RecentNotifications(600, lambda: now)
     seen.add(news("a"))
     now = 599_999
     assert news("a") in seen
@@ -69,14 +68,14 @@ def test_they_are_forgotten_when_their_time_is_over() -> None:
 
 
 def test_the_oldest_makes_room() -> None:
-    seen = Seen(600, lambda: 0, most=3)
+    seen = RecentNotifications(600, lambda: 0, most=3)
     for name in "abcd":
         assert seen.add(news(name))
     assert [news(name) in seen for name in "abcd"] == [False, True, True, True]
 
 
 def test_one_can_be_forgotten() -> None:
-    seen = Seen(600, lambda: 0)
+    seen = RecentNotifications(600, lambda: 0)
     seen.add(news("a"))
     seen.discard(news("a"))
     seen.discard(news("a"))
@@ -84,7 +83,7 @@ def test_one_can_be_forgotten() -> None:
 
 
 def test_of_many_threads_one_is_first() -> None:
-    seen = Seen(600, lambda: 0)
+    seen = RecentNotifications(600, lambda: 0)
     first: list[bool] = []
     gate = threading.Barrier(8)
 
