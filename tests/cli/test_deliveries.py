@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,6 +15,7 @@ from tests.conftest import Shelf
 from tests.harness import SECRET, Agent, ServerProcess, params
 from tests.hooks import Hooks
 from trunkline.cli import deliveries
+from trunkline.store.url import store_from_url
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -132,10 +134,15 @@ def test_refusals_name_the_fix(command: Command, args: tuple[str, ...], said: st
 
 
 def test_what_is_not_there_is_said(command: Command, tmp_path: Path) -> None:
-    with ServerProcess(tmp_path, store="sqlite:///trunkline.db") as server:
-        assert server.stop() == 0
+    asyncio.run(_make_store(f"sqlite:///{tmp_path}/trunkline.db"))
     assert command("list") == (0, "no such deliveries\n", "")
     code, _, said = command("show", "a_1_b")
     assert (code, "there is no delivery a_1_b" in said) == (2, True)
     code, _, said = command("list", "--state", "odd")
     assert (code, "state is one of pending, done, dead, dropped" in said) == (2, True)
+
+
+async def _make_store(url: str) -> None:
+    store = store_from_url(url)
+    await store.open()
+    await store.close()

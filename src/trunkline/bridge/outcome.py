@@ -119,12 +119,7 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
             if part.raw is not None and part.media_type in _ANTHROPIC_IMAGES
         ]
         content = [{"type": "text", "text": self.words}, *images]
-        return {
-            "type": "tool_result",
-            "tool_use_id": call_id,
-            "content": content,
-            "is_error": self.is_error,
-        }
+        return {"type": "tool_result", "tool_use_id": call_id, "content": content, "is_error": self.is_error}
 
     def mcp(self) -> Block:
         """The result of MCP's `tools/call`: content, structured content, and whether it is an error."""

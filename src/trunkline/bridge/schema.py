@@ -155,12 +155,7 @@ def _by_modes(modes: tuple[str, ...]) -> Inputs:
         properties["query"] = _text("Words that go with it, or the answer to a question.")
     properties["task_id"] = _text(_TASK_ID_HELP)
     return Inputs(
-        {
-            "type": "object",
-            "properties": properties,
-            "required": required,
-            "additionalProperties": False,
-        },
+        {"type": "object", "properties": properties, "required": required, "additionalProperties": False},
         modes,
     )
 

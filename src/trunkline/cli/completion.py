@@ -23,12 +23,12 @@ def script(ctx: typer.Context, shell: str) -> None:
         failure = CommandFailure("A2ACLI_ERR_USAGE", f"no completion for {shell}: choose {', '.join(SHELLS)}")
         print_failure(failure, as_json=False)
         raise typer.Exit(failure.exit)
-    make_ready()
+    register_shells()
     shell_complete(ctx.find_root().command, {}, "trunkline", COMPLETING, f"source_{shell}")
 
 
-def make_ready() -> None:
-    """Let the shells' own classes be known; it is done as a side effect of this, and costs some time."""
+def register_shells() -> None:
+    """Register Typer's completion classes: a side effect of this call, which costs some time."""
     get_completion_inspect_parameters()
 
 

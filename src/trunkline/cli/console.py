@@ -29,12 +29,12 @@ def escape_controls(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text on one line."""
+    """A text on one line, without control characters."""
     return " ".join(escape_controls(text).split())
 
 
 def print_field(label: str, value: str) -> None:
-    """Print one field."""
+    """Print one labelled line."""
     print(f"{label}: {one_line(value)}", flush=True)
 
 
@@ -59,7 +59,7 @@ def _escaped(sign: str) -> str:
 
 
 def print_notice(label: str, text: str) -> None:
-    """Say something beside the result."""
+    """Print a remark on standard error, beside the result."""
     clear_progress()
     colour = _COLOURS.get(label) if is_color_terminal() else None
     head = f"\x1b[{colour}m{label}:\x1b[0m" if colour else f"{label}:"
@@ -75,7 +75,7 @@ def show_progress(text: str) -> None:
 
 
 def clear_progress() -> None:
-    """Wipe what was passing."""
+    """Wipe the line of progress before anything else is printed."""
     if is_color_terminal():
         print(_WIPE, end="", file=sys.stderr, flush=True)
 

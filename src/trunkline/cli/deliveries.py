@@ -25,7 +25,7 @@ _WIDE = 250
 _COLOURS = {"pending": "yellow", "done": "green", "dead": "red", "dropped": "dim"}
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class DeliveryFilter(msgspec.Struct, frozen=True):
     """Which deliveries are meant; what is empty does not narrow."""
 
     task: str = ""
@@ -33,9 +33,9 @@ class Wanted(msgspec.Struct, frozen=True):
     tenant: str = ""
 
 
-def show_all(url: str | None, wanted: Wanted, limit: int, *, as_json: bool) -> None:
+def show_all(url: str | None, chosen: DeliveryFilter, limit: int, *, as_json: bool) -> None:
     """Print the newest deliveries."""
-    found = list(islice(_each(settings_for(url), wanted, min(limit, _PAGE)), limit))
+    found = list(islice(_each(settings_for(url), chosen, min(limit, _PAGE)), limit))
     if as_json:
         print(msgspec.json.encode(found).decode())
         return
@@ -58,7 +58,7 @@ def show(url: str | None, delivery_id: str, *, as_json: bool) -> None:
         Misuse: there is none of this id.
     """
     task_id = _checked(delivery_id).partition("_")[0]
-    every = _each(settings_for(url), Wanted(task=task_id), _PAGE)
+    every = _each(settings_for(url), DeliveryFilter(task=task_id), _PAGE)
     found = next((one for one in every if one.id == delivery_id), None)
     if found is None:
         raise Misuse(f"there is no delivery {delivery_id}; trunkline deliveries list shows them")
@@ -89,15 +89,15 @@ def replay(url: str | None, delivery_id: str) -> None:
     print(f"delivery {delivery_id} is due again")
 
 
-def replay_dead(url: str | None, wanted: Wanted) -> None:
+def replay_dead(url: str | None, chosen: DeliveryFilter) -> None:
     """Post all again that were given up."""
-    query = {"task": wanted.task, "tenant": wanted.tenant}
+    query = {"task": chosen.task, "tenant": chosen.tenant}
     answer = ask(settings_for(url), "POST", f"{DELIVERIES}:replay", query=query)
     print(f"{answer['replayed']} deliveries are due again")
 
 
-def _each(settings: Settings, wanted: Wanted, page: int) -> Iterator[DeliveryRecord]:
-    query = {**msgspec.structs.asdict(wanted), "limit": str(page), "after": ""}
+def _each(settings: Settings, chosen: DeliveryFilter, page: int) -> Iterator[DeliveryRecord]:
+    query = {**msgspec.structs.asdict(chosen), "limit": str(page), "after": ""}
     while True:
         answer = ask(settings, "GET", DELIVERIES, query=query)
         found = msgspec.convert(answer["deliveries"], list[DeliveryRecord])

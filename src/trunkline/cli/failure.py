@@ -41,6 +41,9 @@ _UNNAMED: dict[type[e.TrunklineError], str] = {
     e.RouteNotFound: "TRUNKLINE_ROUTE_NOT_FOUND",
     e.PeerError: "TRUNKLINE_PEER_ERROR",
 }
+_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
+_LOGIN = {"oauth2", "openIdConnect"}
+_CREDENTIALS = {"apiKey": "A2ACLI_API_KEY to a key", "http": "A2ACLI_BEARER to a token"}
 # How a program gives credentials; here the hint says how.
 _IN_PYTHON = re.compile(r" \(give [^()]*(?:\([^()]*\)[^()]*)?\)|; (?:give|try) api_key=… or bearer=…")
 
@@ -128,10 +131,6 @@ def is_json_typed(typed: Sequence[str]) -> bool:
 
 if TYPE_CHECKING:
     from trunkline.cli.session import Session
-
-_LOOPBACK = {"localhost", "127.0.0.1", "::1"}
-_LOGIN = {"oauth2", "openIdConnect"}
-_CREDENTIALS = {"apiKey": "A2ACLI_API_KEY to a key", "http": "A2ACLI_BEARER to a token"}
 
 
 def hint_for(failure: CommandFailure, error: Exception, session: Session | None) -> str:

@@ -15,13 +15,7 @@ _COLUMNS = ("id", "owner", "tenant", "scopes", "state", "created", "expires")
 
 
 def create(
-    url: str | None,
-    owner: str,
-    *,
-    tenant: str,
-    scopes: Sequence[str],
-    expires: str | None,
-    as_json: bool,
+    url: str | None, owner: str, *, tenant: str, scopes: Sequence[str], expires: str | None, as_json: bool
 ) -> None:
     """Make a key and print it, this once."""
     lasts_ms = 0 if expires is None else span_ms(expires, "--expires")

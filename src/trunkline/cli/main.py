@@ -51,9 +51,9 @@ for family in (call, serve, try_out, tool):
 def main() -> None:
     """Entry point: our own errors are one line that names the fix."""
     if environment(COMPLETING):
-        from trunkline.cli.completion import make_ready
+        from trunkline.cli.completion import register_shells
 
-        make_ready()
+        register_shells()
     try:
         app(prog_name="trunkline")
     except TrunklineError as error:

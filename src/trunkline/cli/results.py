@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.cli.console import (
-    clear_progress,
-    print_field,
-    print_json,
-    print_notice,
-    show_progress,
-)
+from trunkline.cli.console import clear_progress, print_field, print_json, print_notice, show_progress
 from trunkline.cli.render import show_event, show_ids, show_message, show_task
 from trunkline.cli.session import Session
 from trunkline.client.assembler import Update
@@ -16,15 +10,7 @@ from trunkline.client.result import Result
 from trunkline.client.stream import Stream
 from trunkline.wire import v1
 from trunkline.wire.answers import Notice
-from trunkline.wire.types import (
-    INTERRUPTED,
-    RESTING,
-    ArtifactUpdate,
-    Message,
-    StatusUpdate,
-    Task,
-    TaskState,
-)
+from trunkline.wire.types import INTERRUPTED, RESTING, ArtifactUpdate, Message, StatusUpdate, Task, TaskState
 
 REPLY = "<reply>"
 

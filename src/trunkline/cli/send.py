@@ -19,6 +19,9 @@ from trunkline.clock import new_id
 from trunkline.errors import Misuse
 from trunkline.wire.types import RESTING, Part
 
+_ADDRESSES = ("http://", "https://")
+_UNKNOWN = "application/octet-stream"
+
 
 async def send(session: Session) -> None:
     """Send a message and show what comes of it."""
@@ -62,10 +65,6 @@ def _sending(config: Configuration, message_id: str) -> Sending:
         "message_id": message_id,
         "metadata": config.members("metadata"),
     }
-
-
-_ADDRESSES = ("http://", "https://")
-_UNKNOWN = "application/octet-stream"
 
 
 def message_parts(words: Sequence[str], flags: Sequence[tuple[str, str]]) -> list[Part]:

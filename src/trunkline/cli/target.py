@@ -22,6 +22,16 @@ from trunkline.wire.peer_card import PeerCard, read_card
 
 _SCHEMES = ("http://", "https://", "file://")
 _LOOPBACK = {"localhost", "127.0.0.1", "[::1]"}
+_BINDINGS = {
+    "jsonrpc": "JSONRPC",
+    "json-rpc": "JSONRPC",
+    "http+json": "HTTP+JSON",
+    "rest": "HTTP+JSON",
+    "grpc": "GRPC",
+    "delegate": "DELEGATE",
+}
+_FIRST_STABLE = "1.0"
+_CREDENTIAL_OPTIONS = ("bearer", "api-key", "svc-param", "client-secret")
 MISSING = "no agent is named: give its URL first, or -a REF, or set A2ACLI_AGENT_CARD"
 
 
@@ -113,18 +123,6 @@ def _from_file(agent: str, path: Path) -> Target:
     if not card.interfaces:
         raise Unreadable(f"{path}: the card names no interface")
     return Target(agent, card.interfaces[0].url, card)
-
-
-_BINDINGS = {
-    "jsonrpc": "JSONRPC",
-    "json-rpc": "JSONRPC",
-    "http+json": "HTTP+JSON",
-    "rest": "HTTP+JSON",
-    "grpc": "GRPC",
-    "delegate": "DELEGATE",
-}
-_FIRST_STABLE = "1.0"
-_CREDENTIAL_OPTIONS = ("bearer", "api-key", "svc-param", "client-secret")
 
 
 def http_client_for(target: Target, config: Configuration) -> SocketHttpClient:

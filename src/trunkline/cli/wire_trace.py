@@ -1,4 +1,4 @@
-"""An HTTP client that shows on standard error what goes over the wire, and never a secret of it."""
+"""An HTTP client for --debug that shows on standard error what goes over the wire, and never a secret."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Redaction:
 
 
 class WireTrace:
-    """Carries as another HTTP client does, and shows it; see `net.http_client`."""
+    """Sends by another HTTP client, and shows each request and reply; see `net.http`."""
 
     def __init__(self, http_client: HttpClient, redaction: Redaction) -> None:
         self._http_client = http_client
@@ -68,14 +68,14 @@ class WireTrace:
         _say("<", f"{reply.status} after {(time.monotonic() - begun) * 1000:.0f} ms")
         for name, value in reply.headers.items():
             _say("<", show.header(name, value))
-        return _Tapped(reply, show)
+        return _TracedResponse(reply, show)
 
     async def close(self) -> None:
         """See `HttpClient`."""
         await self._http_client.close()
 
 
-class _Tapped:
+class _TracedResponse:
     def __init__(self, reply: HttpResponse, redaction: Redaction) -> None:
         self._reply = reply
         self._redaction = redaction

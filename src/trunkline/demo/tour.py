@@ -44,12 +44,7 @@ STEPS = 8
 MADE = 7
 TICK_S = 0.1
 _COMPLETED, _ASKS = TaskState.COMPLETED, TaskState.INPUT_REQUIRED
-_COLOURS = {
-    _COMPLETED: "green",
-    TaskState.CANCELED: "yellow",
-    TaskState.FAILED: "red",
-    _ASKS: "magenta",
-}
+_COLOURS = {_COMPLETED: "green", TaskState.CANCELED: "yellow", TaskState.FAILED: "red", _ASKS: "magenta"}
 
 
 class TourWebhook:

@@ -11,6 +11,7 @@ CALL = "Call an agent"
 card_app = typer.Typer(
     cls=CardGroup, no_args_is_help=True, help="What an agent says of itself; `card AGENT` shows it."
 )
+_AGENT = "The agent, unless -a names it."
 _MESSAGE = "The agent's URL, unless -a names it, and the text."
 task_app = typer.Typer(
     cls=ClientGroup, no_args_is_help=True, help="Tasks of an agent: get, list, cancel, follow, download."
@@ -23,9 +24,7 @@ _CONFIG = "The agent's URL, unless -a names it, the task's id and the config's."
 
 
 @card_app.command("get", cls=ClientCommand)
-@takes(
-    "validate", "extended", *CALLING, "stream", arguments="[AGENT]", about="The agent, unless -a names it."
-)
+@takes("validate", "extended", *CALLING, "stream", arguments="[AGENT]", about=_AGENT)
 def card_get(invocation: Invocation) -> None:
     """Fetch an agent's card and show it."""
     from trunkline.cli.card import get
@@ -50,15 +49,9 @@ def stream(invocation: Invocation) -> None:
 
 
 @takes(
-    "context-id",
-    "task-id",
-    "skill",
-    "metadata",
-    *CALLING,
-    "poll-interval",
-    arguments="[AGENT]",
-    about="The agent, unless -a names it.",
-)
+    "context-id", "task-id", "skill", "metadata", *CALLING, "poll-interval",
+    arguments="[AGENT]", about=_AGENT,
+)  # fmt: skip
 def chat(invocation: Invocation) -> None:
     """Talk with an agent, turn by turn; /new begins anew, /quit ends."""
     from trunkline.cli.chat import chat
@@ -83,17 +76,9 @@ def cancel(invocation: Invocation) -> None:
 
 
 @takes(
-    "status",
-    "context-id",
-    "page-size",
-    "page-token",
-    "history",
-    "artifacts",
-    *CALLING,
-    "stream",
-    arguments="[URL]",
-    about="The agent's URL, unless -a names it.",
-)
+    "status", "context-id", "page-size", "page-token", "history", "artifacts", *CALLING, "stream",
+    arguments="[URL]", about="The agent's URL, unless -a names it.",
+)  # fmt: skip
 def list_(invocation: Invocation) -> None:
     """List tasks, a page at a time."""
     from trunkline.cli.task import list_

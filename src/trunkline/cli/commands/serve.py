@@ -160,11 +160,7 @@ def keys_list(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
 
 
 @keys_app.command("revoke")
-def keys_revoke(
-    key_id: ListedId,
-    *,
-    store: StoreUrl = None,
-) -> None:
+def keys_revoke(key_id: ListedId, *, store: StoreUrl = None) -> None:
     """End a key at once and for good."""
     from trunkline.cli.keys import revoke
 
@@ -213,18 +209,13 @@ def deliveries_list(
     as_json: AsJson = False,
 ) -> None:
     """List deliveries, those of the newest tasks first; also beside a running server."""
-    from trunkline.cli.deliveries import Wanted, show_all
+    from trunkline.cli.deliveries import DeliveryFilter, show_all
 
-    show_all(store, Wanted(task, state, tenant), limit, as_json=as_json)
+    show_all(store, DeliveryFilter(task, state, tenant), limit, as_json=as_json)
 
 
 @deliveries_app.command("show")
-def deliveries_show(
-    delivery_id: ListedId,
-    *,
-    store: StoreUrl = None,
-    as_json: AsJson = False,
-) -> None:
+def deliveries_show(delivery_id: ListedId, *, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Show all that is known of one delivery."""
     from trunkline.cli.deliveries import show
 
@@ -241,12 +232,12 @@ def deliveries_replay(
     store: StoreUrl = None,
 ) -> None:
     """Post a delivery again that has ended, or all dead ones; their ids stay."""
-    from trunkline.cli.deliveries import Wanted, replay, replay_dead
+    from trunkline.cli.deliveries import DeliveryFilter, replay, replay_dead
 
     if bool(delivery_id) is dead:
         raise typer.BadParameter("name one delivery, or say --dead")
     if dead:
-        replay_dead(store, Wanted(task, tenant=tenant))
+        replay_dead(store, DeliveryFilter(task, tenant=tenant))
     else:
         replay(store, delivery_id)
 

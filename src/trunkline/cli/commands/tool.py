@@ -47,8 +47,7 @@ def config_show(invocation: Invocation) -> None:
 
 
 def completion(
-    ctx: typer.Context,
-    shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell.")],
+    ctx: typer.Context, shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="The shell.")]
 ) -> None:
     """Print the script that makes a shell complete commands and flags."""
     from trunkline.cli.completion import script
