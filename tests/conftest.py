@@ -86,6 +86,7 @@ def _is_heavy(item: pytest.Item) -> bool:
     module = getattr(item, "module", None)
     return (
         item.get_closest_marker("slow") is not None
+        or "postgres" in item.path.parts
         or not HEAVY_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
         or not HEAVY_NAMES.isdisjoint(vars(module) if module else ())
     )
