@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from trunkline.agent.agent import Agent
-from trunkline.agent.drift import Drift
+from trunkline.agent.declaration import DriftMonitor
 from trunkline.agent.executor import SkillExecutor
 from trunkline.agent.turn import Coalesce
 from trunkline.auth.identity import Identity, Verifier
@@ -89,7 +89,7 @@ class Application:
         limits = Limits(settings.cancel_limit, settings.drain_limit, bounds)
         coalesce = Coalesce(settings.coalesce_characters, settings.coalesce_milliseconds)
         self._counts = Counters(_STATES.values())
-        self.drift = Drift(self._counts.drift)
+        self.drift = DriftMonitor(self._counts.drift)
         executor = SkillExecutor(agent.name, agent.skills, agent.default, coalesce, self.drift, bounds=bounds)
         hosted = HostedAgent("", executor, settings.stall_limit, settings.kept_s)
         self.runner = Runner(self.store, [hosted], Ids(), limits, dev=settings.dev)

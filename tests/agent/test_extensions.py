@@ -148,7 +148,7 @@ def test_an_effect_that_nobody_would_understand(
 ) -> None:
     report = RunReport()
     with pytest.raises(Misuse, match=complaint):
-        report.change(Change(domain, path, value, op))
+        report.add_change(Change(domain, path, value, op))
     assert report.changes == []
 
 

@@ -17,7 +17,7 @@ ERROR_LIMIT = 31  # below the one root
 DOCSTRING_LIMIT = 10
 # Raised to leave, not to tell: each is caught in its own room and never reaches a caller.
 SIGNALS = {
-    "agent/turn.py Ended",
+    "agent/turn.py VerdictGiven",
     "demo/tour_server.py Gone",
     "demo/tour_server.py StepFailed",
     "doctor/check.py NotPossible",

@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from trunkline.agent.binding import Author
+from trunkline.agent.binding import AuthorFunction
 from trunkline.agent.declaration import extensions_of
-from trunkline.agent.skill import About, Crash, Skill, make_skill, read_on_crash
+from trunkline.agent.skill import Crash, Skill, SkillOptions, make_skill, read_on_crash
 from trunkline.agent.testing import TestClient
 from trunkline.errors import Misuse
 from trunkline.wire.card import Extension, Provider
@@ -16,7 +16,7 @@ from trunkline.wire.card import Extension, Provider
 if TYPE_CHECKING:
     from trunkline.app import Application
 
-Function = TypeVar("Function", bound=Author)
+Function = TypeVar("Function", bound=AuthorFunction)
 
 
 class Agent:
@@ -59,12 +59,12 @@ class Agent:
     def skill(self, function: Function, /) -> Function: ...
 
     @overload
-    def skill(self, /, **about: Unpack[About]) -> Callable[[Function], Function]: ...
+    def skill(self, /, **about: Unpack[SkillOptions]) -> Callable[[Function], Function]: ...
 
-    def skill(self, function: Author | None = None, /, **about: Unpack[About]) -> Any:
+    def skill(self, function: AuthorFunction | None = None, /, **about: Unpack[SkillOptions]) -> Any:
         """Offer a function as a skill; the first one, or the one marked default, takes what names none."""
 
-        def add(offered: Author) -> Author:
+        def add(offered: AuthorFunction) -> AuthorFunction:
             made = make_skill(offered, about, self.input_modes, self.output_modes, self.on_crash)
             self._add(made, default=about.get("default", False))
             return offered

@@ -1,4 +1,4 @@
-"""How a plain function's parameters are filled from a message.
+"""The functions of an author: how their parameters are filled from a message, and where they run.
 
 A `Turn` is passed as it is; a single `str` (or a bare name) takes the text; a dataclass, msgspec
 struct, TypedDict or pydantic model takes a data part as a whole; several parameters take its fields.
@@ -6,7 +6,11 @@ struct, TypedDict or pydantic model takes a data part as a whole; several parame
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import contextvars
 import inspect
+import threading
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
@@ -18,13 +22,15 @@ from msgspec import Struct
 from trunkline.errors import InvalidParams, Misuse
 from trunkline.wire.types import Message
 
-Author = Callable[..., object]
+AuthorFunction = Callable[..., object]
+T = typing.TypeVar("T")
 _TURNS = ("Turn", "SyncTurn")
+# Up to here a float holds every integer exactly.
 _EXACT = 2**53
 
 
 class Binding(Struct, frozen=True):
-    """The filling of one function: which parameter takes the turn, which the text, which the data."""
+    """Which parameter of a function takes the turn, which the text, which the data of a message."""
 
     turn: str = ""
     text: str = ""
@@ -64,8 +70,8 @@ class Binding(Struct, frozen=True):
         return filled
 
 
-def bind(function: Author) -> Binding:
-    """Read a function's signature.
+def bind(function: AuthorFunction) -> Binding:
+    """The binding of a function, read from its signature.
 
     Raises:
         Misuse: it takes something that a message cannot fill.
@@ -93,7 +99,7 @@ def bind(function: Author) -> Binding:
     return Binding(turn=turn, model=model, schema=_schema(model, function))
 
 
-def _hints(function: Author) -> dict[str, object]:
+def _hints(function: AuthorFunction) -> dict[str, object]:
     plain = inner(function)
     target = plain if inspect.isroutine(plain) else type(plain).__call__
     try:
@@ -102,18 +108,51 @@ def _hints(function: Author) -> dict[str, object]:
         raise Misuse(f"{name_of(function)}: annotation not found: {error}") from error
 
 
-def inner(function: Author) -> Author:
-    """The function inside partial ones."""
+def inner(function: AuthorFunction) -> AuthorFunction:
+    """The function inside `partial` ones."""
     return inner(function.func) if isinstance(function, partial) else function
 
 
-def name_of(function: Author) -> str:
-    """What to call a function by."""
+def name_of(function: AuthorFunction) -> str:
+    """The name of a function, for errors and as the id of its skill."""
     plain = inner(function)
     return getattr(plain, "__name__", type(plain).__name__)
 
 
-def _model_of(rest: list[inspect.Parameter], hints: Mapping[str, object], function: Author) -> type[Struct]:
+def is_async(function: AuthorFunction) -> bool:
+    """Whether calling it gives a coroutine, however it is wrapped."""
+    plain = inspect.unwrap(inner(function))
+    return inspect.iscoroutinefunction(plain if inspect.isroutine(plain) else type(plain).__call__)
+
+
+async def in_thread(work: Callable[[], T]) -> T:
+    """Run work in a thread that cannot hold up the end of the process, however long it hangs."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def tell(settle: Callable[[], None]) -> None:
+        # Without its loop there is nobody left to hear how the function ended.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(lambda: None if future.done() else settle())
+
+    def body() -> None:
+        try:
+            value = context.run(work)
+        except BaseException as error:  # noqa: BLE001 - carried to the awaiting coroutine
+            stopped = isinstance(error, StopIteration)
+            carried = RuntimeError("the function raised StopIteration") if stopped else error
+            tell(lambda: future.set_exception(carried))
+        else:
+            tell(lambda: future.set_result(value))
+
+    threading.Thread(target=body, name="trunkline-skill", daemon=True).start()
+    return await future
+
+
+def _model_of(
+    rest: list[inspect.Parameter], hints: Mapping[str, object], function: AuthorFunction
+) -> type[Struct]:
     fields: list[tuple[str, type] | tuple[str, type, object]] = []
     for parameter in sorted(rest, key=lambda one: one.default is not one.empty):
         hint = typing.cast("type", hints.get(parameter.name, object))
@@ -137,7 +176,7 @@ def _is_model(hint: object) -> bool:
     )
 
 
-def _schema(model: object, function: Author) -> dict[str, object]:
+def _schema(model: object, function: AuthorFunction) -> dict[str, object]:
     pydantic_schema = getattr(model, "model_json_schema", None)
     try:
         found = pydantic_schema() if callable(pydantic_schema) else _flat(msgspec.json.schema(model))
@@ -167,7 +206,7 @@ def _convert(data: object, model: object, field: str) -> object:
         try:
             return validate(data)
         except ValueError as error:
-            raise _misfit(error, field) from None
+            raise _pydantic_error(error, field) from None
     try:
         return msgspec.convert(_with_integers(data), typing.cast("type[object]", model))
     except msgspec.ValidationError as error:
@@ -186,15 +225,15 @@ def _with_integers(data: object) -> object:
     return data
 
 
-def _misfit(error: ValueError, field: str) -> InvalidParams:
+def _pydantic_error(error: ValueError, field: str) -> InvalidParams:
     """What pydantic found, each with its place; the first is the field."""
     listing = getattr(error, "errors", None)
     if not callable(listing):
         return InvalidParams(f"{field}: {error}", field=field)
     rows = typing.cast("list[dict[str, typing.Any]]", listing())
-    found = [(field + "".join(map(_step, row["loc"])), row["msg"]) for row in rows]
+    found = [(field + "".join(map(_path_step, row["loc"])), row["msg"]) for row in rows]
     return InvalidParams("; ".join(f"{place}: {text}" for place, text in found), field=found[0][0])
 
 
-def _step(step: str | int) -> str:
+def _path_step(step: str | int) -> str:
     return f"[{step}]" if isinstance(step, int) else f".{step}"

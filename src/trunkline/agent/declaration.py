@@ -1,26 +1,36 @@
 """What a skill declares before it runs: which extensions it emits, which effects it has.
 
-What it emits is read from its code, so that the card says it without the author's help.
+What it emits is read from its code, so that the card says it without the author's help. What its runs then
+report is compared with what it declares; a difference is told, and never changes a run.
 """
 
 from __future__ import annotations
 
 import dis
 import inspect
+import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from types import CodeType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from trunkline.agent.binding import Author
-from trunkline.agent.extensions import CONFIDENCE, COST, DELTA, is_number, uri_of
+from trunkline.agent.binding import AuthorFunction
+from trunkline.agent.extensions import CONFIDENCE, COST, DELTA, Change, RunReport, is_number, uri_of
 from trunkline.errors import Misuse
 from trunkline.wire.card import SKILL_PARAMETERS, Extension
 
+if TYPE_CHECKING:
+    from trunkline.agent.skill import Skill
+
+log = logging.getLogger("trunkline.agent")
+DRIFTS_KEPT = 64
+TEXT_LIMIT = 256
+_EffectPlace = tuple[str, str]
 DOMAIN = "effect-domain-v1"
 NAME_LIMIT = 256
 # In the order in which they stand on a card.
@@ -99,7 +109,7 @@ def read_emits(given: object) -> tuple[str, ...]:
     return cast("tuple[str, ...]", names)
 
 
-def emitted_by(function: Author, turn: str) -> frozenset[str]:
+def emitted_by(function: AuthorFunction, turn: str) -> frozenset[str]:
     """The extensions whose calls stand in a function's own code; `turn` is the name its turn goes by."""
     if not turn:
         return frozenset()
@@ -107,7 +117,7 @@ def emitted_by(function: Author, turn: str) -> frozenset[str]:
     return frozenset(_CALLS[name] for name in found if name in _CALLS)
 
 
-def _codes(function: Author) -> Iterator[CodeType]:
+def _codes(function: AuthorFunction) -> Iterator[CodeType]:
     """The code of a function and of those that it wraps."""
     called = function if inspect.isroutine(function) else type(function).__call__
     code = getattr(called, "__code__", None)
@@ -159,3 +169,96 @@ def _parameters(schemas: Mapping[str, Mapping[str, object]]) -> Extension:
     skills = {skill: {"schema": schema} for skill, schema in schemas.items()}
     about = "The JSON schema of what a skill reads in a data part."
     return Extension(SKILL_PARAMETERS, about, required=False, params={"skills": skills})
+
+
+class EffectDrift(Struct, frozen=True):
+    """A run whose effects are not those that its skill declares, each as `domain:path` and its sign."""
+
+    task_id: str
+    skill: str
+    missing: tuple[str, ...]
+    undeclared: tuple[str, ...]
+
+
+def _uncounted(skill: str) -> None:
+    del skill
+
+
+class DriftMonitor:
+    """Compares the runs of one agent with its declarations; `found` holds the newest that differ."""
+
+    def __init__(self, count: Callable[[str], None] = _uncounted) -> None:
+        self.found: deque[EffectDrift] = deque(maxlen=DRIFTS_KEPT)
+        self._count = count
+        self._warned: set[tuple[str, str]] = set()
+
+    def check(self, skill: Skill, task_id: str, report: RunReport, *, success: bool) -> None:
+        """Compare a run that has come to its end with what its skill declares."""
+        for name, _ in report.bodies(success=success):
+            if name not in skill.emits and (skill.id, name) not in self._warned:
+                self._warned.add((skill.id, name))
+                fix = f"@agent.skill(emits=[{name!r}]) puts it on the card"
+                log.warning("extension.undeclared skill=%s extension=%s fix=%s", skill.id, name, fix)
+        if success and skill.effects:
+            self._compare(skill, task_id, report.changes)
+
+    def _compare(self, skill: Skill, task_id: str, changes: Iterable[Change]) -> None:
+        missing, undeclared = compare(skill.effects, changes)
+        if not missing and not undeclared:
+            return
+        self.found.append(EffectDrift(task_id, skill.id, missing, undeclared))
+        self._count(skill.id)
+        # Quoted: a path may hold what a caller said.
+        log.warning(
+            "effects.drift task=%s skill=%s missing=%a undeclared=%a",
+            task_id,
+            skill.id,
+            ", ".join(missing)[:TEXT_LIMIT],
+            ", ".join(undeclared)[:TEXT_LIMIT],
+        )
+
+
+def compare(declared: Iterable[Effect], changes: Iterable[Change]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The declared effects that did not come about, and the changes that nobody declared.
+
+    Additions to one place count together, by their sign; what is set or pushed has none and fits either.
+    """
+    expected = {(one.domain, one.path): _sign(one.delta) for one in declared}
+    observed = _observed(changes)
+    missing = [
+        _effect_text(place, sign)
+        for place, sign in expected.items()
+        if observed.get(place, "none") not in (sign, "")
+    ]
+    undeclared = [
+        _effect_text(place, sign)
+        for place, sign in observed.items()
+        if place not in expected or sign not in (expected[place], "")
+    ]
+    return tuple(missing), tuple(undeclared)
+
+
+def _observed(changes: Iterable[Change]) -> dict[_EffectPlace, str]:
+    sums: dict[_EffectPlace, float] = {}
+    replaced: set[_EffectPlace] = set()
+    for one in changes:
+        place = (one.domain, one.path)
+        sums.setdefault(place, 0)
+        if one.op == "inc" and is_number(one.value):
+            sums[place] += one.value  # pyright: ignore[reportOperatorIssue]
+        else:
+            replaced.add(place)
+    return {
+        place: "" if place in replaced else _sign(total)
+        for place, total in sums.items()
+        if total or place in replaced
+    }
+
+
+def _sign(delta: float) -> str:
+    return "+" if delta > 0 else "-"
+
+
+def _effect_text(place: _EffectPlace, sign: str) -> str:
+    domain, path = place
+    return f"{domain}:{path}{sign}"

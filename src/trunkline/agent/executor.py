@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import cast
 
-from trunkline.agent.drift import Drift
-from trunkline.agent.result import conclude, give_up, leave, lose
+from trunkline.agent.declaration import DriftMonitor
+from trunkline.agent.result import complete, end_early, record_failure, record_stop
 from trunkline.agent.skill import Skill
-from trunkline.agent.turn import Coalesce, Ended, Turn
+from trunkline.agent.turn import Coalesce, Turn, VerdictGiven
 from trunkline.errors import InvalidParams, Refused, TurnOver
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.hops import Bounds, Grants
@@ -27,7 +27,7 @@ class SkillExecutor:
         skills: Mapping[str, Skill],
         default: str,
         coalesce: Coalesce,
-        drift: Drift | None = None,
+        drift: DriftMonitor | None = None,
         *,
         bounds: Bounds | None = None,
     ) -> None:
@@ -36,7 +36,7 @@ class SkillExecutor:
         self._default = default
         self._coalesce = coalesce
         self._bounds = bounds or Bounds()
-        self._drift = drift or Drift()
+        self._drift = drift or DriftMonitor()
 
     def admit(self, request: SendRequest) -> str:
         """The id of the skill that takes this message: by name, by a typed data part, or the default."""
@@ -99,32 +99,32 @@ class SkillExecutor:
         try:
             if skill is None:
                 turn.fail(f"This agent no longer has the skill {work.state.skill}.")
-            verdict = await conclude(turn, await skill.call(turn))
+            verdict = await complete(turn, await skill.call(turn))
             success = True
             return verdict
-        except (Ended, BaseExceptionGroup) as error:
+        except (VerdictGiven, BaseExceptionGroup) as error:
             # A verdict given inside a task group comes wrapped in what it stopped.
-            if (ended := _ended(error)) is not None:
-                verdict = await give_up(turn, ended)
-                success = ended.state is TaskState.COMPLETED
+            if (given := _verdict_given(error)) is not None:
+                verdict = await end_early(turn, given)
+                success = given.state is TaskState.COMPLETED
                 return verdict
-            await lose(turn)
+            await record_failure(turn)
             raise
         except TurnOver:
             raise
         except asyncio.CancelledError:
-            await leave(turn)
+            await record_stop(turn)
             raise
         except (Exception, SystemExit):
-            await lose(turn)
+            await record_failure(turn)
             raise
         finally:
-            if skill is not None and (turn.report.spoken or skill.effects):
-                self._drift.look(skill, turn.task_id, turn.report, success=success)
+            if skill is not None and (turn.report.has_content or skill.effects):
+                self._drift.check(skill, turn.task_id, turn.report, success=success)
 
 
-def _ended(error: BaseException) -> Ended | None:
+def _verdict_given(error: BaseException) -> VerdictGiven | None:
     if isinstance(error, BaseExceptionGroup):
         inside = cast("BaseExceptionGroup[BaseException]", error).exceptions
-        return next((found for one in inside if (found := _ended(one)) is not None), None)
-    return error if isinstance(error, Ended) else None
+        return next((found for one in inside if (found := _verdict_given(one)) is not None), None)
+    return error if isinstance(error, VerdictGiven) else None

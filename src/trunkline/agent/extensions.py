@@ -1,4 +1,4 @@
-"""What a run says about itself: its cost, its confidence, its effects.
+"""What a run reports about itself: its cost, its confidence, its effects.
 
 Each goes out twice: as a data part that names its media type, and under the extension's URI in the
 artifact's metadata, because clients in the field read the one or the other.
@@ -22,7 +22,7 @@ OPS = ("set", "inc", "push")
 
 
 def uri_of(name: str) -> str:
-    """What an extension is called on the wire."""
+    """The URI of an extension on the wire."""
     return _URI + name
 
 
@@ -47,7 +47,7 @@ class Usage(Struct, omit_defaults=True):
         )
 
     def plus(self, more: Usage) -> Usage:
-        """Both together."""
+        """The sum of two usages."""
         known = [cost for cost in (self.cost_usd, more.cost_usd) if cost is not None]
         return Usage(
             self.input_tokens + more.input_tokens,
@@ -87,19 +87,19 @@ class RunReport:
         self.changes: list[Change] = []
 
     @property
-    def spoken(self) -> bool:
+    def has_content(self) -> bool:
         """Whether the run has said anything about itself."""
         return self.usage is not None or self.confidence is not None or bool(self.changes)
 
-    def use(self, more: Usage) -> None:
+    def add_usage(self, more: Usage) -> None:
         """Add to what was used."""
         self.usage = more if self.usage is None else self.usage.plus(more)
 
-    def trust(self, value: float, explanation: str) -> None:
+    def set_confidence(self, value: float, explanation: str) -> None:
         """Say how sure the answer is."""
         self.confidence = Confidence(min(1.0, max(0.0, float(value))), explanation)
 
-    def change(self, made: Change) -> None:
+    def add_change(self, made: Change) -> None:
         """Add a change.
 
         Raises:
@@ -115,7 +115,7 @@ class RunReport:
         self.changes.append(made)
 
     def bodies(self, *, success: bool, duration_ms: int = 1) -> Iterator[tuple[str, Metadata]]:
-        """Everything there is to say, by the name of its extension."""
+        """The body of each report, by the name of its extension."""
         if self.usage:
             yield COST, _cost(self.usage, success=success, duration_ms=duration_ms)
         if self.confidence is not None:
@@ -132,7 +132,7 @@ class RunReport:
 
     def parts(self, *, success: bool, duration_ms: int) -> list[tuple[str, Part]]:
         """The data parts with the URI of their extension."""
-        if not self.spoken:
+        if not self.has_content:
             return []
         only = self._only
         return [

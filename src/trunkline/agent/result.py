@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from trunkline.agent.turn import ANSWER, Ended, Turn
+from trunkline.agent.turn import ANSWER, Turn, VerdictGiven
 from trunkline.errors import Misuse, TurnOver
 from trunkline.log.events import Chunk, Replied, Status
 from trunkline.run.executor import Verdict
@@ -22,22 +22,22 @@ _PLAIN = (dict, list, tuple, int, float, bool)
 
 
 async def emit_piece(turn: Turn, piece: Result) -> None:
-    """One value of a generator: text is written, anything else is an artifact of its own."""
+    """Record one value of a generator: text is written, anything else is an artifact of its own."""
     if isinstance(piece, str):
         await turn.write(piece)
     elif isinstance(piece, Artifact):
-        await turn.emit(Chunk(_sound(piece), last=True))
+        await turn.emit(Chunk(_checked(piece), last=True))
     else:
         await turn.emit(Chunk(Artifact(turn.next_artifact_id(), parts=(part_of(piece),)), last=True))
 
 
-async def conclude(turn: Turn, result: Result) -> Verdict:
-    """Record what the function gave back and say that the task is completed."""
+async def complete(turn: Turn, result: Result) -> Verdict:
+    """Record what the function gave back; the verdict that the task is completed."""
     extra = turn.report.parts(success=True, duration_ms=turn.elapsed_ms)
     if isinstance(result, Message):
-        message = _sound(result)
+        message = _checked(result)
         if not turn.spoke:
-            return Replied(_told(message, extra))
+            return Replied(_message_with(message, extra))
         await _close(turn, extra)
         return Status(TaskState.COMPLETED, message)
     if result is None or (turn.written and isinstance(result, str) and result == turn.written):
@@ -48,26 +48,26 @@ async def conclude(turn: Turn, result: Result) -> Verdict:
         await _close(turn, extra)
         await turn.emit(Chunk(artifact, last=True))
     else:
-        await turn.emit(Chunk(_with(_artifact(ANSWER, turn, result), extra), last=True))
+        await turn.emit(Chunk(_artifact_with(_artifact(ANSWER, turn, result), extra), last=True))
     return Status(TaskState.COMPLETED)
 
 
-async def give_up(turn: Turn, ended: Ended) -> Verdict:
-    """The verdict the author gave instead of a result."""
-    if ended.state is TaskState.COMPLETED:
-        await conclude(turn, None)
+async def end_early(turn: Turn, given: VerdictGiven) -> Verdict:
+    """Record an end that the author chose with `fail`, `reject` or `finish`, and give its verdict."""
+    if given.state is TaskState.COMPLETED:
+        await complete(turn, None)
     else:
-        await lose(turn)
-    return Status(ended.state, turn.message(ended.text))
+        await record_failure(turn)
+    return Status(given.state, turn.message(given.text))
 
 
-async def lose(turn: Turn) -> None:
-    """Record what the run says of itself before its exception becomes the verdict."""
+async def record_failure(turn: Turn) -> None:
+    """Record the report of a run before its exception becomes the verdict."""
     await _close(turn, turn.report.parts(success=False, duration_ms=turn.elapsed_ms))
 
 
-async def leave(turn: Turn) -> None:
-    """The same for a run that is stopped from outside; its answer stays as it is."""
+async def record_stop(turn: Turn) -> None:
+    """Record the report of a run that is stopped from outside; its answer stays as it is."""
     if extra := turn.report.parts(success=False, duration_ms=turn.elapsed_ms):
         # Ended or moved meanwhile: then another run speaks for the task, or nobody.
         with contextlib.suppress(TurnOver):
@@ -75,15 +75,17 @@ async def leave(turn: Turn) -> None:
 
 
 async def _close(turn: Turn, extra: list[tuple[str, Part]]) -> None:
-    """End the written answer, if there is one, with what the run says of itself."""
+    """End the written answer, if there is one, with the report of the run."""
     if extra:
         written = bool(turn.written)
-        await turn.emit(Chunk(_with(Artifact(ANSWER), extra), append=written, last=True, closes=written))
+        await turn.emit(
+            Chunk(_artifact_with(Artifact(ANSWER), extra), append=written, last=True, closes=written)
+        )
     elif turn.written:
         await turn.flush(last=True)
 
 
-def _told(message: Message, extra: list[tuple[str, Part]]) -> Message:
+def _message_with(message: Message, extra: list[tuple[str, Part]]) -> Message:
     """A direct answer has no artifact, so what the run says of itself goes into its metadata."""
     if not extra:
         return message
@@ -92,7 +94,7 @@ def _told(message: Message, extra: list[tuple[str, Part]]) -> Message:
     return msgspec.structs.replace(message, metadata=metadata, extensions=extensions)
 
 
-def _with(artifact: Artifact, extra: list[tuple[str, Part]]) -> Artifact:
+def _artifact_with(artifact: Artifact, extra: list[tuple[str, Part]]) -> Artifact:
     if not extra:
         return artifact
     metadata = {**(artifact.metadata or {}), **{uri: part.data for uri, part in extra}}
@@ -107,11 +109,11 @@ def _with(artifact: Artifact, extra: list[tuple[str, Part]]) -> Artifact:
 
 def _artifact(artifact_id: str, turn: Turn, result: Result) -> Artifact:
     if isinstance(result, Artifact):
-        return _sound(result)
+        return _checked(result)
     return Artifact(artifact_id, name=turn.skill, parts=(part_of(result),))
 
 
-def _sound(value: Built) -> Built:
+def _checked(value: Built) -> Built:
     """What an author built by hand, if it can be read back; structs check nothing when they are made."""
     try:
         read = msgspec.json.decode(msgspec.json.encode(value), type=type(value))
@@ -136,7 +138,7 @@ def part_of(value: Result) -> Part:
     if isinstance(value, str):
         return Part(text=value)
     if isinstance(value, Part):
-        return _sound(value)
+        return _checked(value)
     if isinstance(value, bytes):
         return Part(raw=base64.b64encode(value).decode(), media_type="application/octet-stream")
     dump = getattr(value, "model_dump", None)

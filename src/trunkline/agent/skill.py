@@ -15,12 +15,11 @@ from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, cast, overload
 
 from msgspec import UNSET, Struct
 
-from trunkline.agent.binding import Author, Binding, bind, inner, name_of
+from trunkline.agent.binding import AuthorFunction, Binding, bind, in_thread, inner, is_async, name_of
 from trunkline.agent.declaration import Effect, emitted_by, read_effects, read_emits
 from trunkline.agent.extensions import DELTA
 from trunkline.agent.result import Result, emit_piece
-from trunkline.agent.step import awaited, fitted, is_async
-from trunkline.agent.thread import in_thread
+from trunkline.agent.step import awaited, fitted
 from trunkline.agent.turn import Turn
 from trunkline.errors import ContentTypeNotSupported, InvalidParams, Misuse, TurnOver
 from trunkline.log.events import Stepped
@@ -34,7 +33,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class SkillForm(Enum):
+class FunctionKind(Enum):
     """How a function is called."""
 
     COROUTINE = "coroutine"
@@ -52,9 +51,9 @@ class Skill(Struct, frozen=True):
     examples: tuple[str, ...]
     input_modes: tuple[str, ...]
     output_modes: tuple[str, ...]
-    function: Author
+    function: AuthorFunction
     binding: Binding
-    form: SkillForm
+    kind: FunctionKind
     takes_text: bool
     on_crash: OnCrash = OnCrash.FAIL
     # The extensions it emits, by name, and what it changes in shared state.
@@ -101,9 +100,9 @@ class Skill(Struct, frozen=True):
         binding, function = self.binding, self.function
         value = binding.read(turn.request) if binding.typed else None
         text = turn.text if binding.text else ""
-        if self.form is SkillForm.COROUTINE:
+        if self.kind is FunctionKind.COROUTINE:
             return await cast("Awaitable[Result]", function(**binding.arguments(turn, text, value)))
-        if self.form is SkillForm.ASYNC_GENERATOR:
+        if self.kind is FunctionKind.ASYNC_GENERATOR:
             return await _unfold(turn, function(**binding.arguments(turn, text, value)))
         blocking = SyncTurn(turn)
         arguments = binding.arguments(blocking, text, value)
@@ -114,7 +113,7 @@ class Skill(Struct, frozen=True):
         return await _unfold(turn, given)
 
 
-class About(TypedDict, total=False):
+class SkillOptions(TypedDict, total=False):
     """What an author may say of a skill; the rest is taken from the function."""
 
     id: str
@@ -132,8 +131,8 @@ class About(TypedDict, total=False):
 
 
 def make_skill(
-    function: Author,
-    about: About,
+    function: AuthorFunction,
+    about: SkillOptions,
     input_modes: tuple[str, ...],
     output_modes: tuple[str, ...],
     on_crash: Crash = "fail",
@@ -155,7 +154,7 @@ def make_skill(
         output_modes=tuple(about.get("output_modes", ())) or output_modes or (TEXT, JSON),
         function=function,
         binding=binding,
-        form=_form(function),
+        kind=_kind(function),
         takes_text=not binding.typed and _covers(modes, TEXT),
         on_crash=read_on_crash(about.get("on_crash", on_crash)),
         emits=emits | {DELTA} if effects else emits,
@@ -177,12 +176,12 @@ def read_on_crash(value: object) -> OnCrash:
         raise Misuse(f"on_crash is one of {known}, not {value!r}") from None
 
 
-def _form(function: Author) -> SkillForm:
+def _kind(function: AuthorFunction) -> FunctionKind:
     if is_async(function):
-        return SkillForm.COROUTINE
+        return FunctionKind.COROUTINE
     plain = inspect.unwrap(inner(function))
     called = plain if inspect.isroutine(plain) else type(plain).__call__
-    return SkillForm.ASYNC_GENERATOR if inspect.isasyncgenfunction(called) else SkillForm.SYNC
+    return FunctionKind.ASYNC_GENERATOR if inspect.isasyncgenfunction(called) else FunctionKind.SYNC
 
 
 class SyncTurn:
@@ -212,7 +211,7 @@ class SyncTurn:
     @overload
     def step(self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
-    def step(self, name: str, function: Author, /, *args: object, **kwargs: object) -> Any:
+    def step(self, name: str, function: AuthorFunction, /, *args: object, **kwargs: object) -> Any:
         """Do something once, in this thread; see `Turn.step`."""
         place = self._turn.next_step(name)
         stepped = cast("Stepped | None", self._wait(self._turn.recall(place, name)))
@@ -264,7 +263,7 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-def _sync(function: Author, arguments: dict[str, object], turn: SyncTurn) -> Result:
+def _sync(function: AuthorFunction, arguments: dict[str, object], turn: SyncTurn) -> Result:
     given = function(**arguments)
     if not inspect.isgenerator(given):
         return cast("Result", given)

@@ -1,4 +1,4 @@
-"""The result of a step: as JSON that a log keeps, and back as what the step's function promises.
+"""The result of a step: as JSON that a log keeps, and back as the return type of the step's function.
 
 A first run gets the same as a resumed one: what was read back, never what was given.
 """
@@ -13,14 +13,13 @@ from functools import partial
 
 import msgspec
 
-from trunkline.agent.binding import Author, inner
-from trunkline.agent.thread import in_thread
+from trunkline.agent.binding import AuthorFunction, in_thread, inner, is_async
 from trunkline.errors import Misuse
 
-_PROMISES = (Awaitable, Coroutine, Future)
+_AWAITABLES = (Awaitable, Coroutine, Future)
 
 
-async def perform(function: Author, *args: object, **kwargs: object) -> object:
+async def perform(function: AuthorFunction, *args: object, **kwargs: object) -> object:
     """Call a function from the event loop: on it if it is async, in a thread if it is not."""
     if is_async(function):
         result = function(*args, **kwargs)
@@ -29,14 +28,8 @@ async def perform(function: Author, *args: object, **kwargs: object) -> object:
     return await awaited(result) if inspect.isawaitable(result) else result
 
 
-def is_async(function: Author) -> bool:
-    """Whether calling it gives a coroutine, however it is wrapped."""
-    plain = inspect.unwrap(inner(function))
-    return inspect.iscoroutinefunction(plain if inspect.isroutine(plain) else type(plain).__call__)
-
-
 async def awaited(result: Awaitable[object]) -> object:
-    """What an awaitable gives."""
+    """The result of any awaitable, as a coroutine."""
     return await result
 
 
@@ -61,15 +54,15 @@ def _dump(value: object) -> object:
     raise TypeError(f"{type(value).__name__} has no form in JSON")
 
 
-def fitted(name: str, result: object, function: Author) -> object:
+def fitted(name: str, result: object, function: AuthorFunction) -> object:
     """A result read from JSON as the return annotation of its function; as it is if that says nothing.
 
     Raises:
         Misuse: it does not fit; the step is named.
     """
-    promised = _promised(function)
+    wanted = _return_type(function)
     try:
-        return msgspec.convert(result, typing.cast("type[object]", promised), dec_hook=_load, str_keys=True)
+        return msgspec.convert(result, typing.cast("type[object]", wanted), dec_hook=_load, str_keys=True)
     except msgspec.ValidationError as error:
         raise Misuse(f"step {name!r} gave back what its annotation does not allow: {error}") from error
     except (TypeError, NotImplementedError):
@@ -84,7 +77,7 @@ def _load(kind: type[object], value: object) -> object:
     raise NotImplementedError
 
 
-def _promised(function: Author) -> object:
+def _return_type(function: AuthorFunction) -> object:
     plain = inspect.unwrap(inner(function))
     if isinstance(plain, type):
         return plain
@@ -94,4 +87,4 @@ def _promised(function: Author) -> object:
         # A name that only type checkers see, or a function that is not written in Python.
         return typing.Any
     found = hints.get("return", typing.Any)
-    return typing.get_args(found)[-1] if typing.get_origin(found) in _PROMISES else found
+    return typing.get_args(found)[-1] if typing.get_origin(found) in _AWAITABLES else found

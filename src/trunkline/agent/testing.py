@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from trunkline.agent.drift import Drift, Drifted
+from trunkline.agent.declaration import DriftMonitor, EffectDrift
 from trunkline.clock import random_bits
 from trunkline.net.http import HttpRequest
 from trunkline.net.in_process import InProcessHttpClient
@@ -22,10 +22,10 @@ _HEADERS = (("content-type", "application/json"), ("a2a-version", "1.0"))
 class App(Protocol):
     """An ASGI application with a lifespan of its own."""
 
-    drift: Drift
+    drift: DriftMonitor
 
     def lifespan(self) -> AbstractAsyncContextManager[None]:
-        """Start and stop it."""
+        """The context in which the application runs."""
         ...
 
     def __call__(
@@ -73,7 +73,7 @@ class TestClient:
             await self._life.__aexit__(kind, error, trace)
 
     @property
-    def drift(self) -> list[Drifted]:
+    def drift(self) -> list[EffectDrift]:
         """The runs so far whose effects were not those that their skill declares."""
         # Not `list`, which is a method here.
         return [*self._drift.found]
@@ -95,7 +95,7 @@ class TestClient:
         return await self.call("GetTask", {"id": task_id})
 
     async def cancel(self, task_id: str) -> dict[str, Any]:
-        """Stop a task."""
+        """Cancel a task."""
         return await self.call("CancelTask", {"id": task_id})
 
     async def list(self, **query: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, ParamSpec, TypeVar, overload
 
 import msgspec
 
-from trunkline.agent.binding import Author
+from trunkline.agent.binding import AuthorFunction
 from trunkline.agent.extensions import Change, RunReport, Usage
 from trunkline.agent.step import encoded, fitted, perform
 from trunkline.errors import Misuse, TurnOver
@@ -38,8 +38,8 @@ class Coalesce(msgspec.Struct, frozen=True):
     milliseconds: int = 100
 
 
-class Ended(BaseException):
-    """The author gave the verdict; not an Exception, so that a broad except does not eat it."""
+class VerdictGiven(BaseException):
+    """Ends a skill with the verdict its author chose. No Exception, so a broad except does not eat it."""
 
     def __init__(self, state: TaskState, text: str) -> None:
         super().__init__(text)
@@ -246,7 +246,7 @@ class Turn:
         self, name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[None, None, T]: ...
 
-    def step(self, name: str, function: Author, /, *args: object, **kwargs: object) -> Any:
+    def step(self, name: str, function: AuthorFunction, /, *args: object, **kwargs: object) -> Any:
         """Do something once: its result is recorded, and given back if the function is run again.
 
         Raises:
@@ -256,7 +256,7 @@ class Turn:
         return self._step(self.next_step(name), name, function, partial(perform, function, *args, **kwargs))
 
     async def _step(
-        self, place: int, name: str, function: Author, do: Callable[[], Awaitable[object]]
+        self, place: int, name: str, function: AuthorFunction, do: Callable[[], Awaitable[object]]
     ) -> object:
         stepped = await self.recall(place, name)
         if stepped is not None:
@@ -274,7 +274,7 @@ class Turn:
         """What an earlier run has recorded of a step."""
         return self._work.recorded_step(place, name)
 
-    async def keep(self, place: int, name: str, function: Author, result: object) -> object:
+    async def keep(self, place: int, name: str, function: AuthorFunction, result: object) -> object:
         """Record what a step gave; once this returns it is durable."""
         body = encoded(name, result)
         given = fitted(name, msgspec.json.decode(body), function)
@@ -321,15 +321,15 @@ class Turn:
 
     def reject(self, reason: str) -> NoReturn:
         """Refuse the task; this ends the function."""
-        raise Ended(TaskState.REJECTED, reason)
+        raise VerdictGiven(TaskState.REJECTED, reason)
 
     def fail(self, reason: str) -> NoReturn:
         """End as failed with a reason the caller may read."""
-        raise Ended(TaskState.FAILED, reason)
+        raise VerdictGiven(TaskState.FAILED, reason)
 
     def finish(self, closing: str) -> NoReturn:
         """End as completed with a closing word beside the artifacts; this ends the function."""
-        raise Ended(TaskState.COMPLETED, closing)
+        raise VerdictGiven(TaskState.COMPLETED, closing)
 
     def usage(
         self,
@@ -341,17 +341,17 @@ class Turn:
         cost_usd: float | None = None,
     ) -> None:
         """Add to what the run has used; reported as `cost-v1`."""
-        self.report.use(
+        self.report.add_usage(
             Usage(input_tokens, output_tokens, cache_creation_input_tokens, cache_read_input_tokens, cost_usd)
         )
 
     def confidence(self, value: float, explanation: str = "") -> None:
         """Say how sure the answer is; clamped to 0..1, reported as `confidence-v1`."""
-        self.report.trust(value, explanation)
+        self.report.set_confidence(value, explanation)
 
     def effect(self, domain: str, path: str, value: object = 1, op: str = "inc") -> None:
         """Record a change of shared state; reported as `worldstate-delta-v1` when the run succeeds."""
-        self.report.change(Change(domain, path, value, op))
+        self.report.add_change(Change(domain, path, value, op))
 
 
 def _text(message: Message) -> str:
