@@ -14,7 +14,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.peers import Scripted, task
 from tests.cli.test_send import fields
-from trunkline.cli.tokens import Kept, TokenFile, origin_of
+from trunkline.cli.tokens import KeptToken, TokenFile, origin_of
 from trunkline.errors import Misuse
 
 Make = Callable[..., Scripted]
@@ -146,7 +146,7 @@ def test_a_token_that_has_run_out_for_good_says_to_log_in(
 ) -> None:
     peer, _ = both
     trunkline("card", peer.url)
-    TokenFile().keep(peer.url, Kept("old", f"{peer.url}/token", "cli", "device", expires_ms=1))
+    TokenFile().keep(peer.url, KeptToken("old", f"{peer.url}/token", "cli", "device", expires_ms=1))
     code, out, _ = trunkline("send", peer.url, "hi", "-o", "json")
     error = json.loads(out)["error"]
     assert (code, error["code"]) == (4, "A2ACLI_ERR_CREDENTIALS_MISSING")
@@ -234,7 +234,7 @@ def test_the_wire_of_a_login_shows_no_secret(trunkline: Run, both: tuple[Scripte
 
 def test_a_file_that_others_can_read_is_not_used(tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
-    tokens.keep("https://a.example/x", Kept("t", "https://a.example/token", "c", "device"))
+    tokens.keep("https://a.example/x", KeptToken("t", "https://a.example/token", "c", "device"))
     tokens.path.chmod(0o644)
     with pytest.raises(Misuse, match="chmod 600"):
         tokens.has("https://a.example")

@@ -8,11 +8,12 @@ import sys
 import msgspec
 
 from trunkline.cli.console import one_line, print_field, print_json, print_notice
-from trunkline.cli.oauth import DEVICE, Device, Flow, Grant, ask_client, ask_device, flows_of
+from trunkline.cli.oauth import DEVICE, DeviceCode, OAuthFlow, ask_client, ask_device, flows_of
 from trunkline.cli.session import Session
 from trunkline.cli.target import http_client_for
-from trunkline.cli.tokens import Kept, TokenFile, made, origin_of
+from trunkline.cli.tokens import KeptToken, TokenFile, made, origin_of
 from trunkline.cli.wire_trace import Redaction, WireTrace
+from trunkline.client.oauth import Token
 from trunkline.errors import Misuse, TimedOut
 from trunkline.net.egress import shown
 from trunkline.net.http import HttpClient
@@ -34,13 +35,13 @@ async def login(session: Session) -> None:
         http_client = WireTrace(http_client, Redaction([secret.reveal()] if secret else []))
     try:
         async with asyncio.timeout(config.seconds("timeout")):
-            grant = await _granted(session, http_client, flow, scopes)
+            token = await _granted(session, http_client, flow, scopes)
     except TimeoutError:
         raise TimedOut("nobody approved the login in time", reason="total") from None
     finally:
         await http_client.close()
     url = session.target.url
-    kept = made(grant, Kept("", flow.token_url, client_id, flow.kind, scopes=scopes))
+    kept = made(token, KeptToken("", flow.token_url, client_id, flow.kind, scopes=scopes))
     tokens = TokenFile()
     tokens.keep(url, kept)
     shown = {"Agent": origin_of(url), "Flow": flow.kind, "Kept": str(tokens.path)}
@@ -49,7 +50,9 @@ async def login(session: Session) -> None:
     _show(session, shown)
 
 
-async def _granted(session: Session, http_client: HttpClient, flow: Flow, scopes: tuple[str, ...]) -> Grant:
+async def _granted(
+    session: Session, http_client: HttpClient, flow: OAuthFlow, scopes: tuple[str, ...]
+) -> Token:
     client_id, secret = session.config.text("client-id"), session.config.secret("client-secret")
     if flow.kind == DEVICE:
         return await ask_device(http_client, flow, client_id, scopes, _invite)
@@ -58,7 +61,7 @@ async def _granted(session: Session, http_client: HttpClient, flow: Flow, scopes
     return await ask_client(http_client, flow.token_url, client_id, secret, scopes)
 
 
-def _chosen(flows: list[Flow], told: str) -> Flow:
+def _chosen(flows: list[OAuthFlow], told: str) -> OAuthFlow:
     fitting = [flow for flow in flows if told in {"", flow.kind}]
     if not fitting:
         what = f"the {told} flow" if told else "an OAuth flow that a command line can do"
@@ -66,7 +69,7 @@ def _chosen(flows: list[Flow], told: str) -> Flow:
     return fitting[0]
 
 
-def _invite(device: Device) -> None:
+def _invite(device: DeviceCode) -> None:
     print_notice("Open", device.verification_uri_complete or device.verification_uri)
     print(f"Code: {one_line(device.user_code)}", file=sys.stderr, flush=True)
 

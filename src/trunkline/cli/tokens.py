@@ -10,7 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.cli.dotenv import config_folder
-from trunkline.cli.oauth import Grant, renew
+from trunkline.cli.oauth import renew
+from trunkline.client.oauth import Token
 from trunkline.clock import now_ms
 from trunkline.config import LONGEST_S, Secret
 from trunkline.errors import Misuse, Unauthenticated
@@ -22,7 +23,7 @@ _SKEW_MS = 30_000
 _OTHERS = 0o077
 
 
-class Kept(Struct, frozen=True, omit_defaults=True):
+class KeptToken(Struct, frozen=True, omit_defaults=True):
     """One token and what it takes to renew it."""
 
     access_token: str
@@ -34,7 +35,7 @@ class Kept(Struct, frozen=True, omit_defaults=True):
     scopes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return "Kept(***)"
+        return "KeptToken(***)"
 
 
 class TokenFile:
@@ -51,7 +52,7 @@ class TokenFile:
         """Whose tokens are kept."""
         return tuple(self._read())
 
-    def keep(self, url: str, kept: Kept) -> None:
+    def keep(self, url: str, kept: KeptToken) -> None:
         """Keep a token for the agent at this URL, in place of the one before."""
         self._write({**self._read(), origin_of(url): kept})
 
@@ -77,19 +78,19 @@ class TokenFile:
             self.keep(url, kept)
         return Secret(kept.access_token)
 
-    def _read(self) -> dict[str, Kept]:
+    def _read(self) -> dict[str, KeptToken]:
         try:
             if self.path.stat().st_mode & _OTHERS:
                 raise Misuse(
                     f"{self.path} can be read by others: chmod 600 it, or remove it and log in again"
                 )
-            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, Kept])
+            return msgspec.json.decode(self.path.read_bytes(), type=dict[str, KeptToken])
         except FileNotFoundError:
             return {}
         except (OSError, msgspec.MsgspecError) as error:
             raise Misuse(f"{self.path} cannot be read: {error}; remove it and log in again") from None
 
-    def _write(self, known: dict[str, Kept]) -> None:
+    def _write(self, known: dict[str, KeptToken]) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         beside = self.path.with_name(f"{NAME}.{os.getpid()}")
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
@@ -104,18 +105,19 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2].lower()}"
 
 
-def made(grant: Grant, before: Kept) -> Kept:
+def made(token: Token, before: KeptToken) -> KeptToken:
     """What is kept of a token that an authorization server has given."""
-    return Kept(
-        grant.access_token,
+    lasts = token.seconds(0)
+    return KeptToken(
+        token.access_token,
         before.token_url,
         before.client_id,
         before.flow,
-        now_ms() + int(min(grant.expires_in, LONGEST_S) * 1000) if grant.expires_in else 0,
-        grant.refresh_token or before.refresh_token,
+        now_ms() + int(min(lasts, LONGEST_S) * 1000) if lasts else 0,
+        token.refresh_token or before.refresh_token,
         before.scopes,
     )
 
 
-def _grant(kept: Kept) -> tuple[str, str, tuple[str, ...]]:
+def _grant(kept: KeptToken) -> tuple[str, str, tuple[str, ...]]:
     return kept.token_url, kept.client_id, kept.scopes

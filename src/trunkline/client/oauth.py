@@ -1,11 +1,14 @@
-"""OAuth2 client credentials: a token fetched when it is needed, kept until it ends, replaced when refused."""
+"""OAuth2: requests to token endpoints, and client credentials as an agent wants them.
+
+A token is fetched when it is needed, kept until it ends, and replaced when it is refused.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 from urllib.parse import quote_plus, urlencode
 
 import msgspec
@@ -14,28 +17,102 @@ from msgspec import Struct
 from trunkline.client.credentials import Bearer
 from trunkline.config import Secret
 from trunkline.errors import Misuse, Unauthenticated, Unreadable
-from trunkline.net.egress import target
-from trunkline.net.http import HttpClient, HttpRequest, HttpResponse
+from trunkline.net.egress import shown, target
+from trunkline.net.http import Headers, HttpClient, HttpRequest, HttpResponse
 
 # A token is replaced this long before its end, so that none ends on the way.
 SKEW_S = 30.0
 # How long a token is good for whose issuer does not say.
 UNSAID_S = 300.0
-_ANSWER = 64 << 10
-_IDLE_S = 15.0
+_ANSWER_BYTES = 64 << 10
+_IDLE_S = 30.0
 _SAID = 300
-_FORM = ("content-type", "application/x-www-form-urlencoded")
+_FORM: Headers = (("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json"))
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-class _Token(Struct, frozen=True):
+class Token(Struct, frozen=True):
+    """A token as an authorization server gives it, or why it gives none."""
+
     access_token: str = ""
     token_type: str = "Bearer"
     expires_in: float | str | None = None
-    error: str = ""
-    error_description: str = ""
+    refresh_token: str = ""
 
     def __repr__(self) -> str:
-        return "_Token(***)"
+        return "Token(***)"
+
+    def seconds(self, unsaid: float) -> float:
+        """How long it lasts; some issuers say it as a text, and some do not say it."""
+        try:
+            found = float(self.expires_in) if self.expires_in is not None else unsaid
+        except ValueError:
+            return unsaid
+        return found if 0 < found < 1e9 else unsaid
+
+
+def is_secret_safe(url: str) -> bool:
+    """Whether a secret may be sent there: over TLS, or to this machine."""
+    # The same reader of URLs as the HTTP client's, so that what is judged is what is called.
+    at = target(url)
+    return at.scheme == "https" or at.host in _LOOPBACK
+
+
+async def post_form(
+    http_client: HttpClient, url: str, fields: Mapping[str, str], headers: Headers = ()
+) -> tuple[int, dict[str, Any]]:
+    """The status and the JSON object that an authorization server answers; empty if it is none.
+
+    Raises:
+        Misuse: it is not safe to send a secret there.
+    """
+    if not is_secret_safe(url):
+        raise Misuse(f"{shown(url)} is not https; no secret is sent there")
+    body = urlencode({name: value for name, value in fields.items() if value}).encode()
+    response = await http_client.open(HttpRequest("POST", url, (*_FORM, *headers), body))
+    try:
+        raw = await response.read(_ANSWER_BYTES, idle_s=_IDLE_S)
+    finally:
+        await response.close()
+    try:
+        return response.status, msgspec.json.decode(raw, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        return response.status, {}
+
+
+async def request_token(
+    http_client: HttpClient, url: str, fields: Mapping[str, str], headers: Headers = ()
+) -> Token:
+    """A token for what these fields show.
+
+    Raises:
+        Unauthenticated: it was refused.
+        Unreadable: what came is no token.
+    """
+    status, answer = await post_form(http_client, url, fields, headers)
+    return read_token(url, status, answer)
+
+
+def read_token(url: str, status: int, answer: Mapping[str, Any]) -> Token:
+    """The token in an answer; raises as `request_token` does."""
+    host = target(url).host
+    if not 200 <= status < 300 or answer.get("error"):
+        raise Unauthenticated(f"{host} gives no token (HTTP {status}){refusal_of(answer)}")
+    try:
+        token = msgspec.convert(answer, Token)
+    except msgspec.ValidationError as error:
+        # It names the member and its type, not its value.
+        raise Unreadable(f"{host} answers without a bearer token: {error}") from None
+    if not token.access_token or token.token_type.lower() != "bearer":
+        raise Unreadable(f"{host} answers without a bearer token")
+    return token
+
+
+def refusal_of(answer: Mapping[str, Any]) -> str:
+    """What an authorization server says of a refusal, to be added to a sentence; empty if it says nothing."""
+    said = [str(answer.get(name) or "") for name in ("error", "error_description")]
+    why = ": ".join([part for part in said if part.isprintable() and part])
+    return f": {why[:_SAID]}" if why else ""
 
 
 class ClientCredentials:
@@ -55,11 +132,9 @@ class ClientCredentials:
         audience: str = "",
         login: Literal["basic", "body"] = "basic",
     ) -> None:
-        at = target(token_url)
-        if at.scheme != "https" and at.host not in ("localhost", "127.0.0.1", "::1"):
+        if not is_secret_safe(token_url):
             raise Misuse("token_url must begin with https://, as a secret is sent there")
         self._url = token_url
-        self._host = at.host
         self._id = client_id
         self._secret = client_secret if isinstance(client_secret, Secret) else Secret(client_secret)
         self._scopes = tuple(scopes)
@@ -88,52 +163,19 @@ class ClientCredentials:
             # Somebody else may have fetched it meanwhile.
             if self._bearer is None or now() >= self._until:
                 asked_at = now()
-                token = await self._fetch(http_client)
-                lasts = _seconds(token.expires_in)
+                token = await request_token(http_client, self._url, *self._login_form())
+                lasts = token.seconds(UNSAID_S)
                 self._until = asked_at + max(lasts - SKEW_S, lasts / 2)
                 self._bearer = Bearer(token.access_token)
             return self._bearer
 
-    async def _fetch(self, http_client: HttpClient) -> _Token:
-        reply = await http_client.open(self._request())
-        try:
-            body = await reply.read(_ANSWER, idle_s=_IDLE_S)
-        finally:
-            await reply.close()
-        try:
-            token = msgspec.json.decode(body, type=_Token)
-        except msgspec.MsgspecError:
-            token = _Token()
-        if not 200 <= reply.status < 300 or token.error:
-            why = ": ".join(
-                part for part in (token.error, token.error_description) if part.isprintable() and part
-            )
-            raise Unauthenticated(
-                f"{self._host} gives no token (HTTP {reply.status}){why and f': {why[:_SAID]}'}"
-            )
-        if not token.access_token or token.token_type.lower() != "bearer":
-            raise Unreadable(f"{self._host} answers without a bearer token")
-        return token
-
-    def _request(self) -> HttpRequest:
-        form = {"grant_type": "client_credentials"}
-        if self._scopes:
-            form["scope"] = " ".join(self._scopes)
-        if self._audience:
-            form["audience"] = self._audience
-        headers = (_FORM, ("accept", "application/json"))
-        if self._login == "basic":
-            login = f"{quote_plus(self._id)}:{quote_plus(self._secret.reveal())}".encode()
-            headers = (*headers, ("authorization", f"Basic {b64encode(login).decode()}"))
-        else:
-            form |= {"client_id": self._id, "client_secret": self._secret.reveal()}
-        return HttpRequest("POST", self._url, headers, urlencode(form).encode())
-
-
-def _seconds(said: float | str | None) -> float:
-    """How long a token lasts; some issuers say it as a text."""
-    try:
-        found = float(said) if said is not None else UNSAID_S
-    except ValueError:
-        return UNSAID_S
-    return found if 0 < found < 1e9 else UNSAID_S
+    def _login_form(self) -> tuple[dict[str, str], Headers]:
+        form = {
+            "grant_type": "client_credentials",
+            "scope": " ".join(self._scopes),
+            "audience": self._audience,
+        }
+        if self._login == "body":
+            return form | {"client_id": self._id, "client_secret": self._secret.reveal()}, ()
+        login = f"{quote_plus(self._id)}:{quote_plus(self._secret.reveal())}".encode()
+        return form, (("authorization", f"Basic {b64encode(login).decode()}"),)

@@ -40,7 +40,7 @@ _THREADS = 32
 _SHOWN = 300
 
 
-class Target(Struct, frozen=True):
+class HttpTarget(Struct, frozen=True):
     """The parts of a URL that a request needs: what is judged and what is dialled are read by one parser."""
 
     scheme: str
@@ -98,7 +98,7 @@ ask_system = _SystemResolver()
 
 
 @lru_cache(maxsize=1024)
-def target(url: str) -> Target:
+def target(url: str) -> HttpTarget:
     """A URL that could be called, taken apart.
 
     Raises:
@@ -129,7 +129,7 @@ def target(url: str) -> Target:
         raise Unreachable("the URL's port must be between 1 and 65535", reason="url")
     name = f"[{host}]" if ":" in host else host
     shown_authority = name if port == _PORTS[scheme] else f"{name}:{port}"
-    return Target(scheme, host, port, shown_authority.encode(), raw_path.encode())
+    return HttpTarget(scheme, host, port, shown_authority.encode(), raw_path.encode())
 
 
 def join(url: str, location: str) -> str:

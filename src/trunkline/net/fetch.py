@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, suppress
 from msgspec import Struct
 
 from trunkline.errors import TimedOut, Unreachable
-from trunkline.net.egress import Egress, Target, join, target
+from trunkline.net.egress import Egress, HttpTarget, join, target
 from trunkline.net.http import Body, HttpRequest
 from trunkline.net.http_client import CONNECT_S, Dial, SocketHttpClient, dial, untrusted
 
@@ -151,7 +151,7 @@ async def _read(body: Body, limit: int, body_s: float | None) -> tuple[bytes, bo
 
 
 @asynccontextmanager
-async def _within(at: Target, seconds: float) -> AsyncGenerator[None]:
+async def _within(at: HttpTarget, seconds: float) -> AsyncGenerator[None]:
     try:
         async with asyncio.timeout(seconds):
             yield

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from trunkline.errors import Misuse, TimedOut, Unreachable
 from trunkline.net.connection import ClientConnection, SocketResponse
-from trunkline.net.egress import Egress, Target, target
+from trunkline.net.egress import Egress, HttpTarget, target
 from trunkline.net.http import Headers, HttpRequest
 from trunkline.net.pool import IDLE_S, ConnectionPool
 from trunkline.net.trust import tls_context
@@ -86,7 +86,7 @@ class SocketHttpClient:
         self._limit = connections
         self._dial = dial
         self._pools: dict[str, ConnectionPool] = {}
-        self._routes: dict[str, tuple[Target, ConnectionPool]] = {}
+        self._routes: dict[str, tuple[HttpTarget, ConnectionPool]] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         self._closed = False
         # The event loop that the connections belong to.
@@ -138,7 +138,7 @@ class SocketHttpClient:
             self._sweeping = None
         self._loop = loop
 
-    def _route(self, url: str) -> tuple[Target, ConnectionPool]:
+    def _route(self, url: str) -> tuple[HttpTarget, ConnectionPool]:
         at = target(url)
         if len(self._routes) >= ROUTES:
             self._routes.clear()
@@ -268,7 +268,7 @@ async def _exchange(connection: ClientConnection, head: bytes, request: HttpRequ
         raise
 
 
-def _head(at: Target, request: HttpRequest) -> bytes:
+def _head(at: HttpTarget, request: HttpRequest) -> bytes:
     names, lines = _fields(request.headers)
     own = [line for name, line in _DEFAULTS if name not in names]
     if "host" not in names:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from trunkline.net.connection import ClientConnection
-from trunkline.net.egress import Target
+from trunkline.net.egress import HttpTarget
 
 # Most servers close after five seconds, and who closes first does not lose a request.
 IDLE_S = 4.0
@@ -24,7 +24,7 @@ class ConnectionPool:
     connections than permits.
     """
 
-    def __init__(self, at: Target, limit: int, on_idle: Callable[[], None], *, most: int = 0) -> None:
+    def __init__(self, at: HttpTarget, limit: int, on_idle: Callable[[], None], *, most: int = 0) -> None:
         self.host = at.host
         self.at = at
         self.free = limit
