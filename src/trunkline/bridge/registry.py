@@ -58,7 +58,7 @@ def load_agents(path: str | Path, *, http_client: HttpClient | None = None) -> A
     return Agents(clients, extras)
 
 
-class _Position:
+class _YamlPosition:
     """Says where in the file a field of one entry stands."""
 
     def __init__(self, file: str, node: Node) -> None:
@@ -75,7 +75,7 @@ class _Position:
         return f"{self._file}, line {cast('Any', node).start_mark.line + 1}"
 
 
-def _entries(text: str, file: str) -> Iterator[tuple[AgentEntry, _Position]]:
+def _entries(text: str, file: str) -> Iterator[tuple[AgentEntry, _YamlPosition]]:
     # Untyped; twice, as the values carry no lines and the nodes no values.
     yaml: Any = YAML(typ="safe", pure=True)
     try:
@@ -91,10 +91,10 @@ def _entries(text: str, file: str) -> Iterator[tuple[AgentEntry, _Position]]:
         raise Misuse(f"{file}: begin with `agents:` and a list below it")
     for name, listed in cast("dict[object, object]", document).items():
         if name not in _LISTS:
-            where = _Position(file, tree)(str(name))
+            where = _YamlPosition(file, tree)(str(name))
             raise Misuse(f"{where}: unknown field {name!r}; the list is called agents")
         for raw, node in _rows(listed, _child(tree, str(name)) or tree, file):
-            where = _Position(file, node)
+            where = _YamlPosition(file, node)
             yield _entry(raw, where), where
 
 
@@ -114,14 +114,14 @@ def _rows(listed: object, node: Node, file: str) -> Iterator[tuple[dict[str, Any
             named = {"name": name, **cast("dict[str, Any]", raw)} if isinstance(raw, dict) else raw
             rows.append((named, _child(node, name) or node))
     elif listed is not None:
-        raise Misuse(f"{_Position(file, node)()}: agents must be a list, or a mapping from names")
+        raise Misuse(f"{_YamlPosition(file, node)()}: agents must be a list, or a mapping from names")
     for raw, at in rows:
         if not isinstance(raw, dict):
-            raise Misuse(f"{_Position(file, at)()}: an agent has at least name and url")
+            raise Misuse(f"{_YamlPosition(file, at)()}: an agent has at least name and url")
         yield cast("dict[str, Any]", raw), at
 
 
-def _entry(raw: dict[str, Any], where: _Position) -> AgentEntry:
+def _entry(raw: dict[str, Any], where: _YamlPosition) -> AgentEntry:
     try:
         return msgspec.convert(normalize_keys(raw), AgentEntry, dec_hook=_secret)
     except msgspec.ValidationError as error:

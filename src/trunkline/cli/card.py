@@ -76,21 +76,21 @@ def _described(scheme: PeerScheme) -> str:
     return words.get(scheme.kind, scheme.kind)
 
 
-class _CardInterface(Struct, rename="camel"):
+class _ExpectedInterface(Struct, rename="camel"):
     url: str
     protocol_binding: str
     protocol_version: str
     tenant: str = ""
 
 
-class _CardCapabilities(Struct, rename="camel"):
+class _ExpectedCapabilities(Struct, rename="camel"):
     streaming: bool | None = None
     push_notifications: bool | None = None
     extended_agent_card: bool | None = None
     extensions: list[dict[str, Any]] = []
 
 
-class _CardSkill(Struct, rename="camel"):
+class _ExpectedSkill(Struct, rename="camel"):
     id: str
     name: str
     description: str
@@ -100,12 +100,12 @@ class _CardSkill(Struct, rename="camel"):
     output_modes: list[str] = []
 
 
-class _CardProvider(Struct):
+class _ExpectedProvider(Struct):
     organization: str
     url: str
 
 
-class _CardSignature(Struct):
+class _ExpectedSignature(Struct):
     protected: str
     signature: str
     header: dict[str, Any] | None = None
@@ -115,19 +115,19 @@ _REQUIRED: dict[str, Any] = {
     "name": str,
     "description": str,
     "version": str,
-    "capabilities": _CardCapabilities,
+    "capabilities": _ExpectedCapabilities,
     "defaultInputModes": list[str],
     "defaultOutputModes": list[str],
-    "skills": list[_CardSkill],
+    "skills": list[_ExpectedSkill],
 }
 _OPTIONAL: dict[str, Any] = {
-    "provider": _CardProvider,
+    "provider": _ExpectedProvider,
     "documentationUrl": str,
     "iconUrl": str,
     "securitySchemes": dict[str, dict[str, Any]],
-    "signatures": list[_CardSignature],
+    "signatures": list[_ExpectedSignature],
 }
-_SINCE_1_0: dict[str, Any] = {"supportedInterfaces": list[_CardInterface]}
+_SINCE_1_0: dict[str, Any] = {"supportedInterfaces": list[_ExpectedInterface]}
 _OF_0_3: dict[str, Any] = {"url": str, "protocolVersion": str}
 
 

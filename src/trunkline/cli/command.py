@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import typer
 
 from trunkline.cli.commands.parsing import Invocation
-from trunkline.cli.configuration import Configuration, load_configuration
+from trunkline.cli.configuration import ClientConfiguration, load_configuration
 from trunkline.cli.console import clear_progress, escape_controls, one_line, print_notice
 from trunkline.cli.failure import CommandFailure, failure_of, hint_for, is_json_asked, print_failure
 from trunkline.cli.session import Session
@@ -122,7 +122,7 @@ class _DuplicateFilter(logging.Filter):
         return fresh
 
 
-def _set_up_logging(config: Configuration) -> None:
+def _set_up_logging(config: ClientConfiguration) -> None:
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.DEBUG if config.flag("debug") else logging.WARNING,

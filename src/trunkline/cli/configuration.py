@@ -35,7 +35,7 @@ class ConfiguredValue(Struct, frozen=True):
     rank: int
 
 
-class Configuration:
+class ClientConfiguration:
     """The values of all options, asked for by name and kind."""
 
     def __init__(
@@ -53,10 +53,10 @@ class Configuration:
         # Files that hold a secret which others on this machine can read.
         self.exposed = exposed
 
-    def without(self, names: Collection[str]) -> Configuration:
+    def without(self, names: Collection[str]) -> ClientConfiguration:
         """The same without the values of these options."""
         empty = {name: ConfiguredValue(_EMPTY[OPTIONS[name].kind], DEFAULT, len(OPTIONS)) for name in names}
-        return Configuration({**self._values, **empty}, self.unknown, self.exposed, self.found_file)
+        return ClientConfiguration({**self._values, **empty}, self.unknown, self.exposed, self.found_file)
 
     def value(self, name: str) -> ConfiguredValue:
         """The value of an option and its source."""
@@ -101,7 +101,7 @@ class Configuration:
         return self.flag("stream")
 
 
-def load_configuration(flags: Mapping[str, Any]) -> Configuration:
+def load_configuration(flags: Mapping[str, Any]) -> ClientConfiguration:
     """Read flags, environment and files, and give every option its value.
 
     Raises:
@@ -114,7 +114,7 @@ def load_configuration(flags: Mapping[str, Any]) -> Configuration:
     secret = {option.variable for option in OPTIONS.values() if option.kind == "secret"}
     holding = [where for where, layer in layers[1:] if secret & {name for name in layer if layer[name]}]
     exposed = [where for where in holding if Path(where).stat().st_mode & _OTHERS]
-    return Configuration(values, tuple(sorted(unknown)), tuple(exposed), _found_file(flags, layers))
+    return ClientConfiguration(values, tuple(sorted(unknown)), tuple(exposed), _found_file(flags, layers))
 
 
 def _found_file(flags: Mapping[str, Any], layers: list[tuple[str, dict[str, str]]]) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from trunkline.cli.configuration import Configuration
+from trunkline.cli.configuration import ClientConfiguration
 from trunkline.cli.render import show_sent
 from trunkline.cli.results import follow, show_result, show_stream
 from trunkline.cli.session import Session
@@ -46,7 +46,7 @@ async def send(session: Session) -> None:
         show_result(session, result, wrapped=True)
 
 
-def _waits(config: Configuration) -> bool:
+def _waits(config: ClientConfiguration) -> bool:
     asked, refused = config.value("wait"), config.value("async")
     if config.streams and refused.value and refused.source == "flag":
         raise Misuse("--stream follows and --async does not wait: choose one")
@@ -57,7 +57,7 @@ def _waits(config: Configuration) -> bool:
     return asked.rank < refused.rank
 
 
-def _sending(config: Configuration, message_id: str) -> Sending:
+def _sending(config: ClientConfiguration, message_id: str) -> Sending:
     return {
         "skill": config.text("skill"),
         "task_id": config.text("task-id"),

@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 from trunkline import errors as e
 from trunkline.cli.commands.parsing import Invocation
-from trunkline.cli.configuration import Configuration
+from trunkline.cli.configuration import ClientConfiguration
 from trunkline.cli.console import print_notice
 from trunkline.cli.target import (
-    Target,
+    AgentTarget,
     binding_names,
     check_insecure,
     credentials_from,
@@ -35,7 +35,7 @@ class Session:
     """All that a command works with. `task_id` is set as soon as it is known, for whoever is interrupted."""
 
     def __init__(
-        self, invocation: Invocation, config: Configuration, *, agent_only: bool, use_login: bool = True
+        self, invocation: Invocation, config: ClientConfiguration, *, agent_only: bool, use_login: bool = True
     ) -> None:
         self.invocation = invocation
         self._use_login = use_login
@@ -54,10 +54,10 @@ class Session:
         self.config = withhold_credentials(config, typed=len(self.arguments) < len(invocation.arguments))
         self._client: Client | None = None
         self._trace: HttpClient | None = None
-        self._target: Target | None = None
+        self._target: AgentTarget | None = None
 
     @property
-    def target(self) -> Target:
+    def target(self) -> AgentTarget:
         """The agent that was named, and where it is."""
         if self._target is None:
             self._target = resolve_target(self.agent)
@@ -169,7 +169,7 @@ class Session:
         if self._trace is not None:
             await self._trace.close()
 
-    async def _login_token(self, target: Target) -> Secret | None:
+    async def _login_token(self, target: AgentTarget) -> Secret | None:
         """The token of an earlier `auth login`, made fresh where it is stale."""
         tokens = TokenFile()
         self.logged_in = tokens.has(target.url)
@@ -185,7 +185,7 @@ class Session:
         finally:
             await http_client.close()
 
-    def _tracing_client(self, target: Target, redaction: Redaction) -> HttpClient | None:
+    def _tracing_client(self, target: AgentTarget, redaction: Redaction) -> HttpClient | None:
         """An HTTP client that shows the wire, with --debug; None leaves the choice to the client."""
         return (
             WireTrace(http_client_for(target, self.config), redaction) if self.config.flag("debug") else None

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from trunkline.cli.configuration import ENVIRONMENT, Configuration
+from trunkline.cli.configuration import ENVIRONMENT, ClientConfiguration
 from trunkline.cli.console import print_notice
 from trunkline.cli.options import OPTIONS
 from trunkline.config import Secret
@@ -35,7 +35,7 @@ _CREDENTIAL_OPTIONS = ("bearer", "api-key", "svc-param", "client-secret")
 MISSING = "no agent is named: give its URL first, or -a REF, or set A2ACLI_AGENT_CARD"
 
 
-class Target(Struct, frozen=True):
+class AgentTarget(Struct, frozen=True):
     """The agent of a command: as it was named, its URL, and its card where that was a file."""
 
     given: str
@@ -44,7 +44,7 @@ class Target(Struct, frozen=True):
 
 
 def split_target(
-    typed: Sequence[str], flags: Mapping[str, Any], config: Configuration
+    typed: Sequence[str], flags: Mapping[str, Any], config: ClientConfiguration
 ) -> tuple[str, tuple[str, ...]]:
     """The agent and the other arguments. Without -a, a first argument that is a URL is the agent.
 
@@ -68,7 +68,7 @@ def split_target(
     return agent, arguments
 
 
-def only_target(typed: Sequence[str], flags: Mapping[str, Any], config: Configuration) -> str:
+def only_target(typed: Sequence[str], flags: Mapping[str, Any], config: ClientConfiguration) -> str:
     """The agent of a command that takes no other argument, however it is spelled.
 
     Raises:
@@ -83,7 +83,7 @@ def only_target(typed: Sequence[str], flags: Mapping[str, Any], config: Configur
     return agent
 
 
-def resolve_target(agent: str) -> Target:
+def resolve_target(agent: str) -> AgentTarget:
     """Find out where the named agent is.
 
     Raises:
@@ -94,7 +94,7 @@ def resolve_target(agent: str) -> Target:
     if agent.startswith(("http://", "https://")):
         if not urlsplit(agent).hostname:
             raise Misuse(f"{agent!r} names no host")
-        return Target(agent, agent)
+        return AgentTarget(agent, agent)
     path = _path(agent)
     if path is not None:
         return _from_file(agent, path)
@@ -103,7 +103,7 @@ def resolve_target(agent: str) -> Target:
         raise Misuse(f"{agent!r} is no agent: give a host, a URL or the file of a card")
     name = host.rpartition(":")[0] or host
     scheme = "http" if {host, name} & _LOOPBACK else "https"
-    return Target(agent, f"{scheme}://{agent}")
+    return AgentTarget(agent, f"{scheme}://{agent}")
 
 
 def _path(agent: str) -> Path | None:
@@ -114,7 +114,7 @@ def _path(agent: str) -> Path | None:
     return path if looks or path.is_file() else None
 
 
-def _from_file(agent: str, path: Path) -> Target:
+def _from_file(agent: str, path: Path) -> AgentTarget:
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -122,16 +122,16 @@ def _from_file(agent: str, path: Path) -> Target:
     card = read_card(raw)
     if not card.interfaces:
         raise Unreadable(f"{path}: the card names no interface")
-    return Target(agent, card.interfaces[0].url, card)
+    return AgentTarget(agent, card.interfaces[0].url, card)
 
 
-def http_client_for(target: Target, config: Configuration) -> SocketHttpClient:
+def http_client_for(target: AgentTarget, config: ClientConfiguration) -> SocketHttpClient:
     """An HTTP client that may call the host that was named, and no other."""
     host = urlsplit(target.url).hostname or ""
     return SocketHttpClient(Egress(hosts=[host]), verify=not config.flag("insecure"))
 
 
-def service_headers(config: Configuration) -> dict[str, str]:
+def service_headers(config: ClientConfiguration) -> dict[str, str]:
     """The service parameters, as headers.
 
     Raises:
@@ -146,7 +146,7 @@ def service_headers(config: Configuration) -> dict[str, str]:
     return found
 
 
-def withhold_credentials(config: Configuration, *, typed: bool) -> Configuration:
+def withhold_credentials(config: ClientConfiguration, *, typed: bool) -> ClientConfiguration:
     """The configuration without the credentials of the global file, where a file found here names the agent.
 
     Whoever works in a folder from elsewhere has not read every file in it; `typed` agents are one's own.
@@ -167,7 +167,7 @@ def withhold_credentials(config: Configuration, *, typed: bool) -> Configuration
     return config.without(withheld)
 
 
-def check_insecure(config: Configuration, *, logged_in: bool) -> None:
+def check_insecure(config: ClientConfiguration, *, logged_in: bool) -> None:
     """Accept --insecure only from whoever gave the credentials.
 
     Raises:
@@ -183,7 +183,7 @@ def check_insecure(config: Configuration, *, logged_in: bool) -> None:
         )
 
 
-def credentials_from(config: Configuration) -> tuple[Secret | None, Secret | None]:
+def credentials_from(config: ClientConfiguration) -> tuple[Secret | None, Secret | None]:
     """A bearer token or an API key: of two, the one that was said more directly."""
     bearer, api_key = config.value("bearer"), config.value("api-key")
     if bearer.value is None or api_key.value is None or bearer.rank == api_key.rank:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.cli.configuration import Configuration
+from trunkline.cli.configuration import ClientConfiguration
 from trunkline.cli.console import print_field, print_json
 from trunkline.cli.render import show_task
 from trunkline.cli.results import follow, show_result, show_stream
@@ -157,7 +157,7 @@ def _task_and_config(session: Session) -> tuple[str, str]:
     return session.arguments[0], session.arguments[1]
 
 
-def _config(config: Configuration) -> PushConfig:
+def _config(config: ClientConfiguration) -> PushConfig:
     return PushConfig(
         url=config.text("url"),
         id=config.text("id"),

@@ -17,7 +17,7 @@ from trunkline.bridge.tools import Toolbox
 from trunkline.bridge.tools import tools as tools_of
 from trunkline.cli.command import INTERRUPTED
 from trunkline.cli.commands.parsing import Invocation
-from trunkline.cli.configuration import Configuration, load_configuration
+from trunkline.cli.configuration import ClientConfiguration, load_configuration
 from trunkline.cli.console import print_block, print_json
 from trunkline.cli.failure import CommandFailure, failure_of, is_json_asked, print_failure
 from trunkline.cli.session import Session
@@ -61,7 +61,7 @@ def _is_told(record: logging.LogRecord, invocation: Invocation) -> bool:
     return event == "tool.error" or (event == "tools.agent_missing" and len(invocation.arguments) == 1)
 
 
-async def _run(invocation: Invocation, config: Configuration) -> bool:
+async def _run(invocation: Invocation, config: ClientConfiguration) -> bool:
     async with _source(invocation, config) as source:
         opening = tools_of(
             source,
@@ -90,7 +90,7 @@ def _listed(box: Toolbox, shape: str) -> list[dict[str, object]]:
     return shapes[shape]()
 
 
-async def _call(box: Toolbox, name: str, config: Configuration) -> bool:
+async def _call(box: Toolbox, name: str, config: ClientConfiguration) -> bool:
     outcome = await box.call(name, config.members("arguments") or {})
     if config.as_json:
         print_json(msgspec.json.encode(outcome.mcp()), compact=False)
@@ -102,7 +102,7 @@ async def _call(box: Toolbox, name: str, config: Configuration) -> bool:
 
 
 @asynccontextmanager
-async def _source(invocation: Invocation, config: Configuration) -> AsyncGenerator[Source]:
+async def _source(invocation: Invocation, config: ClientConfiguration) -> AsyncGenerator[Source]:
     """The agents that are named, by a file or one by one."""
     file = config.text("agents")
     if file:
