@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.agent.drive import begin, drive, parts, pieces, said, send, state, stream, text, until
 from trunkline import Agent, Misuse, SyncTurn, Turn
@@ -466,3 +469,114 @@ def test_each_message_to_another_agent_has_its_share_of_the_chain(plain: bool) -
     first, second = drive(agent, talk)
     assert parts(first) == [{"data": [47, 12, 3]}]
     assert state(second) == "failed", "one share was left, and it asked for three"
+
+
+def parking(agent: Agent, talk: Callable[[TestClient, Any], Awaitable[Any]]) -> Any:
+    """A conversation with an agent whose waits are parked after a moment."""
+
+    async def with_app(client: TestClient) -> Any:
+        node = client._app.runner._node  # type: ignore[attr-defined]
+        node.limits = replace(node.limits, park_after_s=0.02)
+        return await talk(client, client._app)
+
+    return drive(agent, with_app)
+
+
+async def _parked(app: Any, task_id: str) -> None:
+    while (head := await app.store.heads.get("default", task_id)) is None or head.node or app.runner.running:  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_a_sleep_keeps_its_moment_when_its_run_is_dropped(sync: bool) -> None:
+    agent = Agent("sleeper", on_crash="resume")
+    begun: list[float] = []
+
+    @agent.skill(id="soon")
+    async def soon(turn: Turn) -> str:
+        begun.append(monotonic())
+        await turn.write("a")
+        await turn.sleep(0.3)
+        await turn.write("b")
+        await turn.sleep(0)
+        return turn.written
+
+    @agent.skill(id="later")
+    def later(turn: SyncTurn) -> str:
+        begun.append(monotonic())
+        turn.write("a")
+        turn.sleep(0.3)
+        turn.write("b")
+        turn.sleep(0)
+        return turn.written
+
+    async def talk(client: TestClient, app: Any) -> Any:
+        skill = "later" if sync else "soon"
+        sent = asyncio.create_task(client.send("go", metadata={"skillHint": skill}))
+        while not (found := (await client.list())["tasks"]):  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        await _parked(app, found[0]["id"])
+        task = await sent
+        assert state(task) == "completed" and text(task) == "ab"
+        assert len(begun) == 2
+        assert 0.25 < monotonic() - begun[0] < 3
+
+    parking(agent, talk)
+
+
+@pytest.mark.parametrize("sync", [False, True])
+def test_a_question_of_a_skill_that_can_be_resumed_is_parked(sync: bool) -> None:
+    agent = Agent("asker", on_crash="resume")
+    runs: list[str] = []
+
+    @agent.skill(id="soon")
+    async def soon(turn: Turn) -> str:
+        runs.append("run")
+        return "got " + await turn.ask("which?")
+
+    @agent.skill(id="later")
+    def later(turn: SyncTurn) -> str:
+        runs.append("run")
+        return "got " + turn.ask("which?")
+
+    async def talk(client: TestClient, app: Any) -> Any:
+        task = await client.send("go", metadata={"skillHint": "later" if sync else "soon"})
+        await _parked(app, task["id"])
+        task = await client.send("this", taskId=task["id"])
+        assert state(task) == "completed" and text(task) == "got this"
+        assert len(runs) == 2
+
+    parking(agent, talk)
+
+
+def test_a_question_from_a_thread_of_the_authors_own_is_not_parked() -> None:
+    agent = Agent("threads", on_crash="resume")
+    runs: list[str] = []
+
+    @agent.skill
+    def spread(turn: SyncTurn) -> str:
+        runs.append("run")
+        got: list[str] = []
+        thread = threading.Thread(target=lambda: got.append(turn.ask("which?")))
+        thread.start()
+        thread.join()
+        return got[0]
+
+    async def talk(client: TestClient, app: Any) -> Any:
+        task = await client.send("go")
+        await asyncio.sleep(0.1)
+        assert app.runner.running == 1
+        assert text(await client.send("this", taskId=task["id"])) == "this"
+        assert runs == ["run"]
+
+    parking(agent, talk)
+
+
+@pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), "3", 10**12])
+def test_a_sleep_of_no_length_is_refused(seconds: Any) -> None:
+    async def body(turn: Turn) -> object:
+        with pytest.raises(Misuse, match="a sleep takes"):
+            await turn.sleep(seconds)
+        return "awake"
+
+    assert text(send(doing(body), "go")) == "awake"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import inspect
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, cast, overload
@@ -192,6 +193,12 @@ class SyncTurn:
         self._loop = asyncio.get_running_loop()
         self._waits: set[concurrent.futures.Future[object]] = set()
         self._released = False
+        # The thread of the function itself; others that it starts have no say in how the task waits.
+        self._thread = 0
+
+    def enter(self) -> None:
+        """Note the thread in which the function begins."""
+        self._thread = threading.get_ident()
 
     def release(self) -> None:
         """The task has no more use for the thread: let it out of whatever it still waits for."""
@@ -231,6 +238,8 @@ class SyncTurn:
         if self._released:
             work.close()
             raise TurnOver(f"task {self._turn.task_id} has ended or moved")
+        if threading.get_ident() == self._thread:
+            work = self._turn.wait_as_main(work)
         wait = asyncio.run_coroutine_threadsafe(work, self._loop)
         self._waits.add(wait)
         if self._released:
@@ -264,6 +273,7 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
 
 
 def _sync(function: AuthorFunction, arguments: dict[str, object], turn: SyncTurn) -> Result:
+    turn.enter()
     given = function(**arguments)
     if not inspect.isgenerator(given):
         return cast("Result", given)

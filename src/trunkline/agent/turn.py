@@ -12,13 +12,14 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from copy import deepcopy
 from functools import partial
-from typing import Any, NoReturn, ParamSpec, TypeVar, overload
+from typing import Any, NoReturn, ParamSpec, TypeVar, cast, overload
 
 import msgspec
 
 from trunkline.agent.binding import AuthorFunction
 from trunkline.agent.extensions import Change, RunReport, Usage
 from trunkline.agent.step import encoded, fitted, perform
+from trunkline.clock import now_ms
 from trunkline.errors import Misuse, TurnOver
 from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
 from trunkline.run.executor import Work
@@ -27,6 +28,9 @@ from trunkline.telemetry import traces
 from trunkline.wire.types import Artifact, Message, Metadata, Part, Role, TaskState
 
 ANSWER = "answer"
+# The name under which the moment of a sleep is recorded as a step, and how long one may last.
+SLEEP = "sleep"
+LONGEST_SLEEP_S = 366 * 24 * 3600
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -283,6 +287,26 @@ class Turn:
         await self._work.emit(Stepped(place, name, msgspec.json.decode(body)))
         await self._work.drain()
         return given
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, for days if need be: the moment is recorded, so that a run that is resumed keeps it.
+
+        Raises:
+            Misuse: that is no time to wait.
+        """
+        if not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_SLEEP_S:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Misuse(f"a sleep takes 0 to {LONGEST_SLEEP_S} seconds, not {seconds!r}")
+        place = self.next_step(SLEEP)
+        stepped = await self.recall(place, SLEEP)
+        until = now_ms() + round(seconds * 1000) if stepped is None else stepped.result
+        moment = await self.keep(place, SLEEP, int, until) if stepped is None else fitted(SLEEP, until, int)
+        await self.flush()
+        await self._work.sleep_until(cast("int", moment))
+
+    async def wait_as_main(self, work: Coroutine[None, None, object]) -> object:
+        """Wait for a call that a sync function's own thread has made."""
+        self._work.mark_main()
+        return await work
 
     def message(self, content: str | Part | list[Part], metadata: Metadata | None = None) -> Message:
         """A message of the agent; returned from a skill before any output it is the direct answer."""

@@ -9,7 +9,7 @@ from typing import Protocol
 from trunkline.clock import Ids
 from trunkline.log.events import AnyEvent, Replied, Status, Stepped
 from trunkline.log.fold import State
-from trunkline.wire.types import Message, SendRequest
+from trunkline.wire.types import Message, SendRequest, TaskState
 
 Verdict = Status | Replied
 
@@ -31,7 +31,7 @@ class Again(Enum):
 
 
 class Work(Protocol):
-    """One task in the hands of its executor."""
+    """One task in the hands of its executor. While it waits by one of these, it is never taken for silent."""
 
     ids: Ids
 
@@ -87,6 +87,26 @@ class Work(Protocol):
         """Interrupt the task with a question and wait for the caller's answer.
 
         Answers that the log already holds are returned at once, in the order they were given.
+        """
+        ...
+
+    async def sleep_until(self, moment: int) -> None:
+        """Wait for a moment, in milliseconds since the epoch."""
+        ...
+
+    async def child_end(self, child: str) -> TaskState:
+        """Wait until a child of this task has ended; gives the state it ended in."""
+        ...
+
+    async def appended(self, after: int) -> None:
+        """Wait until the log holds something after this seq: whatever a caller or a child adds to it."""
+        ...
+
+    def mark_main(self) -> None:
+        """Say that the asyncio task that calls this waits for the executor as a whole.
+
+        As the one does in which a sync function's own thread waits. Without it only waits in the coroutine
+        `run` itself are such that the executor may be dropped meanwhile and run again (`OnCrash.RESUME`).
         """
         ...
 

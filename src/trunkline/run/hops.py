@@ -68,10 +68,16 @@ def check(request: SendRequest, bounds: Bounds, now_ms: int) -> None:
 
 def is_late(state: State, now_ms: int) -> bool:
     """Whether the deadline of a task's chain has passed."""
+    found = deadline(state)
+    return found is not None and found <= now_ms
+
+
+def deadline(state: State) -> int | None:
+    """The deadline of a task's chain, if it has one."""
     if not state.message.metadata and not state.metadata:
-        return False
+        return None
     chain = _recorded(state)
-    return chain is not None and chain.deadline is not None and chain.deadline <= now_ms
+    return None if chain is None else chain.deadline
 
 
 class Grants:

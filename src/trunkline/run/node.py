@@ -25,6 +25,8 @@ class Limits(Struct, frozen=True):
 
     cancel_s: float = 5.0
     drain_s: float = 20.0
+    # How long a run that can be played again may wait before it is dropped until it is due.
+    park_after_s: float = 5.0
     bounds: Bounds = Bounds()
 
 

@@ -11,19 +11,24 @@ import logging
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
 
+from trunkline.clock import now_ms
 from trunkline.errors import Misuse, StoreError, TaskFull, TurnOver
-from trunkline.log.decide import LIMITS
+from trunkline.log.decide import LIMITS, Park
 from trunkline.log.events import AnyEvent, Replied, Status, Stepped, Taken
 from trunkline.log.fold import State
+from trunkline.run import hops
 from trunkline.run.buffer import RETRY_S, UNFLUSHED_LIMIT, EventBuffer
-from trunkline.run.executor import Again, Verdict
+from trunkline.run.executor import Again, OnCrash, Verdict
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
+from trunkline.run.parking import is_bounded
 from trunkline.run.replay import Replay, replay
 from trunkline.telemetry import traces
 from trunkline.wire.types import TERMINAL, Message, Part, Role, TaskState
 
 log = logging.getLogger("trunkline.run")
+# A wait without a moment looks at the log this often even if nobody says that it has moved.
+LONGEST_WAIT_S = 3600.0
 
 
 class Owner:
@@ -33,25 +38,30 @@ class Owner:
         "_abandoned",
         "_again",
         "_asked",
+        "_asking",
         "_begun",
         "_buffer",
         "_continues",
         "_force",
         "_left",
         "_loop",
+        "_main",
         "_node",
+        "_open_steps",
+        "_park_due",
         "_question",
         "_replay",
         "_spoken",
         "_started_at",
         "_stop",
         "_task",
+        "_waits",
         "agent",
+        "child",
         "earlier",
         "feed",
         "heard_at",
         "ids",
-        "waiting",
     )
 
     def __init__(
@@ -68,7 +78,10 @@ class Owner:
         self.agent = agent
         self.ids = node.ids
         self.earlier: tuple[Message, ...] = ()
-        self.waiting = False
+        # The task whose end the executor waits for.
+        self.child = ""
+        self._waits = self._open_steps = 0
+        self._asking = self._park_due = False
         self._node = node
         self._left = left
         self._loop = node.loop
@@ -84,7 +97,7 @@ class Owner:
         self._force: asyncio.TimerHandle | None = None
         self._begun = self._spoken = self._abandoned = False
         feed.runner = self
-        self._task = self._loop.create_task(self._run())
+        self._task = self._main = self._loop.create_task(self._run())
         self._task.add_done_callback(self._done)
 
     @property
@@ -105,7 +118,17 @@ class Owner:
     @property
     def idle(self) -> bool:
         """Whether nothing is lost if the process ends now."""
-        return self.waiting or self._abandoned or self.feed.state.over
+        return self._asking or self._abandoned or self.feed.state.over
+
+    @property
+    def asking(self) -> bool:
+        """Whether the executor waits for its caller."""
+        return self._asking
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the executor waits for anything; then it is not silent, however long it says nothing."""
+        return self._waits > 0
 
     def _first_pause(self) -> None:
         # Whatever the executor said before it first waits goes into one append.
@@ -129,6 +152,8 @@ class Owner:
             # Another coroutine of the executor has a question open; only the answer may close it.
             if event.state is TaskState.WORKING:
                 return
+        if isinstance(event, Stepped):
+            self._open_steps -= 1
         if self._replay is None:
             self._buffer.put(event)
         else:
@@ -155,7 +180,10 @@ class Owner:
             Misuse: the log holds another one at this place.
         """
         self._check()
-        return None if self._replay is None else self._replay.step(place, name)
+        found = None if self._replay is None else self._replay.step(place, name)
+        if found is None:
+            self._open_steps += 1
+        return found
 
     async def ask(self, status: Status) -> Message:
         """Interrupt the task and wait for the caller; the log holds the answers."""
@@ -167,7 +195,11 @@ class Owner:
             if place == len(state.answers):
                 self._buffer.put_now(status)
                 await self._buffer.drain()
-                await self._answered(place)
+                self._asking = True
+                try:
+                    await self._wait(lambda: place < len(state.answers))
+                finally:
+                    self._asking = False
             self._asked += 1
             if place >= state.taken:
                 # Before the executor does anything with it: until then a crash costs nothing.
@@ -175,14 +207,76 @@ class Owner:
                 await self._buffer.drain()
             return state.answers[place]
 
-    async def _answered(self, place: int) -> None:
-        self.waiting = True
+    async def sleep_until(self, moment: int) -> None:
+        """Wait for a moment, in milliseconds since the epoch."""
+        await self._wait(lambda: now_ms() >= moment, moment)
+
+    async def child_end(self, child: str) -> TaskState:
+        """Wait until a child of this task has ended; gives the state it ended in."""
+        state, self.child = self.feed.state, child
         try:
-            while place == len(self.feed.state.answers):
-                await self.feed.changed(self._loop)
+            await self._wait(lambda: child in state.ended_children, child=child)
         finally:
-            self.waiting = False
+            self.child = ""
+        return state.ended_children[child]
+
+    async def appended(self, after: int) -> None:
+        """Wait until the log holds something after this seq."""
+        await self._wait(lambda: self.feed.state.seq > after)
+
+    def mark_main(self) -> None:
+        """Take the asyncio task that calls this for the one in which the whole executor waits."""
+        self._main = asyncio.current_task(self._loop) or self._main
+
+    async def _wait(self, ready: Callable[[], bool], wake_at: int = 0, child: str = "") -> None:
+        """Wait until something is so; after a while without a coroutine, where that is possible."""
+        self._check()
+        timer = self._consider_parking_later()
+        self._waits += 1
+        try:
+            while not ready():
+                if self._park_due:
+                    self._park_due = False
+                    await self._park(ready, wake_at, child)
+                    timer = self._consider_parking_later()
+                    continue
+                left_s = (wake_at - now_ms()) / 1000 if wake_at else LONGEST_WAIT_S
+                await self._node.tasks.move(self.feed, min(left_s, LONGEST_WAIT_S))
+        finally:
+            if timer is not None:
+                timer.cancel()
+            self._waits -= 1
             self.heard_at = self._loop.time()
+
+    def _consider_parking_later(self) -> asyncio.TimerHandle | None:
+        # Only the wait of the executor as a whole: what is asked inside a gather has siblings at work.
+        if asyncio.current_task(self._loop) is not self._main:
+            return None
+        if self.agent.executor.on_crash(self.feed.state.skill) is not OnCrash.RESUME:
+            return None
+        return self._loop.call_later(self._node.limits.park_after_s, self._consider_parking)
+
+    def _consider_parking(self) -> None:
+        # By a timer: only while the executor is suspended can be seen in which blocks it stands.
+        if self._abandoned or self._stop is not None or is_bounded(self._task):
+            return
+        # A step that is under way would be done again though nothing has crashed.
+        self._park_due = not self._open_steps
+        self.feed.nudge()
+
+    async def _park(self, ready: Callable[[], bool], wake_at: int, child: str) -> None:
+        """Let go of the task until it is due; returns if it is to go on here instead."""
+        if not self._asking:
+            deadline = hops.deadline(self.feed.state)
+            wake_at = min(wake_at or deadline, deadline) if deadline else wake_at
+        try:
+            await self._buffer.drain()
+            # When this is appended the task is nobody's: `moved` drops the executor.
+            await self._node.tasks.change(self.feed, Park(self._node.id, wake_at, child), unless=ready)
+        except StoreError as error:
+            # If it was written all the same, the next word finds that out; until then it just waits on.
+            log.error("task.unparked task=%s error=%s", self.feed.state.task_id, error)
+        self._check()
 
     def moved(self) -> None:
         """The log moved: an end or a claim that is not ours, or a cancel, stops the executor."""

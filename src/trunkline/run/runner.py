@@ -13,6 +13,7 @@ from trunkline.clock import Ids, now_ms
 from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotCancelable, Unavailable
 from trunkline.log.decide import Cancel, ForceCancel, Release, Say
 from trunkline.log.events import PushTarget, Status, Submitted
+from trunkline.log.fold import NEVER
 from trunkline.run import hops
 from trunkline.run.executor import Again, OnCrash
 from trunkline.run.feed import Feed
@@ -168,8 +169,14 @@ class Runner:
 
     def _begin(self, feed: Feed, agent: HostedAgent, again: Again) -> None:
         continues = again is not Again.NO or feed.state.context_id != feed.state.task_id
-        owner = Owner(self._node, agent, feed, self._owners.discard, continues=continues, again=again)
+        owner = Owner(self._node, agent, feed, self._left, continues=continues, again=again)
         self._owners.add(owner)
+
+    def _left(self, owner: Owner) -> None:
+        self._owners.discard(owner)
+        wake_at = owner.feed.state.wake_at
+        if wake_at is not None and wake_at < NEVER:
+            self._takeover.expect(wake_at)
 
     async def _resolve(self, feed: Feed) -> None:
         """Look whether an append whose fate is unknown was written: what is claimed by us must be run."""
@@ -294,15 +301,17 @@ class Runner:
         except StoreError:
             self._node.spawn(self._resolve(feed))
             raise
-        if not any(isinstance(event, Status) for event in events):
+        if feed.runner is not None:
             return
-        if feed.runner is None and state.node == self.node and agent is not None:
+        answered = any(isinstance(event, Status) for event in events)
+        if answered and state.node == self.node and agent is not None:
             self._begin(feed, agent, Again.RESUME)
-        elif feed.runner is None:
+        elif answered or not state.node:
+            # Also what was said to a parked task that asked for nothing: that made it due.
             self._takeover.call()
 
     async def _lives_elsewhere(self, node: str) -> bool:
-        return self._store.shared and node != self.node and await self._store.nodes.alive(node)
+        return self._store.shared and node not in (self.node, "") and await self._store.nodes.alive(node)
 
     async def cancel(self, feed: Feed, principal: str) -> None:
         """Stop a task: cooperatively at first, in any case within the limit.
@@ -335,9 +344,9 @@ class Runner:
                 log.error("node.silent node=%s error=%s", self.node, error)
             time, now = self._node.loop.time(), now_ms()
             for owner in list(self._owners):
-                if owner.waiting:
+                if owner.asking:
                     continue
-                if owner.heard_at < time - owner.agent.stall_s:
+                if not owner.waiting and owner.heard_at < time - owner.agent.stall_s:
                     owner.stop_with("The skill was silent for too long and was stopped.")
                 elif hops.is_late(owner.state, now):
                     owner.stop_with("The deadline that came with the message has passed.")

@@ -1,6 +1,7 @@
-"""Looks for tasks whose node is dead, and goes on with them as their skill wants it.
+"""Looks for tasks that no living node runs: orphans of a dead one, and parked ones that are due.
 
-The log decides who takes over: a claim names the dead node, and only one can follow its last word.
+An orphan goes on as its skill wants it, a parked task where it was. The log decides who takes over: a
+claim names the node before, and only one claim can follow its last word.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from heapq import heappop, heappush
 
+from trunkline.clock import now_ms
 from trunkline.errors import StoreError, TurnOver
 from trunkline.log.decide import Claim, Emit, ForceCancel
 from trunkline.log.events import Status
@@ -37,12 +40,38 @@ class Takeover:
         self._called = asyncio.Event()
         # Taken over in part, or perhaps: what is claimed by us is no orphan that anybody would find.
         self._unsure: set[Orphan] = set()
-        # How many tasks were taken over, by what was then done with them.
+        # When tasks that were parked here are due, the next one first.
+        self._moments: list[int] = []
+        self._timer: asyncio.TimerHandle | None = None
+        # How many tasks of dead nodes were taken over, by what was then done with them.
         self.takeovers = dict.fromkeys(Again, 0)
 
     def call(self) -> None:
         """Look now: somebody has reason to believe that a node is gone."""
         self._called.set()
+
+    def expect(self, moment: int) -> None:
+        """Look at this moment too: a task that was parked here is due then."""
+        if self._store.shared:
+            # Looks often enough by itself; and any other node may be the first to see it.
+            return
+        heappush(self._moments, moment)
+        if self._moments[0] == moment:
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_s = max(0, self._moments[0] - now_ms()) / 1000
+        self._timer = self._node.loop.call_later(delay_s, self._moment)
+
+    def _moment(self) -> None:
+        self._timer, now = None, now_ms()
+        while self._moments and self._moments[0] <= now:
+            heappop(self._moments)
+        self.call()
+        if self._moments:
+            self._set_timer()
 
     async def run(self) -> None:
         """Look for orphans again and again, for ever."""
@@ -109,12 +138,20 @@ class Takeover:
         if agent is None:
             # Left alone: it goes on when its agent is back, here or elsewhere.
             return
+        wake_at = state.wake_at
+        if wake_at is not None and wake_at > now_ms():
+            return
         claimed = await node.tasks.change(feed, Claim(node.id, orphan.node))
         if not claimed and not (orphan in self._unsure and self._is_idle(feed)):
             return
-        again = _again(state, agent.executor.on_crash(state.skill))
-        self.takeovers[again] += 1
-        log.warning("task.orphaned task=%s dead=%s again=%s", state.task_id, orphan.node, again.value)
+        if wake_at is not None:
+            # Only what can be played again is ever parked, whatever the skill says today.
+            again = Again.RESUME
+            log.info("task.woken task=%s", state.task_id)
+        else:
+            again = _again(state, agent.executor.on_crash(state.skill))
+            self.takeovers[again] += 1
+            log.warning("task.orphaned task=%s dead=%s again=%s", state.task_id, orphan.node, again.value)
         if state.cancel_requested:
             await node.tasks.change(feed, ForceCancel())
         elif again is Again.NO:

@@ -208,11 +208,21 @@ class Tasks:
         ack.then(committed)
         return ack
 
-    async def change(self, feed: Feed, command: Command, dedup: Dedup | None = None) -> tuple[AnyEvent, ...]:
-        """Decide on the newest state and append, until nobody was faster; gives what was added."""
+    async def change(
+        self,
+        feed: Feed,
+        command: Command,
+        dedup: Dedup | None = None,
+        *,
+        unless: Callable[[], bool] | None = None,
+    ) -> tuple[AnyEvent, ...]:
+        """Decide on the newest state and append, until nobody was faster; gives what was added.
+
+        Nothing is, if `unless` is so by the time it would be.
+        """
         feed.callers += 1
         try:
-            while events := decide(feed.state, command):
+            while events := () if unless is not None and unless() else decide(feed.state, command):
                 expected = feed.state.seq
                 try:
                     await self.append(feed, events, dedup)
