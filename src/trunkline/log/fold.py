@@ -13,6 +13,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from trunkline.log import events as ev
+from trunkline.log.artifact import GrowingArtifact
 from trunkline.wire.spellings import timestamp
 from trunkline.wire.types import (
     INTERRUPTED,
@@ -20,7 +21,6 @@ from trunkline.wire.types import (
     Artifact,
     Message,
     Metadata,
-    Part,
     Task,
     TaskState,
     TaskStatus,
@@ -50,58 +50,6 @@ class Head(Struct, frozen=True, gc=False):
     # The child it waits for, and when it is due again if it is parked: NEVER for "not by time".
     child: str = ""
     wake_at: int | None = None
-
-
-class _Growing:
-    """An artifact under construction; text deltas gather in a run until somebody looks."""
-
-    __slots__ = ("artifact", "open", "parts", "run")
-
-    def __init__(self, artifact: Artifact) -> None:
-        self.artifact = artifact
-        self.parts: list[Part] = list(artifact.parts)
-        self.run: list[str] = []
-        # Whether the last part was made of deltas, so that the next ones belong to it.
-        self.open = False
-
-    def whole(self) -> Artifact:
-        self._close_run()
-        known = self.artifact
-        return Artifact(
-            artifact_id=known.artifact_id,
-            name=known.name,
-            description=known.description,
-            parts=tuple(self.parts),
-            metadata=known.metadata,
-            extensions=known.extensions,
-        )
-
-    def write(self, text: str) -> None:
-        self.run.append(text)
-
-    def extend(self, more: Artifact) -> None:
-        self._close_run()
-        self.open = False
-        self.parts.extend(more.parts)
-        known = self.artifact
-        self.artifact = Artifact(
-            artifact_id=known.artifact_id,
-            name=more.name or known.name,
-            description=more.description or known.description,
-            metadata={**(known.metadata or {}), **(more.metadata or {})} or None,
-            extensions=tuple(dict.fromkeys((*known.extensions, *more.extensions))),
-        )
-
-    def _close_run(self) -> None:
-        if not self.run:
-            return
-        text = "".join(self.run)
-        # Invariant: a look between two deltas changes nothing; together they stay one text.
-        if self.open:
-            text = (self.parts.pop().text or "") + text
-        self.parts.append(Part(text=text))
-        self.open = True
-        self.run = []
 
 
 class State:
@@ -172,7 +120,7 @@ class State:
         self.ended_children: Mapping[str, TaskState] = CHILDLESS
         self.reply: Message | None = None
         self._history: list[Message] = []
-        self._artifacts: dict[str, _Growing] = {}
+        self._artifacts: dict[str, GrowingArtifact] = {}
 
     @property
     def message(self) -> Message:
@@ -283,7 +231,7 @@ class State:
             case ev.ChildEnded() as event:
                 self._child_ended(event, recorded.at)
             case ev.Compacted(artifacts=artifacts):
-                self._artifacts.update({whole.artifact_id: _Growing(whole) for whole in artifacts})
+                self._artifacts.update({whole.artifact_id: GrowingArtifact(whole) for whole in artifacts})
             case ev.Taken(place=place):
                 self.taken = place + 1
             case ev.PushSet(target=target):
@@ -355,7 +303,7 @@ class State:
         # As for chunks: stream readers are told to append or to begin anew, so the fold does the same.
         if growing is None or not event.append:
             artifact = Artifact(artifact_id=event.artifact_id)
-            growing = self._artifacts[event.artifact_id] = _Growing(artifact)
+            growing = self._artifacts[event.artifact_id] = GrowingArtifact(artifact)
         growing.write(event.text)
 
     def _chunk(self, event: ev.Chunk) -> None:
@@ -363,7 +311,7 @@ class State:
         if growing is not None and event.append:
             growing.extend(event.artifact)
         else:
-            self._artifacts[event.artifact.artifact_id] = _Growing(event.artifact)
+            self._artifacts[event.artifact.artifact_id] = GrowingArtifact(event.artifact)
 
 
 def _newest(history: list[Message], length: int) -> list[Message]:
