@@ -7,8 +7,9 @@ import threading
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from trunkline.webhook.listener import IncomingWebhook, WebhookListener
 
 WAIT_S = 10.0
 Said = int | tuple[int, dict[str, str]]
@@ -57,11 +58,10 @@ class Hooks:
         self.under_way: Counter[str] = Counter()
         self.most: defaultdict[str, int] = defaultdict(int)
         self._news = threading.Condition()
-        self._server = _Server(self)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        self._listener = WebhookListener(self._answer, "0.0.0.0")
 
     def url(self, path: str, host: str = "127.0.0.1") -> str:
-        return f"http://{host}:{self._server.server_port}{path}"
+        return f"http://{host}:{self._listener.port}{path}"
 
     def hold(self, path: str) -> threading.Event:
         """The gate that this path waits at from now on."""
@@ -86,6 +86,9 @@ class Hooks:
     def _at(self, path: str) -> list[Post]:
         return [post for post in self.posts if post.path == path]
 
+    def _answer(self, webhook: IncomingWebhook) -> Said:
+        return self.take(Post(webhook.path, webhook.headers, webhook.body, time.monotonic()))
+
     def take(self, post: Post) -> Said:
         """Note a request, wait at its gate, and give the answer."""
         path = post.path
@@ -104,49 +107,9 @@ class Hooks:
         return said
 
     def __enter__(self) -> Hooks:
-        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         for gate in self.gates.values():
             gate.set()
-        self._server.shutdown()
-        self._thread.join(10)
-        self._server.server_close()
-
-
-class _Server(ThreadingHTTPServer):
-    request_queue_size = 256
-    daemon_threads = True
-    # A sender that was killed leaves its connection to a thread that ends by itself.
-    block_on_close = False
-
-    def __init__(self, hooks: Hooks) -> None:
-        self.hooks = hooks
-        super().__init__(("0.0.0.0", 0), _Request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A sender that goes away in the middle is part of what is tested."""
-
-
-class _Request(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    # Head and body of an answer in one packet each: no waiting for acknowledgements.
-    wbufsize = -1
-    disable_nagle_algorithm = True
-
-    def do_POST(self) -> None:
-        raw = self.rfile.read(int(self.headers["content-length"]))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        server = self.server
-        assert isinstance(server, _Server)
-        said = server.hooks.take(Post(self.path, headers, raw, time.monotonic()))
-        status, more = (said, {}) if isinstance(said, int) else said
-        self.send_response(status)
-        for name, value in more.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing on standard error."""
+        self._listener.close()

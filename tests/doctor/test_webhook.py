@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from trunkline.doctor.webhook import WebhookListener
+from trunkline.doctor.webhook import NotificationProbe
 
 
 async def _post(url: str, raw: bytes) -> bytes:
@@ -25,7 +25,7 @@ async def _post(url: str, raw: bytes) -> bytes:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 def test_it_keeps_what_it_is_told(host: str) -> None:
     async def main() -> None:
-        hook = WebhookListener(host)
+        hook = NotificationProbe(host)
         await hook.open()
         try:
             path = urlsplit(hook.url).path
@@ -51,7 +51,7 @@ def test_it_keeps_what_it_is_told(host: str) -> None:
 )
 def test_strangers_are_not_kept(raw: bytes) -> None:
     async def main() -> None:
-        hook = WebhookListener("127.0.0.1")
+        hook = NotificationProbe("127.0.0.1")
         await hook.open()
         try:
             async with asyncio.timeout(5):
@@ -65,7 +65,7 @@ def test_strangers_are_not_kept(raw: bytes) -> None:
 
 def test_waiting_has_an_end() -> None:
     async def main() -> None:
-        hook = WebhookListener("127.0.0.1")
+        hook = NotificationProbe("127.0.0.1")
         async with asyncio.timeout(5):
             await hook.wait_for(lambda _: True, 0.01)
 

@@ -7,9 +7,7 @@ import queue
 import shutil
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from rich.console import Console
@@ -34,6 +32,7 @@ from trunkline.doctor.check import CheckOutcome
 from trunkline.doctor.run import examine
 from trunkline.errors import Refused
 from trunkline.webhook import Notification, Receiver
+from trunkline.webhook.listener import IncomingWebhook, WebhookListener
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import PushConfig, TaskState
 
@@ -52,36 +51,23 @@ class TourWebhook:
 
     def __init__(self, receiver: Receiver) -> None:
         self.received: queue.Queue[Notification] = queue.Queue()
-        received = self.received
+        self._receiver = receiver
+        self._listener = WebhookListener(self._take)
+        self.url = f"http://127.0.0.1:{self._listener.port}/hook"
 
-        class Handler(BaseHTTPRequestHandler):
-            """Answers one request."""
-
-            def do_POST(self) -> None:  # noqa: N802 - the name is the standard library's
-                """Take a notification, once however often it comes."""
-                body = self.rfile.read(int(self.headers.get("content-length", "0")))
-                try:
-                    notification = receiver.receive(dict(self.headers), body)
-                except Refused:
-                    self.send_error(401)
-                    return
-                if not notification.repeated:
-                    received.put(notification)
-                self.send_response(200)
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, format: str, *args: object) -> None:
-                """Say nothing: the tour does."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/hook"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+    def _take(self, webhook: IncomingWebhook) -> int:
+        """Take a notification, once however often it comes."""
+        try:
+            notification = self._receiver.receive(webhook.headers, webhook.body)
+        except Refused:
+            return 401
+        if not notification.repeated:
+            self.received.put(notification)
+        return 200
 
     def close(self) -> None:
         """Listen no more."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._listener.close()
 
 
 class Tour:

@@ -19,7 +19,8 @@ from trunkline.doctor.json_access import (
     state_of,
     text,
 )
-from trunkline.doctor.webhook import ReceivedNotification, WebhookListener
+from trunkline.doctor.webhook import NotificationProbe
+from trunkline.webhook.listener import IncomingWebhook
 
 if TYPE_CHECKING:
     from trunkline.doctor.probe import InterfaceProbe, ProbeAnswer, ProbeStream
@@ -69,7 +70,7 @@ class PushProbe(Struct, frozen=True):
     answer: ProbeAnswer
     url: str
     token: str
-    received: tuple[ReceivedNotification, ...]
+    received: tuple[IncomingWebhook, ...]
 
 
 class Fixtures:
@@ -197,7 +198,7 @@ class Fixtures:
         subject = self._probe.subject
         if not subject.is_reached:
             raise NotPossible("the agent is elsewhere; say by --local-receiver how it reaches this machine")
-        hook = WebhookListener(subject.options.receiver)
+        hook = NotificationProbe(subject.options.receiver)
         await hook.open()
         try:
             config = {"url": hook.url, "token": hook.token}
@@ -219,6 +220,6 @@ class Fixtures:
         return CancelRace(sent, canceled, await self._probe.call("get", {"id": task_id}))
 
 
-def _tells_end(notification: ReceivedNotification) -> bool:
+def _tells_end(notification: IncomingWebhook) -> bool:
     found = protocol_object(parsed(notification.body))
     return found is not None and found.state in TERMINAL

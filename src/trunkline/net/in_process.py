@@ -36,7 +36,7 @@ class InProcessHttpClient:
         self._visits: set[_Visit] = set()
 
     async def open(self, request: HttpRequest) -> Visited:
-        """See `Carrier`. What the application raises is `sent`, with its cause."""
+        """See `HttpClient`. What the application raises is `sent`, with its cause."""
         at = _split(request.url)
         if self._lane and _lane(at) != self._lane:
             raise Unreachable(f"{at.hostname}: only {self._lane} is in this process", reason="connect")
@@ -166,15 +166,15 @@ class Visited:
         self.headers = headers
 
     async def read(self, limit: int, *, idle_s: float | None = None) -> bytes:
-        """See `Reply`."""
+        """See `HttpResponse`."""
         return await self._visit.body.read(limit, idle_s)
 
     def chunks(self, *, idle_s: float | None = None) -> Chunks:
-        """See `Reply`."""
+        """See `HttpResponse`."""
         return Chunks(self._visit.body, idle_s)
 
     async def close(self) -> None:
-        """See `Reply`."""
+        """See `HttpResponse`."""
         self._visit.leave()
 
     async def ended(self) -> None:
