@@ -140,7 +140,7 @@ def test_whatever_was_used_is_a_cost(name: str) -> None:
         ("board", "open", True, "inc", "adds a number"),
         ("board", "open", 1, "add", "is none of set, inc, push"),
         ("", "open", 1, "inc", "domain and path are text"),
-        ("board", 7, 1, "inc", "domain and path are text"),
+        ("board", 7, 1, "inc", "path is text, not int"),
     ],
 )
 def test_an_effect_that_nobody_would_understand(

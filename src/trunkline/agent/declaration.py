@@ -20,7 +20,8 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from trunkline.agent.binding import AuthorFunction
-from trunkline.agent.extensions import CONFIDENCE, COST, DELTA, Change, RunReport, is_number, uri_of
+from trunkline.agent.extensions import CONFIDENCE, COST, DELTA, Change, RunReport, uri_of
+from trunkline.agent.validation import is_number
 from trunkline.errors import Misuse
 from trunkline.wire.card import SKILL_PARAMETERS, Extension
 

@@ -99,12 +99,18 @@ class SkillExecutor:
         try:
             if skill is None:
                 turn.fail(f"This agent no longer has the skill {work.state.skill}.")
-            verdict = await complete(turn, await skill.call(turn))
+            result = await skill.call(turn)
+            if turn.lost_step is not None:
+                raise turn.lost_step
+            verdict = await complete(turn, result)
             success = True
             return verdict
         except (VerdictGiven, BaseExceptionGroup) as error:
             # A verdict given inside a task group comes wrapped in what it stopped.
             if (given := _verdict_given(error)) is not None:
+                if turn.lost_step is not None and given.state is not TaskState.FAILED:
+                    await record_failure(turn)
+                    raise turn.lost_step from error
                 verdict = await end_early(turn, given)
                 success = given.state is TaskState.COMPLETED
                 return verdict

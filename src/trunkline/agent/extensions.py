@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from trunkline.agent.validation import is_number, read_json, read_text
 from trunkline.errors import Misuse
 from trunkline.wire.types import Metadata, Part
 
@@ -24,11 +25,6 @@ OPS = ("set", "inc", "push")
 def uri_of(name: str) -> str:
     """The URI of an extension on the wire."""
     return _URI + name
-
-
-def is_number(value: object) -> bool:
-    """Whether it can be counted with; to Python a truth value is a number too."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 class Usage(Struct, omit_defaults=True):
@@ -92,12 +88,28 @@ class RunReport:
         return self.usage is not None or self.confidence is not None or bool(self.changes)
 
     def add_usage(self, more: Usage) -> None:
-        """Add to what was used."""
+        """Add to what was used.
+
+        Raises:
+            Misuse: something of it is no number.
+        """
+        for name in more.__struct_fields__:
+            value = getattr(more, name)
+            if not is_number(value) and not (value is None and name == "cost_usd"):
+                raise Misuse(f"{name} is a number, not {type(value).__name__}")
         self.usage = more if self.usage is None else self.usage.plus(more)
 
     def set_confidence(self, value: float, explanation: str) -> None:
-        """Say how sure the answer is."""
-        self.confidence = Confidence(min(1.0, max(0.0, float(value))), explanation)
+        """Say how sure the answer is.
+
+        Raises:
+            Misuse: the value is no number, or the explanation no text.
+        """
+        try:
+            known = float(value)
+        except (TypeError, ValueError, OverflowError):
+            raise Misuse(f"value is a number, not {type(value).__name__}") from None
+        self.confidence = Confidence(min(1.0, max(0.0, known)), read_text("explanation", explanation))
 
     def add_change(self, made: Change) -> None:
         """Add a change.
@@ -109,10 +121,12 @@ class RunReport:
             raise Misuse(f"effect op {made.op!r} is none of {', '.join(OPS)}")
         if made.op == "inc" and not is_number(made.value):
             raise Misuse(f'an effect adds a number, not {made.value!r}; to say what now holds, use op="set"')
-        for word in (made.domain, made.path):
-            if not isinstance(word, str) or not word:  # pyright: ignore[reportUnnecessaryIsInstance]
-                raise Misuse(f"an effect's domain and path are text, not {word!r}")
-        self.changes.append(made)
+        domain, path = read_text("domain", made.domain), read_text("path", made.path)
+        if not domain or not path:
+            raise Misuse("an effect's domain and path are text that is not empty")
+        # A copy: what the author does to its value afterwards changes nothing that was said.
+        value = read_json("value", made.value)
+        self.changes.append(Change(domain, path, value, read_text("op", made.op)))
 
     def bodies(self, *, success: bool, duration_ms: int = 1) -> Iterator[tuple[str, Metadata]]:
         """The body of each report, by the name of its extension."""

@@ -5,19 +5,19 @@ from __future__ import annotations
 import base64
 import contextlib
 from dataclasses import is_dataclass
-from typing import Any, TypeVar
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
 from trunkline.agent.turn import ANSWER, Turn, VerdictGiven
+from trunkline.agent.validation import read_content, read_json, read_text
 from trunkline.errors import Misuse, TurnOver
 from trunkline.log.events import Chunk, Replied, Status
 from trunkline.run.executor import Verdict
 from trunkline.wire.types import Artifact, Message, Part, TaskState
 
 Result = Any
-Built = TypeVar("Built", Part, Artifact, Message)
 _PLAIN = (dict, list, tuple, int, float, bool)
 
 
@@ -26,16 +26,16 @@ async def emit_piece(turn: Turn, piece: Result) -> None:
     if isinstance(piece, str):
         await turn.write(piece)
     elif isinstance(piece, Artifact):
-        await turn.emit(Chunk(_checked(piece), last=True))
+        await turn.record(Chunk(read_content("the skill returned", piece), last=True))
     else:
-        await turn.emit(Chunk(Artifact(turn.next_artifact_id(), parts=(part_of(piece),)), last=True))
+        await turn.record(Chunk(Artifact(turn.next_artifact_id(), parts=(part_of(piece),)), last=True))
 
 
 async def complete(turn: Turn, result: Result) -> Verdict:
     """Record what the function gave back; the verdict that the task is completed."""
     extra = turn.report.parts(success=True, duration_ms=turn.elapsed_ms)
     if isinstance(result, Message):
-        message = _checked(result)
+        message = read_content("the skill returned", result)
         if not turn.spoke:
             return Replied(_message_with(message, extra))
         await _close(turn, extra)
@@ -46,9 +46,9 @@ async def complete(turn: Turn, result: Result) -> Verdict:
         # Shaped before the answer is closed: a result that cannot be must not find a success recorded.
         artifact = _artifact(turn.next_artifact_id(), turn, result)
         await _close(turn, extra)
-        await turn.emit(Chunk(artifact, last=True))
+        await turn.record(Chunk(artifact, last=True))
     else:
-        await turn.emit(Chunk(_artifact_with(_artifact(ANSWER, turn, result), extra), last=True))
+        await turn.record(Chunk(_artifact_with(_artifact(ANSWER, turn, result), extra), last=True))
     return Status(TaskState.COMPLETED)
 
 
@@ -78,7 +78,7 @@ async def _close(turn: Turn, extra: list[tuple[str, Part]]) -> None:
     """End the written answer, if there is one, with the report of the run."""
     if extra:
         written = bool(turn.written)
-        await turn.emit(
+        await turn.record(
             Chunk(_artifact_with(Artifact(ANSWER), extra), append=written, last=True, closes=written)
         )
     elif turn.written:
@@ -109,24 +109,8 @@ def _artifact_with(artifact: Artifact, extra: list[tuple[str, Part]]) -> Artifac
 
 def _artifact(artifact_id: str, turn: Turn, result: Result) -> Artifact:
     if isinstance(result, Artifact):
-        return _checked(result)
+        return read_content("the skill returned", result)
     return Artifact(artifact_id, name=turn.skill, parts=(part_of(result),))
-
-
-def _checked(value: Built) -> Built:
-    """What an author built by hand, if it can be read back; structs check nothing when they are made."""
-    try:
-        read = msgspec.json.decode(msgspec.json.encode(value), type=type(value))
-    except (TypeError, ValueError) as error:
-        raise Misuse(f"the skill returned a {type(value).__name__} that does not fit: {error}") from error
-    parts = (read,) if isinstance(read, Part) else read.parts
-    for part in parts:
-        given = (part.text, part.raw, part.url, None if part.data is msgspec.UNSET else part)
-        if sum(one is not None for one in given) != 1:
-            raise Misuse("the skill returned a Part without exactly one of text, raw, url or data")
-    if not parts:
-        raise Misuse(f"the skill returned a {type(value).__name__} without parts")
-    return read
 
 
 def part_of(value: Result) -> Part:
@@ -136,19 +120,13 @@ def part_of(value: Result) -> Part:
         Misuse: nothing on the wire stands for such a value.
     """
     if isinstance(value, str):
-        return Part(text=value)
+        return Part(text=read_text("what the skill returned", value))
     if isinstance(value, Part):
-        return _checked(value)
+        return read_content("the skill returned", value)
     if isinstance(value, bytes):
         return Part(raw=base64.b64encode(value).decode(), media_type="application/octet-stream")
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return Part(data=dump(mode="json"))
-    if isinstance(value, (*_PLAIN, Struct)) or is_dataclass(value):
-        try:
-            return Part(data=msgspec.to_builtins(value))
-        except (TypeError, msgspec.MsgspecError) as error:
-            raise Misuse(f"the skill returned data that is not JSON: {error}") from error
+    if isinstance(value, (*_PLAIN, Struct)) or is_dataclass(value) or hasattr(value, "model_dump"):
+        return Part(data=read_json("what the skill returned", cast("object", value)))
     raise Misuse(
         f"the skill returned {type(value).__name__}; "
         "give back text, bytes, data, a Part, an Artifact or a Message"

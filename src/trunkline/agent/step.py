@@ -14,6 +14,7 @@ from functools import partial
 import msgspec
 
 from trunkline.agent.binding import AuthorFunction, in_thread, inner, is_async
+from trunkline.agent.validation import encode_json
 from trunkline.errors import Misuse
 
 _AWAITABLES = (Awaitable, Coroutine, Future)
@@ -39,19 +40,7 @@ def encoded(name: str, result: object) -> bytes:
     Raises:
         Misuse: it cannot be; the step is named.
     """
-    try:
-        return msgspec.json.encode(result, enc_hook=_dump)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise Misuse(
-            f"step {name!r} gave back {type(result).__name__}, which is not JSON: {error}"
-        ) from error
-
-
-def _dump(value: object) -> object:
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return dump(mode="json")
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    return encode_json(f"step {name!r} gave back what", result)
 
 
 def fitted(name: str, result: object, function: AuthorFunction) -> object:

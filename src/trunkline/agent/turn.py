@@ -19,6 +19,14 @@ import msgspec
 from trunkline.agent.binding import AuthorFunction
 from trunkline.agent.extensions import Change, RunReport, Usage
 from trunkline.agent.step import encoded, fitted, perform
+from trunkline.agent.validation import (
+    read_back,
+    read_flag,
+    read_json,
+    read_metadata,
+    read_parts,
+    read_text,
+)
 from trunkline.clock import now_ms
 from trunkline.errors import Misuse, TurnOver
 from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
@@ -66,6 +74,7 @@ class Turn:
         "_timer",
         "_work",
         "_written",
+        "lost_step",
         "report",
         "skill",
     )
@@ -84,6 +93,9 @@ class Turn:
         self._timer: asyncio.TimerHandle | None = None
         self._count = 0
         self._steps = 0
+        # Why a step that was done is not recorded: a second run would do it again, so no skill may succeed
+        # by catching it.
+        self.lost_step: Misuse | None = None
 
     @property
     def task_id(self) -> str:
@@ -173,6 +185,7 @@ class Turn:
         """Add text to the answer; readers get it as a delta."""
         if not text:
             return
+        text = read_text("text", text)
         first = not self._written
         self._written.append(text)
         self._held += text
@@ -202,7 +215,8 @@ class Turn:
 
     async def status(self, text: str, metadata: Metadata | None = None) -> None:
         """Say what is going on; it stays on the task until the next word."""
-        await self.emit(Status(TaskState.WORKING, self.message(text), metadata and deepcopy(metadata)))
+        message = self._message(read_parts("text", text))
+        await self.record(Status(TaskState.WORKING, message, read_metadata("metadata", metadata)))
 
     async def artifact(
         self,
@@ -219,13 +233,18 @@ class Turn:
         last: bool | None = None,
         metadata: Metadata | None = None,
     ) -> str:
-        """Emit a result as it is; `file` is bytes or a URL. Gives its id, to append to it later."""
+        """Emit a result as it is; `file` is bytes or a URL. Gives its id, to append to it later.
+
+        Raises:
+            Misuse: an argument is of another type, is not JSON or is nested too deep.
+        """
         part = _part(text, data, file, filename, media_type)
-        _check_texts(name, description, artifact_id)
-        one_shot = not artifact_id and not append
-        artifact_id = artifact_id or self.next_artifact_id()
-        artifact = Artifact(artifact_id, name, description, (part,), metadata and deepcopy(metadata))
-        await self.emit(Chunk(artifact, append, one_shot if last is None else last))
+        name, description = read_text("name", name), read_text("description", description)
+        metadata = read_metadata("metadata", metadata)
+        one_shot = not read_text("artifact_id", artifact_id) and not read_flag("append", append)
+        last = one_shot if last is None else read_flag("last", last)
+        artifact_id = read_text("artifact_id", artifact_id) or self.next_artifact_id()
+        await self.record(Chunk(Artifact(artifact_id, name, description, (part,), metadata), append, last))
         return artifact_id
 
     def next_artifact_id(self) -> str:
@@ -233,8 +252,18 @@ class Turn:
         self._count += 1
         return f"artifact-{self._count}"
 
-    async def emit(self, event: AnyEvent) -> None:
-        """Record an event after any held text."""
+    async def emit(self, event: Status | Delta | Chunk) -> None:
+        """Record an event that an author made, after any held text.
+
+        Raises:
+            Misuse: it could not be read back, or is of a kind that is not a skill's to say.
+        """
+        if not isinstance(event, Status | Delta | Chunk):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Misuse(f"event is a Status, Delta or Chunk, not {type(event).__name__}")
+        await self.record(read_back("event is", event))
+
+    async def record(self, event: AnyEvent) -> None:
+        """Record an event that is known to read back, after any held text."""
         if self._held:
             await self.flush()
         self._spoke = True
@@ -271,6 +300,7 @@ class Turn:
         """The place of the next step."""
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Misuse('a step needs a name: turn.step("name", function, ...)')
+        read_text("name", name)
         self._steps += 1
         return self._steps - 1
 
@@ -280,8 +310,12 @@ class Turn:
 
     async def keep(self, place: int, name: str, function: AuthorFunction, result: object) -> object:
         """Record what a step gave; once this returns it is durable."""
-        body = encoded(name, result)
-        given = fitted(name, msgspec.json.decode(body), function)
+        try:
+            body = encoded(name, result)
+            given = fitted(name, msgspec.json.decode(body), function)
+        except Misuse as misuse:
+            self.lost_step = misuse
+            raise
         await self.flush()
         # Read twice: what the author is given may be changed, and what is recorded must not be.
         await self._work.emit(Stepped(place, name, msgspec.json.decode(body)))
@@ -310,19 +344,15 @@ class Turn:
 
     def message(self, content: str | Part | list[Part], metadata: Metadata | None = None) -> Message:
         """A message of the agent; returned from a skill before any output it is the direct answer."""
-        parts = (
-            [Part(text=content)]
-            if isinstance(content, str)
-            else [content]
-            if isinstance(content, Part)
-            else content
-        )
+        return self._message(read_parts("content", content), read_metadata("metadata", metadata))
+
+    def _message(self, parts: tuple[Part, ...], metadata: Metadata | None = None) -> Message:
         return Message(
             message_id=self._work.ids.new(),
             context_id=self.context_id,
             task_id=self.task_id,
             role=Role.AGENT,
-            parts=tuple(parts),
+            parts=parts,
             metadata=metadata,
         )
 
@@ -332,11 +362,13 @@ class Turn:
 
     async def ask_message(self, question: str) -> Message:
         """Like `ask`, but gives the whole message."""
-        return await self._interrupt(Status(TaskState.INPUT_REQUIRED, self.message(question)))
+        return await self._interrupt(
+            Status(TaskState.INPUT_REQUIRED, self._message(read_parts("question", question)))
+        )
 
     async def need_auth(self, what: str) -> Message:
         """Say which authorization is missing and wait for the caller's next message."""
-        return await self._interrupt(Status(TaskState.AUTH_REQUIRED, self.message(what)))
+        return await self._interrupt(Status(TaskState.AUTH_REQUIRED, self._message(read_parts("what", what))))
 
     async def _interrupt(self, status: Status) -> Message:
         await self.flush()
@@ -345,15 +377,15 @@ class Turn:
 
     def reject(self, reason: str) -> NoReturn:
         """Refuse the task; this ends the function."""
-        raise VerdictGiven(TaskState.REJECTED, reason)
+        raise VerdictGiven(TaskState.REJECTED, read_text("reason", reason))
 
     def fail(self, reason: str) -> NoReturn:
         """End as failed with a reason the caller may read."""
-        raise VerdictGiven(TaskState.FAILED, reason)
+        raise VerdictGiven(TaskState.FAILED, read_text("reason", reason))
 
     def finish(self, closing: str) -> NoReturn:
         """End as completed with a closing word beside the artifacts; this ends the function."""
-        raise VerdictGiven(TaskState.COMPLETED, closing)
+        raise VerdictGiven(TaskState.COMPLETED, read_text("closing", closing))
 
     def usage(
         self,
@@ -385,24 +417,17 @@ def _text(message: Message) -> str:
     return "\n".join(part.text for part in parts if part.text is not None)
 
 
-def _check_texts(*words: object) -> None:
-    # Structs check nothing when they are made: what is not text would be stored and never be read again.
-    for word in words:
-        if not isinstance(word, str):
-            raise Misuse(f"an artifact's words are text, not {type(word).__name__}")
-
-
 def _part(text: str | None, data: object, file: bytes | str | None, filename: str, media_type: str) -> Part:
     given = (text is not None) + (data is not msgspec.UNSET) + (file is not None)
     if given != 1:
         raise Misuse("an artifact takes exactly one of text=, data= or file=")
-    _check_texts(filename, media_type)
+    filename, media_type = read_text("filename", filename), read_text("media_type", media_type)
     if text is not None:
-        _check_texts(text)
-        return Part(text=text, media_type=media_type)
+        return Part(text=read_text("text", text), media_type=media_type)
     if isinstance(file, bytes):
         return Part(raw=base64.b64encode(file).decode(), filename=filename, media_type=media_type)
+    if isinstance(file, str):
+        return Part(url=read_text("file", file), filename=filename, media_type=media_type)
     if file is not None:
-        _check_texts(file)
-        return Part(url=file, filename=filename, media_type=media_type)
-    return Part(data=msgspec.to_builtins(data), filename=filename, media_type=media_type)
+        raise Misuse(f"file is bytes or a URL, not {type(file).__name__}")
+    return Part(data=read_json("data", data), filename=filename, media_type=media_type)

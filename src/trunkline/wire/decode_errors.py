@@ -9,7 +9,7 @@ import msgspec
 
 from trunkline.errors import InvalidParams, ParseError
 
-_MAX_DEPTH = 100
+MAX_DEPTH = 100
 _MAX_CONTAINERS = 100_000
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
@@ -46,7 +46,7 @@ def _words(types: str) -> str:
 
 def too_deep() -> ParseError:
     """The ParseError for endless nesting."""
-    return ParseError(f"the body is nested deeper than {_MAX_DEPTH} levels")
+    return ParseError(f"the body is nested deeper than {MAX_DEPTH} levels")
 
 
 def check_structure(body: bytes) -> None:
@@ -57,12 +57,27 @@ def check_structure(body: bytes) -> None:
     Raises:
         ParseError: it nests deeper or holds more.
     """
-    if body.count(b"{") + body.count(b"[") <= _MAX_DEPTH:
+    if body.count(b"{") + body.count(b"[") <= MAX_DEPTH:
         return
-    bare = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(_STEPS, _NOT_STRUCTURE)
-    outside_strings = b"".join(bare.split(b'"')[::2])
-    if outside_strings.count(b"\x01") > _MAX_CONTAINERS:
+    brackets = _brackets(body)
+    if brackets.count(b"\x01") > _MAX_CONTAINERS:
         raise ParseError(f"the body holds more than {_MAX_CONTAINERS} lists and objects")
-    # Every opening bracket is a step of 1, every closing one of -1; all of it runs in C.
-    if max(accumulate(memoryview(outside_strings).cast("b")), default=0) > _MAX_DEPTH:
+    if _height(brackets) > MAX_DEPTH:
         raise too_deep()
+
+
+def depth(body: bytes) -> int:
+    """How deep the lists and objects of a JSON text are nested; an upper bound if they are few."""
+    count = body.count(b"{") + body.count(b"[")
+    return count if count <= MAX_DEPTH else _height(_brackets(body))
+
+
+def _brackets(body: bytes) -> bytes:
+    """A byte of 1 for every opening bracket outside strings, of -1 for every closing one."""
+    bare = body.replace(b"\\\\", b"").replace(b'\\"', b"").translate(_STEPS, _NOT_STRUCTURE)
+    return b"".join(bare.split(b'"')[::2])
+
+
+def _height(brackets: bytes) -> int:
+    # All of it runs in C.
+    return max(accumulate(memoryview(brackets).cast("b")), default=0)
