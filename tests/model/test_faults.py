@@ -192,7 +192,9 @@ async def _play(plan: Plan) -> None:
                 assert type(error) is not TrunklineError
                 assert not _is_survivable(plan), f"nothing was lost, but: {error!r}"
             assert loop.time() <= deadline, "it came too late"
-    assert not [visit for visit in http_client._visits if not visit._left.is_set()], "a connection was kept"
+    assert not [running for running in http_client._requests if not running._left.is_set()], (
+        "a connection was kept"
+    )
     assert not [each for each, count in mock.runs.items() if count > 1], "a message ran twice"
     await http_client.close()
     await mock.close()

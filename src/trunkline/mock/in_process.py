@@ -18,7 +18,7 @@ from trunkline.mock.scenario import Reply, Rule, Scenario
 from trunkline.mock.script import load_scenarios, read_scenarios
 from trunkline.mock.serve import BackgroundServer
 from trunkline.net.http import HttpClient, HttpRequest
-from trunkline.net.in_process import BASE, InProcessHttpClient, Visited
+from trunkline.net.in_process import BASE, InProcessHttpClient, InProcessResponse
 from trunkline.wire.types import Message
 
 Script = Scenario | Sequence[Rule] | Reply | Path | str
@@ -134,7 +134,7 @@ class _LoopBoundClient:
         self._make = make
         self._running: WeakKeyDictionary[asyncio.AbstractEventLoop, _RunningApp] = WeakKeyDictionary()
 
-    async def open(self, request: HttpRequest) -> Visited:
+    async def open(self, request: HttpRequest) -> InProcessResponse:
         """See `HttpClient`."""
         loop = asyncio.get_running_loop()
         app = self._running.get(loop)

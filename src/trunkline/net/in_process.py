@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
-from urllib.parse import SplitResult, quote, unquote, urlsplit
+from urllib.parse import unquote
 
 from trunkline.errors import Misuse, Unreachable
+from trunkline.net.egress import HttpTarget, target
 from trunkline.net.http import Body, Chunks, HttpRequest
 
 log = logging.getLogger("trunkline.net")
@@ -16,59 +17,56 @@ BASE = "http://localhost"
 # How long a request that nobody waits for may take to notice.
 LEAVE_S = 1.0
 
-# What a URL may hold as it is; the rest is written as percent signs.
-_PLAIN = "/?:@!$&'()*+,;=-._~%"
-
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
 
 class InProcessHttpClient:
-    """Carries to one application, which answers at `base` and nowhere else; empty is everywhere.
+    """Sends to one application, which answers at `base` and nowhere else; empty is everywhere.
 
     The application's lifespan is its owner's. Closing this waits for the requests that still run.
     """
 
     def __init__(self, app: App, *, base: str = BASE) -> None:
         self._app = app
-        self._lane = _lane(_split(base)) if base else ""
-        if _split(base).path.strip("/"):
+        self._origin = target(base).origin if base else ""
+        if base and target(base).path != b"/":
             raise Misuse(f"base is an origin such as {BASE}, without a path")
-        self._visits: set[_Visit] = set()
+        self._requests: set[_InProcessRequest] = set()
 
-    async def open(self, request: HttpRequest) -> Visited:
+    async def open(self, request: HttpRequest) -> InProcessResponse:
         """See `HttpClient`. What the application raises is `sent`, with its cause."""
-        at = _split(request.url)
-        if self._lane and _lane(at) != self._lane:
-            raise Unreachable(f"{at.hostname}: only {self._lane} is in this process", reason="connect")
-        visit = _Visit(at, request)
-        self._visits.add(visit)
-        visit.task = asyncio.get_running_loop().create_task(self._serve(visit))
+        at = target(request.url)
+        if self._origin and at.origin != self._origin:
+            raise Unreachable(f"{at.host}: only {self._origin} is in this process", reason="connect")
+        running = _InProcessRequest(at, request)
+        self._requests.add(running)
+        running.task = asyncio.get_running_loop().create_task(self._serve(running))
         try:
-            status, headers = await visit.head
+            status, headers = await running.head
         except BaseException:
-            visit.leave()
+            running.leave()
             raise
-        return Visited(visit, status, headers)
+        return InProcessResponse(running, status, headers)
 
-    async def _serve(self, visit: _Visit) -> None:
+    async def _serve(self, running: _InProcessRequest) -> None:
         try:
-            await self._app(visit.scope, visit.receive, visit.send)
-            visit.finish(None)
+            await self._app(running.scope, running.receive, running.send)
+            running.finish(None)
         except asyncio.CancelledError as error:
-            visit.finish(error)
+            running.finish(error)
             raise
         except Exception as error:  # noqa: BLE001 - whoever waits is told; if nobody does, the log is
-            if not visit.finish(error):
+            if not running.finish(error):
                 log.error("inside.broke", exc_info=error)
         finally:
-            self._visits.discard(visit)
+            self._requests.discard(running)
 
     async def close(self) -> None:
         """Leave every request, and wait until its application has noticed."""
-        visits = list(self._visits)
-        for visit in visits:
-            visit.leave()
-        tasks = [visit.task for visit in visits if visit.task is not None]
+        requests = list(self._requests)
+        for running in requests:
+            running.leave()
+        tasks = [running.task for running in requests if running.task is not None]
         if tasks:
             _, deaf = await asyncio.wait(tasks, timeout=LEAVE_S)
             for task in deaf:
@@ -76,13 +74,13 @@ class InProcessHttpClient:
             await asyncio.gather(*deaf, return_exceptions=True)
 
 
-class _Visit:
-    """One request inside."""
+class _InProcessRequest:
+    """One request, from the call of the application to its return."""
 
-    def __init__(self, at: SplitResult, request: HttpRequest) -> None:
+    def __init__(self, at: HttpTarget, request: HttpRequest) -> None:
         loop = asyncio.get_running_loop()
         self.scope = _scope(at, request)
-        self._host = at.hostname or ""
+        self._host = at.host
         self.head: asyncio.Future[tuple[int, dict[str, str]]] = loop.create_future()
         self.body = Body(loop, self._host, self._make_room)
         self.task: asyncio.Task[None] | None = None
@@ -155,56 +153,38 @@ class _Visit:
         self.body.drop()
 
 
-class Visited:
-    """A reply from inside."""
+class InProcessResponse:
+    """A response of the application."""
 
-    __slots__ = ("_visit", "headers", "status")
+    __slots__ = ("_running", "headers", "status")
 
-    def __init__(self, visit: _Visit, status: int, headers: dict[str, str]) -> None:
-        self._visit = visit
+    def __init__(self, running: _InProcessRequest, status: int, headers: dict[str, str]) -> None:
+        self._running = running
         self.status = status
         self.headers = headers
 
     async def read(self, limit: int, *, idle_s: float | None = None) -> bytes:
         """See `HttpResponse`."""
-        return await self._visit.body.read(limit, idle_s)
+        return await self._running.body.read(limit, idle_s)
 
     def chunks(self, *, idle_s: float | None = None) -> Chunks:
         """See `HttpResponse`."""
-        return Chunks(self._visit.body, idle_s)
+        return Chunks(self._running.body, idle_s)
 
     async def close(self) -> None:
         """See `HttpResponse`."""
-        self._visit.leave()
+        self._running.leave()
 
     async def ended(self) -> None:
         """Wait until the application has returned; it may go on after its answer."""
-        await self._visit.ended.wait()
+        await self._running.ended.wait()
 
 
-def _split(url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-        # Asked for, it is checked.
-        _ = parts.port
-    except ValueError:
-        raise Unreachable("this is no URL; give one like http://localhost/a2a", reason="url") from None
-    return parts
-
-
-def _port(at: SplitResult) -> int:
-    return at.port or (443 if at.scheme == "https" else 80)
-
-
-def _lane(at: SplitResult) -> str:
-    return f"{at.scheme}://{at.hostname}:{_port(at)}"
-
-
-def _scope(at: SplitResult, request: HttpRequest) -> dict[str, Any]:
-    raw_path = quote(at.path or "/", safe=_PLAIN).encode()
+def _scope(at: HttpTarget, request: HttpRequest) -> dict[str, Any]:
+    raw_path, _, query = at.path.partition(b"?")
     headers = [(name.lower().encode(), value.encode()) for name, value in request.headers]
     if not any(name == b"host" for name, _ in headers):
-        headers.insert(0, (b"host", at.netloc.encode()))
+        headers.insert(0, (b"host", at.authority))
     if request.body is not None:
         headers.append((b"content-length", b"%d" % len(request.body)))
     return {
@@ -215,11 +195,11 @@ def _scope(at: SplitResult, request: HttpRequest) -> dict[str, Any]:
         "scheme": at.scheme,
         "path": unquote(raw_path.decode("ascii")),
         "raw_path": raw_path,
-        "query_string": quote(at.query, safe=_PLAIN).encode(),
+        "query_string": query,
         "root_path": "",
         "headers": headers,
         "client": ("127.0.0.1", 0),
-        "server": (at.hostname, _port(at)),
+        "server": (at.host, at.port),
         "extensions": {},
     }
 
