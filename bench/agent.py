@@ -14,8 +14,20 @@ from trunkline.wire.types import Message
 
 agent = Agent("bench", description="Does what the first word of the text says.", version="1.0.0")
 
+waiter = Agent("waiter", description="Waits.", version="1.0.0", on_crash="resume")
+DAY_S = 24 * 3600
 
 _gate = Gate()
+
+
+@waiter.skill
+async def wait(turn: Turn) -> str:
+    """`ask` for an answer, `sleep` for a day, or say it again at once."""
+    if turn.text == "ask":
+        return await turn.ask("Go on?")
+    if turn.text == "sleep":
+        await turn.sleep(DAY_S)
+    return turn.text
 
 
 @agent.skill(default=True, on_crash="restart")

@@ -15,6 +15,7 @@ from time import perf_counter
 
 from bench import contract
 from bench.generator import (
+    COMPLETED,
     ECHO,
     Load,
     Stream,
@@ -32,6 +33,8 @@ from bench.servers import WORK, Server
 
 TASK_ID = re.compile(rb'"task":\s*\{\s*"id":\s*"([^"]+)"')
 NOT_WAITING = b'"result"'
+WATCH_S = 10.0
+BATCHES = 10
 
 
 async def send(server: Server, scale: Scale) -> Sample:
@@ -108,6 +111,29 @@ async def finished(server: Server, scale: Scale) -> Sample:
     before = await _settled(server)
     lost = await _send_many(server, scale.finished)
     return Sample((await _settled(server) - before) / scale.finished, lost)
+
+
+async def parked(server: Server, scale: Scale) -> Sample:
+    """Memory of tasks that wait without a coroutine, and the CPU seconds they cost in ten seconds."""
+    await _send_many(server, 2_000)
+    before, idle_s = await _settled(server), await _cpu_while(server, WATCH_S)
+    lost = 0
+    for _ in range(BATCHES):
+        # Not all at once: what is measured is those that are parked, not as many that still have a coroutine.
+        for text in ("ask", "sleep"):
+            lost += await _send_many(server, scale.idle // BATCHES // 2, text, wait=False)
+        await asyncio.sleep(2.0)
+    # Each is parked when it has waited for five seconds; then nothing moves any more.
+    while await _cpu_while(server, 2.0) > 0.1 + idle_s:
+        pass
+    cpu_s = await _cpu_while(server, WATCH_S) - idle_s
+    return Sample((await _settled(server) - before) / 1024, lost, extra={"cpu_s": max(0.0, cpu_s)})
+
+
+async def _cpu_while(server: Server, seconds: float) -> float:
+    before = server.cpu()
+    await asyncio.sleep(seconds)
+    return server.cpu() - before
 
 
 async def startup(server: Server, scale: Scale) -> Sample:
@@ -194,10 +220,11 @@ def _echo_load(server: Server) -> Load:
     return load
 
 
-async def _send_many(server: Server, count: int) -> int:
-    make = server.endpoint.send(ECHO)
+async def _send_many(server: Server, count: int, text: str = ECHO, *, wait: bool = True) -> int:
+    make = server.endpoint.send(text, wait=wait)
     numbers = iter(range(count))
-    load = Load(lambda: make() if next(numbers, None) is not None else None)
+    mark = COMPLETED if wait else NOT_WAITING
+    load = Load(lambda: make() if next(numbers, None) is not None else None, mark)
     await start_callers(server.endpoint, load, 64)
     await asyncio.wait_for(load.ended.wait(), 1_800)
     return load.bad + load.lost

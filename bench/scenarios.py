@@ -69,6 +69,18 @@ SCENARIOS = (
         rounds=1,
     ),
     Scenario(
+        "parked",
+        "parked tasks, half of them asleep",
+        "MiB in all",
+        served(loads.parked),
+        ("trunkline-waiting",),
+        (
+            Hold("trunkline-waiting", 64, at_least=False),
+            Hold("trunkline-waiting", 0.1, at_least=False, extra="cpu_s"),
+        ),
+        rounds=1,
+    ),
+    Scenario(
         "startup",
         "start to first card",
         "s",

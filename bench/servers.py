@@ -72,6 +72,13 @@ CONTENDERS = {
     each.name: each
     for each in (
         Contender("trunkline", "Trunkline, SQLite", (*SERVE, "sqlite:///{scratch}/tasks.db"), path="/a2a"),
+        Contender(
+            "trunkline-waiting",
+            "Trunkline, SQLite, tasks that wait",
+            ("serve", "bench.agent:waiter", *OPTIONS, "sqlite:///{scratch}/tasks.db"),
+            path="/a2a",
+            keeps=False,
+        ),
         Contender("trunkline-memory", "Trunkline, memory", (*SERVE, "memory:"), path="/a2a"),
         Contender("a2a-sdk", "a2a-sdk 1.3.0, memory", ("sdk_agent.py", "{port}", "memory"), SDK, "a2a-sdk"),
         Contender(

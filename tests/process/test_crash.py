@@ -167,3 +167,46 @@ def test_a_second_server_on_the_same_file_names_the_way_out(tmp_path: Path) -> N
         agent = Agent(server.base)
         assert plain_state(agent.send("echo still here")) == "completed"
         agent.close()
+
+
+# Says in a file when its function is dropped, which nobody can see from outside.
+WAITING = '''
+import asyncio
+from pathlib import Path
+from trunkline import Agent, Turn
+
+agent = Agent("waiting", on_crash="resume")
+
+@agent.skill
+async def wait(turn: Turn) -> str:
+    """Sleeps, or asks."""
+    try:
+        if turn.text == "sleep":
+            await turn.sleep(6)
+            return "awake"
+        return await turn.ask("Well?")
+    except asyncio.CancelledError:
+        Path("dropped-" + turn.text).touch()
+        raise
+'''
+
+
+@pytest.mark.slow
+def test_parked_tasks_survive_kill_9_and_wake(tmp_path: Path, shelf: Shelf) -> None:
+    (tmp_path / "waiting.py").write_text(WAITING)
+    store = shelf.store()
+    with ServerProcess(tmp_path, "waiting:agent", store=store) as server:
+        agent = Agent(server.base)
+        asleep = agent.send("sleep", wait=False)["id"]
+        asked = agent.send("ask")
+        for text in ("sleep", "ask"):
+            while not (tmp_path / f"dropped-{text}").exists():
+                time.sleep(0.02)
+        agent.close()
+        server.kill()
+    with ServerProcess(tmp_path, "waiting:agent", store=store) as second:
+        agent = Agent(second.base)
+        assert text_of(agent.until(asleep, "completed")) == "awake"
+        answered = agent.send("yes", taskId=asked["id"], contextId=asked["contextId"])
+        assert (plain_state(answered), text_of(answered)) == ("completed", "yes")
+        agent.close()
