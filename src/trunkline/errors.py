@@ -1,4 +1,4 @@
-"""The one tree of errors.
+"""Every error that this package raises on purpose, as one tree.
 
 TrunklineError
 ├── Refused                     an answer to a caller; `wire.codes` maps each class to its codes
@@ -41,27 +41,27 @@ class Refused(TrunklineError):
 
 
 class ParseError(Refused):
-    """The body is not JSON."""
+    """The body of a request is not JSON."""
 
 
 class InvalidRequest(Refused):
-    """The body is JSON but not a request."""
+    """The body is JSON but not a JSON-RPC request."""
 
 
 class MethodNotFound(Refused):
-    """No such method in the asked version."""
+    """The protocol version that was asked for has no such method."""
 
 
 class InvalidParams(Refused):
-    """A member is missing, of the wrong type or out of range."""
+    """A member of the request is missing, of the wrong type or out of range."""
 
 
 class InternalError(Refused):
-    """Our own fault; the log has the rest."""
+    """A fault of this server; its log says more."""
 
 
 class TaskNotFound(Refused):
-    """No such task for this caller."""
+    """There is no such task, or it belongs to another principal; the two are never told apart."""
 
 
 class TaskNotCancelable(Refused):
@@ -81,15 +81,15 @@ class ContentTypeNotSupported(Refused):
 
 
 class ExtendedCardNotConfigured(Refused):
-    """There is no extended card."""
+    """This agent has no extended card."""
 
 
 class VersionNotSupported(Refused):
-    """The asked protocol version is not spoken here."""
+    """The protocol version that was asked for is not spoken here."""
 
 
 class Unauthenticated(Refused):
-    """No or wrong credentials."""
+    """The request has no credentials, or wrong ones."""
 
 
 class Forbidden(Refused):
@@ -97,11 +97,11 @@ class Forbidden(Refused):
 
 
 class TooLarge(Refused):
-    """The body is over the limit."""
+    """A body or an event is over its size limit."""
 
 
 class RouteNotFound(Refused):
-    """No such path, or not with this verb."""
+    """There is no such path, or it does not take this HTTP method."""
 
     def __init__(self, message: str, *, allow: str = "") -> None:
         super().__init__(message)
@@ -133,7 +133,7 @@ class StoreError(TrunklineError):
 
 
 class Conflict(StoreError):
-    """Somebody appended first. Load the task and decide again."""
+    """Another writer appended to the task first. Load the task and decide again."""
 
     def __init__(self, actual: int) -> None:
         super().__init__(f"the log stands at seq {actual}; read it and decide again")
@@ -141,7 +141,7 @@ class Conflict(StoreError):
 
 
 class Duplicate(StoreError):
-    """The same key was recorded before."""
+    """The idempotency key of an append was recorded before."""
 
     def __init__(self, task_id: str, seq: int, digest: bytes) -> None:
         super().__init__(f"already recorded by task {task_id} at seq {seq}")
@@ -163,7 +163,7 @@ class TurnOver(TrunklineError):
 
 
 class TaskFull(TrunklineError):
-    """The task holds as much as a task may; it can only end."""
+    """The log of a task has reached its size limit; the task can only end."""
 
 
 class Unreachable(TrunklineError):
@@ -179,7 +179,7 @@ class Unreachable(TrunklineError):
 
 
 class TimedOut(Unreachable):
-    """Nothing came in time: `connect`, `idle` (silence for too long) or `total` (the whole call)."""
+    """An outgoing call took too long: `connect`, `idle` (nothing came) or `total` (the whole call)."""
 
 
 class Uncertain(Unreachable):

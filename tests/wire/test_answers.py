@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire import samples
@@ -54,14 +54,12 @@ def notice(value: Any) -> Notice:
     return read_notice(json.dumps(value).encode())
 
 
-@settings(max_examples=50)
 @given(written)
 def test_round_trip_v1(drawn: Any) -> None:
     value, write = drawn
     assert read_answer(write(v1, value)) == value
 
 
-@settings(max_examples=50)
 @given(written)
 def test_round_trip_v03(drawn: Any) -> None:
     """0.3 cannot hold all of 1.0: what is read is what it holds, and says the same again."""
@@ -73,7 +71,6 @@ def test_round_trip_v03(drawn: Any) -> None:
     assert read_answer(write(v1, again)) == again
 
 
-@settings(max_examples=50)
 @given(written)
 def test_round_trip_v03proto(drawn: Any) -> None:
     value, write = drawn
@@ -122,7 +119,6 @@ def test_what_every_dialect_can_say_is_read_back_equal(writer: Any, value: Any) 
 
 
 @given(samples.tasks(), st.booleans(), st.sampled_from(["1.0", "0.3"]))
-@settings(max_examples=40)
 def test_our_own_notifications(task: t.Task, whole: bool, version: str) -> None:
     heard = read_notice(push.notification_body(task, version, whole=whole))
     answer = heard.answer
@@ -387,7 +383,6 @@ def test_nothing_but_refusals() -> None:
     assert count > 900
 
 
-@settings(max_examples=80)
 @given(st.dictionaries(st.sampled_from([
     "kind", "id", "taskId", "status", "artifact", "artifacts", "message", "task", "parts", "content", "role", "final",
 ]), samples.values | samples.objects, max_size=6))  # fmt: skip
@@ -421,7 +416,6 @@ def outcome(read: Any, body: bytes, *, proto: bool) -> Any:
         return type(refused), refused.message, refused.field
 
 
-@settings(max_examples=100)
 @given(
     st.tuples(written, st.sampled_from([v1, v03, v03proto])).map(
         lambda drawn: drawn[0][1](drawn[1], drawn[0][0])

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire import samples
@@ -33,7 +33,6 @@ def reply(**members: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": OURS, **members}).encode()
 
 
-@settings(max_examples=50)
 @given(written, st.sampled_from([v1, v03, v03proto]))
 def test_in_its_envelope_an_answer_is_the_same(drawn: Any, writer: Any) -> None:
     value, write = drawn
@@ -115,7 +114,6 @@ def test_get_and_cancel_answer_with_tasks() -> None:
         task_of(rpc_notice(reply(result={"message": {"messageId": "m", "parts": []}}), OURS))
 
 
-@settings(max_examples=25)
 @given(st.lists(samples.tasks(), max_size=3), samples.texts)
 def test_pages_are_read_as_they_are_written(tasks: list[t.Task], token: str) -> None:
     page = t.TaskPage(tuple(tasks), token, 50, 99)

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire import samples
@@ -39,7 +39,6 @@ sends = st.builds(
 )
 
 
-@settings(max_examples=100)
 @given(sends)
 def test_what_is_asked_in_1_0_is_what_is_read(request: t.SendRequest) -> None:
     assert read_send(requests.send_params(request, V1)) == request

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.sample import at_most
 from trunkline.errors import TooLarge
 from trunkline.wire.sse import COMMENT, SseEvent, SseParser, SsePiece, frame
 
@@ -17,7 +18,7 @@ def test_frame() -> None:
     assert frame(1, b"a\r\nb\rc\nd") == b"id: 1\ndata: a\ndata: b\ndata: c\ndata: d\n\n"
 
 
-@settings(max_examples=2_000)
+@settings(max_examples=at_most(2_000, 200))
 @given(st.lists(st.tuples(st.none() | st.integers(0, 2**60), nasty), max_size=3), st.integers(0, 99))
 def test_no_text_forges_an_event(sent: list[tuple[int | None, str]], percent: int) -> None:
     encoded = [(seq, msgspec.json.encode(text)) for seq, text in sent]

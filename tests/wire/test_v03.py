@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.wire import samples
 from tests.wire.samples import ANSWER, DONE, HELLO, ODD, ODD_TASK, TASK, plain
@@ -112,7 +112,6 @@ def test_page() -> None:
     assert body == {"tasks": [plain(v03.task(TASK))], "nextPageToken": "", "pageSize": 50, "totalSize": 1}
 
 
-@settings(max_examples=50)
 @given(samples.tasks())
 def test_kind_is_everywhere(task: Task) -> None:
     body = plain(v03.task(task))

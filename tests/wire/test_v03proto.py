@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.wire import samples
 from tests.wire.samples import ANSWER, DONE, HELLO, ODD, ODD_TASK, TASK, members, plain
@@ -72,7 +72,6 @@ def test_page() -> None:
     }
 
 
-@settings(max_examples=50)
 @given(samples.tasks())
 def test_no_kind(task: Task) -> None:
     assert "kind" not in members(plain(v03proto.task(task)))

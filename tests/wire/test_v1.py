@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire import samples
@@ -99,7 +99,6 @@ def test_DAT_06_values_of_data_parts() -> None:
         assert plain(v1.message(Message("m", parts=(Part(data=value),))))["parts"] == [{"data": value}]
 
 
-@settings(max_examples=50)
 @given(samples.tasks(), st.booleans())
 def test_DAT_01_DAT_07_no_kind_no_final_no_snake_case(task: Task, final: bool) -> None:
     update = StatusUpdate(task.id, task.context_id, task.status)

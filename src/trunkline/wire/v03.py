@@ -141,7 +141,8 @@ message_frame = message
 
 def status_frame(update: t.StatusUpdate, *, final: bool) -> bytes:
     """A change of status in a stream."""
-    return notification(update, (), final=final)
+    status = status_03(update.status, _STATES, _message)
+    return _encode(StatusUpdate03(update.task_id, update.context_id, status, final, update.metadata))
 
 
 def artifact_frame(update: t.ArtifactUpdate) -> bytes:
