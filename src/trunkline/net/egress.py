@@ -32,7 +32,7 @@ _AUTHORITY = re.compile(r"(?:(.*)@)?(\[.*\]|[^:@]*)(?::(.*))?", re.DOTALL)
 # What a path and a query may hold as it is; the rest is written as percent signs.
 _IN_PATH = "!$%&'()*+,/:;=@[\\]^|"
 _IN_QUERY = _IN_PATH + "?`{}"
-_IPV4 = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
+_IPV4 = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+")
 # What a host may be once it is ASCII: a name, or an IPv6 address without a zone.
 _HOST = re.compile(r"(?=.{1,254}$)(?!\.|.*\.\.|.*[a-z0-9_-]{64})[a-z0-9_.-]+|[0-9a-f]*:[0-9a-f:.]+")
 _NAME_S = 5.0
