@@ -119,7 +119,7 @@ async def _claims(url: str, servers: Sequence[Server], stack: ExitStack, count: 
 async def _orphaned(store: Store, count: int) -> None:
     """Until just so many tasks have no living owner."""
     for _ in range(2_400):
-        if len(await store.nodes.orphans(count + 1)) == count:
+        if len(await store.nodes.orphans(("",), count + 1)) == count:
             return
         await asyncio.sleep(0.05)
     raise contract.Broken(f"there are not {count} tasks without a living owner")

@@ -343,7 +343,7 @@ def test_a_task_that_comes_back_is_not_ended_by_the_run_that_lost_it() -> None:
             await here.store.nodes.leave(here.node)
             while far.state.node != there.node:
                 await there.tasks.move(far, 5)
-            await here.store.nodes.join(here.node)
+            await here.store.nodes.join(here.node, ("",))
             await die(there)
             await until(lambda: len(runs) == 2 and here.running == 1)
             await here.tasks.refresh(feed)

@@ -89,7 +89,7 @@ def test_what_ran_is_an_orphan_of_the_new_store(run, store, other):
     async def case():
         await task(store, "t1", node="far")
         await restore(other, lines_of(await exported(store)))
-        return await other.nodes.orphans()
+        return await other.nodes.orphans(("",))
 
     assert run(case()) == [Orphan(A, "t1", "far")]
 

@@ -60,7 +60,8 @@ def test_pruning_costs_nothing_when_all_are_young(run, store):
                 *(task(store, f"{owner}{n}", owner=owner, state=TaskState.COMPLETED) for n in range(1_000))
             )
         cost = await look(
-            store, lambda connection: steps(connection, lambda c: maintenance._ended(c, before=AT))
+            store,
+            lambda connection: steps(connection, lambda c: maintenance._ended(c, before=AT, agents=None)),
         )
         return cost, await store.maintenance.prune(AT)
 

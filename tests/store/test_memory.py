@@ -78,8 +78,8 @@ def test_whoever_reads_without_end_leaves_others_a_turn(run, kept):
 
 def test_a_broken_change_is_rolled_back(run, kept, caplog):
     def broken(connection):
-        connection.execute("INSERT INTO docs VALUES ('a', 'k', 'half', 1, x'')")
-        connection.execute("INSERT INTO docs VALUES ('a', 'k', 'half', 1, x'')")
+        connection.execute("INSERT INTO docs (tenant, kind, id, rev, body) VALUES ('a', 'k', 'half', 1, x'')")
+        connection.execute("INSERT INTO docs (tenant, kind, id, rev, body) VALUES ('a', 'k', 'half', 1, x'')")
 
     async def case():
         with pytest.raises(StoreError, match="UNIQUE"):

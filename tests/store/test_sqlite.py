@@ -68,7 +68,8 @@ def test_what_was_acknowledged_survives_kill_9(run, make, path):
 
 STORED = """
 WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 100000)
-INSERT INTO tasks SELECT n, 'default', 'task-' || n, NULL, 'ann', iif(n % 10, 5, 2), n, 2, 'dead' FROM n;
+INSERT INTO tasks (num, tenant, task_id, context_id, owner, state, status_at, seq, node)
+SELECT n, 'default', 'task-' || n, NULL, 'ann', iif(n % 10, 5, 2), n, 2, 'dead' FROM n;
 INSERT INTO events SELECT 2 * num, num, 2, num, '[{"kind":"claimed","node":"n"},{"kind":"claimed","node":"n"}]'
 FROM tasks;
 """
@@ -89,7 +90,7 @@ def test_a_file_with_100_000_tasks_is_soon_at_work(run, make, path):
         await store.open()
         await append(store, "new")
         first = time.monotonic() - began
-        orphans = [len(await store.nodes.orphans()) for _ in range(10)]
+        orphans = [len(await store.nodes.orphans(("",))) for _ in range(10)]
         asked = time.monotonic() - began - first
         await store.close()
         return first, asked, orphans
@@ -265,7 +266,7 @@ def test_a_reader_writes_nothing(run, store, reader, path):
         with pytest.raises(StoreError, match=r"store\.db was opened to be read only"):
             await reader.maintenance.prune(AT + 1)
         with pytest.raises(StoreError, match="read only"):
-            await reader.nodes.join("n")
+            await reader.nodes.join("n", ("",))
         return len(await store.log.read("default", "t1"))
 
     assert run(case()) == 1

@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 import trunkline.store
+from trunkline.store.base import Where
+from trunkline.store.columns import filters
 from trunkline.store.statements import RowsStatement, migrations, statements
+from trunkline.wire.types import TaskState
 
 
 def test_a_row_is_repeated():
@@ -43,6 +46,8 @@ def test_every_name_is_used_and_every_use_has_a_name():
     used = set(re.findall(r"_(?:SQL|PLAIN|ROWS)\[\"(\w+)\"\]", code)) | set(
         re.findall(r"\"(filter_\w+)\"", code)
     )
+    everything = Where("p", "c", TaskState.WORKING, 1, ("",), "t")
+    used |= {f"filter_{name}" for name in filters(everything)}
     assert used == {*plain, *over_rows}
 
 

@@ -36,15 +36,17 @@ def put(name, rev=0):
         found = connection.execute("SELECT count(*) FROM docs WHERE id = ?", (name,)).fetchone()[0]
         if found != rev:
             raise Conflict(found)
-        connection.execute("INSERT INTO docs VALUES ('a', 'k', ?, 1, x'')", (name,))
+        connection.execute(
+            "INSERT INTO docs (tenant, kind, id, rev, body) VALUES ('a', 'k', ?, 1, x'')", (name,)
+        )
         return name
 
     return change
 
 
 def broken(connection):
-    connection.execute("INSERT INTO docs VALUES ('a', 'k', 'half', 1, x'')")
-    connection.execute("INSERT INTO docs VALUES ('a', 'k', 'half', 1, x'')")
+    connection.execute("INSERT INTO docs (tenant, kind, id, rev, body) VALUES ('a', 'k', 'half', 1, x'')")
+    connection.execute("INSERT INTO docs (tenant, kind, id, rev, body) VALUES ('a', 'k', 'half', 1, x'')")
 
 
 async def names(store):

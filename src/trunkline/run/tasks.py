@@ -153,7 +153,7 @@ class Tasks:
     async def earlier(self, feed: Feed, agents: tuple[str, ...]) -> tuple[Message, ...]:
         """The messages between principal and agent in the context before this task, oldest first."""
         state = feed.state
-        where = Where(owner=state.principal, context_id=state.context_id)
+        where = Where(principal=state.principal, context_id=state.context_id)
         page = await self.store.heads.list(feed.tenant, where, size=CONTEXT_TASKS + 1)
         # Task ids sort by birth, so the order does not change when an old task moves.
         ids = sorted(head.task_id for head in page.heads if head.task_id < state.task_id)[-CONTEXT_TASKS:]

@@ -193,7 +193,7 @@ class Operations:
         who = caller.principal
         self._check_tenant(who, query.tenant)
         where = Where(
-            owner=who.name,
+            principal=who.name,
             context_id=query.context_id or None,
             state=query.status,
             status_from=query.status_timestamp_after,

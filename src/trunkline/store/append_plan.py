@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from trunkline.errors import Conflict, Duplicate
 from trunkline.log.fold import Head
+from trunkline.store.columns import NUMBERS
 from trunkline.store.statements import RowsStatement, Step, Value, statements
-from trunkline.store.states import NUMBERS
 from trunkline.store.writer import Entry, Outcome
 
 PLACES = 4_096
@@ -34,7 +34,8 @@ _PUT_HEADS = _ROWS["put_heads"]
 _ADD_KEYS = _ROWS["add_keys"]
 _PUT_KEYS = _ROWS["put_keys"]
 _ADD_DELIVERIES = _ROWS["add_deliveries"]
-_NO_HEAD = (None, None, None, None, None, None)
+# The columns of a task that has no head yet.
+NO_HEAD = (None, None, "", "", None, None, None, None, "", None)
 
 Row = tuple[Value, ...]
 Key = tuple[str, str]
@@ -49,7 +50,7 @@ class _Place(Struct, gc=False, eq=False):
     tenant: str
     seq: int
     context_id: str | None = None
-    owner: str | None = None
+    principal: str | None = None
 
 
 class _Draft:
@@ -73,12 +74,13 @@ class _Draft:
 
     def list(self, place: _Place, task_id: str, head: Head) -> None:
         """Note a head: all of it, or what has changed if the rest is known to be in the file."""
-        num, context_id, owner = place.num, head.context_id, head.principal
+        num, context_id, principal = place.num, head.context_id, head.principal
         state = NUMBERS[head.state]
-        if owner == place.owner and context_id == place.context_id and num not in self.tasks:
-            self.heads[num] = (num, state, head.status_at, head.seq, head.node)
+        # Agent and parent are as old as the log, so they are there where the principal is.
+        if principal == place.principal and context_id == place.context_id and num not in self.tasks:
+            self.heads[num] = (num, state, head.status_at, head.seq, head.node, head.child, head.wake_at)
             return
-        place.owner, place.context_id = owner, context_id
+        place.principal, place.context_id = principal, context_id
         # Nothing is written yet of a task that stands at 0.
         rows = self.added if place.seq == 0 or num in self.added else self.tasks
         rows[num] = (num, place.tenant, task_id, *listed(head))
@@ -173,7 +175,7 @@ class AppendPlan:
             self.last_num = num = self.last_num + 1
             place = _Place(num, tenant, 0)
             if head is None:
-                draft.added[num] = (num, tenant, task_id, *_NO_HEAD)
+                draft.added[num] = (num, tenant, task_id, *NO_HEAD)
         elif place.tenant != tenant:
             # Another tenant's task is not there; the id is taken all the same.
             return draft.conflict(entry, 0)
@@ -204,4 +206,7 @@ def listed(head: Head) -> Row:
     """The columns of a head."""
     # A context named after its task is left out, and so is its entry in the index of contexts.
     context_id = None if head.context_id == head.task_id else head.context_id
-    return (context_id, head.principal, NUMBERS[head.state], head.status_at, head.seq, head.node)
+    return (
+        context_id, head.principal, head.agent, head.parent,
+        NUMBERS[head.state], head.status_at, head.seq, head.node, head.child, head.wake_at,
+    )  # fmt: skip

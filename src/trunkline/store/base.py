@@ -120,12 +120,14 @@ START: Cursor = ""
 
 
 class Where(Struct, frozen=True, gc=False):
-    """A filter over heads; what is None or empty does not filter."""
+    """A filter over heads; what is None does not filter. `agents` of an origin are its own id and ''."""
 
-    owner: str | None = None
+    principal: str | None = None
     context_id: str | None = None
     state: TaskState | None = None
     status_from: int | None = None
+    agents: tuple[str, ...] | None = None
+    parent: str | None = None
 
 
 class HeadPage(Struct, frozen=True, gc=False):
@@ -137,11 +139,30 @@ class HeadPage(Struct, frozen=True, gc=False):
 
 
 class Orphan(Struct, frozen=True, gc=False):
-    """A running task, and the node that claimed it last and is dead."""
+    """A task to be taken up: `node` claimed it last and is dead; none did if it was let go or parked."""
 
     tenant: str
     task_id: str
     node: str
+    agent: str = ""
+
+
+class Waiting(Struct, frozen=True, gc=False):
+    """An open task whose agent no living node carries."""
+
+    tenant: str
+    task_id: str
+    agent: str
+    state: TaskState
+
+
+class EndedChild(Struct, frozen=True, gc=False):
+    """A parked task that still waits for a child, and how that child ended."""
+
+    tenant: str
+    parent: str
+    child: str
+    state: TaskState
 
 
 class TaskRef(Struct, frozen=True, gc=False):
@@ -228,10 +249,10 @@ class Heads(Protocol):
 
 
 class Nodes(Protocol):
-    """Who is alive."""
+    """Which processes live, which agents they carry, and the tasks that nobody works on."""
 
-    async def join(self, node: str) -> None:
-        """Announce a node."""
+    async def join(self, node: str, agents: Sequence[str]) -> None:
+        """Announce a node and the ids of its agents ('' among them if one is at the origin)."""
         ...
 
     async def beat(self, node: str) -> None:
@@ -246,8 +267,24 @@ class Nodes(Protocol):
         """Whether a node lives; one that never joined does not."""
         ...
 
-    async def orphans(self, limit: int = 100) -> list[Orphan]:
-        """Submitted or working tasks whose last claim names no living node, oldest first."""
+    async def orphans(self, agents: Sequence[str], limit: int = 100) -> list[Orphan]:
+        """Tasks of these agents that somebody must take up, oldest first.
+
+        Submitted or working, not parked and last claimed by no living node; or parked until a moment that
+        has come.
+        """
+        ...
+
+    async def waiting(self, tenant: str | None = None, limit: int = 100, after: str = "") -> list[Waiting]:
+        """Open tasks of agents that no living node carries, by task id, behind the id `after`."""
+        ...
+
+    async def ended_children(self, limit: int = 100) -> list[EndedChild]:
+        """Parked tasks that were not told of the end of the child they wait for: its process died before."""
+        ...
+
+    async def open_children_of_canceled(self, limit: int = 100) -> list[TaskRef]:
+        """Tasks that are not ended although their parent was canceled."""
         ...
 
 
@@ -327,8 +364,8 @@ class Docs(Protocol):
 class Maintenance(Protocol):
     """Work over all tasks: what retention, checks and exports need."""
 
-    async def prune(self, before: int) -> int:
-        """Forget tasks that ended before this moment, and expired dedup keys; gives how many tasks.
+    async def prune(self, before: int, agents: Sequence[str] | None = None) -> int:
+        """Forget tasks (of these agents) that ended before this moment, and expired keys; gives how many.
 
         One of which somebody is still to be told stays; but not for what nobody posted in five days more.
         """

@@ -6,8 +6,10 @@ Invariant: one that raises a StoreError has written nothing before.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 from trunkline.errors import Conflict
+from trunkline.store.rows import json_text
 from trunkline.store.statements import statements
 
 _SQL, _ = statements("sqlite")
@@ -19,9 +21,9 @@ def clear_nodes(connection: sqlite3.Connection) -> None:
     connection.execute(_SQL["clear_leases"])
 
 
-def join(connection: sqlite3.Connection, node: str, now: int) -> None:
-    """Note a node."""
-    connection.execute(_SQL["join"], (node, now))
+def join(connection: sqlite3.Connection, node: str, agents: Sequence[str], now: int) -> None:
+    """Note a node and its agents."""
+    connection.execute(_SQL["join"], (node, now, json_text(agents)))
 
 
 def beat(connection: sqlite3.Connection, node: str, now: int) -> None:

@@ -7,11 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
-import msgspec
-
 from trunkline.log.fold import Head, State
 from trunkline.store import compaction, rows
-from trunkline.store.append_plan import AppendPlan, Key, listed
+from trunkline.store.append_plan import NO_HEAD, AppendPlan, Key, listed
 from trunkline.store.statements import Value, statements
 
 T = TypeVar("T")
@@ -56,11 +54,11 @@ class SqliteMaintenance:
             after = last
             count += written
 
-    async def prune(self, before: int) -> int:
+    async def prune(self, before: int, agents: Sequence[str] | None) -> int:
         """Drop what ended before, then now and then the keys and instants that nothing needs any more."""
         count, dropped = 0, -1
         while dropped:
-            found = await self._look(partial(_ended, before=before))
+            found = await self._look(partial(_ended, before=before, agents=agents))
             dropped = 0
             for nums in _portions(found):
                 dropped += await self._change(partial(self._drop, nums=nums, before=before))
@@ -108,8 +106,8 @@ class SqliteMaintenance:
 
     def _drop(self, connection: sqlite3.Connection, *, nums: Sequence[int], before: int) -> int:
         # What was found by a reader is judged again here, where nobody else writes.
-        gone = connection.execute(_SQL["drop_tasks"], (_json(nums), before)).fetchall()
-        connection.execute(_SQL["drop_events"], (_json([num for num, _, _ in gone]),))
+        gone = connection.execute(_SQL["drop_tasks"], (rows.json_text(nums), before)).fetchall()
+        connection.execute(_SQL["drop_events"], (rows.json_text([num for num, _, _ in gone]),))
         ids: list[Value] = [value for _, tenant, task_id in gone for value in (tenant, task_id)]
         for step in _ROWS["drop_deliveries"].steps(ids):
             connection.execute(*step)
@@ -122,10 +120,10 @@ class SqliteMaintenance:
     def _refold(self, connection: sqlite3.Connection, *, tenant: str | None, after: int) -> tuple[int, int]:
         values = {"after": after, "tenant": tenant, "limit": PAGE_TASKS}
         written = events = 0
-        for num, owner, task_id in connection.execute(_SQL["next_tasks"], values).fetchall():
-            head, seq = _fold_head(connection, owner, task_id)
-            columns = (None,) * 6 if head is None else listed(head)
-            connection.execute(_ROWS["put_tasks"].one, (num, owner, task_id, *columns))
+        for num, of_tenant, task_id in connection.execute(_SQL["next_tasks"], values).fetchall():
+            head, seq = _fold_head(connection, of_tenant, task_id)
+            columns = NO_HEAD if head is None else listed(head)
+            connection.execute(_ROWS["put_tasks"].one, (num, of_tenant, task_id, *columns))
             # What the ledger knows of the head is what was there before.
             self._ledger.forget((task_id,))
             after = num
@@ -148,8 +146,11 @@ def _fold_head(connection: sqlite3.Connection, tenant: str, task_id: str) -> tup
     return head, seq
 
 
-def _ended(connection: sqlite3.Connection, *, before: int) -> list[tuple[int, int]]:
-    values = {"before": before, "limit": PAGE_ENDED}
+def _ended(
+    connection: sqlite3.Connection, *, before: int, agents: Sequence[str] | None
+) -> list[tuple[int, int]]:
+    wanted = None if agents is None else rows.json_text(agents)
+    values = {"before": before, "agents": wanted, "limit": PAGE_ENDED}
     return connection.execute(_SQL["ended_tasks"], values).fetchall()
 
 
@@ -191,7 +192,3 @@ def _stale_keys(connection: sqlite3.Connection, *, after: Key, now: int) -> tupl
 def _drop_keys(connection: sqlite3.Connection, *, after: Key, last: Key, now: int) -> None:
     values = {"tenant": after[0], "key": after[1], "last_tenant": last[0], "last_key": last[1], "now": now}
     connection.execute(_SQL["drop_keys"], values)
-
-
-def _json(nums: Sequence[int]) -> str:
-    return msgspec.json.encode(nums).decode()

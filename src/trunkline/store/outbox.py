@@ -5,9 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-import msgspec
-
 from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryRecord, DeliveryResult
+from trunkline.store.rows import json_text
 from trunkline.store.statements import Value, statements
 
 # How many are given up in one transaction, so that appends need not wait for all of them.
@@ -24,7 +23,7 @@ def take(
     found: list[tuple[int, Delivery]] = []
     if limit < 1:
         return []
-    lanes = connection.execute(_SQL["due_lanes"], {"now": now, "busy": _json(busy)}).fetchall()
+    lanes = connection.execute(_SQL["due_lanes"], {"now": now, "busy": json_text(busy)}).fetchall()
     for lane, oldest in lanes:
         # Lanes come by their oldest: once there is enough that is older, the others have nothing to add.
         if len(found) >= limit and oldest >= sorted(ready for ready, _ in found)[limit - 1]:
@@ -35,7 +34,7 @@ def take(
     found.sort(key=lambda one: (one[0], one[1].id))
     taken = [delivery for _, delivery in found[:limit]]
     if taken:
-        connection.execute(_SQL["lease"], (now + lease_ms, _json([delivery.id for delivery in taken])))
+        connection.execute(_SQL["lease"], (now + lease_ms, json_text([delivery.id for delivery in taken])))
     return sorted(taken, key=lambda delivery: (delivery.due, delivery.id))
 
 
@@ -96,7 +95,3 @@ def _columns(one: DeliveryResult, now: int) -> tuple[Value, ...]:
     retry = one.outcome is DeliveryOutcome.RETRY
     due, state = (one.next_due, "pending") if retry else (None, one.outcome.value)
     return due, state, one.status, one.note, now, int(one.untried), one.id
-
-
-def _json(names: Sequence[str]) -> str:
-    return msgspec.json.encode(names).decode()

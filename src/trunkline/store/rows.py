@@ -12,9 +12,21 @@ from trunkline.errors import StoreError
 from trunkline.log.events import Known, Recorded, decode, placed
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
-from trunkline.store.base import Cursor, Doc, Fault, HeadPage, Hint, Orphan, TailRecord, TaskRef, Where
+from trunkline.store.base import (
+    Cursor,
+    Doc,
+    EndedChild,
+    Fault,
+    HeadPage,
+    Hint,
+    Orphan,
+    TailRecord,
+    TaskRef,
+    Waiting,
+    Where,
+)
+from trunkline.store.columns import STATES, HeadRow, filters, head_page
 from trunkline.store.statements import statements
-from trunkline.store.states import NUMBERS, STATES
 
 _SQL, _ = statements("sqlite")
 
@@ -42,25 +54,9 @@ class _Foreign(_Append, gc=False):
         return placed(self.last, self.at, decode(self.events))
 
 
-class _Listed(Struct, gc=False):
-    """A head as a file spells it."""
-
-    task_id: str
-    context_id: str
-    owner: str
-    state: int
-    status_at: int
-    seq: int
-    node: str
-
-    def head(self) -> Head:
-        state = STATES[self.state]
-        return Head(self.task_id, self.context_id, self.owner, state, self.status_at, self.seq, self.node)
-
-
 _decode_appends = msgspec.json.Decoder(list[_Append]).decode
 _decode_foreign = msgspec.json.Decoder(list[_Foreign]).decode
-_decode_heads = msgspec.json.Decoder(list[_Listed]).decode
+_decode_heads = msgspec.json.Decoder(list[HeadRow]).decode
 
 
 def read(
@@ -128,51 +124,26 @@ def _appends(page: str) -> Sequence[_Append]:
 def head(connection: sqlite3.Connection, tenant: str, task_id: str) -> Head | None:
     """One head."""
     row = connection.execute(_SQL["head"], (task_id, tenant)).fetchone()
-    if row is None:
-        return None
-    task_id, context_id, owner, state, status_at, seq, node = row
-    return Head(task_id, context_id, owner, STATES[state], status_at, seq, node)
+    return None if row is None else HeadRow(*row).head()
 
 
 def heads(
     connection: sqlite3.Connection, tenant: str, where: Where, *, size: int, after: Position | None
 ) -> HeadPage:
     """One page of heads, and how many there are in all."""
-    filters = " ".join(_SQL[name] for name in _filters(where))
-    statement = _SQL["heads"].replace("/*filters*/", filters)
-    if where.context_id is not None:
+    wanted = filters(where)
+    statement = _SQL["heads"].replace("/*filters*/", " ".join(_SQL[f"filter_{name}"] for name in wanted))
+    if "context_id" in wanted or "parent" in wanted:
         statement = statement.replace("/*by*/", _SQL["by_num"])
+    if where.agents is not None:
+        wanted["agents"] = json_text(where.agents)
     # One more than asked for tells whether there is a next page.
-    values: dict[str, str | int | None] = {
-        "tenant": tenant,
-        "owner": where.owner,
-        "context_id": where.context_id,
-        "state": None if where.state is None else NUMBERS[where.state],
-        "status_from": where.status_from,
-        "limit": size + 1,
-    }
+    values = {**wanted, "tenant": tenant, "limit": size + 1}
     if after is not None:
         statement = statement.replace("/*after*/", _SQL["filter_after"])
         values["after_at"], values["after_id"] = after.status_at, after.task_id
     total, page = connection.execute(statement, values).fetchone()
-    found = [listed.head() for listed in _decode_heads(page)]
-    if len(found) <= size:
-        return HeadPage(found, None, total)
-    last = found[size - 1]
-    return HeadPage(found[:size], Position(last.status_at, last.task_id), total)
-
-
-def _filters(where: Where) -> list[str]:
-    names: list[str] = []
-    if where.context_id is not None:
-        names.append("filter_context")
-    if where.owner is not None:
-        names.append("filter_owner")
-    if where.state is not None:
-        names.append("filter_state")
-    if where.status_from is not None:
-        names.append("filter_status_from")
-    return names
+    return head_page(_decode_heads(page), size, total)
 
 
 def news(connection: sqlite3.Connection, places: Sequence[Hint], limit: int) -> list[TailRecord]:
@@ -192,9 +163,29 @@ def alive(connection: sqlite3.Connection, node: str) -> bool:
     return connection.execute(_SQL["alive"], (node,)).fetchone() is not None
 
 
-def orphans(connection: sqlite3.Connection, limit: int) -> list[Orphan]:
-    """Running tasks of nodes that are not here."""
-    return [Orphan(*row) for row in connection.execute(_SQL["orphans"], (limit,)).fetchall()]
+def orphans(connection: sqlite3.Connection, agents: Sequence[str], now: int, *, limit: int) -> list[Orphan]:
+    """Tasks that somebody must take up."""
+    values = {"agents": json_text(agents), "now": now, "limit": limit}
+    return [Orphan(*row) for row in connection.execute(_SQL["orphans"], values).fetchall()]
+
+
+def waiting(connection: sqlite3.Connection, tenant: str | None, *, limit: int, after: str) -> list[Waiting]:
+    """Open tasks of agents that are not here."""
+    values = {"tenant": tenant, "limit": limit, "after": after}
+    rows = connection.execute(_SQL["waiting"], values).fetchall()
+    return [Waiting(of_tenant, task_id, agent, STATES[state]) for of_tenant, task_id, agent, state in rows]
+
+
+def ended_children(connection: sqlite3.Connection, now: int, *, limit: int) -> list[EndedChild]:
+    """Children whose parked parents were not told of their end."""
+    rows = connection.execute(_SQL["ended_children"], {"now": now, "limit": limit}).fetchall()
+    return [EndedChild(tenant, parent, child, STATES[state]) for tenant, parent, child, state in rows]
+
+
+def open_children_of_canceled(connection: sqlite3.Connection, *, limit: int) -> list[TaskRef]:
+    """Open tasks whose parents were canceled."""
+    rows = connection.execute(_SQL["open_children_of_canceled"], {"limit": limit}).fetchall()
+    return [TaskRef(*row) for row in rows]
 
 
 def get_doc(connection: sqlite3.Connection, tenant: str, kind: str, doc_id: str) -> Doc | None:
@@ -220,3 +211,8 @@ def faults(connection: sqlite3.Connection) -> list[Fault]:
     broken = [text for (text,) in connection.execute(_SQL["quick_check"]).fetchall() if text != "ok"]
     lost = connection.execute(_SQL["faults"]).fetchall()
     return [*(Fault("", text) for text in broken), *(Fault(*row) for row in lost)]
+
+
+def json_text(values: Sequence[int] | Sequence[str]) -> str:
+    """A list as one parameter: a statement reads it by `json_each`."""
+    return msgspec.json.encode(values).decode()

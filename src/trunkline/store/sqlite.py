@@ -28,6 +28,7 @@ from trunkline.store.base import (
     DeliveryRecord,
     DeliveryResult,
     Doc,
+    EndedChild,
     Fault,
     HeadPage,
     Hint,
@@ -37,6 +38,7 @@ from trunkline.store.base import (
     Poll,
     TailRecord,
     TaskRef,
+    Waiting,
     Where,
 )
 from trunkline.store.hints import HintBroadcast
@@ -356,9 +358,11 @@ class _Nodes:
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
 
-    async def join(self, node: str) -> None:
+    async def join(self, node: str, agents: Sequence[str]) -> None:
         """See `Nodes`."""
-        await self._database.change(partial(changes.join, node=node, now=self._database.now_ms()))
+        await self._database.change(
+            partial(changes.join, node=node, agents=agents, now=self._database.now_ms())
+        )
 
     async def beat(self, node: str) -> None:
         """See `Nodes`."""
@@ -372,9 +376,23 @@ class _Nodes:
         """See `Nodes`."""
         return await self._database.read(partial(rows.alive, node=node))
 
-    async def orphans(self, limit: int = 100) -> list[Orphan]:
+    async def orphans(self, agents: Sequence[str], limit: int = 100) -> list[Orphan]:
         """See `Nodes`."""
-        return await self._database.read(partial(rows.orphans, limit=limit))
+        call = partial(rows.orphans, agents=agents, now=self._database.now_ms(), limit=limit)
+        return await self._database.read(call)
+
+    async def waiting(self, tenant: str | None = None, limit: int = 100, after: str = "") -> list[Waiting]:
+        """See `Nodes`."""
+        return await self._database.read(partial(rows.waiting, tenant=tenant, limit=limit, after=after))
+
+    async def ended_children(self, limit: int = 100) -> list[EndedChild]:
+        """See `Nodes`."""
+        now = self._database.now_ms()
+        return await self._database.read(partial(rows.ended_children, now=now, limit=limit))
+
+    async def open_children_of_canceled(self, limit: int = 100) -> list[TaskRef]:
+        """See `Nodes`."""
+        return await self._database.read(partial(rows.open_children_of_canceled, limit=limit))
 
 
 class _Clock:
@@ -398,9 +416,9 @@ class _Maintenance:
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
 
-    async def prune(self, before: int) -> int:
+    async def prune(self, before: int, agents: Sequence[str] | None = None) -> int:
         """See `Maintenance`."""
-        return await self._database.sweep.prune(before)
+        return await self._database.sweep.prune(before, agents)
 
     async def compact(self, before: int) -> int:
         """See `Maintenance`."""

@@ -16,8 +16,10 @@ def message(text: str = "hello") -> Message:
     return Message("m-1", parts=(Part(text=text),))
 
 
-def submitted(context: str = "ctx", owner: str = "ann", node: str = "n1") -> ev.Submitted:
-    return ev.Submitted(message(), context, owner, node)
+def submitted(
+    context: str = "ctx", owner: str = "ann", node: str = "n1", agent: str = "", parent: str = ""
+) -> ev.Submitted:
+    return ev.Submitted(message(), context, owner, node, agent=agent, parent=parent)
 
 
 def delta(text: str = "word ") -> ev.Delta:
@@ -57,12 +59,14 @@ async def task(
     context: str = "ctx",
     owner: str = "ann",
     node: str = "n1",
+    agent: str = "",
+    parent: str = "",
     state: TaskState = TaskState.WORKING,
     at: int = AT,
 ) -> Author:
     """A task in this state."""
     author = Author(store, task_id, tenant)
-    events: list[ev.AnyEvent] = [submitted(context, owner, node)]
+    events: list[ev.AnyEvent] = [submitted(context, owner, node, agent, parent)]
     if state is not TaskState.SUBMITTED:
         events.append(status(state))
     await author.append(*events, at=at)

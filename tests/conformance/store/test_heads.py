@@ -70,7 +70,11 @@ def test_any_context_and_owner(run, store, text):
         assert (head.context_id, head.principal, head.node) == (text, text, text)
         return [
             ids(await listed(store, where))
-            for where in (Where(owner=text), Where(context_id=text), Where(owner=text, context_id=text))
+            for where in (
+                Where(principal=text),
+                Where(context_id=text),
+                Where(principal=text, context_id=text),
+            )
         ]
 
     assert run(case()) == [["t1"]] * 3
@@ -160,20 +164,20 @@ def expected(chosen):
 
 FILTERS = {
     "all": (EVERYTHING, lambda n: True),
-    "owner": (Where(owner="owner-1"), lambda n: n % 3 == 1),
+    "owner": (Where(principal="owner-1"), lambda n: n % 3 == 1),
     "context": (Where(context_id="ctx-2"), lambda n: n % 4 == 2),
     "state": (Where(state=TaskState.COMPLETED), lambda n: n // 4 == 1),
     "from": (Where(status_from=AT + 60), lambda n: n * 7 % 12 >= 6),
-    "owner+context": (Where(owner="owner-0", context_id="ctx-0"), lambda n: n % 12 == 0),
-    "owner+state": (Where(owner="owner-2", state=TaskState.WORKING), lambda n: n % 3 == 2 and n < 4),
-    "owner+from": (Where(owner="owner-2", status_from=AT + 30), lambda n: n % 3 == 2 and n * 7 % 12 >= 3),
+    "owner+context": (Where(principal="owner-0", context_id="ctx-0"), lambda n: n % 12 == 0),
+    "owner+state": (Where(principal="owner-2", state=TaskState.WORKING), lambda n: n % 3 == 2 and n < 4),
+    "owner+from": (Where(principal="owner-2", status_from=AT + 30), lambda n: n % 3 == 2 and n * 7 % 12 >= 3),
     "context+state": (Where(context_id="ctx-1", state=TaskState.FAILED), lambda n: n % 4 == 1 and n >= 8),
     "all four": (
         Where("owner-0", "ctx-3", TaskState.WORKING, AT + 10),
         lambda n: n % 3 == 0 and n % 4 == 3 and n < 4 and n * 7 % 12 >= 1,
     ),
-    "no owner": (Where(owner="nobody"), lambda n: False),
-    "empty owner": (Where(owner=""), lambda n: False),
+    "no owner": (Where(principal="nobody"), lambda n: False),
+    "empty owner": (Where(principal=""), lambda n: False),
     "future": (Where(status_from=AT + 10**9), lambda n: False),
 }
 

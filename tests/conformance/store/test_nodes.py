@@ -11,18 +11,18 @@ from trunkline.wire.types import INTERRUPTED, TERMINAL, TaskState
 
 
 async def orphaned(store, limit=100):
-    return [ref.task_id for ref in await store.nodes.orphans(limit)]
+    return [ref.task_id for ref in await store.nodes.orphans(("",), limit)]
 
 
 def test_no_tasks_no_orphans(run, store):
-    assert run(store.nodes.orphans()) == []
+    assert run(store.nodes.orphans(("",))) == []
 
 
 @pytest.mark.parametrize("state", [TaskState.SUBMITTED, TaskState.WORKING], ids=str)
 def test_a_running_task_of_nobody_is_an_orphan(run, store, state):
     async def case():
         await task(store, "t1", node="gone", state=state)
-        return await store.nodes.orphans()
+        return await store.nodes.orphans(("",))
 
     assert run(case()) == [Orphan(A, "t1", "gone")]
 
@@ -31,14 +31,14 @@ def test_a_running_task_of_nobody_is_an_orphan(run, store, state):
 def test_a_resting_task_is_none(run, store, state):
     async def case():
         await task(store, "t1", node="gone", state=state)
-        return await store.nodes.orphans()
+        return await store.nodes.orphans(("",))
 
     assert run(case()) == []
 
 
 def test_a_joined_node_keeps_its_tasks(run, store):
     async def case():
-        await store.nodes.join("n1")
+        await store.nodes.join("n1", ("",))
         await task(store, "t1", node="n1")
         await task(store, "t2", node="n2")
         return await orphaned(store)
@@ -48,8 +48,8 @@ def test_a_joined_node_keeps_its_tasks(run, store):
 
 def test_joining_twice_is_joining(run, store):
     async def case():
-        await store.nodes.join("n1")
-        await store.nodes.join("n1")
+        await store.nodes.join("n1", ("",))
+        await store.nodes.join("n1", ("",))
         await task(store, "t1", node="n1")
         return await orphaned(store)
 
@@ -58,7 +58,7 @@ def test_joining_twice_is_joining(run, store):
 
 def test_leaving_gives_them_up(run, store):
     async def case():
-        await store.nodes.join("n1")
+        await store.nodes.join("n1", ("",))
         await task(store, "t1", node="n1")
         await store.nodes.leave("n1")
         return await orphaned(store)
@@ -72,7 +72,7 @@ def test_leaving_unknown_is_fine(run, store):
 
 def test_a_beat_keeps_a_node(run, store):
     async def case():
-        await store.nodes.join("n1")
+        await store.nodes.join("n1", ("",))
         await task(store, "t1", node="n1")
         await store.nodes.beat("n1")
         return await orphaned(store)
@@ -82,7 +82,7 @@ def test_a_beat_keeps_a_node(run, store):
 
 def test_a_beat_does_not_bring_a_node_back(run, store):
     async def case():
-        await store.nodes.join("n1")
+        await store.nodes.join("n1", ("",))
         await task(store, "t1", node="n1")
         await store.nodes.leave("n1")
         await store.nodes.beat("n1")
@@ -93,7 +93,7 @@ def test_a_beat_does_not_bring_a_node_back(run, store):
 
 def test_a_claim_by_a_living_node_ends_it(run, store):
     async def case():
-        await store.nodes.join("n2")
+        await store.nodes.join("n2", ("",))
         author = await task(store, "t1", node="gone")
         await author.append(ev.Claimed("n2"))
         return await orphaned(store)
@@ -123,15 +123,15 @@ def test_orphans_of_all_tenants(run, store):
     async def case():
         await task(store, "t1", tenant=A, node="gone")
         await task(store, "t2", tenant=B, node="gone", at=AT + 1)
-        return await store.nodes.orphans()
+        return await store.nodes.orphans(("",))
 
     assert run(case()) == [Orphan(A, "t1", "gone"), Orphan(B, "t2", "gone")]
 
 
 def test_who_joined_and_has_not_left_is_alive(run, store):
     async def case():
-        await store.nodes.join("n1")
-        await store.nodes.join("n2")
+        await store.nodes.join("n1", ("",))
+        await store.nodes.join("n2", ("",))
         await store.nodes.leave("n2")
         return [await store.nodes.alive(node) for node in ("n1", "n2", "n3", "")]
 
@@ -140,9 +140,9 @@ def test_who_joined_and_has_not_left_is_alive(run, store):
 
 def test_who_joins_again_is_alive(run, store):
     async def case():
-        await store.nodes.join("n1")
+        await store.nodes.join("n1", ("",))
         await store.nodes.leave("n1")
-        await store.nodes.join("n1")
+        await store.nodes.join("n1", ("",))
         return await store.nodes.alive("n1")
 
     assert run(case())
@@ -150,12 +150,12 @@ def test_who_joins_again_is_alive(run, store):
 
 def test_an_orphan_names_the_last_node_that_claimed_it(run, store):
     async def case():
-        await store.nodes.join("n1")
+        await store.nodes.join("n1", ("",))
         author = await task(store, "t1", node="n0")
         await author.append(ev.Claimed("n1"))
-        before = await store.nodes.orphans()
+        before = await store.nodes.orphans(("",))
         await store.nodes.leave("n1")
-        return before, await store.nodes.orphans()
+        return before, await store.nodes.orphans(("",))
 
     assert run(case()) == ([], [Orphan(A, "t1", "n1")])
 
@@ -167,7 +167,7 @@ def test_nodes_do_not_survive_their_process(run, bench):
     async def case():
         store = bench.make()
         await store.open()
-        await store.nodes.join("n1")
+        await store.nodes.join("n1", ("",))
         await task(store, "t1", node="n1")
         await store.close()
         store = bench.make()

@@ -227,11 +227,11 @@ def test_a_tail_beside_two_writers_misses_nothing(run, pair):
 def test_the_other_sees_who_lives(run, pair):
     async def case():
         async with pair() as (here, there):
-            await here.nodes.join("n1")
+            await here.nodes.join("n1", ("",))
             await task(here, "t1", node="n1")
-            living = await there.nodes.alive("n1"), await there.nodes.orphans()
+            living = await there.nodes.alive("n1"), await there.nodes.orphans(("",))
             await here.nodes.leave("n1")
-            return living, await there.nodes.alive("n1"), await there.nodes.orphans()
+            return living, await there.nodes.alive("n1"), await there.nodes.orphans(("",))
 
     assert run(case()) == ((True, []), False, [Orphan(A, "t1", "n1")])
 
@@ -239,12 +239,12 @@ def test_the_other_sees_who_lives(run, pair):
 def test_a_closed_store_leaves_its_tasks_to_the_other(run, pair):
     async def case():
         async with pair() as (here, there):
-            await here.nodes.join("n1")
-            await there.nodes.join("n2")
+            await here.nodes.join("n1", ("",))
+            await there.nodes.join("n2", ("",))
             await task(here, "t1", node="n1")
-            before = await there.nodes.orphans()
+            before = await there.nodes.orphans(("",))
             await here.close()
-            return before, await there.nodes.orphans()
+            return before, await there.nodes.orphans(("",))
 
     assert run(case()) == ([], [Orphan(A, "t1", "n1")])
 

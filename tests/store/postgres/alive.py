@@ -14,7 +14,7 @@ from trunkline.wire.types import Message, TaskState
 async def main(url: str, node: str) -> None:
     store = store_from_url(url)
     await store.open()
-    await store.nodes.join(node)
+    await store.nodes.join(node, ("",))
     events = [Submitted(Message("m"), "c", "ann", node), Status(TaskState.WORKING)]
     head = Head(f"of-{node}", "c", "ann", TaskState.WORKING, 1, 2, node)
     await store.log.append("a", f"of-{node}", 0, events, at=1, head=head)

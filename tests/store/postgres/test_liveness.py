@@ -45,10 +45,10 @@ def test_a_killed_process_is_seen_at_once(run, postgres_url, opened):
         async with opened(postgres_url) as store:
             await settled(store)
             with replica(postgres_url, "n1") as process:
-                alive = await store.nodes.alive("n1"), await store.nodes.orphans()
+                alive = await store.nodes.alive("n1"), await store.nodes.orphans(("",))
                 process.kill()
-                took = await until(store.nodes.orphans)
-                return alive, took, await store.nodes.orphans(), await store.nodes.alive("n1")
+                took = await until(lambda: store.nodes.orphans(("",)))
+                return alive, took, await store.nodes.orphans(("",)), await store.nodes.alive("n1")
 
     alive, took, orphans, after = run(case())
     assert alive == (True, [])
@@ -71,7 +71,7 @@ def test_a_blocked_loop_is_no_death(run, postgres_url, opened):
     async def case():
         async with opened(postgres_url) as store:
             await settled(store)
-            await store.nodes.join("n1")
+            await store.nodes.join("n1", ("",))
             watching = asyncio.create_task(asyncio.to_thread(asyncio.run, watch()))
             await asyncio.sleep(0)
             # As a skill does that computes without ever awaiting; twice the time to live.
@@ -89,7 +89,7 @@ def test_a_silent_connection_is_dead_after_its_time(run, postgres_url, opened):
             opened(postgres_url, node_ttl_s=1.0) as watcher,
         ):
             await settled(watcher)
-            await store.nodes.join("n1")
+            await store.nodes.join("n1", ("",))
             alive = await watcher.nodes.alive("n1")
             proxy.silent = True
 
@@ -112,7 +112,7 @@ def test_a_silent_connection_is_dead_after_its_time(run, postgres_url, opened):
 def test_a_lost_session_joins_again_by_itself(run, postgres_url, postgres_database, opened):
     async def case():
         async with opened(postgres_url) as store, opened(postgres_url) as watcher:
-            await store.nodes.join("n1")
+            await store.nodes.join("n1", ("",))
             holder = await _holder(postgres_database)
             kill = f"SELECT pg_terminate_backend({holder})"
             await asyncio.to_thread(postgres_database.execute, kill)
@@ -141,8 +141,8 @@ async def _holder(database) -> int | None:
 def test_a_restart_of_the_database_kills_nobody(run, server, url, opened):
     async def case():
         async with opened(url) as here, opened(url) as there:
-            await here.nodes.join("n1")
-            await there.nodes.join("n2")
+            await here.nodes.join("n1", ("",))
+            await there.nodes.join("n2", ("",))
             await asyncio.to_thread(server.crash)
             with pytest.raises(StoreError):
                 await here.nodes.beat("n1")
@@ -164,7 +164,7 @@ def test_a_restart_of_the_database_kills_nobody(run, server, url, opened):
 def test_who_left_is_gone_even_just_after_a_start(run, server, url, opened):
     async def case():
         async with opened(url) as here, opened(url) as there:
-            await here.nodes.join("n1")
+            await here.nodes.join("n1", ("",))
             before = await there.nodes.alive("n1")
             await here.nodes.leave("n1")
             return before, await there.nodes.alive("n1")
@@ -175,8 +175,8 @@ def test_who_left_is_gone_even_just_after_a_start(run, server, url, opened):
 def test_rows_of_the_long_dead_are_tidied_away(run, postgres_url, postgres_database, opened):
     async def case():
         async with opened(postgres_url) as store:
-            await store.nodes.join("n1")
-            await store.nodes.join("n2")
+            await store.nodes.join("n1", ("",))
+            await store.nodes.join("n2", ("",))
             await store.nodes.leave("n2")
             await asyncio.to_thread(
                 postgres_database.execute, "UPDATE trunkline.nodes SET beat = beat - 7200000 WHERE id = 'n2'"

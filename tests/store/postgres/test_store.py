@@ -81,7 +81,9 @@ def test_a_tenant_cannot_write_for_another(run, postgres_url, opened):
         connection = await asyncpg.connect(postgres_url, server_settings={"search_path": "trunkline"})
         await connection.execute("SET trunkline.tenant = 'b'")
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await connection.execute("INSERT INTO docs VALUES ('a', 'kind', 'y', 1, '')")
+            await connection.execute(
+                "INSERT INTO docs (tenant, kind, id, rev, body) VALUES ('a', 'kind', 'y', 1, '')"
+            )
         changed = await connection.execute("UPDATE docs SET body = 'stolen'")
         await connection.close()
         return changed
@@ -172,7 +174,7 @@ def test_sessions_are_few_and_named(run, worker_id, postgres_database, opened):
 
     async def case():
         async with opened(alone.url) as store:
-            await store.nodes.join("n1")
+            await store.nodes.join("n1", ("",))
             for n in range(20):
                 await store.log.append("a", f"t{n}", 0, [Delta("a", "x")], at=1)
                 await store.log.read("a", f"t{n}")

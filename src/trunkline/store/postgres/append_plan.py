@@ -11,8 +11,8 @@ from functools import cache
 from itertools import chain
 
 from trunkline.clock import now_ms
+from trunkline.store.columns import NUMBERS
 from trunkline.store.postgres.statements import TEXTS, Statement, Value
-from trunkline.store.states import NUMBERS
 from trunkline.store.writer import Entry
 
 # The places of one task's appends in their group: the first and those that follow it.
@@ -104,11 +104,15 @@ def _heads(entries: Mapping[str, Entry]) -> dict[str, Value]:
         "head_task_ids": list(entries),
         "head_tenants": [entry.tenant for entry in entries.values()],
         "head_contexts": [head.context_id for head in heads],
-        "head_owners": [head.principal for head in heads],
+        "head_principals": [head.principal for head in heads],
         "head_states": [NUMBERS[head.state] for head in heads],
         "head_ats": [head.status_at for head in heads],
         "head_seqs": [head.seq for head in heads],
         "head_nodes": [head.node for head in heads],
+        "head_agents": [head.agent for head in heads],
+        "head_parents": [head.parent for head in heads],
+        "head_children": [head.child for head in heads],
+        "head_wakes": [head.wake_at for head in heads],
     }
 
 

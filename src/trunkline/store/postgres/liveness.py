@@ -10,8 +10,10 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from trunkline.errors import StoreError
 from trunkline.store.postgres.address import DATABASE_ERRORS, DatabaseAddress
@@ -46,7 +48,8 @@ class Liveness:
         self._address = address
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._nodes: dict[str, int] = {}
+        # Each with its lock's number and its agents as a JSON array.
+        self._nodes: dict[str, tuple[int, str]] = {}
         self._locked: set[str] = set()
         self._connection: Connection | None = None
         self._dialled = 0
@@ -60,7 +63,7 @@ class Liveness:
         """Whether a node joined here."""
         return node in self._nodes
 
-    async def join(self, node: str) -> None:
+    async def join(self, node: str, agents: Sequence[str]) -> None:
         """Begin to say that a node lives.
 
         Raises:
@@ -73,7 +76,7 @@ class Liveness:
             )
             self._thread.start()
             await asyncio.to_thread(started.wait, _CALL_SECONDS)
-        await self._ask(lambda: self._join(node))
+        await self._ask(lambda: self._join(node, agents))
 
     async def beat(self, node: str) -> None:
         """Say it now.
@@ -162,7 +165,7 @@ class Liveness:
         self._dialled += 1
         return self._connection
 
-    async def _join(self, node: str) -> None:
+    async def _join(self, node: str, agents: Sequence[str]) -> None:
         connection = await self._live()
         key = lock_key(self._address.schema, f"node/{node}")
         # First the lock, then the row: in the other order it would look like a death. Whoever looks after
@@ -171,8 +174,8 @@ class Liveness:
             if await self._lock(connection, node, key):
                 break
             await asyncio.sleep(0.01)
-        await fetch(connection, "join", node=node, key=key)
-        self._nodes[node] = key
+        await fetch(connection, "join", node=node, key=key, agents=agents)
+        self._nodes[node] = key, msgspec.json.encode(agents).decode()
 
     async def _lock(self, connection: Connection, node: str, key: int) -> bool:
         if node not in self._locked:
@@ -184,15 +187,16 @@ class Liveness:
     async def _beat(self) -> None:
         connection = await self._live()
         async with asyncio.timeout(_CALL_SECONDS):
-            for node, key in self._nodes.items():
+            for node, (key, _) in self._nodes.items():
                 await self._lock(connection, node, key)
-            await fetch(connection, "beat", nodes=list(self._nodes), keys=list(self._nodes.values()))
+            keys, agents = zip(*self._nodes.values(), strict=True)
+            await fetch(connection, "beat", nodes=list(self._nodes), keys=keys, agents=agents)
 
     async def _leave(self, nodes: list[str]) -> None:
         connection = await self._live()
         await fetch(connection, "leave", nodes=nodes)
         for node in nodes:
-            key = self._nodes.pop(node, None)
-            if key is not None and node in self._locked:
+            joined = self._nodes.pop(node, None)
+            if joined is not None and node in self._locked:
                 self._locked.discard(node)
-                await fetch(connection, "unlock_node", key=key)
+                await fetch(connection, "unlock_node", key=joined[0])

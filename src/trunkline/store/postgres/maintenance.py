@@ -12,9 +12,9 @@ import msgspec
 from trunkline.log.compact import Append, compact
 from trunkline.log.events import decode, encode, placed, spanned
 from trunkline.log.fold import Head, State
+from trunkline.store.columns import NUMBERS
 from trunkline.store.postgres.pool import Pool
 from trunkline.store.postgres.rows import fetch
-from trunkline.store.states import NUMBERS
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
@@ -54,16 +54,17 @@ class PostgresMaintenance:
             after = page[-1][0]
         return count
 
-    async def prune(self, before: int) -> int:
+    async def prune(self, before: int, agents: Sequence[str] | None) -> int:
         """Drop what ended before, then the keys, instants and nodes that nothing needs any more."""
-        after: tuple[int, str] = (_BEGINNING, "")
         count = 0
         gone: list[str] = []
-        while page := await self._pool.change(partial(_ended, before=before, after=after)):
-            await self._drop_remains(gone)
-            gone = await self._pool.change(partial(_drop, page=page, before=before))
-            count += len(gone)
-            after = page[-1][:2]
+        for agent in await self._pool.change(_ended_agents) if agents is None else agents:
+            after: tuple[int, str] = (_BEGINNING, "")
+            while page := await self._pool.change(partial(_ended, agent=agent, before=before, after=after)):
+                await self._drop_remains(gone)
+                gone = await self._pool.change(partial(_drop, page=page, before=before))
+                count += len(gone)
+                after = page[-1][:2]
         await self._drop_pages("drop_stale_keys", now=self._now(), limit=PAGE_ROWS)
         await self._drop_pages("drop_fires", before=before, limit=PAGE_ROWS)
         dead = await self._dead_nodes()
@@ -73,15 +74,20 @@ class PostgresMaintenance:
 
     async def compact(self, before: int) -> int:
         """Merge the logs of tasks that ended since the last time."""
-        found = await self._pool.change(partial(fetch, name="mark", mark=_COMPACTED))
+        return sum([await self._compact(agent, before) for agent in await self._pool.change(_ended_agents)])
+
+    async def _compact(self, agent: str, before: int) -> int:
+        # Each agent has a mark of its own, because ended tasks are found by their agent and age.
+        mark = f"{_COMPACTED} {agent}".rstrip()
+        found = await self._pool.change(partial(fetch, name="mark", mark=mark))
         after: tuple[int, str] = (found[0][0] - _LATE_MS if found else _BEGINNING, "")
         count = 0
-        while page := await self._pool.change(partial(_long, before=before, after=after)):
+        while page := await self._pool.change(partial(_long, agent=agent, before=before, after=after)):
             for _, task_id, is_long in page:
                 if is_long:
                     count += await self._pool.change(partial(_shrink, task_id=task_id))
             after = page[-1][:2]
-            await self._pool.change(partial(fetch, name="put_mark", mark=_COMPACTED, value=after[0]))
+            await self._pool.change(partial(fetch, name="put_mark", mark=mark, value=after[0]))
         return count
 
     async def _drop_remains(self, task_ids: Sequence[str]) -> None:
@@ -97,7 +103,7 @@ class PostgresMaintenance:
 
 async def _next_tasks(connection: Connection, *, tenant: str | None, after: str) -> list[tuple[str, str]]:
     rows = await fetch(connection, "next_tasks", tenant=tenant, after=after, limit=PAGE_TASKS)
-    return [(task_id, owner) for task_id, owner in rows]
+    return [(task_id, of_tenant) for task_id, of_tenant in rows]
 
 
 async def _refold(connection: Connection, *, page: Sequence[tuple[str, str]]) -> int:
@@ -118,11 +124,15 @@ async def _refold(connection: Connection, *, page: Sequence[tuple[str, str]]) ->
                 task_id=task_id,
                 tenant=tenant,
                 context_id=head.context_id,
-                owner=head.principal,
+                principal=head.principal,
                 state=NUMBERS[head.state],
                 status_at=head.status_at,
                 seq=head.seq,
                 node=head.node,
+                agent=head.agent,
+                parent=head.parent,
+                child=head.child,
+                wake_at=head.wake_at,
             )
     return count
 
@@ -142,19 +152,25 @@ async def _appends(connection: Connection, task_id: str) -> list[Append]:
     return [Append(last, at, decode(body)) for last, at, body in rows]
 
 
-async def _ended(connection: Connection, *, before: int, after: tuple[int, str]) -> list[_Ended]:
+async def _ended_agents(connection: Connection) -> list[str]:
+    return [agent for (agent,) in await fetch(connection, "ended_agents")]
+
+
+async def _ended(connection: Connection, *, agent: str, before: int, after: tuple[int, str]) -> list[_Ended]:
+    at, task_id = after
     rows = await fetch(
-        connection, "ended_tasks", before=before, after_at=after[0], after_id=after[1], limit=PAGE_TASKS
+        connection, "ended_tasks", agent=agent, before=before, after_at=at, after_id=task_id, limit=PAGE_TASKS
     )
     return [(status_at, task_id, tenant) for status_at, task_id, tenant in rows]
 
 
 async def _long(
-    connection: Connection, *, before: int, after: tuple[int, str]
+    connection: Connection, *, agent: str, before: int, after: tuple[int, str]
 ) -> list[tuple[int, str, bool]]:
     rows = await fetch(
         connection,
         "long_tasks",
+        agent=agent,
         before=before,
         after_at=after[0],
         after_id=after[1],

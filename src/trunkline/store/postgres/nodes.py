@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trunkline.store.base import Orphan
+from trunkline.store.base import EndedChild, Orphan, TaskRef, Waiting
+from trunkline.store.columns import STATES
 from trunkline.store.postgres.address import EVERY_TENANT, DatabaseAddress
 from trunkline.store.postgres.liveness import Liveness
 from trunkline.store.postgres.pool import Pool
@@ -19,25 +21,32 @@ if TYPE_CHECKING:
 SEARCH_SECONDS = 5.0
 
 
+# A node, whether it lives, and the agents it carries.
+_Node = tuple[str, bool, list[str]]
+
+
 class PostgresNodes:
     """A node is dead if it never joined, has left, lost its session, or was silent for too long."""
 
-    def __init__(self, address: DatabaseAddress, pool: Pool, ttl_s: float) -> None:
+    def __init__(
+        self, address: DatabaseAddress, pool: Pool, ttl_s: float, now_ms: Callable[[], int | None]
+    ) -> None:
         self._pool = pool
+        self._now = now_ms
         self._ttl_ms = round(ttl_s * 1000)
         self._liveness = Liveness(address)
         self._searched = -SEARCH_SECONDS
 
-    async def join(self, node: str) -> None:
-        """See `PostgresNodes`."""
-        await self._liveness.join(node)
+    async def join(self, node: str, agents: Sequence[str]) -> None:
+        """See `Nodes`."""
+        await self._liveness.join(node, agents)
 
     async def beat(self, node: str) -> None:
-        """See `PostgresNodes`."""
+        """See `Nodes`."""
         await self._liveness.beat(node)
 
     async def leave(self, node: str) -> None:
-        """See `PostgresNodes`."""
+        """See `Nodes`."""
         if self._liveness.holds(node):
             await self._liveness.leave(node)
         else:
@@ -48,34 +57,65 @@ class PostgresNodes:
         await self._liveness.close()
 
     async def alive(self, node: str) -> bool:
-        """See `PostgresNodes`."""
-        known = await self._pool.look(EVERY_TENANT, partial(self._known, node=node))
-        return known.get(node, False)
+        """See `Nodes`."""
+        rows = await self._pool.look(EVERY_TENANT, partial(self._known, node=node))
+        return any(lives for _, lives, _ in rows)
 
     async def dead(self) -> list[str]:
         """The nodes that are known and dead."""
-        known = await self._pool.look(EVERY_TENANT, self._known)
-        return [node for node, lives in known.items() if not lives]
+        rows = await self._pool.look(EVERY_TENANT, self._known)
+        return [node for node, lives, _ in rows if not lives]
 
-    async def orphans(self, limit: int) -> list[Orphan]:
-        """See `PostgresNodes`."""
-        return await self._pool.look(EVERY_TENANT, partial(self._orphans, limit=limit))
+    async def orphans(self, agents: Sequence[str], limit: int) -> list[Orphan]:
+        """See `Nodes`."""
+        return await self._pool.look(EVERY_TENANT, partial(self._orphans, agents=agents, limit=limit))
 
-    async def _known(self, connection: Connection, node: str | None = None) -> dict[str, bool]:
+    async def waiting(self, tenant: str | None, limit: int, after: str) -> list[Waiting]:
+        """See `Nodes`."""
+
+        async def look(connection: Connection) -> list[Waiting]:
+            carried = [
+                agent for _, lives, agents in await self._known(connection) if lives for agent in agents
+            ]
+            rows = await fetch(
+                connection, "waiting", tenant=tenant, carried=carried, limit=limit, after=after
+            )
+            return [Waiting(of, task_id, agent, STATES[state]) for of, task_id, agent, state in rows]
+
+        return await self._pool.look(EVERY_TENANT, look)
+
+    async def ended_children(self, limit: int) -> list[EndedChild]:
+        """See `Nodes`."""
+        call = partial(fetch, name="ended_children", now=self._now(), limit=limit)
+        rows = await self._pool.look(EVERY_TENANT, call)
+        return [EndedChild(tenant, parent, child, STATES[state]) for tenant, parent, child, state in rows]
+
+    async def open_children_of_canceled(self, limit: int) -> list[TaskRef]:
+        """See `Nodes`."""
+        call = partial(fetch, name="open_children_of_canceled", limit=limit)
+        return [TaskRef(*row) for row in await self._pool.look(EVERY_TENANT, call)]
+
+    async def _known(self, connection: Connection, node: str | None = None) -> list[_Node]:
+        """The nodes that ever joined and were not tidied away: whether they live, and their agents."""
         judging = self._liveness.judging()
         rows = await fetch(connection, "nodes", node=node, ttl=self._ttl_ms, judging=judging)
-        return {name: lives for name, lives in rows}
+        return [(name, lives, agents) for name, lives, agents in rows]
 
-    async def _orphans(self, connection: Connection, limit: int) -> list[Orphan]:
+    async def _orphans(self, connection: Connection, agents: Sequence[str], limit: int) -> list[Orphan]:
         known = await self._known(connection)
-        if time.monotonic() - self._searched < SEARCH_SECONDS:
+        search = time.monotonic() - self._searched >= SEARCH_SECONDS
+        rows = await fetch(
+            connection,
+            "orphans",
+            agents=agents,
             # Nobody's tasks among them: those that a node has released.
-            dead = ["", *(node for node, lives in known.items() if not lives)]
-            rows = await fetch(connection, "orphans_of", nodes=dead, limit=limit)
-        else:
-            living = [node for node, lives in known.items() if lives]
-            rows = await fetch(connection, "orphans", nodes=living, limit=limit)
-            # While there are some, the next look is a search again.
-            if not rows:
-                self._searched = time.monotonic()
+            dead=["", *(node for node, lives, _ in known if not lives)],
+            known=[node for node, _, _ in known],
+            search=search,
+            now=self._now(),
+            limit=limit,
+        )
+        # While there are some, the next look is a search again.
+        if search and not rows:
+            self._searched = time.monotonic()
         return [Orphan(*row) for row in rows]

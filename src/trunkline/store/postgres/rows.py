@@ -19,21 +19,13 @@ from trunkline.store.base import (
     TaskRef,
     Where,
 )
+from trunkline.store.columns import HeadRow, filters, head_page
 from trunkline.store.postgres.statements import SQL, TEXTS, Statement, Value
-from trunkline.store.states import NUMBERS, STATES
 
 if TYPE_CHECKING:
     from asyncpg import Record
 
     from trunkline.store.postgres.address import Connection
-
-_FILTERS = ("owner", "context_id", "state", "status_from")
-_TEXT_OF = {
-    "owner": "filter_owner",
-    "context_id": "filter_context",
-    "state": "filter_state",
-    "status_from": "filter_status_from",
-}
 
 
 async def fetch(connection: Connection, name: str, **values: Value) -> list[Record]:
@@ -112,11 +104,6 @@ def _place(cursor: Cursor) -> tuple[str, str, int]:
     return xid, task_id, int(seq)
 
 
-def _head(row: Record) -> Head:
-    task_id, context_id, owner, state, status_at, seq, node = row
-    return Head(task_id, context_id, owner, STATES[state], status_at, seq, node)
-
-
 async def tasks(connection: Connection, cursor: Cursor, limit: int) -> tuple[list[TaskRef], Cursor]:
     """Tasks by their ids."""
     found = [
@@ -134,33 +121,25 @@ async def faults(connection: Connection) -> list[Fault]:
 async def head(connection: Connection, tenant: str, task_id: str) -> Head | None:
     """One head."""
     rows = await fetch(connection, "head", tenant=tenant, task_id=task_id)
-    return _head(rows[0]) if rows else None
+    return HeadRow(*rows[0]).head() if rows else None
 
 
 async def heads(
     connection: Connection, tenant: str, where: Where, *, size: int, after: Position | None
 ) -> HeadPage:
     """One page of heads, and how many there are in all."""
-    given: dict[str, Value] = {
-        "owner": where.owner,
-        "context_id": where.context_id,
-        "state": None if where.state is None else NUMBERS[where.state],
-        "status_from": where.status_from,
-    }
-    filters = " ".join(TEXTS[_TEXT_OF[name]] for name in _FILTERS if given[name] is not None)
+    given = filters(where)
+    texts = " ".join(TEXTS[f"filter_{name}"] for name in given)
+    # One more than asked for tells whether there is a next page.
     given |= {"tenant": tenant, "limit": size + 1}
     text = TEXTS["heads"]
     if after is not None:
         text = text.replace("/*after*/", TEXTS["filter_after"])
         given |= {"after_at": after.status_at, "after_id": after.task_id}
-    page, count = (Statement(each.replace("/*filters*/", filters)) for each in (text, TEXTS["count_heads"]))
-    # One more than asked for tells whether there is a next page.
-    found = [_head(row) for row in await connection.fetch(page.text, *page.values(given))]
+    page, count = (Statement(each.replace("/*filters*/", texts)) for each in (text, TEXTS["count_heads"]))
+    found = [HeadRow(*row) for row in await connection.fetch(page.text, *page.values(given))]
     total = await connection.fetchval(count.text, *count.values(given))
-    if len(found) <= size:
-        return HeadPage(found, None, total)
-    last = found[size - 1]
-    return HeadPage(found[:size], Position(last.status_at, last.task_id), total)
+    return head_page(found, size, total)
 
 
 async def now(connection: Connection) -> int:

@@ -25,6 +25,7 @@ from trunkline.store.base import (
     DeliveryRecord,
     DeliveryResult,
     Doc,
+    EndedChild,
     Fault,
     HeadPage,
     Hint,
@@ -34,6 +35,7 @@ from trunkline.store.base import (
     Poll,
     TailRecord,
     TaskRef,
+    Waiting,
     Where,
 )
 from trunkline.store.hints import HintBroadcast
@@ -86,7 +88,7 @@ class PostgresDatabase:
         self._link = KeptSession(self._address, "writer")
         self._pool = Pool(self._address)
         self._doorbell = PostgresHints(self._address, self.broadcast)
-        self.liveness = PostgresNodes(self._address, self._pool, node_ttl_s)
+        self.liveness = PostgresNodes(self._address, self._pool, node_ttl_s, self.now_ms)
         self._scribe = PostgresTransactions(self._address, self._link, self.now_ms)
         self.sweep = PostgresMaintenance(self._pool, self.now_ms, self.liveness.dead)
         self._group: asyncio.Future[list[Entry]] | None = None
@@ -335,10 +337,10 @@ class _Nodes:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
-    async def join(self, node: str) -> None:
+    async def join(self, node: str, agents: Sequence[str]) -> None:
         """See `Nodes`."""
         self._database.check()
-        await self._database.liveness.join(node)
+        await self._database.liveness.join(node, agents)
 
     async def beat(self, node: str) -> None:
         """See `Nodes`."""
@@ -355,10 +357,25 @@ class _Nodes:
         self._database.check()
         return await self._database.liveness.alive(node)
 
-    async def orphans(self, limit: int = 100) -> list[Orphan]:
+    async def orphans(self, agents: Sequence[str], limit: int = 100) -> list[Orphan]:
         """See `Nodes`."""
         self._database.check()
-        return await self._database.liveness.orphans(limit)
+        return await self._database.liveness.orphans(agents, limit)
+
+    async def waiting(self, tenant: str | None = None, limit: int = 100, after: str = "") -> list[Waiting]:
+        """See `Nodes`."""
+        self._database.check()
+        return await self._database.liveness.waiting(tenant, limit, after)
+
+    async def ended_children(self, limit: int = 100) -> list[EndedChild]:
+        """See `Nodes`."""
+        self._database.check()
+        return await self._database.liveness.ended_children(limit)
+
+    async def open_children_of_canceled(self, limit: int = 100) -> list[TaskRef]:
+        """See `Nodes`."""
+        self._database.check()
+        return await self._database.liveness.open_children_of_canceled(limit)
 
 
 class _Clock:
@@ -383,10 +400,10 @@ class _Maintenance:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
-    async def prune(self, before: int) -> int:
+    async def prune(self, before: int, agents: Sequence[str] | None = None) -> int:
         """See `Maintenance`."""
         self._database.check()
-        return await self._database.sweep.prune(before)
+        return await self._database.sweep.prune(before, agents)
 
     async def compact(self, before: int) -> int:
         """See `Maintenance`."""

@@ -39,16 +39,20 @@ SELECT CASE WHEN count(*) < :count::bigint THEN array_agg(task_id) ELSE '{}' END
 
 -- name: append_heads
 , heads AS (
-    INSERT INTO tasks (task_id, tenant, context_id, owner, state, status_at, seq, node)
+    INSERT INTO tasks (
+        task_id, tenant, context_id, owner, state, status_at, seq, node, agent, parent, child, wake_at
+    )
     SELECT h.*
     FROM unnest(
-        :head_task_ids::text[], :head_tenants::text[], :head_contexts::text[], :head_owners::text[],
-        :head_states::smallint[], :head_ats::bigint[], :head_seqs::bigint[], :head_nodes::text[]
-    ) AS h (task_id, tenant, context_id, owner, state, status_at, seq, node)
+        :head_task_ids::text[], :head_tenants::text[], :head_contexts::text[], :head_principals::text[],
+        :head_states::smallint[], :head_ats::bigint[], :head_seqs::bigint[], :head_nodes::text[],
+        :head_agents::text[], :head_parents::text[], :head_children::text[], :head_wakes::bigint[]
+    ) AS h (task_id, tenant, context_id, owner, state, status_at, seq, node, agent, parent, child, wake_at)
     WHERE (SELECT count(*) FROM done) = :count::bigint OR h.task_id IN (SELECT task_id FROM done)
     ON CONFLICT (task_id) DO UPDATE SET
         context_id = excluded.context_id, owner = excluded.owner, state = excluded.state,
-        status_at = excluded.status_at, seq = excluded.seq, node = excluded.node
+        status_at = excluded.status_at, seq = excluded.seq, node = excluded.node, agent = excluded.agent,
+        parent = excluded.parent, child = excluded.child, wake_at = excluded.wake_at
 );
 
 -- A key recorded by somebody else at this moment fails the whole statement, and so it must.
@@ -180,12 +184,12 @@ ORDER BY number, task_id, first;
 SELECT EXISTS (SELECT FROM events AS e WHERE e.xid >= pg_snapshot_xmin(pg_current_snapshot()));
 
 -- name: head
-SELECT task_id, context_id, owner, state, status_at, seq, node
+SELECT task_id, context_id, owner, state, status_at, seq, node, agent, parent, child, wake_at
 FROM tasks
 WHERE task_id = :task_id AND tenant = :tenant;
 
 -- name: heads
-SELECT task_id, context_id, owner, state, status_at, seq, node
+SELECT task_id, context_id, owner, state, status_at, seq, node, agent, parent, child, wake_at
 FROM tasks
 WHERE tenant = :tenant /*filters*/ /*after*/
 ORDER BY status_at DESC, task_id DESC
@@ -194,10 +198,16 @@ LIMIT :limit::bigint;
 -- name: count_heads
 SELECT count(*) FROM tasks WHERE tenant = :tenant /*filters*/;
 
--- name: filter_owner
-AND owner = :owner;
+-- name: filter_principal
+AND owner = :principal;
 
--- name: filter_context
+-- name: filter_agents
+AND agent = ANY (:agents::text[]);
+
+-- name: filter_parent
+AND parent = :parent AND parent <> '';
+
+-- name: filter_context_id
 AND context_id = :context_id;
 
 -- name: filter_state
@@ -210,8 +220,8 @@ AND status_at >= :status_from::bigint;
 AND (status_at, task_id) < (:after_at::bigint, :after_id);
 
 -- name: join
-INSERT INTO nodes (id, key, beat) VALUES (:node, :key, now_ms())
-ON CONFLICT (id) DO UPDATE SET beat = now_ms(), gone = false;
+INSERT INTO nodes (id, key, beat, agents) VALUES (:node, :key, now_ms(), :agents::text[])
+ON CONFLICT (id) DO UPDATE SET beat = now_ms(), gone = false, agents = excluded.agents;
 
 -- name: lock_node
 SELECT pg_try_advisory_lock(:key::bigint);
@@ -221,7 +231,9 @@ SELECT pg_advisory_unlock(:key::bigint);
 
 -- A row that was tidied away while its node could not beat comes back.
 -- name: beat
-INSERT INTO nodes (id, key, beat) SELECT n.id, n.key, now_ms() FROM unnest(:nodes::text[], :keys::bigint[]) AS n (id, key)
+INSERT INTO nodes (id, key, beat, agents)
+SELECT n.id, n.key, now_ms(), ARRAY(SELECT jsonb_array_elements_text(n.agents::jsonb))
+FROM unnest(:nodes::text[], :keys::bigint[], :agents::text[]) AS n (id, key, agents)
 ON CONFLICT (id) DO UPDATE SET beat = now_ms() WHERE NOT nodes.gone;
 
 -- name: leave
@@ -235,22 +247,63 @@ SELECT id, CASE
     WHEN NOT :judging::boolean OR clock_timestamp() - pg_postmaster_start_time() < interval '2 seconds' THEN true
     WHEN beat < now_ms() - :ttl::bigint THEN false
     ELSE NOT pg_try_advisory_xact_lock_shared(key)
-END
+END, agents
 FROM nodes
 WHERE id = coalesce(:node::text, id);
 
--- name: orphans_of
-SELECT tenant, task_id, node
-FROM tasks
-WHERE state <= 2 AND node = ANY (:nodes::text[])
+-- Running tasks of these nodes ('' among them: what was let go), and parked ones whose time has come: of any
+-- state that is not ended, because a question may have a deadline. The third part finds those of nodes that
+-- nobody has heard of; it passes over all that run, so it is left out most of the time.
+-- name: orphans
+SELECT tenant, task_id, node, agent
+FROM (
+    SELECT tenant, task_id, node, agent, status_at
+    FROM tasks
+    WHERE state <= 4 AND state = ANY ('{1,2}'::smallint[]) AND agent = ANY (:agents::text[])
+        AND node = ANY (:dead::text[]) AND wake_at IS NULL
+    UNION ALL
+    SELECT tenant, task_id, node, agent, status_at
+    FROM tasks
+    WHERE state <= 4 AND state = ANY ('{1,2,3,4}'::smallint[]) AND agent = ANY (:agents::text[])
+        AND node = '' AND wake_at <= (SELECT coalesce(:now::bigint, now_ms()))
+    UNION ALL
+    SELECT tenant, task_id, node, agent, status_at
+    FROM tasks
+    WHERE :search::boolean AND state <= 4 AND state = ANY ('{1,2}'::smallint[])
+        AND agent = ANY (:agents::text[]) AND node > '' AND node <> ALL (:known::text[])
+) AS found
 ORDER BY status_at, task_id
 LIMIT :limit::bigint;
 
--- name: orphans
-SELECT tenant, task_id, node
-FROM tasks
-WHERE state <= 2 AND node <> ALL (:nodes::text[])
-ORDER BY status_at, task_id
+-- Open tasks of agents that no node carries, by a leap from one agent to the next.
+-- name: waiting
+WITH RECURSIVE agents (agent) AS (
+    (SELECT t.agent FROM tasks AS t WHERE t.state <= 4 ORDER BY t.agent LIMIT 1)
+    UNION ALL
+    SELECT (SELECT t.agent FROM tasks AS t WHERE t.state <= 4 AND t.agent > agents.agent ORDER BY t.agent LIMIT 1)
+    FROM agents
+    WHERE agents.agent IS NOT NULL
+)
+SELECT t.tenant, t.task_id, t.agent, t.state
+FROM tasks AS t
+WHERE t.state <= 4 AND t.task_id > :after AND t.tenant = coalesce(:tenant::text, t.tenant)
+    AND t.agent = ANY (ARRAY(SELECT agent FROM agents WHERE agent <> ALL (:carried::text[])))
+ORDER BY t.task_id
+LIMIT :limit::bigint;
+
+-- Those whose own moment has come wake by themselves.
+-- name: ended_children
+SELECT p.tenant, p.task_id, c.task_id, c.state
+FROM tasks AS p JOIN tasks AS c ON c.task_id = p.child AND c.tenant = p.tenant AND c.state >= 5
+WHERE p.child <> '' AND p.wake_at > (SELECT coalesce(:now::bigint, now_ms()))
+ORDER BY p.task_id
+LIMIT :limit::bigint;
+
+-- name: open_children_of_canceled
+SELECT c.tenant, c.task_id
+FROM tasks AS c JOIN tasks AS p ON p.task_id = c.parent AND p.tenant = c.tenant AND p.state = 7
+WHERE c.parent <> '' AND c.state <= 4
+ORDER BY c.task_id
 LIMIT :limit::bigint;
 
 -- A lane is read from its oldest on, as far as it is needed, however little the planner knows of it.
@@ -452,14 +505,19 @@ SELECT task_id FROM tasks WHERE task_id = ANY (:task_ids::text[]) ORDER BY task_
 
 -- name: put_head
 UPDATE tasks SET
-    context_id = :context_id, owner = :owner, state = :state::smallint, status_at = :status_at, seq = :seq,
-    node = :node
+    context_id = :context_id, owner = :principal, state = :state::smallint, status_at = :status_at, seq = :seq,
+    node = :node, agent = :agent, parent = :parent, child = :child, wake_at = :wake_at
 WHERE task_id = :task_id;
 
 -- A head that came while the log was folded is newer.
 -- name: add_head
-INSERT INTO tasks (task_id, tenant, context_id, owner, state, status_at, seq, node)
-VALUES (:task_id, :tenant, :context_id, :owner, :state::smallint, :status_at, :seq, :node)
+INSERT INTO tasks (
+    task_id, tenant, context_id, owner, state, status_at, seq, node, agent, parent, child, wake_at
+)
+VALUES (
+    :task_id, :tenant, :context_id, :principal, :state::smallint, :status_at, :seq, :node, :agent, :parent, :child,
+    :wake_at
+)
 ON CONFLICT (task_id) DO NOTHING;
 
 -- name: drop_head
@@ -468,16 +526,29 @@ DELETE FROM tasks WHERE task_id = :task_id;
 -- name: ended_tasks
 SELECT status_at, task_id, tenant
 FROM tasks
-WHERE state >= 5 AND status_at < :before::bigint AND (status_at, task_id) > (:after_at::bigint, :after_id)
+WHERE state >= 5 AND agent = :agent AND status_at < :before::bigint
+    AND (status_at, task_id) > (:after_at::bigint, :after_id)
 ORDER BY status_at, task_id
 LIMIT :limit::bigint;
+
+-- The agents that have ended tasks, by a leap from one to the next.
+-- name: ended_agents
+WITH RECURSIVE agents (agent) AS (
+    (SELECT t.agent FROM tasks AS t WHERE t.state >= 5 ORDER BY t.agent LIMIT 1)
+    UNION ALL
+    SELECT (SELECT t.agent FROM tasks AS t WHERE t.state >= 5 AND t.agent > agents.agent ORDER BY t.agent LIMIT 1)
+    FROM agents
+    WHERE agents.agent IS NOT NULL
+)
+SELECT agent FROM agents WHERE agent IS NOT NULL;
 
 -- Those that ended and have enough to merge, with where the page ends.
 -- name: long_tasks
 WITH page AS (
     SELECT status_at, task_id
     FROM tasks
-    WHERE state >= 5 AND status_at < :before::bigint AND (status_at, task_id) > (:after_at::bigint, :after_id)
+    WHERE state >= 5 AND agent = :agent AND status_at < :before::bigint
+        AND (status_at, task_id) > (:after_at::bigint, :after_id)
     ORDER BY status_at, task_id
     LIMIT :limit::bigint
 )
@@ -553,7 +624,7 @@ SELECT count(*) FROM gone;
 -- name: drop_nodes
 DELETE FROM nodes
 WHERE id = ANY (:nodes::text[]) AND beat < now_ms() - :age::bigint
-    AND NOT EXISTS (SELECT FROM tasks AS t WHERE t.state <= 2 AND t.node = nodes.id);
+    AND id NOT IN (SELECT t.node FROM tasks AS t WHERE t.state <= 2);
 
 -- name: mark
 SELECT value FROM marks WHERE name = :mark;

@@ -17,23 +17,29 @@ FROM wanted
 INSERT INTO events (id, task, seq, at, body) VALUES (?, ?, ?, ?, ?);
 
 -- name: add_tasks*
-INSERT INTO tasks (num, tenant, task_id, context_id, owner, state, status_at, seq, node)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO tasks (
+    num, tenant, task_id, context_id, owner, agent, parent, state, status_at, seq, node, child, wake_at
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: put_tasks*
-INSERT INTO tasks (num, tenant, task_id, context_id, owner, state, status_at, seq, node)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO tasks (
+    num, tenant, task_id, context_id, owner, agent, parent, state, status_at, seq, node, child, wake_at
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (num) DO UPDATE SET
-    context_id = excluded.context_id, owner = excluded.owner, state = excluded.state,
-    status_at = excluded.status_at, seq = excluded.seq, node = excluded.node;
+    context_id = excluded.context_id, owner = excluded.owner, agent = excluded.agent,
+    parent = excluded.parent, state = excluded.state, status_at = excluded.status_at, seq = excluded.seq,
+    node = excluded.node, child = excluded.child, wake_at = excluded.wake_at;
 
 -- Of a task that is surely there. Two thirds of the price of UPDATE … FROM (VALUES …), and half of
 -- that of one UPDATE per row. What it does not set keeps its place in the indexes.
 -- name: put_heads*
-INSERT INTO tasks (num, state, status_at, seq, node, tenant, task_id)
-VALUES (?, ?, ?, ?, ?, '', '')
+INSERT INTO tasks (num, state, status_at, seq, node, child, wake_at, tenant, task_id)
+VALUES (?, ?, ?, ?, ?, ?, ?, '', '')
 ON CONFLICT (num) DO UPDATE SET
-    state = excluded.state, status_at = excluded.status_at, seq = excluded.seq, node = excluded.node;
+    state = excluded.state, status_at = excluded.status_at, seq = excluded.seq, node = excluded.node,
+    child = excluded.child, wake_at = excluded.wake_at;
 
 -- name: add_keys*
 INSERT INTO dedup (tenant, key, task, seq, digest, expires_at) VALUES (?, ?, ?, ?, ?, ?);
@@ -84,7 +90,8 @@ FROM (
 );
 
 -- name: head
-SELECT task_id, coalesce(context_id, task_id), owner, state, status_at, seq, node
+SELECT
+    task_id, coalesce(context_id, task_id), owner, state, status_at, seq, node, agent, parent, child, wake_at
 FROM tasks
 WHERE task_id = ? AND tenant = ? AND state IS NOT NULL;
 
@@ -94,12 +101,11 @@ WHERE task_id = ? AND tenant = ? AND state IS NOT NULL;
 SELECT
     (SELECT count(*) FROM tasks /*by*/ WHERE tenant = :tenant AND owner IS NOT NULL /*filters*/),
     (
-        SELECT json_group_array(json_object(
-            'task_id', task_id, 'context_id', coalesce(context_id, task_id), 'owner', owner, 'state', state,
-            'status_at', status_at, 'seq', seq, 'node', node
+        SELECT json_group_array(json_array(
+            task_id, coalesce(context_id, task_id), owner, state, status_at, seq, node, agent, parent, child, wake_at
         ))
         FROM (
-            SELECT task_id, context_id, owner, state, status_at, seq, node
+            SELECT task_id, context_id, owner, state, status_at, seq, node, agent, parent, child, wake_at
             FROM tasks /*by*/
             WHERE tenant = :tenant AND owner IS NOT NULL /*filters*/ /*after*/
             ORDER BY status_at DESC, task_id DESC
@@ -107,17 +113,23 @@ SELECT
         )
     );
 
--- name: filter_owner
-AND owner = :owner;
+-- name: filter_principal
+AND owner = :principal;
 
--- name: filter_context
+-- name: filter_agents
+AND agent IN (SELECT value FROM json_each(:agents));
+
+-- name: filter_parent
+AND num IN (SELECT num FROM tasks WHERE parent = :parent AND parent <> '');
+
+-- name: filter_context_id
 AND num IN (
     SELECT num FROM tasks WHERE tenant = :tenant AND context_id = :context_id
     UNION ALL
     SELECT num FROM tasks WHERE task_id = :context_id AND context_id IS NULL
 );
 
--- A context is small and an owner may be everybody: this leaves only the nums to go by.
+-- A context or a parent has few tasks and a principal may be everybody: this leaves only the nums to go by.
 -- name: by_num
 NOT INDEXED;
 
@@ -138,7 +150,7 @@ DELETE FROM nodes;
 UPDATE outbox SET lease_until = 0 WHERE lease_until > 0 AND due IS NOT NULL;
 
 -- name: join
-INSERT OR REPLACE INTO nodes (id, beat) VALUES (?, ?);
+INSERT OR REPLACE INTO nodes (id, beat, agents) VALUES (?, ?, ?);
 
 -- name: beat
 UPDATE nodes SET beat = ? WHERE id = ?;
@@ -149,12 +161,56 @@ DELETE FROM nodes WHERE id = ?;
 -- name: alive
 SELECT 1 FROM nodes WHERE id = ?;
 
+-- Running tasks that no living node has claimed, and parked ones whose time has come: of any state that is
+-- not ended, because a question may have a deadline.
 -- name: orphans
-SELECT tenant, task_id, node
-FROM tasks
-WHERE state <= 2 AND node NOT IN (SELECT id FROM nodes)
+SELECT tenant, task_id, node, agent
+FROM (
+    SELECT tenant, task_id, node, agent, status_at
+    FROM tasks INDEXED BY tasks_open
+    WHERE state <= 4 AND state IN (1, 2) AND agent IN (SELECT value FROM json_each(:agents))
+        AND wake_at IS NULL AND node NOT IN (SELECT id FROM nodes)
+    UNION ALL
+    SELECT tenant, task_id, node, agent, status_at
+    FROM tasks INDEXED BY tasks_open
+    WHERE state <= 4 AND state IN (1, 2, 3, 4) AND agent IN (SELECT value FROM json_each(:agents))
+        AND wake_at <= :now
+)
 ORDER BY status_at, task_id
-LIMIT ?;
+LIMIT :limit;
+
+-- Open tasks of agents that no node carries, by a leap from one agent to the next.
+-- name: waiting
+WITH RECURSIVE agents (agent) AS (
+    SELECT (SELECT agent FROM tasks WHERE state <= 4 ORDER BY agent LIMIT 1)
+    UNION ALL
+    SELECT (SELECT t.agent FROM tasks AS t WHERE t.state <= 4 AND t.agent > agents.agent ORDER BY t.agent LIMIT 1)
+    FROM agents
+    WHERE agents.agent IS NOT NULL
+)
+SELECT t.tenant, t.task_id, t.agent, t.state
+FROM agents CROSS JOIN tasks AS t INDEXED BY tasks_open ON t.agent = agents.agent AND t.state <= 4
+WHERE agents.agent NOT IN (SELECT each.value FROM nodes CROSS JOIN json_each(nodes.agents) AS each)
+    AND t.task_id > :after AND t.tenant = coalesce(:tenant, t.tenant)
+ORDER BY t.task_id
+LIMIT :limit;
+
+-- Those whose own moment has come wake by themselves.
+-- name: ended_children
+SELECT p.tenant, p.task_id, c.task_id, c.state
+FROM tasks AS p INDEXED BY tasks_awaiting CROSS JOIN tasks AS c
+    ON c.task_id = p.child AND c.tenant = p.tenant AND c.state >= 5
+WHERE p.child <> '' AND p.wake_at > :now
+ORDER BY p.task_id
+LIMIT :limit;
+
+-- name: open_children_of_canceled
+SELECT c.tenant, c.task_id
+FROM tasks AS c INDEXED BY tasks_open_children CROSS JOIN tasks AS p
+    ON p.task_id = c.parent AND p.tenant = c.tenant AND p.state = 7
+WHERE c.parent <> '' AND c.state <= 4
+ORDER BY c.task_id
+LIMIT :limit;
 
 -- The lanes that have something to take, by a leap from one to the next, however much is in them.
 -- name: due_lanes
@@ -275,7 +331,8 @@ SELECT id, rev, body FROM docs WHERE tenant = ? AND kind = ? AND id = ?;
 SELECT id, rev, body FROM docs WHERE tenant = ? AND kind = ? ORDER BY id;
 
 -- name: put_doc
-INSERT OR REPLACE INTO docs (tenant, kind, id, rev, body) VALUES (?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO docs (tenant, kind, id, rev, body)
+VALUES (?, ?, ?, ?, ?);
 
 -- name: delete_doc
 DELETE FROM docs WHERE tenant = ? AND kind = ? AND id = ?;
@@ -304,6 +361,7 @@ WITH RECURSIVE owners (tenant, owner) AS (
 SELECT t.num, t.seq
 FROM owners AS o CROSS JOIN tasks AS t INDEXED BY tasks_by_owner
     ON t.tenant = o.tenant AND t.owner = o.owner AND t.status_at < :before AND t.state >= 5
+    AND (:agents IS NULL OR t.agent IN (SELECT value FROM json_each(:agents)))
 WHERE NOT EXISTS (
     SELECT 1 FROM outbox AS d
     WHERE d.tenant = t.tenant AND d.task_id = t.task_id AND +d.due >= :before - 432000000
