@@ -98,7 +98,7 @@ class Application:
         ring = Keyring(settings.keys)
         self.book = KeyStore(self.store.docs, ring, now_ms)
         self.identity = Identity(ring, self._tokens())
-        self.operators = Admin(self.store, self.book, self._signer)
+        self.operators = Admin(self.store, self.book, self._signer, self.runner.tasks.forget)
         calls = Operations(self.runner, wait_limit_s=settings.wait_limit, streaming=agent.streaming)
         self.calls = calls
         cors = Cors(settings.cors_origins) if settings.cors_origins else None

@@ -95,7 +95,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     retention: float | str | None = None
     keep_alive: Seconds = 15.0
     write_limit: Seconds = 10.0
-    body_limit: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 1 << 20
+    # No task holds more than the upper bound, so no larger message could be kept.
+    body_limit: Annotated[int, Meta(ge=1, le=64 << 20)] = 1 << 20
     body_timeout: Seconds = 30.0
     coalesce_characters: Count = 24
     coalesce_milliseconds: Count = 100

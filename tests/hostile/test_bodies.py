@@ -139,6 +139,8 @@ FRAMINGS: list[tuple[bytes, ...]] = [
     (b"Transfer-Encoding: chunked, identity",),
     (b"Transfer-Encoding: identity, chunked, chunked",),
     (b"Transfer-Encoding: xchunked",),
+    (b"Transfer-Encoding: gzip, chunked",),
+    (b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked"),
     (b"Transfer-Encoding:\x0bchunked",),
     (b"Transfer-Encoding : chunked",),
 ]

@@ -120,8 +120,8 @@ REQUEST_IDS = [
     b"-7",
     b"1.5",
     b'""',
-    b"9" * 400,
-    b'"%b"' % (b"x" * 10_000),
+    b"9" * 250,
+    b'"%b"' % (b"x" * 256),
     '"\U0001f600\u2028"'.encode(),
     b'"a\\r\\nb"',
     b'"\\u0000"',
@@ -143,6 +143,17 @@ def test_a_request_id_is_echoed_as_it_is(target: ServerProcess, given_id: bytes)
         for document in _documents(answer.body):
             assert document["id"] == json.loads(given_id)
             assert type(document["id"]) is type(json.loads(given_id))
+
+
+@pytest.mark.parametrize("given_id", [b"9" * 400, b'"%b"' % (b"x" * 257), b'"%b"' % (b"x" * 500_000)])
+def test_a_long_request_id_is_refused_and_not_repeated(target: ServerProcess, given_id: bytes) -> None:
+    """It would stand in every frame of a stream."""
+    body = b'{"jsonrpc":"2.0","id":%b,"method":"SendStreamingMessage","params":{"message":%b}}' % (
+        given_id,
+        json.dumps(message("echo x")).encode(),
+    )
+    answer = json.loads(one(target.port, post("/a2a", body, V1)).body)
+    assert (answer["id"], answer["error"]["code"]) == (None, -32600)
 
 
 def _documents(body: bytes) -> list[Any]:

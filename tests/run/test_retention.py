@@ -13,7 +13,7 @@ from trunkline.log import events as ev
 from trunkline.run import retention
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.node import HostedAgent
-from trunkline.run.retention import Retention
+from trunkline.run.retention import Retention, prune, pruned_before
 from trunkline.store.base import Where
 from trunkline.wire.types import TaskState
 
@@ -153,3 +153,24 @@ def test_a_store_that_fails_is_swept_later(
 
     run(case())
     assert "store.unswept" in caplog.text
+
+
+def test_what_an_operator_had_forgotten_is_let_go_of_by_every_process() -> None:
+    async def case() -> None:
+        store = Shared()
+        await store.open()
+        async with desk(quick, store=store) as one, desk(quick, store=store) as other:
+            feed = await one.open()
+            await one.ended(feed)
+            held = await other.find(feed.state.task_id)
+            before = held.state.status_at + 1
+            # A later prune of what is older does not move the moment back.
+            assert [await prune(store, at) for at in (before, before - 10)] == [1, 0]
+            assert await pruned_before(store) == before
+            await Retention(other.tasks, kept(0))._round()
+            assert other.tasks.pruned_before == before
+            with pytest.raises(TaskNotFound):
+                await other.find(feed.state.task_id)
+        await store.close()
+
+    run(case())

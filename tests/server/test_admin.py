@@ -211,6 +211,9 @@ def test_a_key_with_the_scope_is_an_operator_by_its_own_name(caplog: pytest.LogC
         ("/admin/keys/nobody:rotate", None, "there is no key 'nobody'"),
         ("/admin/keys/nobody:rotate", {"grace_ms": -1}, "grace_ms must be 0 to"),
         ("/admin/deliveries/nobody:replay", None, "no delivery 'nobody' has ended"),
+        ("/admin/keys/a%00b:revoke", None, "printable characters only"),
+        ("/admin/deliveries/a%00b:replay", None, "printable characters only"),
+        ("/admin/deliveries:replay?task=a%00b", None, "printable characters only"),
         ("/admin/store:prune", None, "required field `older_than_ms`"),
         ("/admin/store:prune", {"older_than_ms": 10**12}, "older_than_ms must be 0 to"),
     ],
@@ -294,14 +297,23 @@ def test_the_store_is_pruned() -> None:
     async def prune(at: Office, age: int) -> int:
         return (await at.act("POST", "/admin/store:prune", {"older_than_ms": age})).json()["forgotten"]
 
+    async def get(at: Office, task_id: str) -> Any:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": {"id": task_id}}
+        return (await at.client.post("/a2a", json=body)).json()
+
     async def work(at: Office) -> None:
         send = {"message": {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]}}
         body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": send}
-        await at.client.post("/a2a", json=body)
+        task_id = (await at.client.post("/a2a", json=body)).json()["result"]["id"]
+        # Read twice, so that its bytes are kept, and held, as by a stream that has not yet ended.
+        assert await get(at, task_id) == await get(at, task_id)
+        held = await at.application.runner.tasks.load("default", task_id)
         assert await prune(at, 10**6) == 0
+        assert (await get(at, task_id))["result"]["id"] == task_id
         async with asyncio.timeout(5):
             # Not before its millisecond is over.
             while await prune(at, 0) == 0:
                 pass
+        assert held is not None and (await get(at, task_id))["error"]["code"] == -32001
 
     office(work)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from trunkline import Client
+from tests.run.desk import DONE, Act, Desk, desk, run
+from trunkline import Client, errors
+from trunkline.auth.principal import Principal
 from trunkline.clock import now_ms
 from trunkline.demo import agent
+from trunkline.log import events as ev
 from trunkline.net.in_process import InProcessHttpClient
-from trunkline.wire.types import TaskPage
+from trunkline.run.executor import Verdict, Work
+from trunkline.server.operations import Caller, Operations
+from trunkline.store import writer
+from trunkline.store.base import Where
+from trunkline.wire.types import Message, Part, Role, SendRequest, Task, TaskPage, TaskState
+from trunkline.wire.writer import Dialect
 
 
 def test_a_list_is_ordered_by_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,3 +47,86 @@ def test_a_list_is_ordered_by_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> 
 
     asked, page = asyncio.run(main())
     assert [task.id for task in page.tasks] == [asked[0], asked[2], asked[1]]
+
+
+ME = Principal("t", "me")
+HERE = Caller(ME, Dialect.V1)
+
+
+def _request(text: str, message_id: str = "m1", task_id: str = "", **more: Any) -> SendRequest:
+    return SendRequest(Message(message_id, "", task_id, Role.USER, (Part(text=text),)), **more)
+
+
+async def _asks(work: Work) -> Verdict:
+    if work.state.message.parts[0].text == "ask":
+        await work.ask(ev.Status(TaskState.INPUT_REQUIRED))
+    return DONE
+
+
+@asynccontextmanager
+async def _operations(act: Act = _asks) -> AsyncIterator[tuple[Desk, Operations]]:
+    async with desk(act) as runner:
+        yield runner, Operations(runner, wait_limit_s=5.0, streaming=True)
+
+
+def test_the_same_key_with_other_request_metadata_is_a_conflict() -> None:
+    """Metadata can name another skill, whose work the first task has not done."""
+
+    async def case() -> None:
+        async with _operations() as (_, operations):
+            caller = Caller(ME, Dialect.V1, idempotency_key="k")
+            first = await operations.send(caller, _request("x", metadata={"skill": "one"}))
+            assert await operations.send(caller, _request("x", metadata={"skill": "one"})) == first
+            for other in ({"skill": "two"}, None):
+                with pytest.raises(errors.InvalidParams, match="used for another message"):
+                    await operations.send(caller, _request("x", metadata=other))
+
+    run(case())
+
+
+@pytest.mark.parametrize("place", ["nonsense", "-1", "99", "1" * 20])
+def test_a_stream_with_a_bad_place_takes_no_answer(place: str) -> None:
+    async def case() -> None:
+        async with _operations() as (runner, operations):
+            asked = await operations.send(HERE, _request("ask"))
+            assert isinstance(asked, Task)
+            bad = Caller(ME, Dialect.V1, last_event_id=place)
+            with pytest.raises(errors.InvalidParams, match="Last-Event-ID"):
+                await operations.stream(bad, _request("this", "m2", asked.id))
+            state = (await runner.find(asked.id)).state
+            assert state.interrupted and not state.answers
+
+    run(case())
+
+
+def test_a_new_task_is_opened_only_under_a_place_that_could_be_one() -> None:
+    """A number is the place in a stream that was cut before its message was taken; this one has its own."""
+
+    async def case() -> None:
+        async with _operations() as (runner, operations):
+            with pytest.raises(errors.InvalidParams, match="Last-Event-ID"):
+                await operations.stream(Caller(ME, Dialect.V1, last_event_id="x"), _request("go"))
+            assert not (await runner.tasks.store.heads.list("t", Where(), size=5)).heads
+            caller = Caller(ME, Dialect.V1, idempotency_key="k", last_event_id="99")
+            assert (await operations.stream(caller, _request("go"))).after == 0
+            # The same again is not a new one, and nothing of it is taken.
+            with pytest.raises(errors.InvalidParams, match="Last-Event-ID"):
+                await operations.stream(caller, _request("go"))
+
+    run(case())
+
+
+def test_a_message_that_no_task_can_hold_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log spells some values longer than a body, so the limit of bodies alone does not keep it out."""
+    monkeypatch.setattr(writer, "BYTES_LIMIT", 2000)
+
+    async def case() -> None:
+        async with _operations() as (_, operations):
+            with pytest.raises(errors.TooLarge, match="larger than a whole task may be"):
+                await operations.send(HERE, _request("x" * 3000))
+            asked = await operations.send(HERE, _request("ask"))
+            assert isinstance(asked, Task)
+            with pytest.raises(errors.TooLarge, match="larger than a whole task may be"):
+                await operations.send(HERE, _request("x" * 3000, "m2", asked.id))
+
+    run(case())

@@ -27,7 +27,7 @@ def test_a_proper_request() -> None:
     assert bytes(read.params) == b'{"id":"t1"}'
 
 
-@pytest.mark.parametrize("request_id", ["a", "", 1, -1, 2**70, 1.5, None])
+@pytest.mark.parametrize("request_id", ["a", "", 1, -1, 2**70, 1.5, None, "x" * 256, "ß" * 128, 10**252])
 def test_JRP_01_ids_come_back_as_they_came(request_id: jsonrpc.RequestId) -> None:
     read = envelope(id=request_id)
     assert read.fault is None
@@ -65,6 +65,10 @@ def test_absent_params(params: bytes) -> None:
         ({"id": {"bad": "type"}}, e.InvalidRequest, "id", None),
         ({"id": [1]}, e.InvalidRequest, "id", None),
         ({"id": True}, e.InvalidRequest, "id", None),
+        ({"id": "x" * 257}, e.InvalidRequest, "id", None),
+        ({"id": "ß" * 129}, e.InvalidRequest, "id", None),
+        ({"id": 10**256}, e.InvalidRequest, "id", None),
+        ({"id": "x" * 257, "method": 5}, e.InvalidRequest, "id", None),
         ({"params": "x"}, e.InvalidRequest, "params", 1),
         ({"params": 5}, e.InvalidRequest, "params", 1),
         ({"params": []}, e.InvalidParams, "params", 1),
@@ -145,6 +149,11 @@ def test_ERR_03_ERR_06_ERR_08_errors() -> None:
             ],
         },
     }
+
+
+def test_JRP_02_a_parse_error_never_names_an_id() -> None:
+    """Also where one was read before the fault, as in params that are no UTF-8."""
+    assert plain(jsonrpc.error(5, e.ParseError("the body is not JSON")))["id"] is None
 
 
 @pytest.mark.parametrize("kind", CODES)

@@ -319,6 +319,18 @@ def test_LST_05_RST_02_filters() -> None:
     assert list_query_from(snake) == query
 
 
+@pytest.mark.parametrize("context_id", ["a\0b", "\0", "a\nb", "x" * 257])
+def test_a_context_that_no_task_can_have_is_no_filter(context_id: str) -> None:
+    """PostgreSQL cannot even be asked for a NUL; both stores give the same answer."""
+    for ask in (
+        lambda: read_list_query(msgspec.json.encode({"contextId": context_id})),
+        lambda: list_query_from({"contextId": context_id}),
+    ):
+        with pytest.raises(InvalidParams) as caught:
+            ask()
+        assert caught.value.field == "contextId"
+
+
 @pytest.mark.parametrize("size", [0, 101, -1, 2**40])
 def test_LST_07_page_sizes_out_of_range(size: int) -> None:
     for ask in (

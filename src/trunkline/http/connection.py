@@ -210,6 +210,9 @@ class ServerConnection(asyncio.Protocol):
         if name == b"host" and headers.get(name, value) != value:
             # One of the two is what a proxy before us has judged, and nobody knows which.
             raise ValueError("two hosts")
+        if name == b"transfer-encoding" and (name in headers or value.lower() != b"chunked"):
+            # Nobody here would decode another coding; the parser takes what it wraps for the body.
+            raise ValueError("a transfer coding that is not chunked")
         if name in headers and is_list(name):
             value = headers[name] + b"," + value
         headers[name] = value

@@ -14,7 +14,8 @@ from msgspec import Meta, Struct
 from trunkline.errors import InvalidParams
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\Z")
-_OWN_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}\Z")
+_OWN_ID_PATTERN = r"\A[A-Za-z0-9._~-]{1,128}\Z"
+_OWN_ID = re.compile(_OWN_ID_PATTERN)
 
 
 def is_uuid(text: str) -> bool:
@@ -32,7 +33,7 @@ class Position(Struct, frozen=True, array_like=True):
 
     # The seal tells honest mistakes from each other, but no forger: a store must be able to take both.
     status_at: Annotated[int, Meta(ge=0, le=2**53)]
-    task_id: Annotated[str, Meta(max_length=128)]
+    task_id: Annotated[str, Meta(pattern=_OWN_ID_PATTERN)]
 
 
 def page_token(position: Position, scope: str) -> str:

@@ -217,6 +217,8 @@ def _rest_refusal(refused: errors.Refused, dialect: Dialect) -> MockAnswer:
 def _rpc_refusal(refused: errors.Refused, request_id: RequestId, quirks: Quirks) -> MockAnswer:
     code = quirks.codes.get(str(code_of(refused).rpc), code_of(refused).rpc)
     failure = Failure(code=code, message=refused.message, data=details(refused))
+    if isinstance(refused, errors.ParseError):
+        request_id = None
     return MockAnswer(_rpc_error(request_id, failure), http_status(refused))
 
 

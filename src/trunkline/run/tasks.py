@@ -44,6 +44,8 @@ class Tasks:
         self.watch: Watch | None = None
         # Whether the store failed to take the last thing it was given.
         self.failing = False
+        # Tasks that ended before this may be gone from the store: what is kept of them is not shown.
+        self.pruned_before = 0
         # How many events came after the end of their task, or after somebody else's claim.
         self.late = 0
         # Told when an append of this process has something for the outbox.
@@ -84,6 +86,7 @@ class Tasks:
 
     def forget(self, before: int) -> None:
         """Let go of tasks that ended before this moment; whoever asks again asks the store."""
+        self.pruned_before = max(before, self.pruned_before)
         for key, feed in list(self._feeds.items()):
             if feed.state.over and feed.state.status_at < before:
                 self._feeds.pop(key, None)

@@ -21,6 +21,7 @@ from trunkline.auth.principal import DEFAULT_TENANT, OPERATOR, Principal
 from trunkline.auth.signing import Signer
 from trunkline.clock import random_bits
 from trunkline.config import Secret
+from trunkline.run.retention import prune
 from trunkline.store.base import Store
 
 log = logging.getLogger("trunkline.admin")
@@ -58,8 +59,16 @@ class Prune(Struct, frozen=True, forbid_unknown_fields=True):
 class Admin:
     """The acts of operators on one store."""
 
-    def __init__(self, store: Store, book: KeyStore, signer: Callable[[], Signer | None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        book: KeyStore,
+        signer: Callable[[], Signer | None],
+        forget: Callable[[int], None] | None = None,
+    ) -> None:
+        """Take a store with its keys and signer; `forget` lets go of what this process holds of old tasks."""
         self._store = store
+        self._forget = forget
         self._book = book
         self._signer = signer
         # Whoever can read the file that the server writes it to may do everything.
@@ -83,6 +92,9 @@ class Admin:
         """
         place, colon, act = path.removeprefix(PREFIX).rpartition(":")
         kind, _, name = (place if colon else path.removeprefix(PREFIX)).partition("/")
+        if not all([text.isprintable() for text in (path, *query.values())]):
+            # PostgreSQL cannot even be asked for a text with a NUL in it.
+            raise errors.InvalidParams("names and filters hold printable characters only")
         try:
             match method, kind, name, act if colon else "":
                 case "GET", "keys", "", "":
@@ -172,7 +184,10 @@ class Admin:
 
     async def _prune(self, wanted: Prune, by: str) -> bytes:
         now = await self._store.clock.now()
-        gone = await self._store.maintenance.prune(now - _span(wanted.older_than_ms, "older_than_ms"))
+        before = now - _span(wanted.older_than_ms, "older_than_ms")
+        gone = await prune(self._store, before)
+        if self._forget is not None:
+            self._forget(before)
         shrunk = await self._store.maintenance.compact(now)
         log.info("admin.store.pruned forgotten=%d compacted=%d by=%a", gone, shrunk, by)
         return msgspec.json.encode({"forgotten": gone, "compacted": shrunk})

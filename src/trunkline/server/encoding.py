@@ -2,7 +2,7 @@
 
 A finished task does not change, so its bytes are kept for the next who asks, bounded in size. The principal
 is part of an entry: nobody is answered from here who would not be answered by `Tasks.find`; and so is the
-time until which the store keeps the task.
+time when the task ended, as the store does not keep it for ever.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from trunkline.wire.writer import WRITERS
 
 LIMIT_BYTES = 4 << 20
 ENTRY_BYTES = 64 << 10
-FOR_EVER_MS = 10**15
 
 
 Key = tuple[str, str, object]
@@ -39,7 +38,7 @@ Key = tuple[str, str, object]
 class _EncodedTask(Struct, gc=False):
     principal: str
     body: bytes
-    until: int
+    ended_at: int
 
 
 class AnswerCache:
@@ -50,22 +49,22 @@ class AnswerCache:
         self._size = 0
         self._entries: OrderedDict[Key, _EncodedTask] = OrderedDict()
 
-    def get(self, key: Key, principal: str, now: int) -> bytes | None:
-        """The encoded task, if it is here, this principal's and still kept."""
+    def get(self, key: Key, principal: str, kept_since: int) -> bytes | None:
+        """The encoded task, if it is here, this principal's, and did not end before what the store keeps."""
         entry = self._entries.get(key)
         if entry is None or entry.principal != principal:
             return None
-        if entry.until <= now:
+        if entry.ended_at < kept_since:
             self._size -= len(self._entries.pop(key).body)
             return None
         self._entries.move_to_end(key)
         return entry.body
 
-    def put(self, key: Key, principal: str, body: bytes, until: int) -> None:
-        """Keep an encoded finished task until this moment."""
+    def put(self, key: Key, principal: str, body: bytes, ended_at: int) -> None:
+        """Keep an encoded task that ended at this moment."""
         if len(body) > ENTRY_BYTES or key in self._entries:
             return
-        self._entries[key] = _EncodedTask(principal, body, until)
+        self._entries[key] = _EncodedTask(principal, body, ended_at)
         self._size += len(body)
         while self._size > self._limit:
             self._size -= len(self._entries.popitem(last=False)[1].body)
@@ -77,7 +76,7 @@ class EncodedOperations:
     def __init__(self, operations: Operations, retention_s: float) -> None:
         """Take the operations, and for how many seconds the store keeps a finished task; 0 is for ever."""
         self.operations = operations
-        self._retention_ms = round(retention_s * 1000) if retention_s else FOR_EVER_MS
+        self._retention_ms = round(retention_s * 1000)
         self._cache = AnswerCache()
 
     async def send(self, caller: Caller, request: SendRequest) -> bytes:
@@ -93,7 +92,7 @@ class EncodedOperations:
         if query.history_length is None and not query.tenant:
             principal = caller.principal
             key = (principal.tenant, query.id, caller.dialect)
-            body = self._cache.get(key, principal.name, now_ms())
+            body = self._cache.get(key, principal.name, self._kept_since())
             if body is not None:
                 traces.about(query.id)
                 return body
@@ -103,14 +102,18 @@ class EncodedOperations:
         """Stop a task; the canceled task."""
         return self._task(caller, query, await self.operations.cancel(caller, query))
 
+    def _kept_since(self) -> int:
+        """When a task must have ended to be in the store still, whichever process has pruned it."""
+        by_age = now_ms() - self._retention_ms if self._retention_ms else 0
+        return max(by_age, self.operations.pruned_before)
+
     def _task(self, caller: Caller, query: TaskQuery, task: Task) -> bytes:
         dialect, principal = caller.dialect, caller.principal
         body = WRITERS[dialect].task(task)
         status = task.status
         if query.history_length is None and status.state in TERMINAL and status.timestamp:
-            # After its time a task is gone, whichever process swept it.
-            until = milliseconds(status.timestamp, "timestamp") + self._retention_ms
-            self._cache.put((principal.tenant, task.id, dialect), principal.name, body, until)
+            ended_at = milliseconds(status.timestamp, "timestamp")
+            self._cache.put((principal.tenant, task.id, dialect), principal.name, body, ended_at)
         return body
 
     async def list(self, caller: Caller, query: ListQuery) -> bytes:

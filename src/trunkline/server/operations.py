@@ -15,8 +15,9 @@ from msgspec import Struct
 from trunkline import errors
 from trunkline.auth.principal import Principal
 from trunkline.clock import now_ms
+from trunkline.log.decide import LIMITS
 from trunkline.log.events import PushTarget, Replied
-from trunkline.log.fold import NOBODY, State
+from trunkline.log.fold import NOBODY
 from trunkline.log.ids import is_uuid, page_token, read_page_token
 from trunkline.run.feed import Feed
 from trunkline.run.push_configs import PushConfigs
@@ -42,6 +43,8 @@ from trunkline.wire.writer import Dialect
 DEDUP_MS = 24 * 3600 * 1000
 # The first word of a run tells a task from a direct message; it comes within one commit.
 FIRST_WORD_S = 5.0
+# More events than any log holds.
+MAX_SEQ = 10**9
 # Where the url of a config stands that comes with a message.
 INLINE = {
     Dialect.V1: "configuration.taskPushNotificationConfig.url",
@@ -90,11 +93,16 @@ class Operations:
         # Set once the store is open, if this agent pushes at all.
         self.push: PushConfigs | None = None
 
+    @property
+    def pruned_before(self) -> int:
+        """Tasks that ended before this moment may be gone from the store."""
+        return self._tasks.pruned_before
+
     async def send(self, caller: Caller, request: SendRequest) -> Task | Message:
         """Take a message; gives the task at rest, or at once if so asked, or the message that answers it."""
         wait = caller.wait if request.wait is None else request.wait
         due = self._tasks.loop.time() + self._wait_limit_s
-        feed = await self._take(caller, request, wait=wait)
+        feed, _ = await self._take(caller, request, wait=wait)
         traces.about(feed.state.task_id)
         state = feed.state
         if caller.extensions is not None:
@@ -108,18 +116,19 @@ class Operations:
             return state.reply
         return receipt or state.task(request.history_length)
 
-    async def _take(self, caller: Caller, request: SendRequest, *, wait: bool) -> Feed:
+    async def _take(self, caller: Caller, request: SendRequest, *, wait: bool) -> tuple[Feed, bool]:
+        """The task that has taken the message, and whether it is a new one."""
         who = caller.principal
         self._check_tenant(who, request.tenant)
         message = request.message
-        dedup = _dedup(caller, message)
+        dedup = _dedup(caller, request)
         try:
             if message.task_id:
                 feed = await self._tasks.find(who.tenant, who.name, message.task_id, self._agents)
                 # Clients send their config with every message: it stays one.
                 push = await self._inline(caller, request, feed.state.push)
                 await self._runner.say(feed, message, dedup, push)
-                return feed
+                return feed, False
             push = await self._inline(caller, request, NOBODY)
             feed, opened = self._runner.submit(
                 who.tenant,
@@ -137,7 +146,7 @@ class Operations:
             if not feed.state.seq:
                 # A receipt, or the wait ended before the commit: nobody is told of a task that is not stored.
                 await opened
-            return feed
+            return feed, True
         except errors.Duplicate as earlier:
             if dedup is None or earlier.digest != dedup.digest:
                 raise errors.InvalidParams(
@@ -145,7 +154,10 @@ class Operations:
                     field="message.messageId",
                     conflict="DUPLICATE_ID",
                 ) from None
-            return await self._tasks.find(who.tenant, who.name, earlier.task_id, self._agents)
+            return await self._tasks.find(who.tenant, who.name, earlier.task_id, self._agents), False
+        except errors.TaskFull:
+            # A log spells some values longer than the body did: a body within its limit may not fit.
+            raise errors.TooLarge(f"the message is larger than a whole task may be ({LIMITS})") from None
         except errors.StoreError as error:
             raise unavailable(error) from error
 
@@ -167,7 +179,7 @@ class Operations:
 
     async def submit(self, caller: Caller, request: SendRequest) -> Task:
         """Take a message; gives its task as soon as it is recorded, for those who poll."""
-        feed = await self._take(caller, request, wait=False)
+        feed, _ = await self._take(caller, request, wait=False)
         traces.about(feed.state.task_id)
         return feed.state.task()
 
@@ -211,13 +223,15 @@ class Operations:
     async def stream(self, caller: Caller, request: SendRequest) -> Subscription:
         """Take a message and follow its task to the next rest."""
         self._check_streaming()
-        feed = await self._take(caller, request, wait=False)
+        if caller.last_event_id is not None:
+            await self._check_place(caller, caller.last_event_id, request.message.task_id)
+        feed, new = await self._take(caller, request, wait=False)
         traces.about(feed.state.task_id)
         if caller.extensions is not None:
             caller.extensions.settle(feed.state.extensions)
         if feed.state.seq == 1:
             await self._tasks.move(feed, FIRST_WORD_S)
-        elif caller.last_event_id is not None or request.message.task_id or feed.newer(0) is None:
+        elif not new and (caller.last_event_id or request.message.task_id or feed.newer(0) is None):
             return self._resume(caller, feed, through_questions=False)
         if (direct := _direct(feed)) is not None:
             return Subscription(feed, None, opening=direct)
@@ -233,10 +247,20 @@ class Operations:
             )
         return self._resume(caller, feed, through_questions=True)
 
+    async def _check_place(self, caller: Caller, place: str, task_id: str) -> None:
+        """Judge a Last-Event-ID before the message is taken: a refusal says that nothing was.
+
+        A place in a task that does not exist yet can only be a number; its stream begins at its start.
+        """
+        if task_id:
+            _place(place, (await self._find(caller, TaskQuery(task_id))).state.seq)
+        else:
+            _place(place, MAX_SEQ)
+
     def _resume(self, caller: Caller, feed: Feed, *, through_questions: bool) -> Subscription:
         state = feed.state
         if caller.last_event_id is not None:
-            return Subscription(feed, _place(caller.last_event_id, state), through_questions)
+            return Subscription(feed, _place(caller.last_event_id, state.seq), through_questions)
         after = None if state.over else state.seq
         return Subscription(feed, after, through_questions, state.task(), state.seq)
 
@@ -298,16 +322,17 @@ def unavailable(error: errors.StoreError) -> errors.Unavailable:
     return errors.Unavailable("the store cannot take this now; send the same message again in a while")
 
 
-def _dedup(caller: Caller, message: Message) -> Dedup | None:
-    key = caller.idempotency_key
+def _dedup(caller: Caller, request: SendRequest) -> Dedup | None:
+    key, message = caller.idempotency_key, request.message
     if key:
         key = f"{caller.principal.name}\x1fk\x1f{key}"
     elif is_uuid(message.message_id):
         key = f"{caller.principal.name}\x1fm\x1f{message.message_id}"
     else:
         return None
-    digest = blake2b(_encode(message), digest_size=16).digest()
-    return Dedup(key, digest, now_ms() + DEDUP_MS)
+    # Of both, as metadata may name another skill; without it as it ever was, so that an update knows repeats.
+    what = (message, request.metadata) if request.metadata else message
+    return Dedup(key, blake2b(_encode(what), digest_size=16).digest(), now_ms() + DEDUP_MS)
 
 
 def _direct(feed: Feed) -> Message | None:
@@ -317,12 +342,12 @@ def _direct(feed: Feed) -> Message | None:
     return None
 
 
-def _place(text: str, state: State) -> int:
+def _place(text: str, newest: int) -> int:
     """The seq in a Last-Event-ID."""
-    if text.isascii() and text.isdigit() and len(text) < 19 and int(text) <= state.seq:
+    if text.isascii() and text.isdigit() and len(text) < 19 and int(text) <= newest:
         return int(text)
     raise errors.InvalidParams(
-        f"Last-Event-ID must be the id of an event of this task, 0 to {state.seq}; "
+        f"Last-Event-ID must be the id of an event of this task, 0 to {newest}; "
         "subscribe without it to start over",
         field="Last-Event-ID",
     )

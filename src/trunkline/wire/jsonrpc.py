@@ -7,11 +7,15 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from trunkline.errors import InvalidParams, InvalidRequest, Refused
+from trunkline.errors import InvalidParams, InvalidRequest, ParseError, Refused
 from trunkline.wire.codes import Detail, code_of, details
 from trunkline.wire.decode_errors import DECODE_ERRORS, parse_error
 
 RequestId = str | int | float | None
+# An id comes back in the answer and in every frame of a stream: what a caller makes long, it makes us repeat.
+ID_BYTES = 256
+# As many as fit into that in decimal digits, whatever they are.
+_NUMBER_BITS = 840
 
 
 class Envelope(Struct, frozen=True):
@@ -66,8 +70,10 @@ def read_envelope(body: bytes) -> Envelope:
     params = proper.params
     if proper.id is UNSET:
         envelope = Envelope(None, proper.method, params, True)
-    else:
+    elif _is_id(proper.id):
         envelope = Envelope(proper.id, proper.method, params)
+    else:
+        return Envelope(fault=_bad_id())
     # A view, not a copy: params may be megabytes. Raw values come without the whitespace around them.
     if bytes(memoryview(params)[:1]) == b"{":
         return envelope
@@ -96,7 +102,7 @@ def _faulty(body: bytes) -> Envelope:
     except DECODE_ERRORS as error:
         return Envelope(fault=parse_error(error))
     if found.id is not UNSET and not _is_id(found.id):
-        return Envelope(fault=InvalidRequest("id must be a string, a number or null", field="id"))
+        return Envelope(fault=_bad_id())
     what = (
         InvalidRequest('jsonrpc must be "2.0"', field="jsonrpc")
         if found.jsonrpc != "2.0"
@@ -115,7 +121,15 @@ def _batch(body: bytes) -> Refused:
 
 
 def _is_id(value: Any) -> bool:
-    return value is None or (isinstance(value, str | int | float) and not isinstance(value, bool))
+    if isinstance(value, str):
+        return len(value if value.isascii() else value.encode()) <= ID_BYTES
+    if isinstance(value, int):
+        return not isinstance(value, bool) and value.bit_length() <= _NUMBER_BITS
+    return value is None or isinstance(value, float)
+
+
+def _bad_id() -> InvalidRequest:
+    return InvalidRequest(f"id must be a string of at most {ID_BYTES} bytes, a number or null", field="id")
 
 
 def envelope_parts(request_id: RequestId) -> tuple[bytes, bytes]:
@@ -130,5 +144,8 @@ def result(request_id: RequestId, result_bytes: bytes) -> bytes:
 
 def error(request_id: RequestId, refused: Refused) -> bytes:
     """The answer with this error. Both versions carry the same codes and data; 0.3 leaves `data` open."""
+    if isinstance(refused, ParseError):
+        # What was found of an id may be no more than a part of the damage: JSON-RPC says null.
+        request_id = None
     what = _RpcError(code_of(refused).rpc, refused.message, details(refused))
     return _encode(_ErrorAnswer("2.0", request_id, what))

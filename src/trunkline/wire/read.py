@@ -139,7 +139,7 @@ def _wait(wanted: RawConfiguration) -> bool | None:
 def _list_query(raw: RawListQuery) -> ListQuery:
     after = raw.status_timestamp_after
     return ListQuery(
-        context_id=raw.context_id or "",
+        context_id=check_id(raw.context_id, "contextId") if raw.context_id else "",
         status=_status(raw.status),
         page_size=50 if raw.page_size is None else raw.page_size,
         page_token=raw.page_token or "",
