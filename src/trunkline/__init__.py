@@ -8,6 +8,7 @@ from trunkline.agent.declaration import Effect
 from trunkline.agent.skill import SyncTurn
 from trunkline.agent.turn import Turn
 from trunkline.errors import Misuse, Refused, TrunklineError, TurnOver, Unreachable, Unreadable
+from trunkline.http.mounts import Route
 from trunkline.wire.card import Provider
 from trunkline.wire.types import Artifact, Message, Part, TaskState
 
@@ -37,6 +38,7 @@ __all__ = [
     "Provider",
     "Refused",
     "Result",
+    "Route",
     "SkillResult",
     "SyncClient",
     "SyncTurn",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from enum import Enum
 from time import monotonic
 from typing import Any
@@ -20,14 +20,16 @@ from trunkline.agent.turn import Coalesce
 from trunkline.auth.identity import Identity, Verifier
 from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
+from trunkline.auth.principal import Scope as AuthScope
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import can_seal
 from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings, load
 from trunkline.errors import Misuse
-from trunkline.http.asgi import Receive, Scope, Send
+from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
 from trunkline.http.exchange import Exchange
 from trunkline.http.host_check import LOOPBACK, HostCheck, is_loopback
+from trunkline.http.mounts import PUBLIC, App, Mount, Mounts, Route
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
 from trunkline.run.hops import Bounds
@@ -37,12 +39,14 @@ from trunkline.run.notifier import Notifier
 from trunkline.run.runner import Runner
 from trunkline.server.admin import Admin
 from trunkline.server.admission import Admission
-from trunkline.server.app import Render, Server
 from trunkline.server.card import Cards
 from trunkline.server.cors import Cors
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.health import Health
 from trunkline.server.operations import Operations
+from trunkline.server.refusals import BodyReader, Refusals
+from trunkline.server.router import Render, Router
+from trunkline.server.site import Site
 from trunkline.server.streams import Streams
 from trunkline.store.url import store_from_url
 from trunkline.telemetry import traces
@@ -79,7 +83,27 @@ class Application:
         self._egress = Egress(
             hosts=settings.egress_hosts, networks=settings.egress_networks, loopback=settings.dev
         )
+        self.mounts = Mounts()
+        for prefix, app, routes in agent.mounts:
+            self.mount(prefix, app, routes=routes)
         self._assemble()
+
+    def mount(self, prefix: str, app: App, *, routes: Sequence[Route]) -> None:
+        """Serve another ASGI application below a prefix, behind the same admission. Its lifespan is not run.
+
+        Raises:
+            Misuse: the prefix is taken, or a route does not say which scope it needs and how much it takes.
+        """
+        mount = Mount(prefix, app, routes)
+        unknown = mount.scopes - {PUBLIC, *(scope.value for scope in AuthScope)}
+        if unknown:
+            raise Misuse(f"{prefix}: there is no scope {', '.join(sorted(unknown))}")
+        self.mounts.add(mount)
+
+    @property
+    def has_websockets(self) -> bool:
+        """Whether anything mounted takes WebSockets."""
+        return self.mounts.has_websockets
 
     def _assemble(self) -> None:
         agent, settings = self._agent, self.settings
@@ -102,24 +126,41 @@ class Application:
         calls = Operations(self.runner, wait_limit_s=settings.wait_limit, streaming=agent.streaming)
         self.calls = calls
         cors = Cors(settings.cors_origins) if settings.cors_origins else None
-        self.server = Server(
-            EncodedOperations(calls, settings.kept_s),
-            self.streams,
+        admission, refusals = self._door(cors), Refusals(self.identity)
+        read_body = BodyReader(settings.body_limit, settings.body_timeout)
+        site = self._site(calls, admission, refusals, read_body)
+        self.server = Router(
+            {agent.name: site},
+            self.mounts,
+            admission,
+            refusals,
+            streams=self.streams,
+            identity=self.identity,
+            read_body=read_body,
+            cors=cors,
+            health=Health(self._unready),
+            counts=self._counts,
+            admin=self.operators,
+            metrics=self._metrics() if settings.metrics else None,
+            jwks=None if self.postroom is None else self._jwks,
+        )
+
+    def _site(
+        self, operations: Operations, admission: Admission, refusals: Refusals, read_body: BodyReader
+    ) -> Site:
+        agent, settings = self._agent, self.settings
+        return Site(
+            EncodedOperations(operations, settings.kept_s),
             Cards(
                 replace(card_of(agent), push=self.postroom is not None),
                 settings,
                 self.identity,
                 [skill.id for skill in agent.skills.values() if not skill.public],
             ),
-            settings,
-            self._door(cors),
-            identity=self.identity,
-            cors=cors,
-            health=Health(self._unready),
-            counts=self._counts,
-            metrics=self._metrics() if settings.metrics else None,
-            operators=self.operators,
-            jwks=None if self.postroom is None else self._jwks,
+            admission,
+            refusals,
+            read_body=read_body,
+            wait=settings.reply == "wait",
         )
 
     def _postroom(self) -> Notifier | None:
@@ -180,12 +221,11 @@ class Application:
                     "the agent has not been started: serve it on its own, "
                     "or pass lifespan=agent.lifespan to the host"
                 )
-            await self.server(scope, receive, send)
+            await self.server.answer(AsgiExchange(scope, receive, send))
         elif scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         else:
-            await receive()
-            await send({"type": "websocket.close", "code": 1003})
+            await self.server.connect(scope, receive, send)
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -250,6 +290,8 @@ class Application:
         self._started = True
         loop = asyncio.get_running_loop()
         ticking = [loop.create_task(self.streams.watch())]
+        if self.mounts:
+            ticking.append(loop.create_task(self.mounts.watch()))
         if self.store.shared:
             ticking.append(loop.create_task(self.book.follow()))
         return ticking
@@ -261,6 +303,7 @@ class Application:
         """
         self.runner.drain()
         self.streams.close()
+        self.mounts.close()
         if self._started and self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._stop())
 

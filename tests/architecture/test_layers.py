@@ -27,6 +27,7 @@ RANK = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 EXCEPTIONS = {
     ("trunkline.mock.pytest_plugin", "trunkline.mock.in_process"): "loaded in every run of a host's tests",
     ("trunkline.agent.agent", "trunkline.app"): "Agent.asgi, the one seam to the composition root",
+    ("trunkline.http.server", "trunkline.http.websocket"): "its library is the extra `websocket`",
     ("trunkline.store.url", "trunkline.store.postgres.store"): "its driver is the extra `postgres`",
     ("trunkline.bridge.tools", "trunkline.adapters.langchain"): "the extra `langchain`",
     ("trunkline.bridge.tools", "trunkline.adapters.pydantic_ai"): "the extra `pydantic-ai`",

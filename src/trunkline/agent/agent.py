@@ -11,6 +11,7 @@ from trunkline.agent.declaration import extensions_of
 from trunkline.agent.skill import Crash, Skill, SkillOptions, make_skill, read_on_crash
 from trunkline.agent.testing import TestClient
 from trunkline.errors import Misuse
+from trunkline.http.mounts import App, Route
 from trunkline.wire.card import Extension, Provider
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Agent:
         self.settings = settings
         self.skills: dict[str, Skill] = {}
         self.default = ""
+        self.mounts: list[tuple[str, App, tuple[Route, ...]]] = []
         self._application: Application | None = None
 
     @overload
@@ -85,6 +87,14 @@ class Agent:
         emits = {name for skill in skills for name in skill.emits}
         schemas = {skill.id: skill.binding.schema for skill in skills if skill.binding.schema}
         return extensions_of(emits, {skill.id: skill.effects for skill in skills}, schemas)
+
+    def mount(self, prefix: str, app: App, *, routes: Sequence[Route]) -> None:
+        """Serve another ASGI application below a prefix, behind the same keys and limits as the agent.
+
+        Each of its routes says which scope it needs and how long a body may be; others are not found. The
+        caller is `scope["trunkline.principal"]`. Its lifespan is not run.
+        """
+        self.mounts.append((prefix, app, tuple(routes)))
 
     def asgi(self, **settings: object) -> Application:
         """An ASGI application to serve, or to mount under any path of another one.

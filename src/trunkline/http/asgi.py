@@ -63,6 +63,11 @@ def _lists(given: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     return {name: b",".join([value for each, value in given if each == name]) for name in named}
 
 
+def _bare(headers: Headers, length: tuple[bytes, bytes]) -> Headers:
+    # To HEAD a mounted application may name the length that its answer to GET has.
+    return headers if any(name == length[0] for name, _ in headers) else [*headers, length]
+
+
 class AsgiExchange:
     """An exchange with the server of a host, by messages."""
 
@@ -74,6 +79,7 @@ class AsgiExchange:
         "headers",
         "method",
         "path",
+        "prefix",
         "query_string",
         "raw_path",
         "receive",
@@ -96,6 +102,7 @@ class AsgiExchange:
         path: str = scope["path"]
         base: str = scope.get("root_path", "")
         self.base = base
+        self.prefix = ""
         self.path = _below(path, scope) if base else path
         self.raw_path: bytes = scope.get("raw_path") or b""
         self.query_string: bytes = scope.get("query_string", b"")
@@ -163,19 +170,14 @@ class AsgiExchange:
         if not self._whole and self._leaves_body():
             # Else the server would go on taking in, and throwing away, whatever the caller likes to send.
             headers = [*headers, (b"connection", b"close")]
-        await send(
-            {
-                "type": "http.response.start",
-                "status": status,
-                "headers": [(b"content-type", media_type), length, *headers] if body else [*headers, length],
-            }
-        )
+        said = [(b"content-type", media_type), length, *headers] if body else _bare(headers, length)
+        await send({"type": "http.response.start", "status": status, "headers": said})
         await send({"type": "http.response.body", "body": body})
 
-    async def begin(self, headers: Headers) -> None:
+    async def begin(self, headers: Headers, status: int = 200) -> None:
         """Begin an answer whose length nobody knows yet."""
         headers = [*headers, *self.also] if self.also else headers
-        await self.send({"type": "http.response.start", "status": 200, "headers": headers})
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, body: bytes, *, more: bool) -> None:
         """Send a piece of it."""

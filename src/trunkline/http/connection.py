@@ -11,6 +11,7 @@ import contextlib
 import logging
 import socket
 from collections import deque
+from collections.abc import Callable
 from typing import Any, cast
 
 import httptools
@@ -68,6 +69,7 @@ class ServerConnection(asyncio.Protocol):
         "_taken",
         "_task",
         "_until",
+        "_upgrading",
         "_url",
         "blocked",
         "transport",
@@ -98,6 +100,8 @@ class ServerConnection(asyncio.Protocol):
         self._refusal: bytes | None = None
         self._url = b""
         self._headers: dict[bytes, bytes] = _NOWHERE
+        # The head that asks for a WebSocket, as it is told to who speaks it.
+        self._upgrading = b""
         # How much came since the last head or body ended, and in the last read; when silence gets too long.
         self._taken = 0
         self._read = 0
@@ -170,7 +174,11 @@ class ServerConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            self._stay(data[upgrade.args[0] :])
+            rest = data[upgrade.args[0] :]
+            if self._upgrading:
+                self._upgrade(rest)
+                return
+            self._stay(rest)
         except httptools.HttpParserError as error:
             log.info("request.malformed")
             self._refuse(TOO_LONG if isinstance(error.__context__, OverflowError) else MALFORMED)
@@ -226,6 +234,12 @@ class ServerConnection(asyncio.Protocol):
             raise OverflowError("a long head")
         parser = cast("httptools.HttpRequestParser", self._parser)
         headers, self._headers = self._headers, _NOWHERE
+        if b"upgrade" in headers and self._takes_websocket(parser, headers):
+            self._upgrading = b"GET %b HTTP/1.1\r\n%b\r\n" % (
+                self._url,
+                b"".join([b"%b: %b\r\n" % header for header in headers.items()]),
+            )
+            return
         request = ConnectionRequest(self, parser.get_method().decode("ascii"), self._url, headers)
         request.keep = parser.should_keep_alive() and not self._state.draining
         if not request.keep or b"connection" in headers:
@@ -252,6 +266,8 @@ class ServerConnection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """A request is whole."""
+        if self._upgrading:
+            return
         request = cast("ConnectionRequest", self._arriving)
         self._arriving = None
         self._taken = 0
@@ -260,6 +276,26 @@ class ServerConnection(asyncio.Protocol):
         if self._paused and not self._queue:
             # A disconnect is heard only by who reads.
             self.read_on()
+
+    def _takes_websocket(self, parser: httptools.HttpRequestParser, headers: dict[bytes, bytes]) -> bool:
+        """Whether this head makes the connection a WebSocket: somebody speaks it, and nothing is owed."""
+        return (
+            self._state.websocket is not None
+            and self._active is None
+            and headers[b"upgrade"].lower() == b"websocket"
+            and parser.get_method() == b"GET"
+            and parser.should_upgrade()
+        )
+
+    def _upgrade(self, rest: bytes) -> None:
+        """Hand the connection over, with all that came behind the head."""
+        make = cast("Callable[[], asyncio.Protocol]", self._state.websocket)
+        self._state.members.discard(self)
+        self._parser = None
+        following = make()
+        following.connection_made(self.transport)
+        self.transport.set_protocol(following)
+        following.data_received(self._upgrading + rest)
 
     def _stay(self, rest: bytes) -> None:
         """Somebody would like another protocol: it is answered in this one, and then let go.

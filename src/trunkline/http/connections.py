@@ -53,6 +53,8 @@ class ServerState(UvicornState):
         self.date = b""
         self.draining = False
         self.leaving = 0
+        # Makes the protocol of a connection that becomes a WebSocket; None where nobody takes any.
+        self.websocket: Callable[[], asyncio.Protocol] | None = None
         self._limit = limit
         self._crowded = crowded
         self._turned_away = 0

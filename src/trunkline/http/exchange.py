@@ -28,13 +28,18 @@ def is_list(name: bytes) -> bool:
 
 
 class Exchange(Protocol):
-    """A request as the server reads it, and the way its answer goes; `path` is relative to the mount."""
+    """A request as it is read, and the way its answer goes.
+
+    `path` is relative to `base`, where somebody else's server has mounted us, and to `prefix`, which is what
+    our own routing has taken off.
+    """
 
     method: str
     path: str
     raw_path: bytes
     query_string: bytes
     base: str
+    prefix: str
     headers: dict[bytes, bytes]
     # Headers that go with whatever is answered.
     also: Headers
@@ -64,7 +69,7 @@ class Exchange(Protocol):
         """Send a whole answer."""
         ...
 
-    async def begin(self, headers: Headers) -> None:
+    async def begin(self, headers: Headers, status: int = 200) -> None:
         """Begin an answer whose length nobody knows yet."""
         ...
 

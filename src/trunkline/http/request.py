@@ -39,6 +39,7 @@ class ConnectionRequest:
         "_waiter",
         "also",
         "answered",
+        "base",
         "begun",
         "gone",
         "headers",
@@ -46,12 +47,12 @@ class ConnectionRequest:
         "method",
         "old",
         "path",
+        "prefix",
         "query_string",
         "raw_path",
         "size",
         "whole",
     )
-    base: str = ""
 
     def __init__(
         self, connection: ServerConnection, method: str, url: bytes, headers: dict[bytes, bytes]
@@ -63,6 +64,7 @@ class ConnectionRequest:
         """
         self._connection = connection
         self.method = method
+        self.base = self.prefix = ""
         self.headers = headers
         if b"%" in url or b"?" in url or b"#" in url or url[:1] != b"/":
             self.path, self.raw_path, self.query_string = _taken_apart(url)
@@ -166,7 +168,7 @@ class ConnectionRequest:
         end = self._end(status)
         if body:
             answer = b"%b%bcontent-type: %b\r\ncontent-length: %d\r\n%b%b%b" % (
-                _STATUS[status],
+                _STATUS.get(status) or _status_line(status),
                 connection.date(),
                 media_type,
                 len(body),
@@ -175,8 +177,9 @@ class ConnectionRequest:
                 b"" if self.method == "HEAD" else body,
             )
         else:
-            length = b"" if status in _HEADS_ONLY else b"content-length: 0\r\n"
-            answer = b"".join((_STATUS[status], connection.date(), more, length, end))
+            bare = status in _HEADS_ONLY or b"content-length:" in more
+            length = b"" if bare else b"content-length: 0\r\n"
+            answer = b"".join((_status_line(status), connection.date(), more, length, end))
         connection.transport.write(answer)
         self.answered = True
 
@@ -187,12 +190,12 @@ class ConnectionRequest:
             self.keep = self.keep and self.whole and status == _COME_AGAIN
         return _KEPT if self.keep else _LAST
 
-    async def begin(self, headers: Headers) -> None:
+    async def begin(self, headers: Headers, status: int = 200) -> None:
         """Begin an answer whose length nobody knows yet; its head goes out with its first piece."""
         # HTTP/1.0 knows no chunks: there the end of the connection is the end of the answer.
-        framing = b"" if self.old else _CHUNKED
+        framing = b"" if self.old or status in _HEADS_ONLY else _CHUNKED
         lines = _lines((*headers, *self.also))
-        self._head = b"".join((_STATUS[200], self._connection.date(), lines, framing, self._end()))
+        self._head = b"".join((_status_line(status), self._connection.date(), lines, framing, self._end()))
         self._pieces.clear()
         self.begun = True
 
@@ -225,6 +228,10 @@ def _taken_apart(url: bytes) -> tuple[str, bytes, bytes]:
         raise ValueError("a target without a path")
     path = raw.decode("ascii")
     return unquote(path) if "%" in path else path, raw, parsed.query or b""
+
+
+def _status_line(status: int) -> bytes:
+    return _STATUS.get(status) or b"HTTP/1.1 %d \r\n" % status
 
 
 def _lines(headers: Headers) -> bytes:

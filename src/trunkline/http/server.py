@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import uvicorn
 from msgspec import Struct
 
+from trunkline.errors import Misuse
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.connection import ServerConnection
 from trunkline.http.connections import ServerState, room
@@ -75,6 +76,11 @@ class Application(Protocol):
         """Whether nothing runs any more, and nothing will."""
         ...
 
+    @property
+    def has_websockets(self) -> bool:
+        """Whether anybody here takes WebSockets."""
+        ...
+
     def load(self) -> Mapping[str, int]:
         """How much of what still runs, for the log."""
         ...
@@ -114,6 +120,15 @@ class HttpServer(uvicorn.Server):
         self._state = self.server_state = ServerState(
             application.answer, limits.write_s, room(limits.connections), application.crowded
         )
+        if application.has_websockets:
+            self._state.websocket = self._websockets()
+
+    def _websockets(self) -> Callable[[], asyncio.Protocol]:
+        try:
+            from trunkline.http.websocket import websocket_factory
+        except ModuleNotFoundError as error:
+            raise Misuse(f"WebSockets need {error.name}: pip install 'trunkline[websocket]'") from None
+        return websocket_factory(self.config, self._state, {})
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal came: go down in order; a second Ctrl-C does not wait."""

@@ -87,6 +87,16 @@ class Admission:
         principal = self.enter(exchange, seen)
         return await self.ask(exchange, seen) if principal is None else principal
 
+    def admit_anyone(self, exchange: Exchange, seen: TraceSeen) -> Principal:
+        """Let anybody in where no key is needed; Host, Origin, the end of the server and rates count."""
+        self._check_open(exchange)
+        return self._take(ANONYMOUS, exchange, seen)
+
+    def _check_open(self, exchange: Exchange) -> None:
+        self._guard.check(exchange.headers)
+        if self._streams.closing:
+            raise Unavailable("the server is going down; nothing was recorded, try again")
+
     def enter(self, exchange: Exchange, seen: TraceSeen) -> Principal | None:
         """The same without waiting, as nearly everybody is known at once; None means: `ask`.
 
@@ -96,11 +106,8 @@ class Admission:
             Unauthenticated: nobody we know.
             TooManyRequests: the caller is over its rate, or has too much in flight.
         """
-        headers = exchange.headers
-        self._guard.check(headers)
-        if self._streams.closing:
-            raise Unavailable("the server is going down; nothing was recorded, try again")
-        principal = self._identity.known(headers)
+        self._check_open(exchange)
+        principal = self._identity.known(exchange.headers)
         return None if principal is None else self._take(principal, exchange, seen)
 
     async def ask(self, exchange: Exchange, seen: TraceSeen) -> Principal:

@@ -46,7 +46,7 @@ class Cards:
         """
         check_card(card)
         self._whole = card
-        self._public = _without(card, private)
+        self.public = _without(card, private)
         self.extensions = frozenset(one.uri for one in card.extensions)
         self._settings = settings
         self._identity = identity
@@ -73,7 +73,7 @@ class Cards:
         made = self._made.get(key)
         if made is None:
             card = replace(
-                self._whole if extended else self._public,
+                self._whole if extended else self.public,
                 rpc_url=f"{base}/a2a",
                 rest_url=base,
                 extended_card=bool(schemes),
@@ -92,16 +92,16 @@ class Cards:
         """The address callers should use: the setting, a trusted proxy's word, or where they came in."""
         settings = self._settings
         if settings.public_url:
-            return settings.public_url.rstrip("/")
+            return settings.public_url.rstrip("/") + exchange.prefix
         forwarded = _forwarded(exchange) if settings.trust_forwarded else ""
         if forwarded:
-            return f"{forwarded}{exchange.base}"
+            return f"{forwarded}{exchange.base}{exchange.prefix}"
         scheme, host, port = exchange.address()
         place = (text(exchange, b"host") or "").strip()
         if is_loopback(host) or _HOST.fullmatch(place) is None:
             shown = f"[{host}]" if ":" in host else host
             place = f"{shown}:{port}" if port is not None else shown
-        return f"{scheme}://{place}{exchange.base}"
+        return f"{scheme}://{place}{exchange.base}{exchange.prefix}"
 
 
 def no_extended_card(dialect: Dialect) -> errors.Refused:

@@ -147,6 +147,7 @@ OWN: dict[str, tuple[str, str]] = {
     "/metrics": ("GET", KEYED),
     "/delegate/*": ("POST", KEYED),
     "/admin/*": ("GET", KEYED),
+    "/agents/*": ("POST", KEYED),
 }
 # What operators do: verb, path, body.
 ACTS = {

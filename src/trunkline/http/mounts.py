@@ -1,0 +1,305 @@
+"""Other ASGI applications behind the same server: which prefix is whose, and what each of their routes takes.
+
+A mounted application is handed what has been let in and read: it never sees a request of a path that it has
+not registered, nor a body that is larger than that path takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from trunkline.errors import Misuse, RouteNotFound
+from trunkline.http.asgi import Receive, Scope, Send
+from trunkline.http.exchange import Exchange, Headers
+
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+# Whether who was let in still would be.
+Lasting = Callable[[], bool]
+WEBSOCKET = "WEBSOCKET"
+PUBLIC = "public"
+WATCH_S = 1.0
+_CUT_S = 1.0
+_TOO_BIG, _NOT_ALLOWED = 1009, 1008
+_PREFIX = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._~-]*)+")
+_PATTERN = re.compile(r"([A-Z]+) (/[A-Za-z0-9._~:{}/-]*)")
+_VARIABLE = re.compile(r"\{[a-z_]+(\.\.\.)?\}")
+# Set by us for every answer, or about the connection, which is ours.
+_OURS = frozenset({b"content-length", b"content-type", b"transfer-encoding", b"connection", b"date"})
+
+
+class Route(Struct, frozen=True):
+    """A route of a mounted application, such as `GET /tasks/{id}`, with what it needs and takes.
+
+    `{name}` stands for one segment of the path, `{rest...}` for all that follow. A method of `WEBSOCKET` is a
+    WebSocket. `scope` is what a caller must have, or `public`; `body_limit` is the most bytes of a body or of
+    one message.
+    """
+
+    pattern: str
+    scope: str
+    body_limit: int
+
+
+class _Compiled(Struct, frozen=True):
+    method: str
+    path: re.Pattern[str]
+    route: Route
+
+
+class Mount:
+    """An application and its routes below one prefix."""
+
+    def __init__(self, prefix: str, app: App, routes: Sequence[Route]) -> None:
+        """Take an application.
+
+        Raises:
+            Misuse: the prefix is none, there are no routes, or one says too little.
+        """
+        if _PREFIX.fullmatch(prefix) is None:
+            raise Misuse(f"{prefix!r} is no prefix: give one like /files, without a slash at its end")
+        if not routes:
+            raise Misuse(f"{prefix} is mounted without routes: list them, each with scope and body_limit")
+        self.prefix = prefix
+        self.app = app
+        self._routes = [_compile(prefix, route) for route in routes]
+
+    @property
+    def scopes(self) -> set[str]:
+        """Every scope that one of its routes needs."""
+        return {each.route.scope for each in self._routes}
+
+    @property
+    def has_websockets(self) -> bool:
+        """Whether one of its routes is a WebSocket."""
+        return any(each.method == WEBSOCKET for each in self._routes)
+
+    def match(self, method: str, path: str) -> Route:
+        """The route that takes this method and path.
+
+        Raises:
+            RouteNotFound: none does; with `allow` set, not with this method.
+        """
+        below = path.removeprefix(self.prefix) or "/"
+        found = [each for each in self._routes if each.path.fullmatch(below)]
+        verb = "GET" if method == "HEAD" else method
+        for each in found:
+            if each.method in (method, verb):
+                return each.route
+        allow = ", ".join(sorted({each.method for each in found} - {WEBSOCKET}))
+        raise RouteNotFound(f"this path takes {allow} only" if allow else "no such path here", allow=allow)
+
+
+def _compile(prefix: str, route: Route) -> _Compiled:
+    place = f"{route.pattern!r} at {prefix}"
+    found = _PATTERN.fullmatch(route.pattern)
+    pieces = _VARIABLE.split(found[2]) if found is not None else []
+    if found is None or any("{" in piece or "}" in piece for piece in pieces[::2]):
+        raise Misuse(f"{place} is no route; give a method and a path, such as GET /tasks/{{id}}")
+    if not route.scope:
+        raise Misuse(f"{place} has no scope; name the one that callers need, or say that it is {PUBLIC}")
+    if route.body_limit < 0:
+        raise Misuse(f"{place} needs a body_limit; 0 takes no body")
+    path = re.escape(pieces[0])
+    for whole, piece in zip(pieces[1::2], pieces[2::2], strict=True):
+        path += (".*" if whole else "[^/]+") + re.escape(piece)
+    return _Compiled(found[1], re.compile(path), route)
+
+
+class Mounts:
+    """Everything that is mounted, and the calls that are open there."""
+
+    def __init__(self) -> None:
+        self._mounts: list[Mount] = []
+        self._open: set[MountedCall | MountedSocket] = set()
+
+    def __bool__(self) -> bool:
+        return bool(self._mounts)
+
+    def add(self, mount: Mount) -> None:
+        """Mount an application.
+
+        Raises:
+            Misuse: another one is there.
+        """
+        if any(mount.prefix == other.prefix for other in self._mounts):
+            raise Misuse(f"two applications are mounted at {mount.prefix}")
+        # The longest first, so that what is mounted below another one is found.
+        self._mounts = sorted([*self._mounts, mount], key=lambda one: -len(one.prefix))
+
+    @property
+    def prefixes(self) -> list[str]:
+        """Where something is mounted."""
+        return [mount.prefix for mount in self._mounts]
+
+    @property
+    def has_websockets(self) -> bool:
+        """Whether anything mounted takes WebSockets."""
+        return any(mount.has_websockets for mount in self._mounts)
+
+    def find(self, path: str) -> Mount | None:
+        """What is mounted at the prefix of a path."""
+        for mount in self._mounts:
+            if path.startswith(mount.prefix) and (path[len(mount.prefix) :] or "/").startswith("/"):
+                return mount
+        return None
+
+    @contextlib.contextmanager
+    def opened(self, call: MountedCall | MountedSocket) -> Any:
+        """Know of a call while it lasts."""
+        self._open.add(call)
+        try:
+            yield
+        finally:
+            self._open.discard(call)
+
+    async def watch(self) -> None:
+        """Each second, cut off whoever would not be let in any more; owned by the host."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            for call in [each for each in self._open if each.lasting is not None and not each.lasting()]:
+                await call.cut()
+
+    def close(self) -> None:
+        """The server goes down: whoever streams hears that its caller has left."""
+        for call in list(self._open):
+            call.end()
+
+
+class MountedCall:
+    """One HTTP request of a mounted application: ASGI messages on its side, our exchange on the other."""
+
+    def __init__(self, exchange: Exchange, body: bytes, lasting: Lasting | None) -> None:
+        self.lasting = lasting
+        self.begun = False
+        self._exchange = exchange
+        self._body: bytes | None = body
+        self._start: Scope = {}
+        self._left = asyncio.Event()
+
+    async def run(self, app: App, scope: Scope) -> None:
+        """Have the application answer."""
+        self._exchange.on_disconnect(self._left.set)
+        try:
+            await app(scope, self._receive, self._send)
+        except OSError:
+            # What `_send` raises to an application whose caller has gone comes back here.
+            if not self._left.is_set():
+                raise
+        finally:
+            self._exchange.on_disconnect(None)
+
+    def end(self) -> None:
+        """Tell the application that its caller has left, if it streams; a short answer gets there."""
+        if self.begun:
+            self._left.set()
+
+    async def cut(self) -> None:
+        """End it: its caller is not let in any more."""
+        self._left.set()
+
+    async def _receive(self) -> Scope:
+        if self._body is not None:
+            body, self._body = self._body, None
+            return {"type": "http.request", "body": body, "more_body": False}
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Scope) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message
+            return
+        if message["type"] != "http.response.body":
+            raise RuntimeError(f"{message['type']} is not known here")
+        if self._left.is_set():
+            raise ConnectionResetError("the caller has left")
+        body, more = bytes(message.get("body", b"")), bool(message.get("more_body", False))
+        headers: list[tuple[bytes, bytes]] = [
+            (name.lower(), value) for name, value in self._start.get("headers", ())
+        ]
+        if self.begun:
+            await self._exchange.write(body, more=more)
+        elif more and self._exchange.method != "HEAD":
+            self.begun = True
+            kept = [each for each in headers if each[0] not in _OURS or each[0] == b"content-type"]
+            await self._exchange.begin(kept, self._start["status"])
+            if body:
+                await self._exchange.write(body, more=True)
+        else:
+            await self._whole(body, headers)
+
+    async def _whole(self, body: bytes, headers: Headers) -> None:
+        named = dict(headers)
+        media_type = named.get(b"content-type", b"application/octet-stream")
+        kept = [each for each in headers if each[0] not in _OURS]
+        if not body and self._exchange.method == "HEAD":
+            # The length is that of the answer which GET would have.
+            kept += [(name, named[name]) for name in (b"content-type", b"content-length") if name in named]
+        self.begun = True
+        await self._exchange.respond(self._start["status"], body, media_type, kept)
+
+
+class MountedSocket:
+    """One WebSocket of a mounted application; each of its messages is bounded."""
+
+    def __init__(self, receive: Receive, send: Send, limit: int, lasting: Lasting | None) -> None:
+        self.lasting = lasting
+        self._receive = receive
+        self._send = send
+        self._limit = limit
+        self._cut = False
+
+    async def run(self, app: App, scope: Scope) -> None:
+        """Have the application talk to its caller."""
+        try:
+            await app(scope, self._receive_bounded, self._send)
+        except OSError:
+            if not self._cut:
+                raise
+
+    def end(self) -> None:
+        """The server itself closes its WebSockets when it goes down."""
+
+    async def cut(self) -> None:
+        """End it: its caller is not let in any more."""
+        await self._close(_NOT_ALLOWED)
+
+    async def _close(self, code: int) -> None:
+        self._cut = True
+        with contextlib.suppress(OSError, TimeoutError, RuntimeError):
+            async with asyncio.timeout(_CUT_S):
+                await self._send({"type": "websocket.close", "code": code})
+
+    async def _receive_bounded(self) -> Scope:
+        message = await self._receive()
+        if message["type"] == "websocket.receive":
+            size = len(message.get("bytes") or b"") or len((message.get("text") or "").encode())
+            if size > self._limit:
+                await self._close(_TOO_BIG)
+                return {"type": "websocket.disconnect", "code": _TOO_BIG}
+        return message
+
+
+def scope_of(exchange: Exchange, prefix: str) -> Scope:
+    """The ASGI scope of a request for what is mounted at a prefix."""
+    scheme, host, port = exchange.address()
+    peer = exchange.peer()
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.4"},
+        "http_version": "1.1",
+        "method": exchange.method,
+        "scheme": scheme,
+        "path": exchange.base + exchange.path,
+        "raw_path": exchange.raw_path,
+        "query_string": exchange.query_string,
+        "root_path": exchange.base + prefix,
+        "headers": list(exchange.headers.items()),
+        "client": (peer, 0) if peer else None,
+        "server": (host, port),
+    }

@@ -1,0 +1,34 @@
+"""WebSockets of `trunkline serve`: uvicorn's protocol takes over a connection once its head asks for one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from trunkline.http.connections import ServerState
+
+# Its own lines name the whole target, and a query may hold what is nobody's business.
+_quiet = logging.getLogger("trunkline.websocket")
+_quiet.setLevel(logging.ERROR)
+
+
+class WebSocketConnection(WebSocketsSansIOProtocol):
+    """A connection that speaks WebSocket; a member of the server's connections as any other."""
+
+    def __init__(self, config: uvicorn.Config, state: ServerState, app_state: dict[str, Any]) -> None:
+        super().__init__(config, state, app_state)
+        self.logger = _quiet
+
+    def tick(self, now: float) -> None:
+        """Nothing to do: pings tell whether somebody is there."""
+
+
+def websocket_factory(
+    config: uvicorn.Config, state: ServerState, app_state: dict[str, Any]
+) -> Callable[[], WebSocketConnection]:
+    """What makes the protocol of a connection that becomes a WebSocket."""
+    return lambda: WebSocketConnection(config, state, app_state)

@@ -1,0 +1,97 @@
+"""What is asked of every body, and how a request that is refused is answered and logged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from math import ceil
+from typing import TypeVar
+
+from trunkline import errors
+from trunkline.auth.identity import Identity
+from trunkline.http.exchange import Disconnected, Exchange, Headers
+from trunkline.server import rest, rpc
+from trunkline.telemetry.traces import TraceSeen
+from trunkline.wire.codes import code_of
+from trunkline.wire.writer import Dialect
+
+log = logging.getLogger("trunkline.server")
+Given = TypeVar("Given")
+
+
+class BodyReader:
+    """Reads bodies within the limits of the settings."""
+
+    def __init__(self, limit: int, timeout_s: float) -> None:
+        self.limits = limit, timeout_s
+
+    async def json(self, exchange: Exchange) -> bytes:
+        """The body of a request that says it is JSON; nothing where the method has none."""
+        if exchange.method in ("GET", "HEAD", "DELETE"):
+            return b""
+        body = await exchange.body(*self.limits)
+        if body:
+            rpc.check_media_type(exchange)
+        return body
+
+
+class Refusals:
+    """Answers what is refused in the shape of REST, with the headers that belong to it."""
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+
+    def guard(
+        self, handler: Callable[[Exchange, TraceSeen], Awaitable[Given]], dialect: Dialect = Dialect.V1
+    ) -> Callable[[Exchange, TraceSeen], Awaitable[Given | None]]:
+        """A handler that raises what is wrong with a request, as one that answers it."""
+
+        async def guarded(exchange: Exchange, seen: TraceSeen) -> Given | None:
+            try:
+                return await handler(exchange, seen)
+            except errors.Refused as refused:
+                await self.answer(exchange, seen, refused, dialect)
+            except Disconnected:
+                raise
+            except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
+                await self.answer(exchange, seen, internal(error), dialect)
+            return None
+
+        return guarded
+
+    async def answer(
+        self, exchange: Exchange, seen: TraceSeen, refused: errors.Refused, dialect: Dialect
+    ) -> None:
+        """Say what is wrong."""
+        note(exchange, seen, refused)
+        status, body = rest.error(refused, dialect)
+        await exchange.respond(status, body, rest.media_type(exchange, dialect), self.headers(refused))
+
+    def headers(self, refused: errors.Refused) -> Headers:
+        """What HTTP wants said beside the status."""
+        if isinstance(refused, errors.Unauthenticated):
+            return [(b"www-authenticate", self._identity.challenge)]
+        if isinstance(refused, errors.RouteNotFound) and refused.allow:
+            return [(b"allow", refused.allow.encode())]
+        if isinstance(refused, errors.Unavailable):
+            return [(b"retry-after", b"1")]
+        if isinstance(refused, errors.TooManyRequests):
+            return [(b"retry-after", b"%d" % max(1, ceil(refused.retry_after_s)))]
+        return ()
+
+
+def note(exchange: Exchange, seen: TraceSeen, refused: errors.Refused) -> None:
+    """Log a refusal, and count it by its reason."""
+    # No text of the refusal: it may quote the caller. The reason and the field are ours; a path is
+    # written in ASCII with escapes, or a line end in it would forge a line of the log.
+    seen.outcome = code_of(refused).reason
+    log.info("request.refused path=%a reason=%s field=%s", exchange.path[:64], seen.outcome, refused.field)
+
+
+def internal(error: Exception) -> errors.Refused:
+    """What a caller hears of a failure of ours; the log has the rest."""
+    if isinstance(error, errors.StoreError):
+        log.error("store.failed error=%s", error)
+        return errors.Unavailable("the store cannot answer now; try again")
+    log.error("request.broke", exc_info=error)
+    return errors.InternalError("something broke on our side; the log has it")

@@ -1,0 +1,282 @@
+"""The router of a host: lets each request in and gives it to a site, to operators or to what is mounted.
+
+Host and Origin, who asks, how much of it, and whether the server goes down are judged before any of those
+sees a request. Only probes have no admission.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from trunkline import errors
+from trunkline.auth.identity import Identity
+from trunkline.auth.principal import Principal
+from trunkline.auth.principal import Scope as AuthScope
+from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
+from trunkline.http.exchange import Disconnected, Exchange, query, text
+from trunkline.http.mounts import (
+    PUBLIC,
+    WEBSOCKET,
+    Mount,
+    MountedCall,
+    MountedSocket,
+    Mounts,
+    Route,
+    scope_of,
+)
+from trunkline.server import rest
+from trunkline.server.admin import PREFIX, Admin
+from trunkline.server.admission import Admission, permit
+from trunkline.server.card import etag_of, respond
+from trunkline.server.cors import PREFLIGHT, Cors
+from trunkline.server.health import Health
+from trunkline.server.page import HEADERS, HTML, page, wants_page
+from trunkline.server.refusals import BodyReader, Refusals, internal, note
+from trunkline.server.scopes import ADMIN, METRICS
+from trunkline.server.site import Following, Handler, Site
+from trunkline.server.streams import Streams
+from trunkline.telemetry import traces
+from trunkline.telemetry.counters import Counters
+from trunkline.telemetry.traces import TraceSeen
+from trunkline.wire.writer import Dialect
+
+log = logging.getLogger("trunkline.server")
+AGENTS = "/agents/"
+# The page of metrics and its media type, for what the reader accepts.
+Render = Callable[[str], tuple[bytes, bytes]]
+_NOT_ALLOWED = 1008
+
+
+class Router:
+    """Answers every request of a host."""
+
+    def __init__(
+        self,
+        sites: Mapping[str, Site],
+        mounts: Mounts,
+        admission: Admission,
+        refusals: Refusals,
+        *,
+        streams: Streams,
+        identity: Identity,
+        read_body: BodyReader,
+        cors: Cors | None,
+        health: Health,
+        counts: Counters,
+        admin: Admin,
+        metrics: Render | None,
+        jwks: Callable[[], bytes] | None,
+    ) -> None:
+        """Take the sites by agent id; the first is also at the origin."""
+        self.sites = sites
+        self.origin = next(iter(sites.values()))
+        self._mounts = mounts
+        self._admission = admission
+        self._refusals = refusals
+        self._streams = streams
+        self._identity = identity
+        self._read_body = read_body
+        self._cors = cors
+        self._counts = counts
+        self._admin = admin
+        self._probes = {"/healthz": health.alive, "/readyz": health.ready}
+        guard = refusals.guard
+        self._preflight = guard(self._answer_preflight)
+        self._page = guard(self._answer_page)
+        self._fixed: dict[str, Handler] = {}
+        if metrics is not None:
+            self._fixed["/metrics"] = guard(partial(self._metrics, metrics))
+        if jwks is not None:
+            self._fixed["/.well-known/jwks.json"] = guard(partial(self._jwks, jwks))
+        self._below: dict[str, Handler] = {PREFIX: guard(self._operate), AGENTS: guard(self._agent)}
+
+    async def answer(self, exchange: Exchange, site: Site | None = None) -> None:
+        """Serve one HTTP request; the site is the one at the root of the path, else that of the origin."""
+        if self._cors is not None:
+            self._cors.mark(exchange)
+        probe = self._probes.get(exchange.path)
+        if probe is not None:
+            await probe(exchange)
+            return
+        seen = TraceSeen()
+        handler = self._handler(exchange, site or self.origin)
+        try:
+            if traces.tracing():
+                with traces.request(exchange.headers, seen):
+                    following = await handler(exchange, seen)
+            else:
+                following = await handler(exchange, seen)
+            self._counts.request(seen.operation, seen.outcome)
+            if following is not None:
+                # From here: a stream may stay for days, and its request should not stay in memory with it.
+                lasting = self._identity.lasting(exchange.headers)
+                exchange.headers = {}
+                await self._streams.serve(exchange, *following, lasting)
+        except Disconnected:
+            log.debug("request.left path=%a", exchange.path[:64])
+            self._counts.request(seen.operation, "DISCONNECTED")
+        finally:
+            if seen.holds is not None:
+                self._admission.leave(seen)
+
+    @property
+    def paths(self) -> list[str]:
+        """Every path beside those of REST; a star stands for what is below one."""
+        below = [*self._below, *(f"{prefix}/" for prefix in self._mounts.prefixes), "/delegate/"]
+        return [*self._probes, *self.origin.handlers, *self._fixed, *(f"{prefix}*" for prefix in below)]
+
+    def crowded(self) -> None:
+        """Count a connection that was one too many and was turned away before it could ask for anything."""
+        self._counts.request("Connect", "CONNECTION_LIMIT")
+
+    def _handler(self, exchange: Exchange, site: Site) -> Handler:
+        path = exchange.path
+        if self._cors is not None and self._cors.is_preflight(exchange):
+            return self._preflight
+        found = site.handlers.get(path) or self._fixed.get(path)
+        if found is not None:
+            return found
+        if path == "/" and wants_page(exchange):
+            return self._page
+        for prefix, handler in self._below.items():
+            if path.startswith(prefix):
+                return handler
+        if self._mounts and (mount := self._mounts.find(path)) is not None:
+            return partial(self._mounted, mount)
+        return site.handler(path)
+
+    async def _agent(self, exchange: Exchange, seen: TraceSeen) -> Following | None:
+        """A request for an agent by its id: what is behind the id is relative to its site."""
+        seen.operation = "Agent"
+        agent, _, path = exchange.path.removeprefix(AGENTS).partition("/")
+        site = self.sites.get(agent)
+        if site is None:
+            # Who is not let in does not learn which agents there are.
+            await self._admission.admit(exchange, seen)
+            raise errors.RouteNotFound("there is no such agent here")
+        exchange.prefix = AGENTS + agent
+        exchange.path = f"/{path}"
+        return await site.handler(exchange.path)(exchange, seen)
+
+    async def _answer_preflight(self, exchange: Exchange, seen: TraceSeen) -> None:
+        seen.operation = "Preflight"
+        self._admission.check(exchange)
+        await exchange.respond(204, b"", headers=PREFLIGHT)
+
+    async def _answer_page(self, exchange: Exchange, seen: TraceSeen) -> None:
+        seen.operation = "Page"
+        self._admission.check(exchange)
+        several = len(self.sites) > 1
+        shown = [
+            (f"{AGENTS[1:]}{agent}/" if several else "", site.cards.public)
+            for agent, site in self.sites.items()
+        ]
+        await exchange.respond(200, page(shown), HTML, HEADERS)
+
+    async def _metrics(self, render: Render, exchange: Exchange, seen: TraceSeen) -> None:
+        seen.operation = "Metrics"
+        principal = await self._admission.admit(exchange, seen)
+        if ADMIN not in principal.scopes:
+            permit(principal, METRICS)
+        if exchange.method not in ("GET", "HEAD"):
+            raise errors.RouteNotFound("metrics take GET only", allow="GET, HEAD")
+        await exchange.respond(200, *render(text(exchange, b"accept") or ""))
+
+    async def _operate(self, exchange: Exchange, seen: TraceSeen) -> None:
+        seen.operation = "Admin"
+        self._admission.check(exchange)
+        principal = self._admin.operator(exchange.headers)
+        if principal is None:
+            principal = await self._admission.admit(exchange, seen)
+        permit(principal, ADMIN)
+        rest.check_path(exchange)
+        asked, body = query(exchange), await self._read_body.json(exchange)
+        status, answer = await self._admin.perform(
+            exchange.method, exchange.path, asked, body, by=principal.name
+        )
+        await exchange.respond(status, answer, headers=[(b"cache-control", b"no-store")])
+
+    async def _jwks(self, jwks: Callable[[], bytes], exchange: Exchange, seen: TraceSeen) -> None:
+        seen.operation = "Jwks"
+        self._admission.check(exchange)
+        if exchange.method not in ("GET", "HEAD"):
+            raise errors.RouteNotFound("the keys take GET only", allow="GET, HEAD")
+        body = jwks()
+        await respond(exchange, body, etag_of(body))
+
+    # What is mounted.
+
+    async def _mounted(self, mount: Mount, exchange: Exchange, seen: TraceSeen) -> None:
+        seen.operation = "Mount"
+        call: MountedCall | None = None
+        try:
+            route, principal = await self._admit_route(mount, exchange, seen)
+            rest.check_path(exchange)
+            body = await exchange.body(route.body_limit, self._read_body.limits[1])
+            call = MountedCall(exchange, body, self._lasting(route, exchange))
+            with self._mounts.opened(call):
+                scope = {**scope_of(exchange, mount.prefix), "trunkline.principal": principal}
+                await call.run(mount.app, scope)
+        except errors.Refused as refused:
+            await self._refusals.answer(exchange, seen, refused, Dialect.V1)
+        except Disconnected:
+            raise
+        except Exception as error:
+            if call is not None and call.begun:
+                # Half an answer is out; the connection is cut, which says so.
+                raise
+            await self._refusals.answer(exchange, seen, internal(error), Dialect.V1)
+
+    async def _admit_route(
+        self, mount: Mount | None, exchange: Exchange, seen: TraceSeen
+    ) -> tuple[Route, Principal]:
+        try:
+            if mount is None:
+                raise errors.RouteNotFound("no such path here")
+            route = mount.match(exchange.method, exchange.path)
+        except errors.RouteNotFound:
+            # Who is not let in does not learn which paths there are.
+            await self._admission.admit(exchange, seen)
+            raise
+        if route.scope == PUBLIC:
+            return route, self._admission.admit_anyone(exchange, seen)
+        principal = await self._admission.admit(exchange, seen)
+        permit(principal, AuthScope(route.scope))
+        return route, principal
+
+    def _lasting(self, route: Route, exchange: Exchange) -> Callable[[], bool] | None:
+        return None if route.scope == PUBLIC else self._identity.lasting(exchange.headers)
+
+    async def connect(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one WebSocket, which only mounted applications take."""
+        exchange = AsgiExchange({**scope, "method": WEBSOCKET}, receive, send)
+        seen = TraceSeen()
+        seen.operation = "WebSocket"
+        try:
+            mount = self._mounts.find(exchange.path)
+            route, principal = await self._admit_route(mount, exchange, seen)
+            if mount is not None:
+                base = scope.get("root_path", "") + mount.prefix
+                inner = {**scope, "root_path": base, "trunkline.principal": principal}
+                socket = MountedSocket(receive, send, route.body_limit, self._lasting(route, exchange))
+                with self._mounts.opened(socket):
+                    await socket.run(mount.app, inner)
+        except errors.Refused as refused:
+            await self._deny(exchange, seen, refused)
+        finally:
+            self._counts.request(seen.operation, seen.outcome)
+            self._admission.leave(seen)
+
+    async def _deny(self, exchange: AsgiExchange, seen: TraceSeen, refused: errors.Refused) -> None:
+        note(exchange, seen, refused)
+        await exchange.receive()
+        if "websocket.http.response" not in exchange.scope.get("extensions", {}):
+            # There it is a plain 403.
+            await exchange.send({"type": "websocket.close", "code": _NOT_ALLOWED})
+            return
+        status, body = rest.error(refused, Dialect.V1)
+        headers = [(b"content-type", rest.media_type(exchange, Dialect.V1)), *self._refusals.headers(refused)]
+        await exchange.send({"type": "websocket.http.response.start", "status": status, "headers": headers})
+        await exchange.send({"type": "websocket.http.response.body", "body": body})

@@ -1,0 +1,210 @@
+"""A site is one agent over HTTP: its card, JSON-RPC, REST, and the task API of workflow engines.
+
+It knows paths, versions and callers, and hands the rest on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from trunkline import errors
+from trunkline.auth.principal import Principal
+from trunkline.http.exchange import EVENTS, Disconnected, Exchange, query, text
+from trunkline.server import delegate, rest, rpc
+from trunkline.server.admission import Admission, permit
+from trunkline.server.card import Cards
+from trunkline.server.encoding import EncodedOperations
+from trunkline.server.extensions import read_asked
+from trunkline.server.operations import Caller, Subscription
+from trunkline.server.refusals import BodyReader, Refusals, internal, note
+from trunkline.server.scopes import NEEDED, READ, WRITE
+from trunkline.server.streams import StreamEncoding
+from trunkline.telemetry import traces
+from trunkline.telemetry.traces import TraceSeen
+from trunkline.wire import jsonrpc, sse
+from trunkline.wire import rest as routes
+from trunkline.wire.jsonrpc import Envelope
+from trunkline.wire.operations import NAMES, Operation
+from trunkline.wire.service_parameters import Version, negotiate
+from trunkline.wire.writer import Dialect
+
+_UNREAD = Envelope()
+# What a stream shall tell, and how it is written.
+Following = tuple[Subscription, StreamEncoding]
+Handler = Callable[[Exchange, TraceSeen], Awaitable[Following | None]]
+
+
+class Site:
+    """What one agent looks like over HTTP; whatever is wrong with a request has a code and a log line."""
+
+    def __init__(
+        self,
+        operations: EncodedOperations,
+        cards: Cards,
+        admission: Admission,
+        refusals: Refusals,
+        *,
+        read_body: BodyReader,
+        wait: bool,
+    ) -> None:
+        """Take one agent's operations and cards; `wait` is whether a send waits that does not say so."""
+        self.cards = cards
+        self._operations = operations
+        self._admission = admission
+        self._refusals = refusals
+        self._read_body = read_body
+        self._wait = wait
+        card = refusals.guard(self._card)
+        self.handlers: dict[str, Handler] = {
+            "/a2a": self._rpc,
+            "/a2a/": self._rpc,
+            "/.well-known/agent-card.json": card,
+            "/.well-known/agent.json": card,
+        }
+        self._delegated = refusals.guard(self._delegate, Dialect.V03)
+
+    def handler(self, path: str) -> Handler:
+        """What answers a path relative to the site."""
+        found = self.handlers.get(path)
+        if found is not None:
+            return found
+        return self._delegated if path.startswith(delegate.PREFIX) else self._rest
+
+    async def _card(self, exchange: Exchange, seen: TraceSeen) -> None:
+        seen.operation = "AgentCard"
+        self._admission.check(exchange)
+        await self.cards.answer(exchange)
+
+    async def _delegate(self, exchange: Exchange, seen: TraceSeen) -> None:
+        seen.operation = "Delegate"
+        principal = await self._admission.admit(exchange, seen)
+        permit(principal, WRITE if exchange.method == "POST" else READ)
+        rest.check_path(exchange)
+        caller = Caller(principal, Dialect.V03, wait=False, trace=traces.recorded(exchange.headers))
+        status, body = await delegate.perform(
+            self._operations.operations, exchange, caller, self._read_body.json
+        )
+        await exchange.respond(status, body)
+
+    async def _rpc(self, exchange: Exchange, seen: TraceSeen) -> Following | None:
+        envelope = _UNREAD
+        try:
+            principal = self._admission.enter(exchange, seen) or await self._admission.ask(exchange, seen)
+            if exchange.method != "POST":
+                raise errors.RouteNotFound("JSON-RPC takes POST only", allow="POST")
+            rpc.check_media_type(exchange)
+            body = await exchange.body(*self._read_body.limits)
+            envelope = jsonrpc.read_envelope(body)
+            if envelope.fault is not None:
+                # Not raised: its traceback would lead back to it through this frame, a circle that keeps
+                # the whole body in memory until somebody collects garbage.
+                await self._refuse_rpc(exchange, seen, envelope, envelope.fault)
+                return None
+            operation, version = rpc.operation_of(envelope.method, _asked(exchange))
+            seen.operation = NAMES[operation]
+            permit(principal, NEEDED[operation])
+            dialect = Dialect.V1 if version is Version.V1 else Dialect.V03
+            caller = self._caller(exchange, principal, dialect, wait=self._wait)
+            answer = self._extended(exchange, operation, dialect)
+            if answer is None:
+                answer = await rpc.perform(self._operations, operation, envelope, caller)
+            self._name_extensions(exchange, caller)
+        except errors.Refused as refused:
+            await self._refuse_rpc(exchange, seen, envelope, refused)
+            return None
+        except Disconnected:
+            raise
+        except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
+            await self._refuse_rpc(exchange, seen, envelope, internal(error))
+            return None
+        if envelope.notification:
+            await exchange.respond(204, b"")
+        elif isinstance(answer, bytes):
+            await exchange.respond(200, jsonrpc.result(envelope.id, answer))
+        else:
+            return answer, StreamEncoding(dialect, *jsonrpc.envelope_parts(envelope.id))
+        return None
+
+    async def _refuse_rpc(
+        self, exchange: Exchange, seen: TraceSeen, envelope: Envelope, refused: errors.Refused
+    ) -> None:
+        note(exchange, seen, refused)
+        status = rpc.http_status(refused)
+        # Also without an id: A2A has no notifications, so whoever left it out should hear what is wrong.
+        body = jsonrpc.error(envelope.id, refused)
+        if status == 200 and rpc.reads_frames_only(exchange, envelope):
+            await exchange.respond(200, sse.frame(None, body), EVENTS)
+        else:
+            await exchange.respond(status, body, headers=self._refusals.headers(refused))
+
+    async def _rest(self, exchange: Exchange, seen: TraceSeen) -> Following | None:
+        dialect = Dialect.V03_PROTO if exchange.path.startswith("/v1/") else Dialect.V03
+        try:
+            if exchange.headers.get(b"a2a-version") == b"1.0":
+                dialect = Dialect.V1
+            principal = await self._admission.admit(exchange, seen)
+            asked = _asked(exchange)
+            dialect = Dialect.V1 if asked is Version.V1 else dialect
+            rest.check_path(exchange)
+            call = routes.match(exchange.method, exchange.path)
+            seen.operation = NAMES[call.operation]
+            permit(principal, NEEDED[call.operation])
+            dialect = rest.dialect_of(call, asked)
+            if call.tenant and call.tenant != principal.tenant:
+                raise errors.RouteNotFound("no such path here; the card names the interfaces")
+            body = await self._read_body.json(exchange)
+            wait = self._wait and dialect is Dialect.V1
+            caller = self._caller(exchange, principal, dialect, wait=wait)
+            answer = self._extended(exchange, call.operation, dialect)
+            if answer is None:
+                answer = await rest.perform(self._operations, call, caller, body, query(exchange))
+            self._name_extensions(exchange, caller)
+        except errors.Refused as refused:
+            # Before 1.0 nobody named a version: who names an unknown one reads the errors of 1.0.
+            named = isinstance(refused, errors.VersionNotSupported)
+            await self._refusals.answer(exchange, seen, refused, Dialect.V1 if named else dialect)
+            return None
+        except Disconnected:
+            raise
+        except Exception as error:  # noqa: BLE001 - logged with a reason id; the caller gets that id
+            await self._refusals.answer(exchange, seen, internal(error), dialect)
+            return None
+        if isinstance(answer, Subscription):
+            return answer, StreamEncoding(dialect)
+        status = rest.success_status(call, dialect)
+        await exchange.respond(status, answer, rest.media_type(exchange, dialect))
+        return None
+
+    def _caller(self, exchange: Exchange, principal: Principal, dialect: Dialect, *, wait: bool) -> Caller:
+        key = text(exchange, b"idempotency-key") or ""
+        if key and (len(key) > 256 or not key.isprintable()):
+            raise errors.InvalidParams(
+                "Idempotency-Key must be 1 to 256 printable characters", field="Idempotency-Key"
+            )
+        return Caller(
+            principal,
+            dialect,
+            wait,
+            key,
+            text(exchange, b"last-event-id"),
+            traces.recorded(exchange.headers),
+            read_asked(exchange.headers),
+        )
+
+    def _extended(self, exchange: Exchange, operation: Operation, dialect: Dialect) -> bytes | None:
+        """The extended card, where that is what is asked for and there is one."""
+        if operation is not Operation.EXTENDED_CARD:
+            return None
+        return self.cards.extended(exchange, pure=dialect is Dialect.V1)
+
+    def _name_extensions(self, exchange: Exchange, caller: Caller) -> None:
+        if caller.extensions is not None:
+            exchange.also = [*exchange.also, *caller.extensions.answer(self.cards.extensions)]
+
+
+def _asked(exchange: Exchange) -> Version | None:
+    header = exchange.headers.get(b"a2a-version")
+    if header == b"1.0":
+        return Version.V1
+    named = query(exchange).get("A2A-Version") if exchange.query_string else None
+    return negotiate(None if header is None else header.decode("latin-1"), named)
