@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.agent.drive import begin, drive, parts, pieces, said, send, state, stream, text
+from tests.agent.drive import begin, drive, parts, pieces, refusal, said, send, state, stream, text
 from trunkline import Agent, Artifact, Misuse, Part, SyncTurn, Turn, TurnOver
+from trunkline.agent.executor import SkillExecutor
 from trunkline.agent.testing import TestClient
+from trunkline.agent.turn import Coalesce
+from trunkline.errors import InvalidParams
 
 
 @pytest.fixture
@@ -440,3 +443,27 @@ def test_what_the_author_says_goes_before_it(agent: Agent) -> None:
     skill = agent.skills["wc"]
     assert (skill.name, skill.description, skill.tags, skill.examples) == ("Words", "Counts", ("a",), ("b",))
     assert (skill.input_modes, skill.output_modes) == (("text/*",), ("application/json",))
+
+
+@pytest.mark.parametrize("place", ["metadata", "agent_id"])
+def test_a_skill_that_is_not_public_is_not_named_to_who_guesses(place: str) -> None:
+    agent = Agent("shop")
+
+    @agent.skill
+    def buy(text: str) -> str:
+        return text
+
+    @agent.skill(public=False)
+    def refund_all(text: str) -> str:
+        return text
+
+    executor = SkillExecutor("shop", agent.skills, agent.default, Coalesce())
+    if place == "metadata":
+        told = refusal(agent, "x", metadata={"skill": "guess"})["message"]
+        assert send(agent, "x", metadata={"skill": "refund_all"})["status"]["state"] == "TASK_STATE_COMPLETED"
+    else:
+        with pytest.raises(InvalidParams) as caught:
+            executor.named("guess")
+        told = caught.value.message
+        assert executor.named("refund_all") == "refund_all"
+    assert "buy" in told and "refund" not in told

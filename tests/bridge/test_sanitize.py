@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import msgspec
+import pytest
 
 from trunkline.bridge.sanitize import sanitize
 from trunkline.bridge.schema import SCHEMA_LIMIT
-from trunkline.bridge.tools import tools
+from trunkline.bridge.tools import ALL_SCHEMAS_LIMIT, TOOLS_LIMIT, tools
 from trunkline.wire.peer_card import read_card
 
 # Letters of a plane that no font has, a text turned around, a terminal's command, a line of its own.
@@ -51,3 +53,63 @@ def test_what_is_too_long_is_cut_and_a_schema_of_that_size_is_none() -> None:
     assert len(tool["description"]) == 1024 and tool["description"].endswith("…")
     assert set(tool["inputSchema"]["properties"]) == {"query", "task_id"}
     assert len(sanitize("\x1b" * 1_000_000 + "a", 10)) <= 10
+
+
+# Printable to Python, and on no screen: a filler, a selector of variants, a blank of Braille.
+UNSEEN = "\u3164\ufe0f\U000e0101\u2800"
+
+
+@pytest.mark.parametrize("sign", [*HIDDEN, *UNSEEN])
+def test_no_name_value_default_or_pattern_has_what_does_not_show(
+    sign: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bad = f"a{sign}b"
+    schema = {
+        "type": "object",
+        "properties": {
+            bad: {"type": "string"},
+            "q": {"type": "string", "enum": ["fine", bad], "default": bad, "pattern": bad, "title": bad},
+            "n": {
+                "const": bad,
+                "examples": [bad],
+                "anyOf": [{"description": bad, bad: bad}],
+                "default": {bad: 1},
+            },
+        },
+        "required": [bad, "q"],
+    }
+    with caplog.at_level(logging.WARNING):
+        tool = listed(inputSchema=schema)
+    found = tool["inputSchema"]
+    assert sign not in msgspec.json.encode(found).decode()
+    assert found["properties"]["q"]["enum"] == ["fine"] and found["required"] == ["q"]
+    assert "default" not in found["properties"]["q"] and "pattern" not in found["properties"]["q"]
+    # An empty list of values would allow none.
+    assert "examples" not in found["properties"]["n"]
+    assert "tools.schema_illegible skill='s'" in caplog.text and "properties.q.default" in caplog.text
+    assert caplog.text.isascii()
+
+
+def test_a_schema_of_nothing_but_what_does_not_show_is_still_an_object() -> None:
+    schema = {"type": "object", "properties": {"\u200b": {"type": "string"}}}
+    assert set(listed(inputSchema=schema)["inputSchema"]["properties"]) == {"task_id", "answer"}
+
+
+def test_the_number_of_tools_and_the_size_of_their_schemas_are_bounded(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def offered(count: int, length: int) -> int:
+        schema = {"type": "object", "properties": {"q": {"type": "string", "default": "d" * length}}}
+        skills = [{"id": f"s{number}", "name": "S", "inputSchema": schema} for number in range(count)]
+        card = {"name": "x", "skills": skills, "url": "https://a.example"}
+        return len(asyncio.run(_opened(card)))
+
+    with caplog.at_level(logging.WARNING):
+        assert offered(TOOLS_LIMIT, 1) == TOOLS_LIMIT and caplog.text == ""
+        assert offered(TOOLS_LIMIT + 3, 1) == TOOLS_LIMIT
+        assert f"tools.left_out agent='x' tools=3 limit={TOOLS_LIMIT}" in caplog.text
+        assert offered(40, 50_000) <= ALL_SCHEMAS_LIMIT // 50_000
+
+
+async def _opened(card: dict[str, Any]) -> Any:
+    return await tools(read_card(msgspec.json.encode(card)))

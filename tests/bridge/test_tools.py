@@ -17,11 +17,13 @@ from trunkline import Agent, Turn
 from trunkline.bridge.outcome import ToolOutcome
 from trunkline.bridge.tools import tools
 from trunkline.client.client import Client
+from trunkline.client.result import Result
 from trunkline.client.sync import SyncClient
 from trunkline.errors import Misuse, Unreachable
 from trunkline.net.in_process import InProcessHttpClient
 from trunkline.wire.card import Skill
 from trunkline.wire.peer_card import Interface, PeerCard
+from trunkline.wire.types import Message, Part, Role, Task, TaskState, TaskStatus
 
 WAIT_S = 20
 
@@ -309,5 +311,33 @@ def test_closing_stops_what_was_opened_and_no_more() -> None:
             assert (await client.send("still here")).text == "STILL HERE"
         with pytest.raises(RuntimeError, match="not been started"):
             await app({"type": "http"}, None, None)  # pyright: ignore[reportArgumentType]
+
+    run(main())
+
+
+def test_a_question_is_known_by_its_agent_and_its_task() -> None:
+    class Asks:
+        """An agent whose tasks all have one id."""
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.sent: list[str] = []
+
+        async def card(self) -> PeerCard:
+            return PeerCard(name=self.name, skills=(Skill("ask", "Ask", "Asks.", ()),))
+
+        async def send(self, *_: Any, context_id: str = "", **__: Any) -> Any:
+            self.sent.append(context_id)
+            message = Message("m", role=Role.AGENT, parts=(Part(text="which?"),))
+            status = TaskStatus(TaskState.INPUT_REQUIRED, message)
+            return Result(task=Task("task-1", f"context of {self.name}", status))
+
+    async def main() -> None:
+        one, other = Asks("one"), Asks("other")
+        async with tools([one, other]) as box:  # type: ignore[list-item]
+            await box.call("a2a__one__ask", {"query": "x"})
+            await box.call("a2a__other__ask", {"query": "x"})
+            await box.call("a2a__one__ask", {"query": "y", "task_id": "task-1"})
+        assert one.sent[-1] == "context of one"
 
     run(main())

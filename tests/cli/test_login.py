@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.peers import Scripted, task
 from tests.cli.test_send import fields
+from trunkline.cli import login
 from trunkline.cli.tokens import KeptToken, TokenFile, origin_of
 from trunkline.errors import Misuse
 
@@ -116,6 +119,7 @@ def test_a_client_login_is_kept_and_renewed_with_the_secret(
     monkeypatch.setenv("A2ACLI_CLIENT_ID", "machine")
     monkeypatch.setenv("A2ACLI_CLIENT_SECRET", "right")
     words = ("auth", "login", "-a", peer.url, "--flow", "client", "--scope", "a", "--scope", "b")
+    words = (*words, "--token-url", f"{authority.url}/token")
     code, out, _ = trunkline(*words, "-o", "json")
     assert (code, json.loads(out)["flow"]) == (0, "client")
     assert authority.forms[0]["scope"] == "a b"
@@ -182,7 +186,7 @@ def test_logout_forgets(trunkline: Run, both: tuple[Scripted, Authority]) -> Non
     [
         ("access_denied", (), 4, "access_denied"),
         ("expired_token", (), 4, "expired_token"),
-        ("", ("--flow", "client", "--client-secret", "wrong"), 4, "wrong secret"),
+        ("", ("--flow", "client", "--client-secret", "wrong", "--token-url", "URL/token"), 4, "wrong secret"),
         ("", ("--flow", "client"), 2, "A2ACLI_CLIENT_SECRET"),
     ],
 )
@@ -192,6 +196,7 @@ def test_a_login_that_fails(
 ) -> None:  # fmt: skip
     peer, authority = both
     authority.refusal = refusal
+    words = tuple(word.replace("URL", authority.url) for word in words)
     ended, out, _ = trunkline("auth", "login", peer.url, "--client-id", "cli", *words, "-o", "json")
     assert ended == code
     assert says in json.loads(out)["error"]["message"]
@@ -218,15 +223,16 @@ def test_no_secret_goes_in_the_clear_to_another_machine(
     peer, _ = both
     flows = {"clientCredentials": {"tokenUrl": "http://login.example/token", "scopes": {}}}
     peer.card["securitySchemes"] = {"o": {"oauth2SecurityScheme": {"flows": flows}}}
-    words = ("--client-id", "cli", "--client-secret", "right")
+    words = ("--client-id", "cli", "--client-secret", "right", "--token-url", "http://login.example/token")
     code, _, err = trunkline("auth", "login", peer.url, *words)
     assert code == 2
     assert "not https" in err
 
 
 def test_the_wire_of_a_login_shows_no_secret(trunkline: Run, both: tuple[Scripted, Authority]) -> None:
-    peer, _ = both
+    peer, authority = both
     words = ("--client-id", "cli", "--client-secret", "right", "--flow", "client", "--debug")
+    words = (*words, "--token-url", f"{authority.url}/token")
     code, _, err = trunkline("auth", "login", peer.url, *words)
     assert code == 0
     assert "client_secret=***" in err and '"access_token": "***"' in err
@@ -242,3 +248,42 @@ def test_a_file_that_others_can_read_is_not_used(tmp_path: Path) -> None:
 
 def test_origins() -> None:
     assert origin_of("https://user@Agent.example:8443/path?q") == "https://agent.example:8443"
+
+
+LOGIN = ("--client-id", "cli", "--client-secret", "right", "--flow", "client")
+
+
+def test_in_a_pipe_a_card_cannot_send_the_secret_to_another_origin(
+    trunkline: Run, both: tuple[Scripted, Authority], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    peer, authority = both
+    code, _, err = trunkline("auth", "login", peer.url, *LOGIN)
+    assert code == 2 and authority.forms == []
+    assert f"--token-url {authority.url}/token" in err and peer.url in err
+    # Nor does a variable or a file that was found say where it goes.
+    monkeypatch.setenv("A2ACLI_TOKEN_URL", f"{authority.url}/token")
+    (tmp_path / ".env").write_text(f"A2ACLI_TOKEN_URL={authority.url}/token\n")
+    assert trunkline("auth", "login", peer.url, *LOGIN)[0] == 2 and authority.forms == []
+    assert trunkline("auth", "login", peer.url, *LOGIN, "--token-url", f"{authority.url}/token")[0] == 0
+    assert TokenFile().has(peer.url)
+
+
+@pytest.mark.parametrize(("said", "code"), [("y\n", 0), ("YES\n", 0), ("\n", 2), ("n\n", 2), ("", 2)])
+def test_on_a_terminal_a_person_says_whether_the_secret_goes_to_another_origin(
+    trunkline: Run, both: tuple[Scripted, Authority], monkeypatch: pytest.MonkeyPatch, said: str, code: int
+) -> None:
+    peer, authority = both
+    monkeypatch.setattr(sys, "stdin", io.StringIO(said))
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(login, "_is_terminal", lambda: True)
+    ended, _, err = trunkline("auth", "login", peer.url, *LOGIN)
+    assert (ended, len(authority.forms)) == (code, int(code == 0))
+    assert f"{authority.url}/token" in err and "Send it there? [y/N]" in err
+
+
+def test_the_secret_goes_to_the_agents_own_origin_without_a_word(trunkline: Run, scripted: Make) -> None:
+    peer = scripted()
+    authority = Authority(peer)
+    peer.card["securitySchemes"] = authority.flows("clientCredentials")
+    assert trunkline("auth", "login", peer.url, *LOGIN)[0] == 0
+    assert len(authority.forms) == 1

@@ -97,6 +97,7 @@ def test_an_agent_is_recorded_and_replayed(tmp_path: Path) -> None:
                 real = client.send("echo hi").text, client.stream("count 3").finish().text
             assert recorder.end() == 0
     assert any("mock.written file=demo.yaml messages=2" in line for line in recorder.lines)
+    assert (tmp_path / "demo.yaml").stat().st_mode & 0o777 == 0o600
     with running(tmp_path, "demo.yaml") as mock:
         with SyncClient(mock.url()) as client:
             assert (client.send("echo hi").text, client.stream("count 3").finish().text) == real

@@ -207,6 +207,17 @@ def test_a_round_trip(command: Command, filled: Path, tmp_path: Path) -> None:
     assert [line["seq"] for line in lines[1:]] == list(range(1, 23))
 
 
+@pytest.mark.parametrize("name", ["all.jsonl", "all.jsonl.part"])
+def test_an_export_follows_no_link(command: Command, filled: Path, tmp_path: Path, name: str) -> None:
+    other = tmp_path / "other"
+    other.write_text("as it was")
+    (tmp_path / name).symlink_to(other)
+    assert command("export", "all.jsonl") == (0, "", "")
+    assert other.read_text() == "as it was"
+    assert not (tmp_path / "all.jsonl").is_symlink()
+    assert os.stat("all.jsonl").st_mode & 0o077 == 0
+
+
 def test_from_standard_input(
     command: Command, filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

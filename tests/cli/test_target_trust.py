@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.peers import Scripted, task
+from tests.cli.test_send import fields
 from tests.cli.test_session import ready, sent
+from trunkline.cli.tokens import KeptToken, TokenFile
 
 Make = Callable[..., Scripted]
 SECRET = "s3cret-text"
@@ -46,7 +50,7 @@ def test_a_found_file_does_not_send_the_global_credentials_to_its_agent(
     assert SECRET in str(sent(peer))
 
 
-def test_a_found_file_sends_its_own_credentials_and_it_is_said_where_an_exported_one_goes(
+def test_a_found_file_sends_its_own_credentials_and_never_an_exported_one(
     trunkline: Run, scripted: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peer = ready(scripted)
@@ -56,8 +60,49 @@ def test_a_found_file_sends_its_own_credentials_and_it_is_said_where_an_exported
     peer.asked.clear()
     monkeypatch.setenv("A2ACLI_BEARER", "exported")
     _, _, complaint = trunkline("send", "hi")
+    # It has brought one of its own, and that is the one it gets.
+    assert sent(peer)["authorization"] == f"Bearer {SECRET}"
+    assert f"A2ACLI_BEARER of the environment is not shown to {peer.url}" in complaint
+    peer.asked.clear()
+    # What is typed is meant, be it the credential or the agent.
+    trunkline("send", "hi", "--bearer", "typed")
+    assert sent(peer)["authorization"] == "Bearer typed"
+    peer.asked.clear()
+    trunkline("send", "-a", peer.url, "hi")
     assert sent(peer)["authorization"] == "Bearer exported"
-    assert f"A2ACLI_BEARER is shown to {peer.url}" in complaint
+
+
+@pytest.mark.parametrize(
+    "given", [{"BEARER": SECRET}, {"API_KEY": SECRET}, {"SVC_PARAM": f"authorization:Bearer {SECRET}"}]
+)
+def test_a_found_file_does_not_send_exported_credentials_to_its_agent(
+    trunkline: Run, scripted: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, str]
+) -> None:
+    peer = ready(scripted)
+    for name, value in given.items():
+        monkeypatch.setenv(f"A2ACLI_{name}", value)
+    write(tmp_path / ".env", AGENT_CARD=peer.url)
+    code, _, complaint = trunkline("send", "hi")
+    assert code == 0 and "is not shown to" in complaint and "-a" in complaint
+    assert all(SECRET not in str(headers) for _, _, headers in peer.asked)
+    peer.asked.clear()
+    # The environment names the agent too: then both are from one hand.
+    monkeypatch.setenv("A2ACLI_AGENT_CARD", peer.url)
+    _, _, complaint = trunkline("send", "hi")
+    assert SECRET in str(sent(peer)) and complaint == ""
+
+
+def test_a_found_file_does_not_use_a_login(trunkline: Run, scripted: Make, tmp_path: Path) -> None:
+    peer = ready(scripted)
+    trunkline("config", "show")
+    TokenFile().keep(peer.url, KeptToken(SECRET, f"{peer.url}/token", "cli", "device"))
+    write(tmp_path / ".env", AGENT_CARD=peer.url)
+    _, _, complaint = trunkline("send", "hi")
+    assert "authorization" not in sent(peer)
+    assert f"the login at {peer.url} is not shown to {peer.url}" in complaint
+    peer.asked.clear()
+    trunkline("send", "-a", peer.url, "hi")
+    assert sent(peer)["authorization"] == f"Bearer {SECRET}"
 
 
 def test_a_found_file_does_not_leave_tls_unchecked_for_credentials_of_others(
@@ -91,3 +136,32 @@ def test_no_sign_of_an_agent_reaches_the_terminal(trunkline: Run, scripted: Make
         # What was spelled out is still the same text.
         assert json.loads(shown[0][1])["task"]["artifacts"][0]["name"] == BAD
         assert json.loads(shown[1][1])["name"] == BAD
+
+
+@pytest.mark.parametrize("task_id", ["--output=json", "-a", "-x", "--"])
+def test_a_next_line_that_is_copied_does_not_turn_an_id_into_an_option(
+    trunkline: Run, scripted: Make, task_id: str
+) -> None:
+    peer = scripted()
+    asked: list[str] = []
+
+    def get(params: dict[str, Any]) -> Any:
+        asked.append(params["id"])
+        return {**task("COMPLETED"), "id": task_id}
+
+    peer.methods["GetTask"] = get
+    for state in ("WORKING", "INPUT_REQUIRED", "COMPLETED"):
+        told = {**task(state), "id": task_id, "contextId": task_id}
+        peer.methods["SendMessage"] = lambda _, told=told: {"task": told}
+        _, out, _ = trunkline("send", peer.url, "hi", "--async")
+        name, *words = shlex.split(fields(out)["Next"])
+        assert name == "trunkline"
+        peer.asked.clear()
+        code, out, complaint = trunkline(*words)
+        assert code in (0, 8) and "Error" not in complaint, complaint
+        (said,) = [params for method, params, _ in peer.asked if method in ("SendMessage", "GetTask")][:1]
+        assert task_id in (
+            said.get("id"),
+            said.get("message", {}).get("taskId"),
+            said.get("message", {}).get("contextId"),
+        )

@@ -28,6 +28,7 @@ from trunkline.mock.scenario import (
     When,
 )
 from trunkline.mock.script import read_scenarios, write_scenario
+from trunkline.net.http import HttpRequest
 from trunkline.net.in_process import InProcessHttpClient
 
 BINDINGS = [("1.0", "JSONRPC"), ("0.3", "JSONRPC"), ("1.0", "HTTP+JSON"), ("0.3", "HTTP+JSON")]
@@ -244,5 +245,29 @@ def test_an_odd_dialect_is_understood() -> None:
         manner = Quirks(writes="0.3", kind=False, states="underscore", rest=False, claims=("0.3",))
         real, scenario = await recorded(Mock(replying(Reply(ask="Which?"), dialect=manner)), talk)
         assert await replayed(scenario, talk) == real
+
+    asyncio.run(main())
+
+
+def test_the_proxy_lets_no_host_and_no_page_in_that_the_agent_would_not() -> None:
+    async def asked(recorder: Recorder, url: str, *headers: tuple[str, str]) -> int:
+        inside = InProcessHttpClient(recorder, base="")
+        response = await inside.open(HttpRequest("GET", url, headers, None))
+        await response.read(1 << 20)
+        await response.close()
+        await inside.close()
+        return response.status
+
+    async def main() -> None:
+        def made(**options: Any) -> Recorder:
+            app = Mock(replying(Reply(say="secret")))
+            return Recorder("http://real.example", InProcessHttpClient(app, base=""), **options)
+
+        card = "/.well-known/agent-card.json"
+        assert await asked(made(), f"http://localhost{card}") == 200
+        assert await asked(made(), f"http://rebound.example{card}") == 403
+        assert await asked(made(), f"http://localhost{card}", ("origin", "http://page.example")) == 403
+        assert await asked(made(hosts=["rebound.example"]), f"http://rebound.example{card}") == 200
+        assert await asked(made(hosts=()), f"http://rebound.example{card}") == 200
 
     asyncio.run(main())

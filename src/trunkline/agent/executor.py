@@ -57,11 +57,15 @@ class SkillExecutor:
                 continue
             if isinstance(wanted, str) and wanted in self._skills:
                 return self._skills[wanted]
+            known = ", ".join(self._listed()) or "none that it lists"
             raise InvalidParams(
-                f"there is no skill {wanted!r}; this agent has {', '.join(self._skills)}",
-                field=f"{place}.{hint}",
+                f"there is no skill {wanted!r}; this agent has {known}", field=f"{place}.{hint}"
             )
         return None
+
+    def _listed(self) -> list[str]:
+        # Errors are read by whoever asks; what is not on the public card is not named to them either.
+        return [name for name, skill in self._skills.items() if skill.public]
 
     def _typed(self, message: Message) -> Skill | None:
         parts = message.parts
@@ -83,7 +87,7 @@ class SkillExecutor:
             return name
         if name == self._name:
             return ""
-        known = ", ".join([self._name, *self._skills])
+        known = ", ".join([self._name, *self._listed()])
         raise InvalidParams(f"there is no agent or skill {name!r} here; there are {known}", field="agent_id")
 
     def on_crash(self, skill: str) -> OnCrash:

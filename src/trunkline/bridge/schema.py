@@ -75,12 +75,14 @@ def parameters_of(skill_id: str, card: PeerCard) -> Schema | None:
     """
     for extension in card.extensions:
         if extension.uri == SKILL_PARAMETERS:
-            found = _object(_declared(extension, skill_id))
+            found = _object(_declared(extension, skill_id), skill_id)
             if found is not None:
                 return found
     for raw in _dicts(card.document.get("skills")):
         if raw.get("id") == skill_id:
-            return next((found for name in _SCHEMA_MEMBERS if (found := _object(raw.get(name)))), None)
+            return next(
+                (found for name in _SCHEMA_MEMBERS if (found := _object(raw.get(name), skill_id))), None
+            )
     return None
 
 
@@ -95,7 +97,7 @@ def _declared(extension: Extension, skill_id: str) -> object:
     return cast("Schema", own).get("schema") if isinstance(own, dict) else None
 
 
-def _object(schema: object) -> Schema | None:
+def _object(schema: object, skill_id: str) -> Schema | None:
     """A schema whose value is an object with named members: nothing else can be a tool's arguments."""
     if not isinstance(schema, dict):
         return None
@@ -103,9 +105,13 @@ def _object(schema: object) -> Schema | None:
     if found.get("type") != "object" or not isinstance(found.get("properties"), dict):
         return None
     if len(msgspec.json.encode(found)) > SCHEMA_LIMIT:
-        log.warning("tools.schema_too_large limit=%d", SCHEMA_LIMIT)
+        log.warning("tools.schema_too_large skill=%a limit=%d", skill_id, SCHEMA_LIMIT)
         return None
-    return sanitize_schema(found)
+    left_out: list[str] = []
+    legible = sanitize_schema(found, left_out)
+    if left_out:
+        log.warning("tools.schema_illegible skill=%a left_out=%a", skill_id, left_out)
+    return legible
 
 
 def _dicts(value: object) -> list[Schema]:

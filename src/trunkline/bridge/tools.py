@@ -6,7 +6,8 @@ words for the model; what the code did wrong is raised.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+import logging
+from collections import Counter, OrderedDict, deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -27,8 +28,12 @@ if TYPE_CHECKING:
     from langchain_core.tools import StructuredTool
     from pydantic_ai import Tool as PydanticTool
 
+log = logging.getLogger("trunkline.bridge")
 _QUESTIONS = 1024
 _KEPT = 1000
+# Every call of a model has all tools before it: what a stranger's card may put there is bounded.
+TOOLS_LIMIT = 512
+ALL_SCHEMAS_LIMIT = 1 << 20
 
 
 def tools(
@@ -93,9 +98,29 @@ def _offered_tools(
     wanted.warn([tool for tool, _ in made])
     for one in {id(one): one for _, one in made}.values():
         one.extra.skill_filter.warn([tool for tool, its in made if its is one])
-    return [
-        (tool, one.peer) for tool, one in made if wanted.takes(tool) and one.extra.skill_filter.takes(tool)
-    ]
+    return _bounded(
+        [(tool, one.peer) for tool, one in made if wanted.takes(tool) and one.extra.skill_filter.takes(tool)]
+    )
+
+
+def _bounded(offered: list[tuple[Tool, ToolClient | None]]) -> list[tuple[Tool, ToolClient | None]]:
+    """As many tools, with as large schemas, as one toolbox may have; what is left out is logged."""
+    kept: list[tuple[Tool, ToolClient | None]] = []
+    left_out: Counter[str] = Counter()
+    size = 0
+    for tool, peer in offered:
+        length = len(msgspec.json.encode(tool.input_schema))
+        if len(kept) == TOOLS_LIMIT or size + length > ALL_SCHEMAS_LIMIT:
+            left_out[tool.agent] += 1
+        else:
+            kept.append((tool, peer))
+            size += length
+    for agent, count in left_out.items():
+        log.warning(
+            "tools.left_out agent=%a tools=%d limit=%d schema_bytes=%d: allow= chooses those that you need",
+            agent, count, TOOLS_LIMIT, ALL_SCHEMAS_LIMIT,
+        )  # fmt: skip
+    return kept
 
 
 class Toolbox:
@@ -112,7 +137,8 @@ class Toolbox:
         self.missing = dict(missing or {})
         self._stack = stack or AsyncExitStack()
         # Some agents go on by the conversation and not by the task, so it is kept with the question.
-        self._questions: OrderedDict[str, Handle] = OrderedDict()
+        # By the agent too: another one may give its tasks the same ids.
+        self._questions: OrderedDict[tuple[int, str], Handle] = OrderedDict()
         # What came of the latest calls, for whoever wants to know afterwards what a model did.
         self.outcomes: deque[ToolOutcome] = deque(maxlen=_KEPT)
 
@@ -196,7 +222,7 @@ class Toolbox:
             outcome = failed(name, error)
             self.outcomes.append(outcome)
             return outcome
-        kept = self._questions.get(asked.task_id)
+        kept = self._questions.get((id(self._tools[name][1]), asked.task_id))
         return await self._ask(name, asked, context_id or (kept.context_id if kept else ""))
 
     def _read(self, name: str, arguments: Mapping[str, Any] | str | bytes) -> ToolArguments:
@@ -231,9 +257,9 @@ class Toolbox:
             raise Misuse(f"{name} was made of a card alone; make tools of a Client of the agent to call it")
         outcome = await call_tool(tool, peer, asked, context_id)
         self.outcomes.append(outcome)
-        self._questions.pop(asked.task_id, None)
+        self._questions.pop((id(peer), asked.task_id), None)
         if outcome.handle is not None:
-            self._questions[outcome.handle.task_id] = outcome.handle
+            self._questions[id(peer), outcome.handle.task_id] = outcome.handle
             if len(self._questions) > _QUESTIONS:
                 self._questions.popitem(last=False)
         return outcome

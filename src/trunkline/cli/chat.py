@@ -53,7 +53,7 @@ async def chat(session: Session) -> None:
             case _:
                 await _say(session, talk, said, interactive=interactive)
     if interactive and talk.context_id:
-        print(f"Next: {session.command('chat', '--context-id', talk.context_id)}")
+        print(f"Next: {session.command('chat', context_id=talk.context_id)}")
 
 
 async def _say(session: Session, talk: Chat, said: str, *, interactive: bool) -> None:

@@ -44,19 +44,23 @@ class ClientConfiguration:
         unknown: tuple[str, ...],
         exposed: tuple[str, ...],
         found_file: str = "",
+        found: Mapping[str, ConfiguredValue] | None = None,
     ) -> None:
         self._values = values
         # The file that nobody named: it lies here or above, and may be a stranger's.
         self.found_file = found_file
+        self._found = found or {}
         # Variables with our prefix that set nothing.
         self.unknown = unknown
         # Files that hold a secret which others on this machine can read.
         self.exposed = exposed
 
     def without(self, names: Collection[str]) -> ClientConfiguration:
-        """The same without the values of these options."""
+        """The same without the values of these options; what the found file itself says of them counts."""
         empty = {name: ConfiguredValue(_EMPTY[OPTIONS[name].kind], DEFAULT, len(OPTIONS)) for name in names}
-        return ClientConfiguration({**self._values, **empty}, self.unknown, self.exposed, self.found_file)
+        own = {name: value for name, value in self._found.items() if name in empty}
+        values = {**self._values, **empty, **own}
+        return ClientConfiguration(values, self.unknown, self.exposed, self.found_file, self._found)
 
     def value(self, name: str) -> ConfiguredValue:
         """The value of an option and its source."""
@@ -114,7 +118,10 @@ def load_configuration(flags: Mapping[str, Any]) -> ClientConfiguration:
     secret = {option.variable for option in OPTIONS.values() if option.kind == "secret"}
     holding = [where for where, layer in layers[1:] if secret & {name for name in layer if layer[name]}]
     exposed = [where for where in holding if Path(where).stat().st_mode & _OTHERS]
-    return ClientConfiguration(values, tuple(sorted(unknown)), tuple(exposed), _found_file(flags, layers))
+    file = _found_file(flags, layers)
+    read = {name: _configured(option, {}, layers[1:2]) for name, option in OPTIONS.items()} if file else {}
+    found = {name: value for name, value in read.items() if value.source == file}
+    return ClientConfiguration(values, tuple(sorted(unknown)), tuple(exposed), file, found)
 
 
 def _found_file(flags: Mapping[str, Any], layers: list[tuple[str, dict[str, str]]]) -> str:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from shlex import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from trunkline.cli.console import one_line, print_field, print_json, print_notice
-from trunkline.cli.oauth import DEVICE, DeviceCode, OAuthFlow, ask_client, ask_device, flows_of
+from trunkline.cli.oauth import CLIENT, DEVICE, DeviceCode, OAuthFlow, ask_client, ask_device, flows_of
 from trunkline.cli.session import Session
 from trunkline.cli.target import http_client_for
 from trunkline.cli.tokens import KeptToken, TokenFile, made, origin_of
 from trunkline.cli.wire_trace import Redaction, WireTrace
 from trunkline.client.oauth import Token
 from trunkline.errors import Misuse, TimedOut
-from trunkline.net.egress import shown
+from trunkline.net.egress import shown, target
 from trunkline.net.http import HttpClient
 from trunkline.wire.spellings import timestamp
 
@@ -25,10 +27,14 @@ async def login(session: Session) -> None:
     config = session.config
     card = await session.card()
     flow = _chosen(flows_of(card), config.text("flow"))
+    if token_url := config.text("token-url"):
+        flow = replace(flow, token_url=token_url)
     client_id = config.text("client-id")
     if not client_id:
         raise Misuse("--client-id says who logs in, as the authorization server knows it")
     scopes = config.items("scope") or flow.scopes
+    if flow.kind == CLIENT and not token_url and config.secret("client-secret") is not None:
+        _check_token_url(session.target.url, flow.token_url)
     http_client: HttpClient = http_client_for(session.target, config)
     if config.flag("debug"):
         secret = config.secret("client-secret")
@@ -59,6 +65,30 @@ async def _granted(
     # The card chose who sees the secret, so it is said who that is.
     print_notice("Asking", f"{shown(flow.token_url)} for a token")
     return await ask_client(http_client, flow.token_url, client_id, secret, scopes)
+
+
+def _check_token_url(agent: str, token_url: str) -> None:
+    """Let the secret go to the agent's own origin; anywhere else only if a person says so.
+
+    Raises:
+        Misuse: nobody is there to say it, or said no.
+    """
+    if target(token_url).origin == target(agent).origin:
+        return
+    told = f"the card of {shown(agent)} has the client secret sent to {shown(token_url)}"
+    if _is_terminal():
+        print_notice("Warning", told)
+        print("Send it there? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() in ("y", "yes"):
+            return
+    raise Misuse(
+        f"{told}, which is another origin; if that is right, say --token-url {quote(shown(token_url))}"
+    )
+
+
+def _is_terminal() -> bool:
+    """Whether somebody is there to be asked."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _chosen(flows: list[OAuthFlow], told: str) -> OAuthFlow:

@@ -9,8 +9,9 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from trunkline.cli.private_file import write_private
 from trunkline.errors import Misuse
-from trunkline.http.host_check import is_loopback
+from trunkline.http.host_check import LOOPBACK, is_loopback
 from trunkline.mock.app import Mock
 from trunkline.mock.recorder import Recorder
 from trunkline.mock.scenario import Scenario
@@ -56,13 +57,18 @@ def record(url: str, output: str, *, host: str, port: int, is_open: bool, timing
         raise Misuse(f"{file.parent} is no folder; name another --output")
     # Whoever names an agent may call it, wherever it is.
     egress = Egress(hosts=[urlsplit(url).hostname or ""], loopback=True)
-    recorder = Recorder(url, SocketHttpClient(egress), timing=timing)
+    hosts = () if is_open else (*LOOPBACK, host)
+    recorder = Recorder(url, SocketHttpClient(egress), timing=timing, hosts=hosts)
     _listen(recorder, host, port, [(recorder.path, url)])
     text = write_scenario(recorder.scenario())
     if file is None:
         sys.stdout.write(text)
         return
-    file.write_text(text, encoding="utf-8")
+    try:
+        # What an agent said to one person is not for every account of this machine.
+        write_private(file, lambda out: out.write(text.encode()))
+    except OSError as error:
+        raise Misuse(f"{file} cannot be written: {error.strerror}; name another --output") from None
     log.info("mock.written file=%s messages=%d", file, recorder.recording.count)
 
 

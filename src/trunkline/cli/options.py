@@ -138,6 +138,11 @@ _TABLE = (
     Option(name="client-id", metavar="ID", help="The OAuth client."),
     Option(name="client-secret", kind="secret", metavar="TEXT", help="Its secret; prefer the variable."),
     Option(
+        # Only as a flag: a file that was found must not say where a secret goes.
+        name="token-url", metavar="URL", lasting=False,
+        help="Where the token is asked for; the card's, unless told.",
+    ),
+    Option(
         name="scope", kind="list", metavar="NAME",
         help="A scope to ask for; repeatable; the card's unless told.",
     ),

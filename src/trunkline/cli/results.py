@@ -134,11 +134,11 @@ def _encode(result: Result, *, wrapped: bool) -> bytes:
 def _show_next(session: Session, result: Result) -> None:
     """The command to go on with."""
     if result.state in INTERRUPTED:
-        print_field("Next", session.command("send", "--task-id", result.task_id, REPLY))
+        print_field("Next", session.command("send", REPLY, task_id=result.task_id))
     elif result.task is not None and not result.ended:
-        print_field("Next", session.command("task get", result.task_id, "--wait"))
+        print_field("Next", session.command("task get", result.task_id, flags=["--wait"]))
     elif result.context_id:
-        print_field("Next", session.command("send", "--context-id", result.context_id, REPLY))
+        print_field("Next", session.command("send", REPLY, context_id=result.context_id))
 
 
 def _status_text(task: Task) -> str:

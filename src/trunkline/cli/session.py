@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from trunkline import errors as e
@@ -16,14 +17,16 @@ from trunkline.cli.target import (
     check_insecure,
     credentials_from,
     http_client_for,
+    is_target_found,
     only_target,
     protocol_version,
     resolve_target,
     service_headers,
     split_target,
+    warn_withheld,
     withhold_credentials,
 )
-from trunkline.cli.tokens import TokenFile
+from trunkline.cli.tokens import TokenFile, origin_of
 from trunkline.cli.wire_trace import Redaction, WireTrace
 from trunkline.client.client import Client
 from trunkline.config import Secret
@@ -51,7 +54,9 @@ class Session:
             self.agent, self.arguments = only_target(invocation.arguments, invocation.flags, config), ()
         else:
             self.agent, self.arguments = split_target(invocation.arguments, invocation.flags, config)
-        self.config = withhold_credentials(config, typed=len(self.arguments) < len(invocation.arguments))
+        typed = len(self.arguments) < len(invocation.arguments)
+        self._login_withheld = not typed and is_target_found(config)
+        self.config = withhold_credentials(config, typed=typed)
         self._client: Client | None = None
         self._trace: HttpClient | None = None
         self._target: AgentTarget | None = None
@@ -120,10 +125,14 @@ class Session:
             raise e.Misuse(f"give {what}, and name the agent by its whole URL first or by -a")
         return self.arguments[0]
 
-    def command(self, *words: str) -> str:
-        """A command for this agent that can be copied."""
-        first, *rest = words
-        text = shlex.join(["trunkline", *first.split(), "-a", self.agent, *rest])
+    def command(self, name: str, *arguments: str, flags: Sequence[str] = (), **options: str) -> str:
+        """A command for this agent that can be copied; whatever an agent calls its task, it is no option."""
+        words = ["trunkline", *name.split(), *_option("-a", "--agent-card", self.agent)]
+        for option, value in options.items():
+            long = f"--{option.replace('_', '-')}"
+            words += _option(long, long, value)
+        hidden = any(one.startswith("-") for one in arguments)
+        text = shlex.join([*words, *flags, "--", *arguments] if hidden else [*words, *arguments, *flags])
         # Ids are the agent's; what a terminal would act on is spelled out.
         return "".join([one if one.isprintable() else ascii(one)[1:-1] for one in text])
 
@@ -175,6 +184,9 @@ class Session:
         self.logged_in = tokens.has(target.url)
         if not self.logged_in:
             return None
+        if self._login_withheld:
+            warn_withheld(self.config, f"the login at {origin_of(target.url)}")
+            return None
         http_client = self._tracing_client(target, Redaction([])) or http_client_for(target, self.config)
         seconds = self.config.seconds("timeout")
         try:
@@ -190,3 +202,8 @@ class Session:
         return (
             WireTrace(http_client_for(target, self.config), redaction) if self.config.flag("debug") else None
         )
+
+
+def _option(short: str, long: str, value: str) -> list[str]:
+    """An option and its value, as one word where the value could be taken for an option."""
+    return [f"{long}={value}"] if value.startswith("-") else [short, value]

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -14,6 +15,7 @@ import msgspec
 from trunkline import __version__
 from trunkline.cli.admin import ask, span_ms
 from trunkline.cli.admin import settings_for as _settings
+from trunkline.cli.private_file import write_private
 from trunkline.config import Settings
 from trunkline.errors import Misuse
 from trunkline.server.admin import PREFIX, Prune
@@ -134,13 +136,8 @@ def _to_file(file: str, write: Callable[[BinaryIO], None]) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(1) from None
         return
-    # Under its name only when it is whole; as private as the store.
-    part = f"{file}.part"
     try:
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-            write(out)
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(part, file)
+        # As private as the store.
+        write_private(Path(file), write)
     except OSError as error:
         raise Misuse(f"{file} cannot be written: {error.strerror}") from None

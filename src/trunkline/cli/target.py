@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
-from trunkline.cli.configuration import ENVIRONMENT, ClientConfiguration
+from trunkline.cli.configuration import ENVIRONMENT, FLAG, ClientConfiguration
 from trunkline.cli.console import print_notice
 from trunkline.cli.options import OPTIONS
 from trunkline.config import Secret
@@ -147,24 +147,31 @@ def service_headers(config: ClientConfiguration) -> dict[str, str]:
 
 
 def withhold_credentials(config: ClientConfiguration, *, typed: bool) -> ClientConfiguration:
-    """The configuration without the credentials of the global file, where a file found here names the agent.
+    """The configuration without credentials of others, where a file found here names the agent.
 
-    Whoever works in a folder from elsewhere has not read every file in it; `typed` agents are one's own.
+    Whoever works in a folder from elsewhere has not read every file in it; `typed` agents are one's own, and
+    so are credentials that are typed.
     """
-    agent = config.value("agent-card")
-    if typed or not config.found_file or agent.source != config.found_file:
+    if typed or not is_target_found(config):
         return config
     given = {name: one for name in _CREDENTIAL_OPTIONS if (one := config.value(name)).value}
-    for name, one in given.items():
-        if one.source == ENVIRONMENT:
-            print_notice(
-                "Warning", f"{OPTIONS[name].variable} is shown to {agent.value}, which {agent.source} names"
-            )
-    withheld = {name: one for name, one in given.items() if one.rank > agent.rank}
+    withheld = {name: one for name, one in given.items() if one.source not in (FLAG, config.found_file)}
     for name, one in withheld.items():
-        whose = f"the {name} of {one.source} is not shown to {agent.value}, which {agent.source} names"
-        print_notice("Warning", f"{whose}; name the agent with -a if it may see it")
+        whose = f"{OPTIONS[name].variable} of the environment"
+        warn_withheld(config, whose if one.source == ENVIRONMENT else f"the {name} of {one.source}")
     return config.without(withheld)
+
+
+def is_target_found(config: ClientConfiguration) -> bool:
+    """Whether a file that nobody named says which agent is meant, unless one is typed."""
+    return bool(config.found_file) and config.value("agent-card").source == config.found_file
+
+
+def warn_withheld(config: ClientConfiguration, whose: str) -> None:
+    """Say that a credential is not shown to an agent, and what to do if it is meant to be."""
+    agent = config.text("agent-card")
+    told = f"{whose} is not shown to {agent}, which {config.found_file} names"
+    print_notice("Warning", f"{told}; name the agent with -a if it may see it")
 
 
 def check_insecure(config: ClientConfiguration, *, logged_in: bool) -> None:

@@ -71,7 +71,7 @@ async def list_(session: Session) -> None:
             show_task(task, verbose=config.flag("verbose"), history=history)
         print_field("Tasks", f"{len(page.tasks)} of {page.total_size}")
         if page.next_page_token:
-            print_field("Next", session.command("task list", "--page-token", page.next_page_token))
+            print_field("Next", session.command("task list", page_token=page.next_page_token))
 
 
 async def subscribe(session: Session) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,6 +10,7 @@ from msgspec import Struct
 
 from trunkline.cli.dotenv import config_folder
 from trunkline.cli.oauth import renew
+from trunkline.cli.private_file import write_private
 from trunkline.client.oauth import Token
 from trunkline.clock import now_ms
 from trunkline.config import LONGEST_S, Secret
@@ -92,11 +92,8 @@ class TokenFile:
 
     def _write(self, known: dict[str, KeptToken]) -> None:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = self.path.with_name(f"{NAME}.{os.getpid()}")
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(msgspec.json.format(msgspec.json.encode(known)))
-        beside.replace(self.path)
+        body = msgspec.json.format(msgspec.json.encode(known))
+        write_private(self.path, lambda out: out.write(body))
 
 
 def origin_of(url: str) -> str:

@@ -142,7 +142,11 @@ async def _effect(turn: Turn, argument: str) -> None:
 
 
 async def _confidence(turn: Turn, argument: str) -> None:
-    turn.confidence(_number(turn, argument, "confidence X", kind=float), "as the caller wished")
+    try:
+        value = float(argument)
+    except ValueError:
+        turn.reject("Usage: confidence X, with a number; what is below 0 or above 1 is clamped.")
+    turn.confidence(value, "as the caller wished")
     await turn.write("said with confidence")
 
 

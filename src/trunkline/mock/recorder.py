@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from trunkline.errors import Misuse, Refused, Unreachable, Unreadable
+from trunkline.errors import Forbidden, Misuse, Refused, Unreachable, Unreadable
 from trunkline.http.asgi import Receive, Scope, Send
+from trunkline.http.host_check import LOOPBACK, HostCheck
 from trunkline.mock.exchange import EVENTS, MockAnswer, MockExchange
 from trunkline.mock.quirks import Quirks
 from trunkline.mock.recording import RecordedReply, Recording
@@ -36,14 +38,18 @@ _FOLLOWED = {Operation.GET, Operation.SUBSCRIBE}
 class Recorder:
     """An ASGI application that is the agent at `url`, as far as callers can tell.
 
-    The end of its lifespan closes the HTTP client.
+    The end of its lifespan closes the HTTP client. Like the agent itself it lets only some `hosts` in: it
+    names the right Host to the agent, so that a page which was led here by DNS would pass for a caller.
     """
 
-    def __init__(self, url: str, http_client: HttpClient, *, timing: bool = False) -> None:
+    def __init__(
+        self, url: str, http_client: HttpClient, *, timing: bool = False, hosts: Iterable[str] = LOOPBACK
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise Misuse(f"{url!r} is no URL of an agent; give one like https://agents.example/scribe")
         self.recording = Recording(timing=timing)
+        self._host_check = HostCheck(hosts)
         self._origin = f"{parts.scheme}://{parts.netloc}"
         # Where the agent itself is under its origin, and so under this proxy.
         self.path = parts.path.rstrip("/")
@@ -64,6 +70,13 @@ class Recorder:
             await self._forward(MockExchange(scope, receive, send))
 
     async def _forward(self, exchange: MockExchange) -> None:
+        headers = {name.encode(): value.encode("latin-1") for name, value in exchange.headers.items()}
+        try:
+            self._host_check.check(headers)
+        except Forbidden as error:
+            log.warning("mock.refused path=%a why=%s", exchange.path, error)
+            await exchange.deliver(MockAnswer(msgspec.json.encode({"error": error.message}), 403), ())
+            return
         body = await exchange.body()
         query = f"?{exchange.query_string}" if exchange.query_string else ""
         forwarded = HttpRequest(

@@ -51,7 +51,9 @@ def test_AG_57_failed_runs_carry_success_false(talk: Talk) -> None:
     assert cost["durationMs"] > 0
 
 
-@pytest.mark.parametrize(("given", "kept"), [("1.7", 1.0), ("0.25", 0.25), ("0", 0.0), ("1", 1.0)])
+@pytest.mark.parametrize(
+    ("given", "kept"), [("1.7", 1.0), ("-3", 0.0), ("0.25", 0.25), ("0", 0.0), ("1", 1.0)]
+)
 def test_AG_58_confidence_is_clamped(talk: Talk, given: str, kept: float) -> None:
     task = talk.send(f"confidence {given}")
     (confidence,) = data_parts(task, "confidence-v1")

@@ -18,7 +18,7 @@ config = typer.Typer(
 
 @auth.command("login", cls=ClientCommand)
 @takes(
-    "flow", "client-id", "client-secret", "scope", "agent-card", "insecure", "timeout", *SHOWN,
+    "flow", "client-id", "client-secret", "token-url", "scope", "agent-card", "insecure", "timeout", *SHOWN,
     arguments="[AGENT]", about="The agent, unless -a names it.",
 )  # fmt: skip
 def auth_login(invocation: Invocation) -> None:
