@@ -81,7 +81,7 @@ class Node:
     async def join(self) -> None:
         """Announce this node to the others of the store."""
         self._loop = asyncio.get_running_loop()
-        await self.tasks.store.nodes.join(self.id, ("",))
+        await self.tasks.store.nodes.join(self.id, self.names)
 
     def agent(self, name: str) -> HostedAgent | None:
         """The agent whose tasks are recorded under this name, if it is carried here."""

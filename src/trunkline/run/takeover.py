@@ -97,9 +97,8 @@ class Takeover:
         """Take over everything that is orphaned now."""
         await self._take_all(list(self._unsure))
         seen: set[Orphan] = set()
-        while orphans := [
-            one for one in await self._store.nodes.orphans(("",), PAGE) if self._is_news(one, seen)
-        ]:
+        nodes, agents = self._store.nodes, self._node.names
+        while orphans := [one for one in await nodes.orphans(agents, PAGE) if self._is_news(one, seen)]:
             seen.update(orphans)
             # Replicas see the same list; each begins elsewhere, so that most claims have no rival.
             orphans.sort(key=lambda orphan: hash((orphan.task_id, self._node.id)))
