@@ -155,6 +155,7 @@ class Application:
                 replace(card_of(agent), push=self.postroom is not None),
                 settings,
                 self.identity,
+                HostCheck(hosts_of(settings)),
                 [skill.id for skill in agent.skills.values() if not skill.public],
             ),
             admission,

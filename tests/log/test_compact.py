@@ -67,7 +67,10 @@ def test_a_compacted_log_tells_the_same(log: list[Append]) -> None:
     assert seq == log[-1].last
     # Who did what and when stays; only pieces went.
     kept = [one for one in placed(log) if not isinstance(one.event, PIECES)]
-    assert [one for one in placed(shorter) if not isinstance(one.event, ev.Compacted)] == kept
+    left = [one for one in placed(shorter) if not isinstance(one.event, ev.Compacted)]
+    assert [one for one in left if not isinstance(one.event, PIECES)] == kept
+    # A piece that would not get smaller is the one it was.
+    assert [one for one in left if isinstance(one.event, PIECES) and one not in placed(log)] == []
 
 
 @given(logs)
@@ -95,6 +98,33 @@ def test_what_compaction_wrote_is_stored_like_any_event(log: list[Append]) -> No
         assert ev.decode(ev.encode(append.events)) == append.events
 
 
+@given(logs)
+def test_a_webhook_that_comes_late_tells_what_it_would_have_told(log: list[Append]) -> None:
+    """1.7: at every seq that a target is told of, the compacted log folds to the artifacts of that moment."""
+    shorter = compact("t", log) or log
+    assert len(ev.encode([one.event for one in placed(shorter)])) <= len(
+        ev.encode([one.event for one in placed(log)])
+    ), "compaction never makes a log larger"
+    told = State("t")
+    for recorded in placed(log):
+        before = told.state
+        told.apply(recorded)
+        event = recorded.event
+        changes = isinstance(event, ev.Status) and event.state is not before
+        if changes or isinstance(event, ev.Replied | ev.PushSet):
+            then = fold("t", [one for one in placed(shorter) if one.seq <= recorded.seq])
+            assert then.task().artifacts == told.task().artifacts
+
+
+def test_an_artifact_that_grows_over_many_questions_is_not_kept_whole_at_each() -> None:
+    asked, working = ev.Status(TaskState.INPUT_REQUIRED), ev.Status(TaskState.WORKING)
+    turns = [one for _ in range(40) for one in (ev.Delta("a", "x" * 500), asked, ev.Said(said()), working)]
+    log = split((opening(), *turns, DONE), [1] * 200)
+    shorter = compact("t", log) or log
+    whole, left = (len(ev.encode([one.event for one in placed(each)])) for each in (log, shorter))
+    assert left <= whole
+
+
 def test_a_streamed_answer_becomes_three_rows() -> None:
     log = [
         Append(2, 10, [opening(), ev.Status(TaskState.WORKING)]),
@@ -105,7 +135,7 @@ def test_a_streamed_answer_becomes_three_rows() -> None:
     assert shorter is not None
     whole = folded(log).task().artifacts
     assert [(append.last, append.at) for append in shorter] == [(2, 10), (102, 69), (104, 99)]
-    assert events_of(shorter)[1:] == [[ev.Compacted(100)], [ev.Compacted(1, whole), DONE]]
+    assert events_of(shorter)[1:] == [[ev.Compacted(100)], [ev.Compacted(1, whole, ("a",)), DONE]]
 
 
 def test_pieces_on_both_sides_of_a_question_stay_apart() -> None:
@@ -116,10 +146,14 @@ def test_pieces_on_both_sides_of_a_question_stay_apart() -> None:
     )
     shorter = compact("t", log)
     assert shorter is not None
-    whole = folded(log).task().artifacts
+    then, whole = folded(log[:4]).task().artifacts, folded(log).task().artifacts
     assert events_of(shorter) == [
-        [opening()], [ev.Compacted(2)], [asked, answered], [ev.Compacted(3, whole)], [DONE],
-    ]  # fmt: skip
+        [opening()],
+        [ev.Compacted(2, then, ("a",))],
+        [asked, answered],
+        [ev.Compacted(3, whole, ("a", "b"))],
+        [DONE],
+    ]
 
 
 def test_a_task_that_goes_on_is_left_alone() -> None:

@@ -73,6 +73,52 @@ def test_the_whole_task_is_that_of_the_moment_too() -> None:
     run(scene())
 
 
+def test_a_late_one_is_what_it_was_also_after_compaction() -> None:
+    """1.7: under one webhook-id there is one body."""
+
+    async def scene() -> None:
+        m = Mail(whole=True)
+        await m.store.open()
+        feed = await m.open(URL)
+        await m.say(feed, WORKING)
+        for number in range(40):
+            await m.say(feed, ev.Delta("answer", f"draft {number} "))
+        await m.say(feed, ASKS)
+        asked = feed.state.seq
+        await m.say(feed, WORKING)
+        for number in range(40):
+            await m.say(feed, ev.Delta("answer", f"more {number} "))
+        await m.say(feed, DONE)
+        before = [body_of(await written(m, feed, seq, held=False)) for seq in (3, asked, feed.state.seq)]
+        assert await m.store.maintenance.compact(m.clock.ms + 1) == 1
+        after = [body_of(await written(m, feed, seq, held=False)) for seq in (3, asked, feed.state.seq)]
+        assert after == before and "draft 39" in after[1] and "more" not in after[1]
+        await m.store.close()
+
+    run(scene())
+
+
+def test_a_config_that_was_deleted_and_set_again_inherits_nothing() -> None:
+    """1.19: what was due to the one before is told to nobody; one that was only replaced gets it."""
+
+    async def scene() -> None:
+        m = Mail()
+        await m.store.open()
+        feed = await m.open(URL)
+        await m.say(feed, WORKING)
+        due = Delivery("d", "t", feed.state.task_id, feed.state.seq, URL, "", 0, 0)
+        await m.set(feed, PushConfig("https://hooks.example/replaced", URL))
+        assert (await written(m, feed, due.seq)).url == "https://hooks.example/replaced"
+        await m.push.delete(feed, URL, "me")
+        await m.set(feed, PushConfig("https://hooks.example/another", URL))
+        assert await m.composer.write(due) is None
+        await m.say(feed, ASKS)
+        assert (await written(m, feed, feed.state.seq)).url == "https://hooks.example/another"
+        await m.store.close()
+
+    run(scene())
+
+
 @pytest.mark.parametrize("end", [(WORKING, made("the end"), DONE), (WORKING, ASKS)], ids=["ended", "asks"])
 def test_whoever_came_late_hears_how_it_stands(end: tuple[ev.AnyEvent, ...]) -> None:
     async def scene() -> None:

@@ -228,7 +228,22 @@ def test_only_what_a_proxy_would_write_is_an_address(sent: dict[str, str], url: 
         headers = {f"X-Forwarded-{name}": value for name, value in sent.items()}
         return (await client.get("http://10.0.0.1:8000" + PATH, headers=headers)).json()["url"]
 
-    assert serve(work, trust_forwarded=True, allowed_hosts=["10.0.0.1"]) == f"{url}/a2a"
+    names = ["10.0.0.1", "a.example", "[fd00::1]"]
+    assert serve(work, trust_forwarded=True, allowed_hosts=names) == f"{url}/a2a"
+
+
+@pytest.mark.parametrize("host", ["evil.example", "a.example, evil.example:443", "a.example.evil.example"])
+def test_a_forwarded_host_is_held_to_allowed_hosts(host: str, caplog: pytest.LogCaptureFixture) -> None:
+    """2.11: a card that a cache keeps must not lead to a host that some caller has named."""
+
+    async def work(_: Application, client: httpx2.AsyncClient) -> list[str]:
+        headers = {"X-Forwarded-Host": host}
+        answers = [await client.get("http://10.0.0.1:8000" + PATH, headers=headers) for _ in range(3)]
+        return [answer.json()["url"] for answer in answers]
+
+    shown = serve(work, trust_forwarded=True, allowed_hosts=["10.0.0.1", "a.example"])
+    assert shown == ["http://10.0.0.1:8000/a2a"] * 3
+    assert caplog.text.count("card.forwarded_host_ignored") == 1
 
 
 @pytest.mark.parametrize("host", ["me@evil.example", "evil.example/x", "a.example, evil.example", " "])

@@ -47,8 +47,12 @@ class HostCheck:
         if origin is not None and not (self._pages is not None and self._pages(origin)):
             self._judge_origin(origin, host)
 
+    def serves(self, host: str) -> bool:
+        """Whether a Host, with or without a port, is on the list, or there is none."""
+        return not self._hosts or _name(host) in self._hosts
+
     def _judge(self, host: bytes) -> None:
-        if self._hosts and _name(host.decode("latin-1")) not in self._hosts:
+        if not self.serves(host.decode("latin-1")):
             raise Forbidden(
                 "this Host is not served here; add it to allowed_hosts or set public_url", field="Host"
             )

@@ -10,12 +10,12 @@ class GrowingArtifact:
 
     __slots__ = ("artifact", "open", "parts", "run")
 
-    def __init__(self, artifact: Artifact) -> None:
+    def __init__(self, artifact: Artifact, *, is_open: bool = False) -> None:
         self.artifact = artifact
         self.parts: list[Part] = list(artifact.parts)
         self.run: list[str] = []
         # Whether the last part was made of deltas, so that the next ones belong to it.
-        self.open = False
+        self.open = is_open
 
     def whole(self) -> Artifact:
         """The artifact as it stands."""

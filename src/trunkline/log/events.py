@@ -153,10 +153,15 @@ class PushDeleted(Event, frozen=True):
 
 
 class Compacted(Event, frozen=True):
-    """Stands for the `count` events up to its own seq; the last one holds the artifacts they made."""
+    """Stands for the `count` events up to its own seq, and holds the artifacts that changed in them.
+
+    Of several ranges between two changes of state the last one holds them. `open` names those whose last
+    part was made of deltas: the next delta belongs to it.
+    """
 
     count: int
     artifacts: tuple[Artifact, ...] = ()
+    open: tuple[str, ...] = ()
 
 
 class Unread(Event, frozen=True):

@@ -6,7 +6,7 @@ Nobody outside gets its lists: readers take `task()` or the encoded bytes made f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import assert_never
 
@@ -73,6 +73,7 @@ class State:
         "parent",
         "principal",
         "push",
+        "push_since",
         "reply",
         "resting",
         "seq",
@@ -109,6 +110,8 @@ class State:
         self.extensions: tuple[str, ...] | None = None
         # Who is told, by id. Never changed in place: most tasks share the empty one.
         self.push: Mapping[str, ev.PushTarget] = NOBODY
+        # Since when each of them is there without a gap: one that was deleted and set again is another.
+        self.push_since: Mapping[str, int] = {}
         self.answers: list[Message] = []
         # How many of them an executor has taken up.
         self.taken = 0
@@ -230,14 +233,21 @@ class State:
                 self._park(event)
             case ev.ChildEnded() as event:
                 self._child_ended(event, recorded.at)
-            case ev.Compacted(artifacts=artifacts):
-                self._artifacts.update({whole.artifact_id: GrowingArtifact(whole) for whole in artifacts})
+            case ev.Compacted(artifacts=artifacts, open=growing):
+                self._artifacts.update(
+                    {
+                        whole.artifact_id: GrowingArtifact(whole, is_open=whole.artifact_id in growing)
+                        for whole in artifacts
+                    }
+                )
             case ev.Taken(place=place):
                 self.taken = place + 1
             case ev.PushSet(target=target):
                 self.push = {**self.push, target.id: target}
+                self.push_since = {target.id: recorded.seq, **self.push_since}
             case ev.PushDeleted(id=gone):
                 self.push = {name: target for name, target in self.push.items() if name != gone}
+                self.push_since = {name: seq for name, seq in self.push_since.items() if name != gone}
             case ev.Stepped() | ev.Unread():
                 pass
             case _:
@@ -262,6 +272,7 @@ class State:
         self.extensions = event.extensions
         if event.push is not None:
             self.push = {event.push.id: event.push}
+            self.push_since = {event.push.id: 1}
         self.status_at = at
         self._history.append(event.message)
 
@@ -297,6 +308,12 @@ class State:
         self.status_at = at
         if self.over:
             self.wake_at, self.child = None, ""
+
+    def compacted(self, count: int, names: Collection[str]) -> ev.Compacted:
+        """A range of events that holds these artifacts as they stand."""
+        artifacts = tuple(self._artifacts[name].whole() for name in self._artifacts if name in names)
+        growing = tuple(one.artifact_id for one in artifacts if self._artifacts[one.artifact_id].open)
+        return ev.Compacted(count, artifacts, growing)
 
     def _delta(self, event: ev.Delta) -> None:
         growing = self._artifacts.get(event.artifact_id)

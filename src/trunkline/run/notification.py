@@ -63,7 +63,8 @@ class NotificationComposer:
             # Loading brings only open tasks up to their logs.
             await self._tasks.renew(feed)
         target = feed.state.push.get(delivery.target)
-        if target is None:
+        if target is None or delivery.seq < feed.state.push_since.get(target.id, 0):
+            # The one that it was meant for is gone, whoever has its id now.
             return None
         recorded = await self._record(feed, delivery.seq)
         if recorded is None:

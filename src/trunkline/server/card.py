@@ -6,6 +6,7 @@ public one leaves out.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Collection
 from hashlib import blake2b
@@ -17,12 +18,13 @@ from trunkline import errors
 from trunkline.auth.identity import Identity
 from trunkline.config import Settings
 from trunkline.http.exchange import JSON, Exchange, Headers, query, text
-from trunkline.http.host_check import is_loopback
+from trunkline.http.host_check import HostCheck, is_loopback
 from trunkline.wire.card import Card, card_hybrid, card_v1, check_card
 from trunkline.wire.service_parameters import Version, negotiate
 from trunkline.wire.types import Metadata
 from trunkline.wire.writer import Dialect
 
+log = logging.getLogger("trunkline.server")
 _KEPT = 64
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _PREFIX = re.compile(r"|/[A-Za-z0-9._~%-][A-Za-z0-9._~%/-]*")
@@ -37,7 +39,12 @@ class Cards:
     """An agent's card, made once per address and shape."""
 
     def __init__(
-        self, card: Card, settings: Settings, identity: Identity, private: Collection[str] = ()
+        self,
+        card: Card,
+        settings: Settings,
+        identity: Identity,
+        hosts: HostCheck,
+        private: Collection[str] = (),
     ) -> None:
         """Take the card, and the ids of the skills that only the extended one lists.
 
@@ -50,6 +57,8 @@ class Cards:
         self.extensions = frozenset(one.uri for one in card.extensions)
         self._settings = settings
         self._identity = identity
+        self._hosts = hosts
+        self._said = False
         self._made: dict[tuple[str, bool, bool, tuple[str, ...]], _Made] = {}
 
     async def answer(self, exchange: Exchange) -> None:
@@ -93,7 +102,7 @@ class Cards:
         settings = self._settings
         if settings.public_url:
             return settings.public_url.rstrip("/") + exchange.prefix
-        forwarded = _forwarded(exchange) if settings.trust_forwarded else ""
+        forwarded = self._forwarded(exchange) if settings.trust_forwarded else ""
         if forwarded:
             return f"{forwarded}{exchange.base}{exchange.prefix}"
         scheme, host, port = exchange.address()
@@ -103,6 +112,27 @@ class Cards:
             place = f"{shown}:{port}" if port is not None else shown
         return f"{scheme}://{place}{exchange.base}{exchange.prefix}"
 
+    def _forwarded(self, exchange: Exchange) -> str:
+        """The address in a proxy's headers; nothing if they are not what a proxy writes, or name a stranger.
+
+        Not every proxy takes away what a caller has sent of them, and a cache may give the answer to others:
+        with `@evil.example` for a prefix, the whole address would lead there.
+        """
+        host, scheme, prefix = (
+            (text(exchange, b"x-forwarded-" + name) or "").rpartition(",")[2].strip()
+            for name in (b"host", b"proto", b"prefix")
+        )
+        prefix = prefix.rstrip("/")
+        if not (_HOST.fullmatch(host) and _PREFIX.fullmatch(prefix) and scheme in ("", "http", "https")):
+            return ""
+        if not self._hosts.serves(host):
+            if not self._said:
+                # Once: anybody can send the header.
+                self._said = True
+                log.warning("card.forwarded_host_ignored host=%a fix=allowed_hosts", host[:64])
+            return ""
+        return f"{scheme or 'https'}://{host}{prefix}"
+
 
 def no_extended_card(dialect: Dialect) -> errors.Refused:
     """The refusal of an extended card where there is none; each version has its own code for it."""
@@ -110,21 +140,6 @@ def no_extended_card(dialect: Dialect) -> errors.Refused:
     if dialect is Dialect.V1:
         return errors.UnsupportedOperation(said)
     return errors.ExtendedCardNotConfigured(said)
-
-
-def _forwarded(exchange: Exchange) -> str:
-    """The address in a proxy's headers; nothing if they are not what a proxy writes.
-
-    Not every proxy takes away what a caller has sent of them, and a cache may give the answer to others: with
-    `@evil.example` for a prefix, the whole address would lead there.
-    """
-    host, scheme, prefix = (
-        (text(exchange, b"x-forwarded-" + name) or "").rpartition(",")[2].strip()
-        for name in (b"host", b"proto", b"prefix")
-    )
-    prefix = prefix.rstrip("/")
-    fits = _HOST.fullmatch(host) and _PREFIX.fullmatch(prefix) and scheme in ("", "http", "https")
-    return f"{scheme or 'https'}://{host}{prefix}" if fits else ""
 
 
 def etag_of(body: bytes) -> bytes:

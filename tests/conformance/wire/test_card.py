@@ -206,7 +206,8 @@ FORWARDED = {
 def test_CARD_12_forwarded_headers_count_when_trusted_only(
     serve: Serve, http: httpx2.Client, trusted: bool
 ) -> None:
-    server = serve("trunkline.demo:agent", *(("--set", "trust_forwarded=true") if trusted else ()))
+    trusting = ("--set", "trust_forwarded=true", "--set", "allowed_hosts=proxy.example.com")
+    server = serve("trunkline.demo:agent", *(trusting if trusted else ()))
     card = http.get(server.base + PATH, headers={**V1, **FORWARDED}).json()
     expected = "https://proxy.example.com/agents" if trusted else server.base
     assert card["supportedInterfaces"][1]["url"] == expected
