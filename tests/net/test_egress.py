@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
-import threading
 from collections.abc import Sequence
 
 import pytest
 
 from tests.net.targets import names
 from trunkline.errors import Unreachable
-from trunkline.net.egress import Egress, ask_system, target
+from trunkline.net.egress import Egress, target
+from trunkline.net.resolver import ResolverBusy
 
 NAMES = names(
     public_test=["93.184.215.14", "2606:2800:21f:cb07::1"],
@@ -155,34 +154,14 @@ def test_a_resolver_that_hangs() -> None:
     assert outcome("http://public.test/", Egress(resolver=never, name_s=0.01)) == "name"
 
 
-def test_a_name_that_hangs_keeps_no_other_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    answered = threading.Event()
-    asked: list[str] = []
+def test_an_address_is_not_looked_up() -> None:
+    """2.3: whoever is called by its number needs no resolver, however busy that is."""
 
-    def look(host: str, *_: object, **__: object) -> list[tuple[object, ...]]:
-        asked.append(host)
-        if "hangs" in host:
-            answered.wait(10)
-        return [(0, 0, 0, "", ("93.184.215.14", 80))]
+    async def busy(host: str, port: int) -> Sequence[str]:
+        raise ResolverBusy
 
-    async def main() -> None:
-        hanging = [asyncio.ensure_future(ask_system("hangs.test", 80)) for _ in range(50)]
-        hanging += [asyncio.ensure_future(ask_system(f"hangs-{place}.test", 80)) for place in range(20)]
-        # One of those who wait goes away; the others still hear.
-        await asyncio.sleep(0)
-        hanging.pop(0).cancel()
-        try:
-            async with asyncio.timeout(2):
-                assert await ask_system("good.test", 80) == ["93.184.215.14"]
-        finally:
-            answered.set()
-        assert await asyncio.gather(*hanging) == [["93.184.215.14"]] * 69
-
-    monkeypatch.setattr(socket, "getaddrinfo", look)
-    asyncio.run(main())
-    assert asked.count("hangs.test") == 1
-
-
-def test_the_system_resolver() -> None:
-    assert set(asyncio.run(ask_system("localhost", 80))) <= {"127.0.0.1", "::1"}
-    assert asyncio.run(ask_system("127.1", 80)) == ["127.0.0.1"]
+    egress = Egress(resolver=busy)
+    assert asyncio.run(egress.addresses("93.184.215.14", 80)) == ["93.184.215.14"]
+    assert outcome("https://[2606:2800:21f:cb07::1]/", egress) == ""
+    assert outcome("https://10.0.0.1/", egress) == "refused"
+    assert outcome("https://public.test/", egress) == "busy"

@@ -15,6 +15,7 @@ from trunkline.auth.vault import Vault
 from trunkline.log.decide import Command
 from trunkline.log.events import PushSet
 from trunkline.log.notifications import delivery_id
+from trunkline.net.breaker import Breaker
 from trunkline.run import delivery
 from trunkline.run.feed import Feed
 from trunkline.store.base import Dedup, DeliveryRecord
@@ -485,6 +486,52 @@ def test_a_way_out_that_never_answers_is_given_up_on(monkeypatch: pytest.MonkeyP
             await m.say(await m.open(A), WORKING)
             row = await m.attempted(1)
             assert (row.state, row.note) == ("pending", "timeout")
+
+    run(scene())
+
+
+def test_saturation_of_ours_is_no_attempt_of_theirs() -> None:
+    """2.3: while names cannot be looked up a delivery stays due; it is not counted and never given up."""
+
+    async def scene() -> None:
+        breaker = Breaker()
+        async with mail(breaker=breaker) as m:
+            m.out.scripts[A] = ["busy"] * 30 + [200]
+            feed = await m.open(A)
+            await m.say(feed, WORKING)
+            for tried in range(1, 31):
+                await until(lambda: len(m.out.posts) >= tried)  # noqa: B023 - awaited at once
+                (row,) = await m.when(lambda rows: rows[0].note != "" and rows[0].at >= m.clock.ms)
+                assert (row.state, row.attempts) == ("pending", 0)
+                m.clock.ms = row.due or 0
+                m.worker.wake()
+            (row,) = await m.settled()
+            assert (row.state, row.attempts) == ("done", 1)
+            assert len(breaker) == 0 and m.worker.counts.retried == 0
+
+    run(scene())
+
+
+@pytest.mark.parametrize("slack_ms", [-5_100, -4_000])
+def test_nothing_is_posted_under_a_lease_that_may_be_over(
+    monkeypatch: pytest.MonkeyPatch, slack_ms: int
+) -> None:
+    """1.19: what took too long to be written is left to whoever has it by now, or given back untried."""
+    monkeypatch.setattr(delivery, "SLACK_MS", slack_ms)
+
+    async def scene() -> None:
+        async with mail() as m:
+            feed = await m.open(A)
+            await m.say(feed, WORKING)
+            if slack_ms == -5_100:
+                # Over: the row is not touched, it is taken again by itself.
+                row = (await m.when(lambda rows: rows[0].attempts > 0))[0]
+                await asyncio.sleep(0.01)
+                assert (row.state, row.note) == ("pending", "")
+            else:
+                row = (await m.when(lambda rows: rows[0].note != ""))[0]
+                assert (row.state, row.attempts, row.note) == ("pending", 0, "the lease was nearly over")
+            assert m.out.posts == []
 
     run(scene())
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.run.desk import run
-from tests.run.mail import DONE, IDS, WORKING, Mail, Passes
-from trunkline.errors import InvalidParams, TaskNotFound
+from tests.run.mail import DONE, IDS, KEY, WORKING, Mail, Passes
+from trunkline.auth.vault import Vault
+from trunkline.errors import InvalidParams, TaskNotFound, Unavailable
 from trunkline.log import events as ev
 from trunkline.log.decide import PUSH_LIMIT
+from trunkline.net.egress import Egress
+from trunkline.net.resolver import ResolverBusy
 from trunkline.run.push_configs import Proof, PushConfigs, proof_of
 from trunkline.run.tasks import Tasks
 from trunkline.store.sqlite import SqliteStore
@@ -78,7 +81,7 @@ def test_get_list_delete() -> None:
 def test_who_may_not_be_called_is_refused_by_the_field() -> None:
     async def scene() -> None:
         m = Mail()
-        with pytest.raises(InvalidParams, match=r"configuration\.x: bad leads nowhere") as refused:
+        with pytest.raises(InvalidParams, match=r"configuration\.x: bad.example cannot be called") as refused:
             await m.push.target(PushConfig("https://bad.example/?secret"), "1.0", "configuration.x")
         assert refused.value.field == "configuration.x"
         assert refused.value.details["reason"] == "PUSH_URL_REFUSED"
@@ -157,3 +160,39 @@ def test_who_comes_along_with_every_message_is_told_once() -> None:
         await m.store.close()
 
     run(scene())
+
+
+def test_a_resolver_that_is_busy_says_nothing_about_the_url() -> None:
+    async def busy(host: str, port: int) -> list[str]:
+        raise ResolverBusy
+
+    async def scene() -> None:
+        push = PushConfigs(Mail().tasks, IDS, Egress(resolver=busy), Vault(KEY), show=False)
+        with pytest.raises(Unavailable, match="try again"):
+            await push.target(PushConfig(URL), "1.0")
+
+    run(scene())
+
+
+def test_an_inner_name_is_refused_like_an_unknown_one(caplog: pytest.LogCaptureFixture) -> None:
+    """2.13: whoever may name urls must not learn which names lead into the inner network."""
+    known = {"hooks": ["10.0.0.7"], "loop": ["127.0.0.1"], "meta": ["169.254.169.254"]}
+
+    async def resolve(host: str, port: int) -> list[str]:
+        if host not in known:
+            raise OSError("unknown")
+        return known[host]
+
+    async def scene() -> None:
+        push = PushConfigs(Mail().tasks, IDS, Egress(resolver=resolve), Vault(KEY), show=False)
+        told: set[str] = set()
+        for host in (*known, "nobody"):
+            with pytest.raises(InvalidParams) as refused:
+                await push.target(PushConfig(f"https://{host}/x"), "1.0")
+            told.add(str(refused.value).replace(host, "HOST"))
+        assert len(told) == 1
+
+    run(scene())
+    assert [record.getMessage().split()[2] for record in caplog.records] == ["reason=refused"] * 3 + [
+        "reason=name"
+    ]

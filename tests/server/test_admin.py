@@ -14,6 +14,7 @@ from tests.conformance.store.given import delta
 from trunkline import Agent
 from trunkline.app import Application
 from trunkline.auth.principal import Scope
+from trunkline.server import operations
 from trunkline.store.base import DeliveryOutcome, DeliveryResult, OutboxEntry
 
 JSON = {"Content-Type": "application/json"}
@@ -106,6 +107,42 @@ def test_a_stream_ends_with_its_key(keep_alive: float) -> None:
             return ["as you said" in text for text in await asyncio.gather(*reading)]
 
     assert office(work, keep_alive=keep_alive) == [False, False, True], "nobody, the revoked key, the other"
+
+
+def test_revocation_reaches_a_send_that_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2.12: it is refused like any request of a key that is out; the task goes on."""
+    monkeypatch.setattr(operations, "LOOK_S", 0.01)
+
+    async def work(at: Office) -> tuple[int, int, list[str]]:
+        made = [(await at.act("POST", "/admin/keys", {"owner": "alice"})).json() for _ in range(2)]
+        said = {"role": "ROLE_USER", "parts": [{"text": "later"}]}
+        sending = [
+            asyncio.ensure_future(
+                at.act(
+                    "POST",
+                    "/message:send",
+                    {"message": {**said, "messageId": f"m{place}"}},
+                    **{"A2A-Version": "1.0", "X-API-Key": one["token"]},
+                )
+            )
+            for place, one in enumerate(made)
+        ]
+        async with asyncio.timeout(10):
+            while at.application.runner.running < 2:  # noqa: ASYNC110 - nothing there to wait on
+                await asyncio.sleep(0.01)
+            await at.act("POST", f"/admin/keys/{made[0]['key']['id']}:revoke")
+            refused = await sending[0]
+            at.allowed.set()
+            answered = await sending[1]
+            other = {"A2A-Version": "1.0", "X-API-Key": made[1]["token"]}
+            tasks = (await at.client.get("/tasks", headers=other)).json()["tasks"]
+            while any(task["status"]["state"] != "TASK_STATE_COMPLETED" for task in tasks):
+                tasks = (await at.client.get("/tasks", headers=other)).json()["tasks"]
+        return refused.status_code, answered.status_code, [task["status"]["state"] for task in tasks]
+
+    refused, answered, states = office(work)
+    assert (refused, answered) == (401, 200)
+    assert states == ["TASK_STATE_COMPLETED"] * 2
 
 
 @pytest.mark.parametrize("keys", [[], ["a-key-of-this-agent"]], ids=["open", "keyed"])

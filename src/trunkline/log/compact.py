@@ -123,7 +123,7 @@ def _without_runs(appends: list[Append]) -> list[Append]:
 
 
 def _joined(first: ev.Compacted, second: ev.Compacted) -> ev.Compacted:
-    """One range for two that follow each other: of one segment, so the second has all that there is to hold."""
+    """One range for two of a segment that follow each other: the second has all that there is to hold."""
     return ev.Compacted(first.count + second.count, second.artifacts, second.open)
 
 

@@ -243,11 +243,9 @@ class State:
             case ev.Taken(place=place):
                 self.taken = place + 1
             case ev.PushSet(target=target):
-                self.push = {**self.push, target.id: target}
-                self.push_since = {target.id: recorded.seq, **self.push_since}
+                self._set_push(target)
             case ev.PushDeleted(id=gone):
-                self.push = {name: target for name, target in self.push.items() if name != gone}
-                self.push_since = {name: seq for name, seq in self.push_since.items() if name != gone}
+                self._delete_push(gone)
             case ev.Stepped() | ev.Unread():
                 pass
             case _:
@@ -271,8 +269,7 @@ class State:
         self.output_modes = event.output_modes
         self.extensions = event.extensions
         if event.push is not None:
-            self.push = {event.push.id: event.push}
-            self.push_since = {event.push.id: 1}
+            self._set_push(event.push)
         self.status_at = at
         self._history.append(event.message)
 
@@ -308,6 +305,15 @@ class State:
         self.status_at = at
         if self.over:
             self.wake_at, self.child = None, ""
+
+    def _set_push(self, target: ev.PushTarget) -> None:
+        self.push = {**self.push, target.id: target}
+        # One that is replaced keeps its place: the first one counts.
+        self.push_since = {target.id: self.seq, **self.push_since}
+
+    def _delete_push(self, gone: str) -> None:
+        self.push = {name: target for name, target in self.push.items() if name != gone}
+        self.push_since = {name: seq for name, seq in self.push_since.items() if name != gone}
 
     def compacted(self, count: int, names: Collection[str]) -> ev.Compacted:
         """A range of events that holds these artifacts as they stand."""

@@ -9,13 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import socket
-from asyncio import AbstractEventLoop, Future
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
-from typing import Protocol
 from urllib.parse import quote, urljoin
 
 import idna
@@ -23,6 +19,7 @@ from msgspec import Struct
 
 from trunkline.errors import Unreachable
 from trunkline.net.addresses import judge
+from trunkline.net.resolver import Resolver, ResolverBusy, ask_system, check_system
 
 log = logging.getLogger("trunkline.net")
 _PORTS = {"http": 80, "https": 443}
@@ -36,7 +33,6 @@ _IPV4 = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+")
 # What a host may be once it is ASCII: a name, or an IPv6 address without a zone.
 _HOST = re.compile(r"(?=.{1,254}$)(?!\.|.*\.\.|.*[a-z0-9_-]{64})[a-z0-9_.-]+|[0-9a-f]*:[0-9a-f:.]+")
 _NAME_S = 5.0
-_THREADS = 32
 _SHOWN = 300
 
 
@@ -55,46 +51,6 @@ class HttpTarget(Struct, frozen=True):
         """Scheme, host and port, with the port spelled out."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
-
-
-class Resolver(Protocol):
-    """Finds the addresses of a name."""
-
-    async def __call__(self, host: str, port: int, /) -> Sequence[str]:
-        """All of them, as numbers.
-
-        Raises:
-            OSError: there are none.
-        """
-        ...
-
-
-class _SystemResolver:
-    """The machine's own resolver, off the event loop.
-
-    A name that hangs holds a thread for as long as the system likes: one at most, and none that others need.
-    """
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="trunkline-names")
-        self._asked: dict[tuple[AbstractEventLoop, str, int], Future[Sequence[str]]] = {}
-
-    async def __call__(self, host: str, port: int, /) -> Sequence[str]:
-        loop = asyncio.get_running_loop()
-        key = (loop, host, port)
-        asked = self._asked.get(key)
-        if asked is None:
-            asked = self._asked[key] = loop.run_in_executor(self._threads, _look_up, host, port)
-            asked.add_done_callback(lambda _: self._asked.pop(key, None))
-        return await asyncio.shield(asked)
-
-
-def _look_up(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
-    return [str(address[0]) for *_, address in found]
-
-
-ask_system = _SystemResolver()
 
 
 @lru_cache(maxsize=1024)
@@ -204,33 +160,44 @@ class Egress:
         hosts: Iterable[str] = (),
         networks: Iterable[str] = (),
         loopback: bool = False,
-        resolver: Resolver = ask_system,
+        resolver: Resolver | None = None,
         name_s: float = _NAME_S,
     ) -> None:
         self._hosts = {host for text in hosts if (host := _host(text)) is not None}
         self._networks = [network for text in networks if (network := _network(text)) is not None]
         self._loopback = loopback
-        self._resolver = resolver
+        self._resolver = resolver or ask_system
+        self._check_resolver = resolver or check_system
         self._name_s = name_s
 
     async def check(self, url: str) -> None:
         """Let a URL pass if it could be called now.
 
         Raises:
-            Unreachable: it is malformed (`url`), unknown (`name`) or forbidden (`refused`).
+            Unreachable: it is malformed (`url`), unknown (`name`) or forbidden (`refused`), or nobody could
+                be asked (`busy`).
         """
         found = target(url)
-        await self.addresses(found.host, found.port)
+        await self._judged(found.host, found.port, self._check_resolver)
 
     async def addresses(self, host: str, port: int) -> Sequence[str]:
         """The addresses of a host, each of which may be dialled. One bad address spoils them all.
 
         Raises:
-            Unreachable: there is none (`name`), or one may not be dialled (`refused`).
+            Unreachable: there is none (`name`), or one may not be dialled (`refused`); or too many names are
+                being looked up (`busy`), which is our trouble and nobody else's.
         """
+        return await self._judged(host, port, self._resolver)
+
+    async def _judged(self, host: str, port: int, resolver: Resolver) -> Sequence[str]:
         try:
-            async with asyncio.timeout(self._name_s):
-                found = await self._resolver(host, port)
+            if _is_address(host):
+                found: Sequence[str] = [host]
+            else:
+                async with asyncio.timeout(self._name_s):
+                    found = await resolver(host, port)
+        except ResolverBusy as error:
+            raise Unreachable(f"{host}: too many names are being looked up", reason="busy") from error
         # Some names do not even get as far as the resolver.
         except (OSError, UnicodeError) as error:
             raise Unreachable(f"{host}: the name cannot be resolved", reason="name") from error
@@ -258,6 +225,15 @@ class Egress:
         except ValueError:
             return False
         return "%" not in address and any(found in network for network in self._networks)
+
+
+def _is_address(host: str) -> bool:
+    """Whether a host is an address in its usual spelling: there is nothing to look up."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _host(text: str) -> str | None:

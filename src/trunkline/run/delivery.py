@@ -21,9 +21,10 @@ from trunkline.errors import Misuse, StoreError, Unreachable
 from trunkline.log.decide import DeletePush
 from trunkline.log.notifications import lane as host_of
 from trunkline.net.breaker import Breaker
+from trunkline.net.resolver import on_behalf_of
 from trunkline.run.feed import Feed
 from trunkline.run.notification import NotificationComposer, OutgoingNotification
-from trunkline.run.retry import GONE, Attempt, Schedule, patience_ms
+from trunkline.run.retry import BUSY, GONE, Attempt, Schedule, patience_ms
 from trunkline.run.tasks import Tasks
 from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryResult
 
@@ -203,7 +204,9 @@ class DeliveryWorker:
             room -= SPARE
         else:
             per_host = 1
-        now = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        # From before the store is asked: whenever it counts from, the lease is not over earlier.
+        now = loop.time()
         full = [host for host, count in self._by_host.items() if count >= per_host]
         busy = [*self._breaker.busy(now), *full]
         taken = await self._tasks.store.outbox.take(room, self._lease_ms, per_lane=per_host, busy=busy)
@@ -214,12 +217,12 @@ class DeliveryWorker:
             else:
                 # Busy hosts were left out, so it does; but this is what tells a try from what was on its way.
                 self._breaker.allows(delivery.lane, now)
-                self._begin(delivery)
+                self._begin(delivery, now + self._lease_ms / 1000)
         return bool(taken)
 
-    def _begin(self, delivery: Delivery) -> None:
+    def _begin(self, delivery: Delivery, lease_end: float) -> None:
         self._by_host[delivery.lane] += 1
-        work = asyncio.get_running_loop().create_task(self._deliver(delivery))
+        work = asyncio.get_running_loop().create_task(self._deliver(delivery, lease_end))
         self._work.add(work)
         work.add_done_callback(self._work.discard)
 
@@ -227,9 +230,9 @@ class DeliveryWorker:
         now, note = self._clock(), "the server stopped"
         self._note(delivery, DeliveryResult(delivery.id, DeliveryOutcome.RETRY, now, note=note, untried=True))
 
-    async def _deliver(self, delivery: Delivery) -> None:
+    async def _deliver(self, delivery: Delivery, lease_end: float) -> None:
         try:
-            settled = await self._attempt(delivery)
+            settled = await self._attempt(delivery, lease_end)
         except CancelledError:
             # It may have arrived; whoever posts it next does so under the same id.
             self._give_back(delivery)
@@ -247,14 +250,18 @@ class DeliveryWorker:
             settled = self._schedule.settle(delivery, Attempt(trouble="broke"), self._clock(), 0.5)
         finally:
             self._free(delivery.lane)
-        self._note(delivery, settled)
+        if asyncio.get_running_loop().time() < lease_end or settled.outcome is not DeliveryOutcome.RETRY:
+            self._note(delivery, settled)
+        else:
+            # Somebody else may have it: making it due now would have it posted twice at once.
+            log.warning("delivery.lease_lost task=%s id=%s", delivery.task_id, delivery.id)
 
     def _free(self, host: str) -> None:
         self._by_host[host] -= 1
         if self._by_host[host] <= 0:
             del self._by_host[host]
 
-    async def _attempt(self, delivery: Delivery) -> DeliveryResult:
+    async def _attempt(self, delivery: Delivery, lease_end: float) -> DeliveryResult:
         if delivery.task_id in self._held:
             notification = await self._composer.write(delivery)
         else:
@@ -262,13 +269,19 @@ class DeliveryWorker:
             async with self._reading:
                 notification = await self._composer.write(delivery) if self._bytes < BYTES else None
             if self._bytes >= BYTES:
-                due, note = self._clock() + LATER_MS, "too much is on its way"
-                return DeliveryResult(delivery.id, DeliveryOutcome.RETRY, due, note=note, untried=True)
+                return self._later(delivery, "too much is on its way")
         if notification is None:
             self._held.pop(delivery.task_id, None)
             log.info("delivery.dropped task=%s seq=%d", delivery.task_id, delivery.seq)
             return DeliveryResult(delivery.id, DeliveryOutcome.DROPPED, note="nobody wants it any more")
-        attempt = await self._post(notification)
+        if asyncio.get_running_loop().time() + self._limit_s > lease_end:
+            # It took so long to be written that somebody else might post it before this is through.
+            return self._later(delivery, "the lease was nearly over")
+        with on_behalf_of(delivery.tenant, notification.feed.state.principal):
+            attempt = await self._post(notification)
+        if attempt.trouble == BUSY:
+            # Our trouble, not theirs: it stays due, and nothing is counted against its target.
+            return self._later(delivery, "too many names are being looked up")
         await self._learn(notification, attempt)
         settled = self._schedule.settle(delivery, attempt, self._clock(), random_bits(16) / 65535)
         if attempt.status == GONE:
@@ -277,6 +290,10 @@ class DeliveryWorker:
             self._held.pop(delivery.task_id, None)
         self._log(delivery, notification, attempt, settled)
         return settled
+
+    def _later(self, delivery: Delivery, note: str) -> DeliveryResult:
+        due = self._clock() + LATER_MS
+        return DeliveryResult(delivery.id, DeliveryOutcome.RETRY, due, note=note, untried=True)
 
     async def _post(self, notification: OutgoingNotification) -> Attempt:
         self._bytes += len(notification.body)

@@ -6,6 +6,7 @@ reads it from the log at that moment.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -14,14 +15,16 @@ from msgspec import Struct
 
 from trunkline.auth.vault import Vault
 from trunkline.clock import Ids
-from trunkline.errors import InvalidParams, TaskNotFound, Unreachable
+from trunkline.errors import InvalidParams, Refused, TaskNotFound, Unavailable, Unreachable
 from trunkline.log.decide import DeletePush, SetPush
 from trunkline.log.events import PushTarget
 from trunkline.log.fold import NOBODY
+from trunkline.net.egress import target
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
 from trunkline.wire.types import PushConfig
 
+log = logging.getLogger("trunkline.webhook")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -52,6 +55,25 @@ def proof_of(target: PushTarget, vault: Vault) -> Proof:
     return _read_proof(vault.open(target.sealed, _about(target.id))) if target.sealed else Proof()
 
 
+def _refusal(url: str, error: Unreachable, field: str) -> Refused:
+    """Why a url is not taken. A name of our inner network is answered like one that nobody knows.
+
+    Whoever may name urls could otherwise ask for the names in it one by one; the log tells them apart.
+    """
+    told = str(error)
+    if error.reason == "busy":
+        return Unavailable(f"{field}: {told}; nothing was recorded, try again")
+    if error.reason in ("name", "refused"):
+        host = target(url).host
+        log.warning("push.refused host=%a reason=%s error=%a", host, error.reason, told)
+        told = (
+            f"{host} cannot be called: its name is not known, or leads to an address that is not public; "
+            f"the agent's operator allows it with egress_hosts = {host} or its network in egress_networks, "
+            "or while developing with --dev"
+        )
+    return InvalidParams(f"{field}: {told}", field=field, reason="PUSH_URL_REFUSED")
+
+
 def _about(config_id: str) -> str:
     return f"push config {config_id}"
 
@@ -73,11 +95,12 @@ class PushConfigs:
 
         Raises:
             InvalidParams: nothing may be sent to its url.
+            Unavailable: that cannot be found out now.
         """
         try:
             await self._url_check.check(config.url)
         except Unreachable as error:
-            raise InvalidParams(f"{field}: {error}", field=field, reason="PUSH_URL_REFUSED") from None
+            raise _refusal(config.url, error, field) from None
         same = (one.id for one in known.values() if one.url == config.url)
         config_id = config.id or next(same, "") or self._ids.new()
         sealed = ""

@@ -34,6 +34,8 @@ _SPREAD = 5
 # It answered, and asks for patience: 408 and 429 are the only errors of the 4xx that pass by themselves.
 _PATIENT = (408, 429)
 GONE = 410
+# Nothing went out, and nobody was asked: we have too much to do.
+BUSY = "busy"
 # We would not let it go out, now or later.
 _OURS = ("refused", "url")
 
@@ -53,7 +55,7 @@ class Attempt(Struct, frozen=True):
     @property
     def down(self) -> bool:
         """Whether the other side failed; what our own rules refuse says nothing about it."""
-        return not self.alive and self.trouble not in _OURS
+        return not self.alive and self.trouble not in (*_OURS, BUSY)
 
     @property
     def note(self) -> str:

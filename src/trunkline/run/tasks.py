@@ -35,7 +35,7 @@ class Tasks:
         self.store = store
         self._feeds: WeakValueDictionary[tuple[str, str], Feed] = WeakValueDictionary()
         self._waits: dict[int, set[Future[None]]] = {}
-        self._patient = True
+        self.patient = True
         self._loop: asyncio.AbstractEventLoop | None = None
         self._loads: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
         self._missed: set[tuple[str, str]] = set()
@@ -252,7 +252,7 @@ class Tasks:
 
     async def rest(self, feed: Feed, limit_s: float) -> None:
         """Wait until the task is terminal or interrupted, at most this long."""
-        if feed.state.resting or not self._patient:
+        if feed.state.resting or not self.patient:
             return
         loop = self.loop
         future = feed.rested(loop)
@@ -275,7 +275,7 @@ class Tasks:
 
     def end_waits(self) -> None:
         """Nothing more will be heard here: whoever waits for a rest goes on with the task as it is."""
-        self._patient = False
+        self.patient = False
         for due in list(self._waits):
             self._expire(due)
 

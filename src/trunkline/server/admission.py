@@ -42,6 +42,10 @@ class Identity(Protocol):
         """
         ...
 
+    def lasting(self, headers: Mapping[bytes, bytes]) -> Callable[[], bool] | None:
+        """A question for later: whether it would still be let in; None if that cannot change."""
+        ...
+
 
 class Closing(Protocol):
     """Knows whether the server goes down."""
@@ -113,6 +117,10 @@ class Admission:
     async def ask(self, exchange: Exchange, seen: TraceSeen) -> Principal:
         """Who asks, where somebody else has to be asked for that."""
         return self._take(await self._identity.ask(exchange.headers), exchange, seen)
+
+    def lasting(self, exchange: Exchange) -> Callable[[], bool] | None:
+        """A question for later: whether who was let in still would be."""
+        return self._identity.lasting(exchange.headers)
 
     def _take(self, principal: Principal, exchange: Exchange, seen: TraceSeen) -> Principal:
         seen.tenant = principal.tenant

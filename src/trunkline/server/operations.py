@@ -6,7 +6,7 @@ No bytes and no HTTP in here: JSON-RPC, REST and whoever comes next encode what 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import blake2b
 
 import msgspec
@@ -19,6 +19,7 @@ from trunkline.log.decide import LIMITS
 from trunkline.log.events import PushTarget, Replied
 from trunkline.log.fold import NOBODY
 from trunkline.log.ids import is_uuid, page_token, read_page_token
+from trunkline.net.resolver import on_behalf_of
 from trunkline.run.feed import Feed
 from trunkline.run.push_configs import PushConfigs
 from trunkline.run.runner import Runner
@@ -45,6 +46,8 @@ DEDUP_MS = 24 * 3600 * 1000
 FIRST_WORD_S = 5.0
 # More events than any log holds.
 MAX_SEQ = 10**9
+# How often whoever waits for a rest is asked whether it is still let in.
+LOOK_S = 1.0
 # Where the url of a config stands that comes with a message.
 INLINE = {
     Dialect.V1: "configuration.taskPushNotificationConfig.url",
@@ -64,6 +67,8 @@ class Caller(Struct, frozen=True, gc=False):
     last_event_id: str | None = None
     trace: str = ""
     extensions: Asked | None = None
+    # Whether it is still let in; None for a token, which nobody can take back.
+    lasting: Callable[[], bool] | None = None
 
 
 class Subscription(Struct):
@@ -110,11 +115,22 @@ class Operations:
         receipt = state.task(request.history_length) if state.seq == 1 and not wait else None
         if receipt is not None:
             await self._tasks.move(feed, FIRST_WORD_S)
-        elif wait and not state.resting and (left := due - self._tasks.loop.time()) > 0:
-            await self._tasks.rest(feed, left)
+        elif wait:
+            await self._rest(caller, feed, due)
         if state.reply is not None:
             return state.reply
         return receipt or state.task(request.history_length)
+
+    async def _rest(self, caller: Caller, feed: Feed, due: float) -> None:
+        """Wait for a rest until that moment, for as long as the caller is let in.
+
+        Raises:
+            Unauthenticated: its key was revoked meanwhile. The task goes on.
+        """
+        while not feed.state.resting and (left := due - self._tasks.loop.time()) > 0 and self._tasks.patient:
+            await self._tasks.rest(feed, min(LOOK_S, left))
+            if caller.lasting is not None and not caller.lasting():
+                raise errors.Unauthenticated("the key is not known here")
 
     async def _take(self, caller: Caller, request: SendRequest, *, wait: bool) -> tuple[Feed, bool]:
         """The task that has taken the message, and whether it is a new one."""
@@ -142,7 +158,7 @@ class Operations:
             )
             if wait:
                 # One wake-up instead of two: the feed hears of a failed append as well.
-                await self._tasks.rest(feed, self._wait_limit_s)
+                await self._tasks.rest(feed, min(LOOK_S, self._wait_limit_s))
             if not feed.state.seq:
                 # A receipt, or the wait ended before the commit: nobody is told of a task that is not stored.
                 await opened
@@ -308,7 +324,8 @@ class Operations:
         self, caller: Caller, config: PushConfig, field: str, known: Mapping[str, PushTarget] = NOBODY
     ) -> PushTarget:
         version = Version.V1 if caller.dialect is Dialect.V1 else Version.V03
-        return await self._pushing().target(config, version.value, field, known)
+        with on_behalf_of(caller.principal.tenant, caller.principal.name):
+            return await self._pushing().target(config, version.value, field, known)
 
     def _pushing(self) -> PushConfigs:
         if self.push is None:

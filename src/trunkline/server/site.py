@@ -189,6 +189,7 @@ class Site:
             text(exchange, b"last-event-id"),
             traces.recorded(exchange.headers),
             read_asked(exchange.headers),
+            self._admission.lasting(exchange),
         )
 
     def _extended(self, exchange: Exchange, operation: Operation, dialect: Dialect) -> bytes | None:

@@ -1,0 +1,159 @@
+"""Looks names up with the machine's own resolver, off the event loop and with bounds.
+
+A name that hangs holds a thread for as long as the system likes. So a name holds one at most, whoever asks
+for it, and each principal and tenant have their share: whoever names what never resolves waits for itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from asyncio import AbstractEventLoop, Future
+from collections import Counter
+from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+THREADS = 64
+# Of these at most: a tenant has a part that leaves room for others, and a principal a part of that.
+PER_TENANT = 24
+PER_PRINCIPAL = 4
+# How long somebody waits for a thread. Shorter than a name may take, so that the two can be told apart.
+TURN_S = 2.0
+# Tenant and principal for whom names are looked up; None is ourselves. Beside the calls, because what lies
+# between who knows it and the resolver is an HTTP client, which has no use for it.
+_on_behalf: ContextVar[tuple[str, str] | None] = ContextVar("on_behalf", default=None)
+_Share = tuple[str, ...]
+
+
+@contextmanager
+def on_behalf_of(tenant: str, principal: str) -> Generator[None]:
+    """Look names up in the share of this principal."""
+    token = _on_behalf.set((tenant, principal))
+    try:
+        yield
+    finally:
+        _on_behalf.reset(token)
+
+
+class Resolver(Protocol):
+    """Finds the addresses of a name."""
+
+    async def __call__(self, host: str, port: int, /) -> Sequence[str]:
+        """All of them, as numbers.
+
+        Raises:
+            ResolverBusy: nobody was asked.
+            OSError: there are none.
+        """
+        ...
+
+
+class ResolverBusy(OSError):
+    """Too many names are being looked up; this says nothing about the one that was asked for."""
+
+
+class _Lookups:
+    """What is being looked up in one event loop, and who waits for a thread."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Future[list[str]]] = {}
+        self._held: Counter[_Share] = Counter()
+        self._waiting: list[tuple[Future[None], list[tuple[_Share, int]]]] = []
+
+    async def acquire(self, shares: list[tuple[_Share, int]]) -> None:
+        """Take a thread of all these shares, after those who wait for one of them.
+
+        Raises:
+            ResolverBusy: there was none in time.
+        """
+        if self._fits(shares):
+            self._take(shares)
+            return
+        waiter: Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((waiter, shares))
+        try:
+            async with asyncio.timeout(TURN_S):
+                await waiter
+        except BaseException as error:
+            if waiter.done() and not waiter.cancelled():
+                # It came in the very moment in which nobody waited any more.
+                self.release(shares)
+            if isinstance(error, TimeoutError):
+                raise ResolverBusy("too many names are being looked up") from None
+            raise
+        finally:
+            self._waiting = [one for one in self._waiting if one[0] is not waiter]
+
+    def release(self, shares: list[tuple[_Share, int]]) -> None:
+        """Give a thread back: to whoever waits longest and has a share left."""
+        for share, _ in shares:
+            self._held[share] -= 1
+            if not self._held[share]:
+                del self._held[share]
+        for waiter, wanted in self._waiting:
+            if not waiter.done() and self._fits(wanted):
+                self._take(wanted)
+                waiter.set_result(None)
+
+    def _fits(self, shares: list[tuple[_Share, int]]) -> bool:
+        return all(self._held[share] < limit for share, limit in shares)
+
+    def _take(self, shares: list[tuple[_Share, int]]) -> None:
+        self._held.update([share for share, _ in shares])
+
+
+class SystemResolver:
+    """The machine's own resolver, with so many threads of its own."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="trunkline-names")
+        self._loops: WeakKeyDictionary[AbstractEventLoop, _Lookups] = WeakKeyDictionary()
+
+    async def __call__(self, host: str, port: int, /) -> Sequence[str]:
+        """See `Resolver`."""
+        loop = asyncio.get_running_loop()
+        lookups = self._loops.setdefault(loop, _Lookups())
+        asked = lookups.asked.get(host)
+        if asked is None:
+            shares = _shares(_on_behalf.get())
+            await lookups.acquire(shares)
+            asked = lookups.asked.get(host)
+            if asked is not None:
+                lookups.release(shares)
+            else:
+                asked = lookups.asked[host] = loop.run_in_executor(self._threads, _look_up, host)
+                asked.add_done_callback(partial(_ended, lookups, host, shares))
+        return await asyncio.shield(asked)
+
+
+def _ended(lookups: _Lookups, host: str, shares: list[tuple[_Share, int]], asked: Future[list[str]]) -> None:
+    lookups.asked.pop(host, None)
+    # Now, and not when whoever asked has given up: the thread was busy until here.
+    lookups.release(shares)
+    if not asked.cancelled():
+        # Everybody who asked may have gone; then nobody else looks at it.
+        asked.exception()
+
+
+def _shares(on_behalf: tuple[str, str] | None) -> list[tuple[_Share, int]]:
+    everybody: list[tuple[_Share, int]] = [((), THREADS)]
+    if on_behalf is None:
+        return everybody
+    return [(on_behalf, PER_PRINCIPAL), (on_behalf[:1], PER_TENANT), *everybody]
+
+
+def _look_up(host: str) -> list[str]:
+    # Without the port: a name has the same addresses at each, and holds one thread for all of them.
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+    return [str(address[0]) for *_, address in found]
+
+
+# Threads of their own for what is dialled and for what is only asked about: names that callers give us to
+# check must not keep those waiting that were checked long ago.
+ask_system = SystemResolver()
+check_system = SystemResolver()
