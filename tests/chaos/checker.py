@@ -334,6 +334,8 @@ def _owners(logs: dict[str, Logged], history: History) -> Iterator[Violation]:
                     if not answered:
                         yield from _takeover(one, recorded, (node, taker), servers.get(node, ""), deaths)
                     node = taker
+                case ev.Parked():
+                    node = ""
                 case _:
                     for mark in MARK.findall(_written(recorded.event)):
                         if marks.setdefault(mark, node) != node:

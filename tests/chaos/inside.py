@@ -24,6 +24,10 @@ class Inside:
     def store(self) -> Any:
         return self._application.store
 
+    @property
+    def runner(self) -> Any:
+        return self._application.runner
+
     async def answer(self, method: str, params: Any, *headers: tuple[bytes, bytes]) -> Any:
         """The whole JSON-RPC answer."""
         return json.loads(b"".join([piece async for piece in self._post(method, params, headers)]))

@@ -10,18 +10,21 @@ from __future__ import annotations
 import asyncio
 import importlib.metadata
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from tests.chaos.history import Logged
 from tests.chaos.inside import Inside, inside
 from trunkline import Agent, Turn
 from trunkline.demo import agent
+from trunkline.log.events import ChildEnded
 from trunkline.log.fold import Head, fold
 from trunkline.store.backup import export
-from trunkline.wire.types import Message, Task
+from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, Task
 from trunkline.wire.writer import WRITERS, Dialect
 
 HERE = Path(__file__).parent
@@ -124,6 +127,47 @@ async def _record_push(name: str, store: str) -> int:
         return await _keep(name, app)
 
 
+waiting = Agent("waiting", on_crash="resume")
+
+
+@waiting.skill
+async def wait(turn: Turn) -> str:
+    """Sleeps, or asks."""
+    if turn.text == "sleep":
+        await turn.sleep(1)
+        return "awake"
+    return await turn.ask("Well?")
+
+
+async def _record_waiting(name: str, store: str) -> int:
+    """Parked by a moment and by a question, woken by time, an answer, a message, a child's end and a cancel."""
+    async with inside(waiting, store, coalesce_milliseconds=0) as app:
+        runner = app.runner
+        runner._node.limits = replace(runner._node.limits, park_after_s=0.02)
+        await app.send("sleep", wait=False)
+        asked, canceled, _ = [await app.send("ask") for _ in range(3)]
+        await _until(app, lambda logs: sum(bool(log.head and log.head.wake_at) for log in logs) == 4)
+        message = Message(message_id="child", role=Role.USER, parts=(Part(text="sleep"),))
+        origin, parent = runner.origin, asked["id"]
+        _, opened = runner.submit("default", "anonymous", SendRequest(message), agent=origin, parent=parent)
+        await opened
+        await _until(
+            app, lambda logs: any(isinstance(one.event, ChildEnded) for log in logs for one in log.records)
+        )
+        await app.send("yes", taskId=parent)
+        await app.ask("CancelTask", {"id": canceled["id"]})
+        # One question stays open, parked.
+        await _until(
+            app, lambda logs: sum(not (log.head and log.head.state in TERMINAL) for log in logs) == 1
+        )
+        return await _keep(name, app)
+
+
+async def _until(app: Inside, reached: Callable[[list[Logged]], bool]) -> None:
+    while not reached(await app.logs()):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+
+
 async def _keep(name: str, app: Inside) -> int:
     pages = b"".join([page async for page in export(app.store, importlib.metadata.version("trunkline"))])
     logs = await app.logs()
@@ -136,7 +180,7 @@ async def _keep(name: str, app: Inside) -> int:
 def main() -> None:
     """Record what was not recorded before."""
     version = importlib.metadata.version("trunkline")
-    parts = {version: _record, f"{version}-push": _record_push}
+    parts = {version: _record, f"{version}-push": _record_push, f"{version}-waiting": _record_waiting}
     left = {name: record for name, record in parts.items() if not (HERE / f"{name}.jsonl").exists()}
     if not left:
         raise SystemExit(f"{version} is recorded already, and a recording is never changed")

@@ -20,8 +20,6 @@ from trunkline.store.backup import export, restore
 from trunkline.store.url import store_from_url
 
 RECORDINGS = [path for path in sorted(Path(__file__).parent.glob("*.jsonl")) if ".heads" not in path.suffixes]
-# What no recorded version wrote yet.
-UNRELEASED = {"ChildEnded", "Parked"}
 LATER = b'{"kind":"watched","by":"a newer version","deep":{"x":[1,null]}}'
 
 
@@ -132,4 +130,4 @@ def test_the_recordings_hold_every_kind_of_event() -> None:
         type(record.event) for path in RECORDINGS for records in logs(path).values() for record in records
     }
     missing = {kind.__name__ for kind in get_args(ev.Known)} - {kind.__name__ for kind in seen}
-    assert missing == UNRELEASED, "the next recording needs a skill that writes it"
+    assert not missing, "the next recording needs a skill that writes it"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Sequence
 
 import pytest
 
-from tests.run.desk import DONE, QUICK, Acts, Shared, answer, delta, desk, question, run
+from tests.run.desk import AGENT, DONE, QUICK, Shared, answer, delta, desk, question, run
 from trunkline.errors import StoreError, TaskNotFound
 from trunkline.log import events as ev
 from trunkline.run import retention
 from trunkline.run.executor import Verdict, Work
-from trunkline.run.node import HostedAgent
 from trunkline.run.retention import Retention, prune, pruned_before
 from trunkline.store.base import Where
 from trunkline.wire.types import TaskState
@@ -32,9 +32,9 @@ async def quick(work: Work) -> Verdict:
     return DONE
 
 
-def kept(seconds: float) -> list[HostedAgent]:
+def kept(seconds: float) -> list[tuple[tuple[str, ...], float]]:
     """An agent whose tasks are kept this long."""
-    return [HostedAgent("acts", Acts(quick), retention_s=seconds)]
+    return [((AGENT, ""), seconds)]
 
 
 async def later(seconds: float) -> None:
@@ -113,9 +113,9 @@ def test_one_of_several_does_the_round(monkeypatch: pytest.MonkeyPatch) -> None:
     swept: list[int] = []
 
     class Counted(Shared):
-        async def prune(self, before: int) -> int:
+        async def prune(self, before: int, agents: Sequence[str] | None = None) -> int:
             swept.append(before)
-            return await super().prune(before)
+            return await super().prune(before, agents)
 
     async def case() -> None:
         store = Counted()
@@ -138,7 +138,7 @@ def test_a_store_that_fails_is_swept_later(
     async def case() -> None:
         async with desk(quick) as runner:
 
-            async def prune(before: int) -> int:
+            async def prune(before: int, agents: Sequence[str] | None = None) -> int:
                 rounds.append("prune")
                 if len(rounds) == 1:
                     raise StoreError("the disk is full")
@@ -172,5 +172,20 @@ def test_what_an_operator_had_forgotten_is_let_go_of_by_every_process() -> None:
             with pytest.raises(TaskNotFound):
                 await other.find(feed.state.task_id)
         await store.close()
+
+    run(case())
+
+
+def test_each_agent_keeps_its_own_tasks_for_its_own_time() -> None:
+    async def case() -> None:
+        async with desk(quick, QUICK) as runner:
+            feed = await runner.open()
+            await runner.ended(feed)
+            await later(0.002)
+            await Retention(runner.tasks, [(("other",), 0.001), ((AGENT, ""), 0)])._round()
+            assert (await runner.find(feed.state.task_id)).state.over
+            await Retention(runner.tasks, [(("other",), 60), ((AGENT, ""), 0.001)])._round()
+            with pytest.raises(TaskNotFound):
+                await runner.find(feed.state.task_id)
 
     run(case())

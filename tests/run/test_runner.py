@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.run.desk import (
+    AGENT,
     DONE,
     LIMIT_S,
     QUICK,
@@ -389,7 +390,7 @@ def test_stop_leaves_questions_open_and_fails_what_runs() -> None:
             runner.submit("t", "me", SendRequest(said()), agent=runner.origin)
         with pytest.raises(Unavailable, match="going down"):
             await runner.say(waiting, said("too late"))
-        assert await store.nodes.orphans(("",)) == []
+        assert await store.nodes.orphans(("", AGENT)) == []
         await store.close()
 
     run(main())

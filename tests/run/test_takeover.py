@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from tests.run.desk import DONE, Shared, answer, delta, desk, question, reason, run, said, until
+from tests.run.desk import (
+    AGENT,
+    DONE,
+    QUICK,
+    Act,
+    Acts,
+    Desk,
+    Flaky,
+    Shared,
+    answer,
+    delta,
+    desk,
+    question,
+    reason,
+    run,
+    said,
+    until,
+)
 from tests.run.pair import ask, die, hang, pair, seen
-from trunkline.errors import StoreError, TaskNotCancelable, TaskNotFound
+from trunkline.clock import Ids, now_ms
+from trunkline.errors import Duplicate, StoreError, TaskNotCancelable, TaskNotFound
 from trunkline.log import events as ev
+from trunkline.log.fold import State
 from trunkline.run.executor import OnCrash, Verdict, Work
-from trunkline.run.node import Limits
+from trunkline.run.feed import Feed
+from trunkline.run.node import HostedAgent, Limits
 from trunkline.store.ack import Ack
-from trunkline.wire.types import TaskState
+from trunkline.store.base import Dedup
+from trunkline.wire.types import SendRequest, TaskState
 
 ASKING, CANCELED, COMPLETED = TaskState.INPUT_REQUIRED, TaskState.CANCELED, TaskState.COMPLETED
 SLOW_DRAIN = Limits(cancel_s=0.2, drain_s=15)
@@ -343,7 +365,7 @@ def test_a_task_that_comes_back_is_not_ended_by_the_run_that_lost_it() -> None:
             await here.store.nodes.leave(here.node)
             while far.state.node != there.node:
                 await there.tasks.move(far, 5)
-            await here.store.nodes.join(here.node, ("",))
+            await here.store.nodes.join(here.node, ("", AGENT))
             await die(there)
             await until(lambda: len(runs) == 2 and here.running == 1)
             await here.tasks.refresh(feed)
@@ -405,5 +427,96 @@ def test_a_task_that_was_forgotten_meanwhile_is_let_go() -> None:
                 await here.cancel(feed, "me")
             wakes.set()
             await here.left_all()
+
+    run(case())
+
+
+@asynccontextmanager
+async def hosting(store: Flaky, *names: str, hangs: bool = False) -> AsyncIterator[Desk]:
+    """A runner that carries these agents, the first at the origin; each writes its own name, or hangs then."""
+
+    def act_as(name: str) -> Act:
+        async def act(work: Work) -> Verdict:
+            await work.emit(delta(name))
+            return await asyncio.get_running_loop().create_future() if hangs else DONE
+
+        return act
+
+    agents = [HostedAgent(name, Acts(act_as(name), OnCrash.RESUME)) for name in names]
+    runner = Desk(store, agents, Ids(), QUICK)
+    runner.store = store
+    await runner.start()
+    try:
+        yield runner
+    finally:
+        await runner.stop()
+
+
+def test_a_task_whose_agent_is_not_here_is_left_alone_until_it_is_back() -> None:
+    async def case() -> None:
+        store = Flaky()
+        await store.open()
+        async with hosting(store, "alpha", hangs=True) as alpha:
+            feed = await alpha.open()
+            await until(lambda: feed.state.seq >= 3)
+            await die(alpha)
+        task_id = feed.state.task_id
+        async with hosting(store, "beta") as beta:
+            await beta._takeover.round()
+            assert beta.takeovers == 0 and not beta.running
+            with pytest.raises(TaskNotFound):
+                await beta.find(task_id)
+            own = await beta.open()
+            assert await beta.ended(own) is TaskState.COMPLETED
+            assert [(one.task_id, one.agent) for one in await store.nodes.waiting()] == [(task_id, "alpha")]
+        async with hosting(store, "beta", "alpha") as both:
+            found = await both.tasks.find("t", "me", task_id, both.names_of("alpha"))
+            assert await both.ended(found) is TaskState.COMPLETED
+            assert both.takeovers == 1 and answer(found) == "alpha"
+            assert await store.nodes.waiting() == []
+        await store.close()
+
+    run(case())
+
+
+def test_logs_without_an_agent_belong_to_the_origin() -> None:
+    async def case() -> None:
+        store = Flaky()
+        await store.open()
+        first = ev.Submitted(said(), "c", "me", "dead")
+        task_id = Ids().new()
+        state = State(task_id)
+        await store.log.append("t", task_id, 0, [first], at=1, head=state.head_after([first], 1))
+        async with hosting(store, "alpha", "beta") as runner:
+            feed = await runner.find(task_id)
+            assert await runner.ended(feed) is TaskState.COMPLETED
+            assert answer(feed) == "alpha"
+            with pytest.raises(TaskNotFound):
+                await runner.tasks.find("t", "me", task_id, runner.names_of("beta"))
+        await store.close()
+
+    run(case())
+
+
+def test_one_message_to_two_agents_is_two_tasks() -> None:
+    async def case() -> None:
+        store = Flaky()
+        await store.open()
+        dedup = Dedup("k", b"d", now_ms() + 60_000)
+        async with hosting(store, "alpha", "beta") as runner:
+            feeds: list[Feed] = []
+            for agent in ("alpha", "beta"):
+                feed, ack = runner.submit("t", "me", SendRequest(said()), dedup, agent=agent)
+                await ack
+                feeds.append(feed)
+                with pytest.raises(Duplicate) as told:
+                    await runner.submit("t", "me", SendRequest(said()), dedup, agent=agent)[1]
+                assert told.value.task_id == feed.state.task_id
+            for feed, agent in zip(feeds, ("alpha", "beta"), strict=True):
+                assert await runner.ended(feed) is TaskState.COMPLETED
+                assert (feed.state.agent, answer(feed)) == (agent, agent)
+            with pytest.raises(KeyError, match="gamma"):
+                runner.submit("t", "me", SendRequest(said()), agent="gamma")
+        await store.close()
 
     run(case())

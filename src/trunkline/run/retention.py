@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.errors import Conflict, StoreError
-from trunkline.run.node import HostedAgent
 from trunkline.run.tasks import Tasks
 from trunkline.store.base import Store
 
@@ -26,16 +25,16 @@ _TRIES = 8
 
 
 class Retention:
-    """Forgets and compacts the ended tasks of one store; an agent's `retention_s` of 0 keeps everything."""
+    """Forgets and compacts ended tasks of one store; `kept` says for how many seconds those of which names.
 
-    def __init__(self, tasks: Tasks, agents: Sequence[HostedAgent]) -> None:
+    None are forgotten whose seconds are 0, nor those of agents that other processes carry.
+    """
+
+    def __init__(self, tasks: Tasks, kept: Sequence[tuple[tuple[str, ...], float]]) -> None:
         self._tasks = tasks
-        kept = [agent.retention_s for agent in agents]
-        # One that keeps everything, or for longer, must not lose a task to another's setting.
-        retention_s = max(kept) if all(kept) else 0.0
-        self._retention_ms = round(retention_s * 1000)
-        pause_s = retention_s / 4 if retention_s else LONGEST_S
-        self._pause_s = min(LONGEST_S, max(SHORTEST_S, pause_s))
+        self._kept = [(names, round(seconds * 1000)) for names, seconds in kept if seconds]
+        shortest_s = min([seconds for _, seconds in kept if seconds], default=4 * LONGEST_S)
+        self._pause_s = min(LONGEST_S, max(SHORTEST_S, shortest_s / 4))
 
     async def run(self) -> None:
         """Sweep the store again and again, for ever."""
@@ -49,8 +48,8 @@ class Retention:
     async def _round(self) -> None:
         store = self._tasks.store
         now = await store.clock.now()
-        if self._retention_ms:
-            self._tasks.forget(now - self._retention_ms)
+        for names, kept_ms in self._kept:
+            self._tasks.forget(now - kept_ms, names)
         if store.shared:
             # By an operator's command, or by another process that was asked to.
             self._tasks.forget(await pruned_before(store))
@@ -58,7 +57,9 @@ class Retention:
             if not await store.clock.fire_once(SCHEDULE, now // pause_ms * pause_ms):
                 return
         # Also where everything is kept: keys that have expired go in any case.
-        forgotten = await store.maintenance.prune(now - self._retention_ms if self._retention_ms else 0)
+        forgotten = 0 if self._kept else await store.maintenance.prune(0)
+        for names, kept_ms in self._kept:
+            forgotten += await store.maintenance.prune(now - kept_ms, names)
         shrunk = await store.maintenance.compact(now - COMPACT_AFTER_MS)
         if forgotten or shrunk:
             log.info("store.swept forgotten=%d compacted=%d", forgotten, shrunk)

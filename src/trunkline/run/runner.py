@@ -15,6 +15,7 @@ from trunkline.log.decide import Cancel, ForceCancel, Release, Say
 from trunkline.log.events import PushTarget, Status, Submitted
 from trunkline.log.fold import NEVER
 from trunkline.run import hops
+from trunkline.run.children import Children
 from trunkline.run.executor import Again, OnCrash
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Limits, Node
@@ -55,8 +56,10 @@ class Runner:
         self._store = store
         self._takeover = Takeover(self._node, self._begin)
         self._replication = Replication(self.tasks, self._takeover.call)
-        self._retention = Retention(self.tasks, agents)
+        kept = [(self._node.names_of(agent.id), agent.retention_s) for agent in agents]
+        self._retention = Retention(self.tasks, kept)
         self._owners: set[Owner] = set()
+        self._children = Children(self._node, self._owners, self._cancel, self._takeover.call)
         # Messages on their way to an executor; the end waits for them.
         self._arriving = 0
 
@@ -80,6 +83,7 @@ class Runner:
         node.spawn(self._watch())
         node.spawn(self._takeover.run())
         node.spawn(self._retention.run())
+        node.spawn(self._children.run())
         if self._store.shared:
             node.spawn(self._replication.listen())
             node.spawn(self._replication.read())

@@ -23,6 +23,7 @@ from trunkline.store.ack import Ack, Follower
 from trunkline.store.base import Dedup, Hint, OutboxEntry, Store, Where
 from trunkline.wire.types import Message, Role, TaskState
 
+CANCELED = TaskState.CANCELED
 # How many earlier tasks of a context are read for the next one.
 CONTEXT_TASKS = 20
 Watch = Callable[[str, Head, str, tuple[TaskState, int] | None], None]
@@ -48,6 +49,8 @@ class Tasks:
         self.pruned_before = 0
         # How many events came after the end of their task, or after somebody else's claim.
         self.late = 0
+        # Told when an append of this process ends a task that has a parent, or cancels one.
+        self.ended: Callable[[Feed], None] | None = None
         # Told when an append of this process has something for the outbox.
         self.announced: Callable[[Feed], None] | None = None
 
@@ -84,11 +87,13 @@ class Tasks:
         if self.store.shared:
             await self.refresh(feed)
 
-    def forget(self, before: int) -> None:
-        """Let go of tasks that ended before this moment; whoever asks again asks the store."""
-        self.pruned_before = max(before, self.pruned_before)
+    def forget(self, before: int, agents: Collection[str] | None = None) -> None:
+        """Let go of tasks that ended before a moment, of these agents or of all; the store is asked again."""
+        if agents is None:
+            self.pruned_before = max(before, self.pruned_before)
         for key, feed in list(self._feeds.items()):
-            if feed.state.over and feed.state.status_at < before:
+            state = feed.state
+            if state.over and state.status_at < before and (agents is None or state.agent in agents):
                 self._feeds.pop(key, None)
 
     async def at(self, tenant: str, task_id: str, seq: int) -> Feed | None:
@@ -156,15 +161,13 @@ class Tasks:
     async def earlier(self, feed: Feed, agents: tuple[str, ...]) -> tuple[Message, ...]:
         """The messages between principal and agent in the context before this task, oldest first."""
         state = feed.state
-        where = Where(principal=state.principal, context_id=state.context_id)
+        where = Where(principal=state.principal, context_id=state.context_id, agents=agents)
         page = await self.store.heads.list(feed.tenant, where, size=CONTEXT_TASKS + 1)
         # Task ids sort by birth, so the order does not change when an old task moves.
         ids = sorted(head.task_id for head in page.heads if head.task_id < state.task_id)[-CONTEXT_TASKS:]
         said: list[Message] = []
         for task_id in ids:
-            known = await self.fold(feed.tenant, task_id)
-            if known.agent in agents:
-                said.extend(_conversation(known))
+            said.extend(_conversation(await self.fold(feed.tenant, task_id)))
         return tuple(said)
 
     def begin(self, tenant: str, task_id: str) -> Feed:
@@ -197,6 +200,9 @@ class Tasks:
                         # Passed through within this append; it is told as well.
                         passed = (first.state, expected + 1)
                     self.watch(feed.tenant, head, state.trace, passed)
+                if head is not None and state.over and (state.parent or state.state is CANCELED):
+                    if self.ended is not None:
+                        self.ended(feed)
                 if deliveries and self.announced is not None:
                     self.announced(feed)
             elif not isinstance(error, Conflict | Duplicate):
