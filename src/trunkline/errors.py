@@ -129,7 +129,19 @@ class PeerError(Refused):
 
 
 class StoreError(TrunklineError):
-    """The store failed; nothing that was not acknowledged may be relied on."""
+    """The store failed; nothing that was not acknowledged may be relied on.
+
+    With a `damaged_task` it is the log of that task that cannot be read back; all others can.
+    """
+
+    damaged_task = ""
+
+    @classmethod
+    def damaged(cls, task_id: str, reason: object) -> StoreError:
+        """The error of a task whose log cannot be read back."""
+        error = StoreError(f"task {task_id} cannot be read: {reason}")
+        error.damaged_task = task_id
+        return error
 
 
 class Conflict(StoreError):

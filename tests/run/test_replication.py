@@ -88,3 +88,34 @@ def test_a_damaged_log_does_not_end_the_others(caplog: pytest.LogCaptureFixture)
 
     run(case())
     assert "feed.broken" in caplog.text
+
+
+def test_a_log_that_cannot_be_decoded_does_not_end_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    go = asyncio.Event()
+
+    async def act(work: Work) -> Verdict:
+        await work.emit(delta("one"))
+        await go.wait()
+        return DONE
+
+    async def case() -> None:
+        async with pair(act) as (here, there):
+            broken, sound = await here.open(), await here.open()
+            await until_read(here, broken, lambda: broken.state.seq >= 3)
+            far, near = await seen(there, broken), await seen(there, sound)
+            state = broken.state
+            waiting = asyncio.ensure_future(there.tasks.move(far, 5))
+            await asyncio.sleep(0)
+            await there.store.log.append(
+                far.tenant, state.task_id, state.seq, [ev.Unread(b'{"kind":"claimed"}')], at=1
+            )
+            with pytest.raises(StoreError, match="cannot be read"):
+                await waiting
+            go.set()
+            assert await there.ended(near) is COMPLETED
+            with pytest.raises(StoreError):
+                await seen(there, broken)
+
+    run(case())
+    # Once by each of the two.
+    assert caplog.text.count("feed.broken") == 2

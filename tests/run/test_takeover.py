@@ -520,3 +520,23 @@ def test_one_message_to_two_agents_is_two_tasks() -> None:
         await store.close()
 
     run(case())
+
+
+def test_a_damaged_orphan_is_named_once_and_the_others_are_taken(caplog: pytest.LogCaptureFixture) -> None:
+    async def case() -> None:
+        async with pair(hang) as (here, there):
+            broken, sound = await here.open(), await here.open()
+            for feed in (broken, sound):
+                await here.reach(feed, TaskState.WORKING)
+            await die(here)
+            state = broken.state
+            rot = [ev.Unread(b'{"kind":"claimed"}')]
+            await until(lambda: state.seq == 3)
+            await there.store.log.append(broken.tenant, state.task_id, state.seq, rot, at=1)
+            for _ in range(3):
+                await there._takeover.round()
+            assert (await seen(there, sound)).state.state is TaskState.FAILED
+            assert not there._takeover._unsure
+
+    run(case())
+    assert caplog.text.count("task.damaged") == 1

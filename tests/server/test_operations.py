@@ -18,9 +18,20 @@ from trunkline.log import events as ev
 from trunkline.net.in_process import InProcessHttpClient
 from trunkline.run.executor import Verdict, Work
 from trunkline.server.operations import Caller, Operations
+from trunkline.server.refusals import internal
 from trunkline.store import writer
 from trunkline.store.base import Where
-from trunkline.wire.types import Message, Part, Role, SendRequest, Task, TaskPage, TaskState
+from trunkline.wire.types import (
+    ListQuery,
+    Message,
+    Part,
+    Role,
+    SendRequest,
+    Task,
+    TaskPage,
+    TaskQuery,
+    TaskState,
+)
 from trunkline.wire.writer import Dialect
 
 
@@ -130,3 +141,43 @@ def test_a_message_that_no_task_can_hold_is_too_large(monkeypatch: pytest.Monkey
                 await operations.send(HERE, _request("x" * 3000, "m2", asked.id))
 
     run(case())
+
+
+def test_a_damaged_task_is_listed_by_its_head_and_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    async def case() -> None:
+        async with _operations() as (runner, operations):
+            caller = HERE
+            sound, broken = [await operations.send(caller, _request(text)) for text in ("a", "b")]
+            assert isinstance(sound, Task)
+            assert isinstance(broken, Task)
+            head = await runner.store.heads.get(ME.tenant, broken.id)
+            assert head is not None
+            feed = await runner.tasks.load(ME.tenant, broken.id)
+            assert feed is not None
+            await runner.store.log.append(
+                ME.tenant, broken.id, feed.state.seq, [ev.Unread(b'{"kind":"cla')], at=1
+            )
+            runner.tasks.drop(feed)
+            page = await operations.list(caller, ListQuery())
+            shown = {task.id: task for task in page.tasks}
+            assert (page.total_size, shown[sound.id].status) == (2, sound.status)
+            assert shown[broken.id].status.state is broken.status.state
+            said = shown[broken.id].status.message
+            assert said is not None
+            assert "damaged" in str(said.parts[0].text)
+            for read in (operations.get, operations.cancel):
+                with pytest.raises(errors.StoreError, match="cannot be read"):
+                    await read(caller, TaskQuery(broken.id))
+                with pytest.raises(errors.TaskNotFound):
+                    await read(Caller(Principal(ME.tenant, "somebody"), Dialect.V1), TaskQuery(broken.id))
+            # The next task of the conversation goes on with what can be read of it.
+            assert (
+                await runner.tasks.earlier(await runner.open(context_id=head.context_id), (head.agent,)) == ()
+            )
+
+    run(case())
+    assert "task.damaged task=" in caplog.text
+
+
+def test_a_damaged_task_is_an_internal_error() -> None:
+    assert isinstance(internal(errors.StoreError.damaged("t", "torn")), errors.InternalError)

@@ -198,6 +198,9 @@ class Recorded(Struct, frozen=True, gc=False):
     event: AnyEvent
 
 
+# What a body that is damaged raises; nested too deep it is a RecursionError.
+DECODE_ERRORS = (ValueError, RecursionError)
+
 _decode_known = msgspec.json.Decoder(list[Known]).decode
 _decode_one = msgspec.json.Decoder(Known).decode
 _decode_raw = msgspec.json.Decoder(list[msgspec.Raw]).decode

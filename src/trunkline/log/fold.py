@@ -21,6 +21,8 @@ from trunkline.wire.types import (
     Artifact,
     Message,
     Metadata,
+    Part,
+    Role,
     Task,
     TaskState,
     TaskStatus,
@@ -28,6 +30,9 @@ from trunkline.wire.types import (
 
 # A parked task that no moment wakes; larger than any time, and still a number for every database.
 NEVER = 1 << 62
+
+# Said of a task in place of what cannot be read.
+DAMAGED = "The log of this task is damaged and cannot be read."
 
 NOBODY: Mapping[str, ev.PushTarget] = MappingProxyType({})
 
@@ -124,6 +129,21 @@ class State:
         self.reply: Message | None = None
         self._history: list[Message] = []
         self._artifacts: dict[str, GrowingArtifact] = {}
+
+    @classmethod
+    def from_head(cls, head: Head) -> State:
+        """What a head alone tells of a task, where its log cannot be read."""
+        state = cls(head.task_id)
+        state.seq, state.context_id, state.principal = head.seq, head.context_id, head.principal
+        state.state, state.status_at = head.state, head.status_at
+        state.status_message = Message(
+            message_id=f"{head.task_id}:damaged",
+            context_id=head.context_id,
+            task_id=head.task_id,
+            role=Role.AGENT,
+            parts=(Part(text=DAMAGED),),
+        )
+        return state
 
     @property
     def message(self) -> Message:

@@ -202,6 +202,10 @@ class EventBuffer:
                 written = await self._is_written()
                 break
             except StoreError as unread:
+                if unread.damaged_task:
+                    # No time heals it.
+                    self._come_late(TurnOver(str(unread)))
+                    return
                 await self._wait("task.unread task=%s error=%s", task_id, unread)
         if written:
             self._land()

@@ -399,7 +399,7 @@ class Owner:
                     self._replay = replay(self._again, await self._node.tasks.records(self.feed))
                 break
             except StoreError as error:
-                if self._again is Again.NO:
+                if self._again is Again.NO or error.damaged_task:
                     raise
                 # It survived its process; a store that is away for a moment must not end it.
                 log.error("task.unread task=%s error=%s", self.feed.state.task_id, error)

@@ -40,6 +40,8 @@ class Takeover:
         self._called = asyncio.Event()
         # Taken over in part, or perhaps: what is claimed by us is no orphan that anybody would find.
         self._unsure: set[Orphan] = set()
+        # Found damaged, named once and left alone while this process lives.
+        self._damaged: set[Orphan] = set()
         # When tasks that were parked here are due, the next one first.
         self._moments: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -111,12 +113,17 @@ class Takeover:
 
     def _is_news(self, orphan: Orphan, seen: set[Orphan]) -> bool:
         # Whoever wakes from a long sleep finds itself among the dead; its own executors are still at work.
-        return orphan not in seen and orphan.node != self._node.id
+        return orphan not in seen and orphan not in self._damaged and orphan.node != self._node.id
 
     async def _take(self, orphan: Orphan) -> None:
         try:
             await self._take_over(orphan)
         except StoreError as error:
+            if error.damaged_task:
+                log.error("task.damaged task=%s error=%s", orphan.task_id, error)
+                self._damaged.add(orphan)
+                self._unsure.discard(orphan)
+                return
             log.error("task.unclaimed task=%s error=%s", orphan.task_id, error)
             self._unsure.add(orphan)
             return

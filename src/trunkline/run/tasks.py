@@ -7,6 +7,7 @@ appends but through `append`, which tells the feed. So store and stream are one 
 from __future__ import annotations
 
 import asyncio
+import logging
 from asyncio import Future
 from collections.abc import Callable, Collection, Sequence
 from weakref import WeakValueDictionary
@@ -23,6 +24,7 @@ from trunkline.store.ack import Ack, Follower
 from trunkline.store.base import Dedup, Hint, OutboxEntry, Store, Where
 from trunkline.wire.types import Message, Role, TaskState
 
+log = logging.getLogger("trunkline.run")
 CANCELED = TaskState.CANCELED
 # How many earlier tasks of a context are read for the next one.
 CONTEXT_TASKS = 20
@@ -67,7 +69,15 @@ class Tasks:
         Raises:
             TaskNotFound: there is none, or it is somebody else's: the answer is the same.
         """
-        feed = await self.load(tenant, task_id)
+        try:
+            feed = await self.load(tenant, task_id)
+        except StoreError as error:
+            if not error.damaged_task:
+                raise
+            head = await self.store.heads.get(tenant, task_id)
+            if head is None or head.principal != principal or head.agent not in agents:
+                raise not_found(task_id) from None
+            raise
         if feed is None or feed.state.principal != principal or feed.state.agent not in agents:
             raise not_found(task_id)
         return feed
@@ -95,6 +105,11 @@ class Tasks:
             state = feed.state
             if state.over and state.status_at < before and (agents is None or state.agent in agents):
                 self._feeds.pop(key, None)
+
+    def drop(self, feed: Feed) -> None:
+        """Let go of a feed that cannot be read on; whoever asks for its task again hears why."""
+        if self._feeds.get(key := (feed.tenant, feed.state.task_id)) is feed:
+            del self._feeds[key]
 
     async def at(self, tenant: str, task_id: str, seq: int) -> Feed | None:
         """The feed of a task that stands at this seq or later."""
@@ -141,7 +156,10 @@ class Tasks:
             for recorded in batch:
                 if until is not None and recorded.seq > until:
                     return state
-                state.apply(recorded)
+                try:
+                    state.apply(recorded)
+                except ValueError as error:
+                    raise StoreError.damaged(task_id, error) from error
             if not state.over:
                 # What has ended does not grow, so nobody asks for its size.
                 state.size += weight(batch)
@@ -167,7 +185,15 @@ class Tasks:
         ids = sorted(head.task_id for head in page.heads if head.task_id < state.task_id)[-CONTEXT_TASKS:]
         said: list[Message] = []
         for task_id in ids:
-            said.extend(_conversation(await self.fold(feed.tenant, task_id)))
+            try:
+                known = await self.fold(feed.tenant, task_id)
+            except StoreError as error:
+                if not error.damaged_task:
+                    raise
+                # The next task of a conversation goes on with what can be read of it.
+                log.error("task.damaged task=%s error=%s", task_id, error)
+                continue
+            said.extend(_conversation(known))
         return tuple(said)
 
     def begin(self, tenant: str, task_id: str) -> Feed:
@@ -252,7 +278,10 @@ class Tasks:
         """Bring the feed up to the log."""
         while True:
             batch = await self.store.log.read(feed.tenant, feed.state.task_id, feed.state.seq, PAGE)
-            feed.catch_up(batch)
+            try:
+                feed.catch_up(batch)
+            except ValueError as error:
+                raise StoreError.damaged(feed.state.task_id, error) from error
             if len(batch) < PAGE:
                 return
 

@@ -6,6 +6,7 @@ No bytes and no HTTP in here: JSON-RPC, REST and whoever comes next encode what 
 from __future__ import annotations
 
 import builtins
+import logging
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 
@@ -17,7 +18,7 @@ from trunkline.auth.principal import Principal
 from trunkline.clock import now_ms
 from trunkline.log.decide import LIMITS
 from trunkline.log.events import PushTarget, Replied
-from trunkline.log.fold import NOBODY
+from trunkline.log.fold import NOBODY, Head, State
 from trunkline.log.ids import is_uuid, page_token, read_page_token
 from trunkline.net.resolver import on_behalf_of
 from trunkline.run.feed import Feed
@@ -41,6 +42,7 @@ from trunkline.wire.types import (
 )
 from trunkline.wire.writer import Dialect
 
+log = logging.getLogger("trunkline.server")
 DEDUP_MS = 24 * 3600 * 1000
 # The first word of a run tells a task from a direct message; it comes within one commit.
 FIRST_WORD_S = 5.0
@@ -175,6 +177,8 @@ class Operations:
             # A log spells some values longer than the body did: a body within its limit may not fit.
             raise errors.TooLarge(f"the message is larger than a whole task may be ({LIMITS})") from None
         except errors.StoreError as error:
+            if error.damaged_task:
+                raise
             raise unavailable(error) from error
 
     def _check_tenant(self, who: Principal, tenant: str) -> None:
@@ -213,6 +217,8 @@ class Operations:
         try:
             await self._runner.cancel(feed, caller.principal.name)
         except errors.StoreError as error:
+            if error.damaged_task:
+                raise
             raise unavailable(error) from error
         return feed.state.task(query.history_length)
 
@@ -229,12 +235,23 @@ class Operations:
         scope = _encode((who.tenant, where)).decode()
         after = read_page_token(query.page_token, scope) if query.page_token else None
         page = await self._tasks.store.heads.list(who.tenant, where, size=query.page_size, after=after)
-        found = [await self._tasks.at(who.tenant, head.task_id, head.seq) for head in page.heads]
+        found = [await self._state(who.tenant, head) for head in page.heads]
         # Some may have moved on since the page was read.
-        states = sorted([feed.state for feed in found if feed], key=lambda one: one.status_at, reverse=True)
+        states = sorted([state for state in found if state], key=lambda one: one.status_at, reverse=True)
         tasks = [one.task(query.history_length, artifacts=query.include_artifacts) for one in states]
         token = "" if page.next is None else page_token(page.next, scope)
         return TaskPage(tuple(tasks), token, query.page_size, page.total)
+
+    async def _state(self, tenant: str, head: Head) -> State | None:
+        try:
+            feed = await self._tasks.at(tenant, head.task_id, head.seq)
+        except errors.StoreError as error:
+            if not error.damaged_task:
+                raise
+            # One task that cannot be read must not take the others' list away.
+            log.error("task.damaged task=%s error=%s", head.task_id, error)
+            return State.from_head(head)
+        return None if feed is None else feed.state
 
     async def stream(self, caller: Caller, request: SendRequest) -> Subscription:
         """Take a message and follow its task to the next rest."""

@@ -90,6 +90,9 @@ def note(exchange: Exchange, seen: TraceSeen, refused: errors.Refused) -> None:
 
 def internal(error: Exception) -> errors.Refused:
     """What a caller hears of a failure of ours; the log has the rest."""
+    if isinstance(error, errors.StoreError) and error.damaged_task:
+        log.error("task.damaged task=%s error=%s", error.damaged_task, error)
+        return errors.InternalError("the log of this task is damaged and cannot be read")
     if isinstance(error, errors.StoreError):
         log.error("store.failed error=%s", error)
         return errors.Unavailable("the store cannot answer now; try again")

@@ -213,7 +213,11 @@ class Log(Protocol):
         ...
 
     async def read(self, tenant: str, task_id: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
-        """Events after seq `after`, dense and in order: `limit` of them, fewer only where the log ends."""
+        """Events after seq `after`, dense and in order: `limit` of them, fewer only where the log ends.
+
+        Raises:
+            StoreError: the store failed, or one of them cannot be read back.
+        """
         ...
 
     def hints(self) -> AsyncIterator[Hint | Poll]:
@@ -224,6 +228,9 @@ class Log(Protocol):
         """What the named logs hold beyond the named seqs: per task dense and in order.
 
         Fewer than `limit` events in all mean that this is everything; else ask again from where they end.
+
+        Raises:
+            StoreError: the store failed, or the log of its `damaged_task` cannot be read back: leave it out.
         """
         ...
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.log.compact import Append, compact
-from trunkline.log.events import Compacted, decode, encode
+from trunkline.log.events import DECODE_ERRORS, Compacted, decode, encode
 from trunkline.store.statements import statements
 
 PAGE_ROWS = 2000
@@ -71,7 +71,7 @@ def shorten(connection: sqlite3.Connection, *, tasks: Sequence[tuple[int, str]])
         try:
             appends = [Append(seq, at, decode(body)) for seq, at, body in rows_of]
             kept = compact(task_id, appends)
-        except (ValueError, msgspec.MsgspecError) as error:
+        except DECODE_ERRORS as error:
             # One that is damaged must not keep the others long; `trunkline store check` names it too.
             _logger.error("store.damaged task=%s reason=%s: %s", task_id, type(error).__name__, error)
             appends, kept = [], None

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
+from trunkline.errors import StoreError
 from trunkline.log.fold import Head, State
 from trunkline.store import compaction, rows
 from trunkline.store.append_plan import NO_HEAD, AppendPlan, Key, listed
 from trunkline.store.statements import Value, statements
 
 T = TypeVar("T")
+_logger = logging.getLogger("trunkline.store")
 PAGE_TASKS = 100
 PAGE_EVENTS = 2000
 PAGE_KEYS = 1000
@@ -121,12 +124,17 @@ class SqliteMaintenance:
         values = {"after": after, "tenant": tenant, "limit": PAGE_TASKS}
         written = events = 0
         for num, of_tenant, task_id in connection.execute(_SQL["next_tasks"], values).fetchall():
-            head, seq = _fold_head(connection, of_tenant, task_id)
+            after = num
+            try:
+                head, seq = _fold_head(connection, of_tenant, task_id)
+            except (StoreError, ValueError) as error:
+                # What is known of it stays: it is all that can still be shown.
+                _logger.error("store.damaged task=%s reason=%s", task_id, error)
+                continue
             columns = NO_HEAD if head is None else listed(head)
             connection.execute(_ROWS["put_tasks"].one, (num, of_tenant, task_id, *columns))
             # What the ledger knows of the head is what was there before.
             self._ledger.forget((task_id,))
-            after = num
             written += head is not None
             events += seq
             if events > PAGE_EVENTS:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.errors import StoreError
-from trunkline.log.events import Known, Recorded, decode, placed
+from trunkline.log.events import DECODE_ERRORS, Known, Recorded, decode, placed
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
 from trunkline.store.base import (
@@ -74,12 +74,17 @@ def read(
         first = read(connection, tenant, task_id, after=after, limit=limit // 2)
         after = first[-1].seq if first else after
         return first + read(connection, tenant, task_id, after=after, limit=limit - limit // 2)
+    except sqlite3.OperationalError as error:
+        # The driver's own word for a text that is no UTF-8: the file itself is sound.
+        if "decode" not in str(error):
+            raise
+        raise StoreError.damaged(task_id, "it is not UTF-8") from error
     if page is None:
         return []
     try:
         found = [recorded for append in _appends(page) for recorded in append.placed()]
-    except msgspec.MsgspecError as error:
-        raise StoreError(f"task {task_id} cannot be read: {error}") from error
+    except DECODE_ERRORS as error:
+        raise StoreError.damaged(task_id, error) from error
     # A limit may lie inside the first append and inside the last one.
     found = [one for one in found if one.seq > after][:limit]
     if len(found) < limit and found[-1].seq - after > len(found):
@@ -108,7 +113,7 @@ def tail(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[li
             for append in _appends(page)
             for recorded in append.placed()
         ]
-    except msgspec.MsgspecError as error:
+    except DECODE_ERRORS as error:
         raise StoreError(f"the log cannot be read after cursor {cursor!r}: {error}") from error
     newer = [(number, record) for number, record in found if number > after][:limit]
     return [record for _, record in newer], str(newer[-1][0])

@@ -7,10 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from trunkline.log.compact import Append, compact
-from trunkline.log.events import decode, encode, placed, spanned
+from trunkline.log.events import DECODE_ERRORS, decode, encode, placed, spanned
 from trunkline.log.fold import Head, State
 from trunkline.store.columns import NUMBERS
 from trunkline.store.postgres.pool import Pool
@@ -112,7 +110,12 @@ async def _refold(connection: Connection, *, page: Sequence[tuple[str, str]]) ->
         held = await fetch(connection, "hold_heads", task_ids=[task_id for task_id, _ in page])
         known = {task_id for (task_id,) in held}
         for task_id, tenant in page:
-            head = await _fold_head(connection, task_id)
+            try:
+                head = await _fold_head(connection, task_id)
+            except DECODE_ERRORS as error:
+                # What is known of it stays: it is all that can still be shown.
+                _logger.error("store.damaged task=%s reason=%s", task_id, error)
+                continue
             if head is None:
                 await fetch(connection, "drop_head", task_id=task_id)
                 continue
@@ -201,7 +204,7 @@ async def _shrink(connection: Connection, *, task_id: str) -> int:
     try:
         appends = await _appends(connection, task_id)
         kept = compact(task_id, appends)
-    except (ValueError, msgspec.MsgspecError) as error:
+    except DECODE_ERRORS as error:
         # One that is damaged must not keep the others long.
         _logger.error("store.damaged task=%s reason=%s: %s", task_id, type(error).__name__, error)
         return 0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trunkline.errors import Conflict, StoreError
-from trunkline.log.events import Recorded, decode, placed
+from trunkline.log.events import DECODE_ERRORS, Recorded, decode, placed
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
 from trunkline.store.base import (
@@ -40,13 +40,20 @@ async def read(
     """Events of one task."""
     after = max(after, 0)
     rows = await fetch(connection, "read", tenant=tenant, task_id=task_id, after=after, limit=limit)
-    found = [one for last, at, body in rows for one in placed(last, at, decode(body))]
+    found = [one for last, at, body in rows for one in _placed(task_id, last, at, body)]
     # A limit may lie inside the first append and inside the last one.
     found = [one for one in found if one.seq > after][:limit]
     if found and len(found) < limit and found[-1].seq - after > len(found):
         # Ranges made the page short. Only the end of a log may: readers take it for that.
         found += await read(connection, tenant, task_id, after=found[-1].seq, limit=limit - len(found))
     return found
+
+
+def _placed(task_id: str, last: int, at: int, body: bytes) -> list[Recorded]:
+    try:
+        return placed(last, at, decode(body))
+    except DECODE_ERRORS as error:
+        raise StoreError.damaged(task_id, error) from error
 
 
 async def news(connection: Connection, places: Sequence[Hint], limit: int) -> list[TailRecord]:
@@ -64,7 +71,7 @@ async def news(connection: Connection, places: Sequence[Hint], limit: int) -> li
         place = places[int(number) - 1]
         found += [
             TailRecord(place.tenant, place.task_id, one)
-            for one in placed(last, at, decode(body))
+            for one in _placed(place.task_id, last, at, body)
             if one.seq > place.seq
         ]
         if len(found) >= limit:
@@ -78,7 +85,7 @@ async def tail(connection: Connection, cursor: Cursor, limit: int) -> tuple[list
     rows = await fetch(connection, "tail", xid=xid, task_id=task_id, seq=seq, limit=limit)
     found: list[TailRecord] = []
     for number, tenant, name, last, at, body in rows:
-        for one in placed(last, at, decode(body)):
+        for one in _placed(name, last, at, body):
             if (number, name) == (xid, task_id) and one.seq <= seq:
                 continue
             found.append(TailRecord(tenant, name, one))
