@@ -95,7 +95,7 @@ def test_an_assignment_without_equals_is_refused() -> None:
 
 BAD: list[tuple[str, Any]] = [
     ("port", "x"), ("port", -1), ("port", 65536), ("port", 1.5), ("wait_limit", "nan"), ("wait_limit", "inf"), ("wait_limit", -1), ("keep_alive", 0), ("stall_limit", 0),
-    ("write_limit", "soon"), ("body_limit", 0), ("body_limit", -5), ("body_limit", 2**40), ("body_limit", (64 << 20) + 1), ("body_timeout", 0), ("body_timeout", "-inf"), ("cancel_limit", -0.1), ("drain_limit", "x"),
+    ("write_limit", "soon"), ("body_limit", 0), ("body_limit", -5), ("body_limit", 2**40), ("body_limit", (64 << 20) + 1), ("body_timeout", 0), ("body_timeout", "-inf"), ("cancel_limit", -0.1), ("drain_limit", "x"), ("takeover_limit", 0),
     ("coalesce_characters", -1), ("coalesce_milliseconds", 1.5), ("log_level", "loud"), ("reply", "never"), ("open", "perhaps"), ("dev", 7), ("host", 5), ("host", "a\nb"),
     ("store", "sqlite:///a\0b"), ("keys", "not-a-list"), ("keys", [5]), ("allowed_hosts", {"a": 1}), ("public_url", "agent.example"), ("public_url", "ftp://agent.example"),
     ("public_url", "https://"), ("public_url", "http://[::1"), ("public_url", "https://me:pw@agent.example"), ("public_url", "https://agent.example?x"), ("public_url", "https://a b"),

@@ -110,7 +110,9 @@ class Application:
         self.store = store_from_url(settings.store)
         self.fetcher = Fetcher(self._egress, timeout_s=settings.push_timeout)
         bounds = Bounds(settings.hop_limit, settings.task_budget)
-        limits = Limits(settings.cancel_limit, settings.drain_limit, bounds=bounds)
+        limits = Limits(
+            settings.cancel_limit, settings.drain_limit, takeovers=settings.takeover_limit, bounds=bounds
+        )
         coalesce = Coalesce(settings.coalesce_characters, settings.coalesce_milliseconds)
         self._counts = Counters(_STATES.values())
         self.drift = DriftMonitor(self._counts.drift)

@@ -92,6 +92,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     stall_limit: Seconds = 900.0
     cancel_limit: Patience = 5.0
     drain_limit: Patience = 20.0
+    takeover_limit: Annotated[int, Meta(ge=1, le=1000)] = 3
     retention: float | str | None = None
     keep_alive: Seconds = 15.0
     write_limit: Seconds = 10.0

@@ -301,3 +301,38 @@ def test_a_task_without_its_artifacts() -> None:
     state = fold("t", recorded((opening(), chunk("x"))))
     assert state.task(artifacts=False).artifacts == ()
     assert len(state.task().artifacts) == 1
+
+
+WORKING = TaskState.WORKING
+TAKEN_OVER = ev.Claimed("n2")
+ANEW = ev.Stepped(-1, "")
+
+
+@pytest.mark.parametrize(
+    ("events", "takeovers"),
+    [
+        ((), 0),
+        ((TAKEN_OVER,), 1),
+        ((TAKEN_OVER, ev.Claimed("n3")), 2),
+        # What anybody but the executor says is no progress of it; nor is that it has begun.
+        ((TAKEN_OVER, ev.Said(said()), ev.Status(WORKING), ev.CancelRequested("me"), ev.Claimed("n3")), 2),
+        ((TAKEN_OVER, ev.Delta("a", "further"), ev.Claimed("n3")), 1),
+        ((TAKEN_OVER, ev.Stepped(0, "one"), ev.Claimed("n3")), 1),
+        # A status adds nothing to the one before, so it may be said for ever.
+        ((TAKEN_OVER, ev.Status(WORKING, said()), ev.Claimed("n3")), 2),
+        # A run from the beginning gets no further by saying again what was said.
+        ((ev.Delta("a", "x"), TAKEN_OVER, ANEW, ev.Delta("a", "x", append=False), ev.Stepped(0, "one")), 1),
+        ((TAKEN_OVER, ANEW, ev.Status(WORKING, said()), ev.Claimed("n3"), ANEW, ev.Delta("a", "y")), 2),
+        ((TAKEN_OVER, ANEW, ev.Status(TaskState.INPUT_REQUIRED)), 0),
+        # Nor does one that says it otherwise, until it comes to a step.
+        ((ev.Delta("a", "x"), TAKEN_OVER, ev.Delta("a", "y", append=False), ev.Delta("a", "z")), 1),
+        ((ev.Delta("a", "x"), TAKEN_OVER, ev.Delta("a", "y", append=False), ev.Stepped(0, "one")), 0),
+        # Let go in peace, parked, or asked: nobody died.
+        ((ev.Claimed(""), TAKEN_OVER), 0),
+        ((TAKEN_OVER, ev.Claimed(""), ev.Claimed("n3")), 1),
+        ((TAKEN_OVER, ev.Parked(5), ev.Claimed("n3")), 0),
+        ((ev.Status(TaskState.INPUT_REQUIRED), TAKEN_OVER, ev.Said(said()), ev.Status(WORKING)), 0),
+    ],
+)
+def test_takeovers_without_progress_are_counted(events: tuple[ev.AnyEvent, ...], takeovers: int) -> None:
+    assert fold("t", recorded((opening(), *events))).takeovers == takeovers

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from tests.conftest import Shelf
@@ -210,3 +212,53 @@ def test_parked_tasks_survive_kill_9_and_wake(tmp_path: Path, shelf: Shelf) -> N
         answered = agent.send("yes", taskId=asked["id"], contextId=asked["contextId"])
         assert (plain_state(answered), text_of(answered)) == ("completed", "yes")
         agent.close()
+
+
+# Takes its process down each time, whatever it has said before.
+DEADLY = '''
+import asyncio, os
+from trunkline import Agent, Turn
+
+agent = Agent("deadly")
+
+async def die(turn: Turn) -> str:
+    """Say something that is new in each run, then end the process."""
+    await turn.write(f"begun by {os.getpid()}, ")
+    await asyncio.sleep(0.15)
+    await turn.write("and went on")
+    await asyncio.sleep(0.15)
+    os._exit(9)
+
+for mode in ("restart", "resume"):
+    agent.skill(id=mode, on_crash=mode)(die)
+
+@agent.skill(default=True)
+def echo(text: str) -> str:
+    """Shows that somebody is there."""
+    return text
+'''
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["restart", "resume"])
+def test_a_task_that_ends_every_process_fails_after_a_few(
+    tmp_path: Path, postgres_url: str, mode: str
+) -> None:
+    (tmp_path / "deadly.py").write_text(DEADLY)
+    flags = ("--workers", "2", "--set", "drain_limit=0.5", "--set", "takeover_limit=2")
+    with ServerProcess(tmp_path, "deadly:agent", *flags, store=postgres_url) as server:
+        agent = Agent(server.base)
+        task_id = agent.send("go", wait=False, metadata={"skill": mode})["id"]
+        agent.close()
+        deadline = time.monotonic() + 20
+        task: dict[str, object] = {}
+        while not task or plain_state(task) != "failed":
+            assert time.monotonic() < deadline, (task, server.text())
+            # A new connection each time: the one before may have been with the dead.
+            agent = Agent(server.base)
+            with suppress(httpx2.TransportError):
+                task = agent.get(task_id)
+            agent.close()
+            time.sleep(0.05)
+        assert "2 times" in words(task)
+        assert server.text().count("worker.died") == 3

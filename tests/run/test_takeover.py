@@ -116,6 +116,37 @@ def test_a_dead_node_is_taken_over(crash: OnCrash) -> None:
     run(case())
 
 
+@pytest.mark.parametrize("crash", [OnCrash.RESTART, OnCrash.RESUME], ids=lambda crash: crash.value)
+def test_a_task_whose_nodes_die_one_after_the_other_fails(crash: OnCrash) -> None:
+    begun: list[Work] = []
+
+    async def deadly(work: Work) -> Verdict:
+        begun.append(work)
+        return await hang(work)
+
+    async def case() -> None:
+        store = Shared()
+        await store.open()
+        limits = Limits(cancel_s=0.2, drain_s=0.2, takeovers=2)
+        async with desk(deadly, limits, store, crash) as first:
+            feed = await first.open()
+            await until(lambda: feed.state.seq >= 3)
+            await die(first)
+        for number in (2, 3, 4):
+            async with desk(deadly, limits, store, crash) as next_one:
+                far = await seen(next_one, feed)
+                await until(lambda number=number, far=far: len(begun) == number or far.state.over)
+                if far.state.over:
+                    break
+                await asyncio.sleep(0.01)
+                await die(next_one)
+        assert (len(begun), far.state.state) == (3, TaskState.FAILED)
+        assert "2 times" in reason(far)
+        await store.close()
+
+    run(case())
+
+
 def test_two_that_see_the_same_death_do_not_take_from_each_other() -> None:
     async def case() -> None:
         store = Shared()

@@ -63,6 +63,8 @@ class State:
     __slots__ = (
         "_artifacts",
         "_history",
+        "_restarted",
+        "_rewritten",
         "agent",
         "answers",
         "cancel_requested",
@@ -88,6 +90,7 @@ class State:
         "status_at",
         "status_message",
         "taken",
+        "takeovers",
         "task_id",
         "trace",
         "wake_at",
@@ -120,6 +123,10 @@ class State:
         self.answers: list[Message] = []
         # How many of them an executor has taken up.
         self.taken = 0
+        # How many nodes in a row died over it without its executor having got any further.
+        self.takeovers = 0
+        # Whether the run since the last takeover began from the beginning, or said something otherwise.
+        self._restarted = self._rewritten = False
         self.cancel_requested = False
         # While it is parked: when it is due again, and the child whose end it waits for.
         self.wake_at: int | None = None
@@ -229,6 +236,8 @@ class State:
         if recorded.seq != self.seq + 1:
             self._check_range(recorded)
         self.seq = recorded.seq
+        if self.takeovers and self._gets_further(recorded.event):
+            self.takeovers = 0
         match recorded.event:
             case ev.Delta() as event:
                 self._delta(event)
@@ -241,11 +250,9 @@ class State:
             case ev.Said(message=message):
                 self._said(message, recorded.at)
             case ev.Replied(message=message):
-                self.reply = message
-                self._enter(TaskState.COMPLETED, message, recorded.at)
+                self._replied(message, recorded.at)
             case ev.Claimed(node=node):
-                self.node = node
-                self.wake_at, self.child = None, ""
+                self._claim(node)
             case ev.CancelRequested():
                 self.cancel_requested = True
                 self._wake(recorded.at)
@@ -292,6 +299,41 @@ class State:
             self._set_push(event.push)
         self.status_at = at
         self._history.append(event.message)
+
+    def _replied(self, message: Message, at: int) -> None:
+        self.reply = message
+        self._enter(TaskState.COMPLETED, message, at)
+
+    def _claim(self, node: str) -> None:
+        if node and self.node and not self.interrupted:
+            # From a node that had not let go of it, so that one died; a question outlives its node.
+            self.takeovers += 1
+            self._restarted = self._rewritten = False
+        self.node = node
+        self.wake_at, self.child = None, ""
+
+    def _gets_further(self, event: ev.AnyEvent) -> bool:
+        """Whether an event shows that the run since the last takeover has done more than those that died."""
+        match event:
+            case ev.Delta(artifact_id=artifact_id, append=append):
+                return self._goes_on(artifact_id, append)
+            case ev.Chunk(artifact=artifact, append=append):
+                return self._goes_on(artifact.artifact_id, append)
+            case ev.Stepped(place=place):
+                self._restarted = self._restarted or place < 0
+                return not self._restarted
+            case ev.Status(state=state):
+                # A status adds nothing to the one before it; a run could say new ones for ever.
+                return state is not TaskState.WORKING
+            case ev.Taken() | ev.Parked():
+                return True
+            case _:
+                return False
+
+    def _goes_on(self, artifact_id: str, append: bool) -> bool:
+        if not append and artifact_id in self._artifacts:
+            self._rewritten = True
+        return not self._rewritten and not self._restarted
 
     def _park(self, event: ev.Parked) -> None:
         self.node = ""

@@ -21,12 +21,14 @@ log = logging.getLogger("trunkline.run")
 
 
 class Limits(Struct, frozen=True):
-    """How patient a node is, in seconds, and how far one task may lead to others."""
+    """How patient a node is, in seconds and with tasks that end their nodes; how far one leads to others."""
 
     cancel_s: float = 5.0
     drain_s: float = 20.0
     # How long a run that can be played again may wait before it is dropped until it is due.
     park_after_s: float = 5.0
+    # How often a task is begun again after a death before it fails, if it never gets any further.
+    takeovers: int = 3
     bounds: Bounds = Bounds()
 
 

@@ -28,6 +28,10 @@ ALONE_S = 5.0
 PAGE = 1000
 TOGETHER = 100
 DIED = "The process that ran this task ended before the task did."
+DEADLY = (
+    "The process that ran this task ended before the task did, also after it was begun again {} times "
+    "without getting any further."
+)
 
 
 class Takeover:
@@ -163,7 +167,12 @@ class Takeover:
         if state.cancel_requested:
             await node.tasks.change(feed, ForceCancel())
         elif again is Again.NO:
-            verdict = Status(TaskState.FAILED, self._message(state))
+            verdict = Status(TaskState.FAILED, self._message(state, DIED))
+            await node.tasks.change(feed, Emit(node.id, (verdict,)))
+        elif state.takeovers > node.limits.takeovers:
+            # It may be what ends the processes, and would go on until none is left.
+            log.error("task.deadly task=%s takeovers=%d", state.task_id, state.takeovers)
+            verdict = Status(TaskState.FAILED, self._message(state, DEADLY.format(node.limits.takeovers)))
             await node.tasks.change(feed, Emit(node.id, (verdict,)))
         else:
             self._begin(feed, agent, again)
@@ -172,13 +181,13 @@ class Takeover:
         state = feed.state
         return state.node == self._node.id and not state.resting and feed.runner is None
 
-    def _message(self, state: State) -> Message:
+    def _message(self, state: State, text: str) -> Message:
         return Message(
             message_id=self._node.ids.new(),
             context_id=state.context_id,
             task_id=state.task_id,
             role=Role.AGENT,
-            parts=(Part(text=DIED),),
+            parts=(Part(text=text),),
         )
 
 
