@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.http.transport import WRITE_LIMIT_S, Line, echo, get, run, settle
+from trunkline.http.connection import MIN_RATE
 from trunkline.http.exchange import Exchange
 
 
@@ -66,11 +67,25 @@ def _is(found: int, expected: int) -> None:
 
 def test_a_slow_reader_is_looked_at_again() -> None:
     def check(line: Line, clock: Clock) -> None:
+        step = round(MIN_RATE * WRITE_LIMIT_S)
+        line.transport.backlog = 3 * step + 5
         line.connection.pause_writing()
-        for backlog in (90, 50, 1):
+        for backlog in (2 * step + 5, step, 0):
             line.transport.backlog = backlog
             clock.pass_limit()
             assert not line.transport.aborted and len(clock.due) == 1
+
+    _within(check)
+
+
+@pytest.mark.parametrize(("before", "taken"), [(1 << 20, MIN_RATE * WRITE_LIMIT_S - 1), (100, 99), (100, 0)])
+def test_a_reader_below_the_least_rate_is_let_go(before: int, taken: float) -> None:
+    """A byte now and then would keep a large answer in memory for days."""
+
+    def check(line: Line, clock: Clock) -> None:
+        line.transport.backlog = before
+        line.connection.pause_writing()
+        line.transport.backlog = before - round(taken)
         clock.pass_limit()
         assert line.transport.aborted
 

@@ -181,3 +181,32 @@ def test_a_damaged_task_is_listed_by_its_head_and_hides_no_other(caplog: pytest.
 
 def test_a_damaged_task_is_an_internal_error() -> None:
     assert isinstance(internal(errors.StoreError.damaged("t", "torn")), errors.InternalError)
+
+
+def test_a_page_ends_at_a_size_and_the_next_one_goes_on() -> None:
+    async def write(work: Work) -> Verdict:
+        size = 400 << 10 if work.state.message.parts[0].text == "large" else 10
+        await work.emit(ev.Delta("answer", "x" * size))
+        return DONE
+
+    async def case() -> None:
+        async with _operations(write) as (_, operations):
+            texts = ["large"] * 4 + ["small"] * 3 + ["large"] * 2
+            made = [
+                await operations.send(HERE, _request(text, f"m{place}")) for place, text in enumerate(texts)
+            ]
+            expected = {task.id for task in made if isinstance(task, Task)}
+            sizes, token, seen = [], "", list[str]()
+            while not sizes or token:
+                query = ListQuery(page_size=100, page_token=token, include_artifacts=True)
+                page = await operations.list(HERE, query)
+                assert (page.total_size, page.page_size) == (9, 100)
+                token = page.next_page_token
+                sizes.append(len(page.tasks))
+                seen += [task.id for task in page.tasks]
+            assert sizes == [6, 3]
+            assert len(seen) == len(set(seen)) and set(seen) == expected
+            # Where nobody asks for what is large, the page is whole.
+            assert len((await operations.list(HERE, ListQuery(page_size=100))).tasks) == 9
+
+    run(case())

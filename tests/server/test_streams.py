@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 
 import pytest
@@ -11,12 +12,12 @@ from tests.run.desk import DONE, WORKING, delta, run, said
 from trunkline import Agent
 from trunkline.errors import StoreError
 from trunkline.http.exchange import Headers
-from trunkline.log.events import Recorded, Submitted
+from trunkline.log.events import AnyEvent, Delta, Recorded, Submitted
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
 from trunkline.server.operations import Subscription
-from trunkline.server.streams import StreamEncoding, Streams
+from trunkline.server.streams import PIECE_BYTES, StreamEncoding, Streams
 from trunkline.wire.writer import Dialect
 
 
@@ -122,3 +123,55 @@ def test_a_store_that_goes_away_cuts_the_stream_and_says_so(caplog: pytest.LogCa
 
     run(main())
     assert "stream.cut task=x after=0 error=the database is away" in caplog.text
+
+
+@pytest.mark.parametrize("where", ["window", "store"])
+def test_a_slow_reader_is_held_one_piece_and_not_all_it_has_missed(where: str) -> None:
+    """What a stream writes at once is bounded by bytes, not by the number of events."""
+    size, count = 20 << 10, 40
+
+    async def main() -> None:
+        state = State("x")
+        events = [Recorded(1, 0, Submitted(said(), "c", "o", "n")), Recorded(2, 0, WORKING)]
+        events += [Recorded(seq, 0, delta("x" * size)) for seq in range(3, count + 3)]
+        events.append(Recorded(count + 3, 0, DONE))
+
+        class Stored:
+            async def read(self, tenant: str, task_id: str, after: int, limit: int) -> list[Recorded]:
+                return events[after : after + limit]
+
+        feed = Feed("t", state)
+        feed.catch_up(events)
+        if where == "store":
+            feed.records, feed.base = [], state.seq
+        line, streams = Line(), Streams(Stored(), 15, 30)  # type: ignore[arg-type]
+        line.writable.set()
+        await streams.serve(line, Subscription(feed, 0), StreamEncoding(Dialect.V1))  # type: ignore[arg-type]
+        sizes = [len(body) for body, _ in line.sent]
+        assert max(sizes) < PIECE_BYTES + 2 * size
+        ids = re.findall(rb"^id: (\d+)$", b"".join(body for body, _ in line.sent), re.MULTILINE)
+        assert [int(each) for each in ids] == list(range(1, count + 4))
+        assert [more for _, more in line.sent] == [True] * (len(sizes) - 1) + [False]
+
+    run(main())
+
+
+def test_the_opening_of_a_stream_is_written_piece_by_piece() -> None:
+    size = 100 << 10
+
+    async def main() -> None:
+        state = State("x")
+        events: list[AnyEvent] = [Submitted(said(), "c", "o", "n"), WORKING]
+        events += [Delta(name, name * size) for name in "ab"]
+        for seq, event in enumerate([*events, DONE], 1):
+            state.apply(Recorded(seq, 0, event))
+        line, streams = Line(), Streams(None, 15, 30)  # type: ignore[arg-type]
+        line.writable.set()
+        given = Subscription(Feed("t", state), None, opening=state.task(), opening_seq=state.seq)
+        await streams.serve(line, given, StreamEncoding(Dialect.V1))  # type: ignore[arg-type]
+        # The task, each artifact, then the status with the end.
+        assert [len(body) // size for body, _ in line.sent[1:]] == [2, 1, 1, 0]
+        assert [more for _, more in line.sent[1:]] == [True, True, True, False]
+        assert given.opening is None
+
+    run(main())

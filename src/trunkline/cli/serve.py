@@ -138,7 +138,8 @@ def server_limits(settings: Settings) -> ServerLimits:
     """The limits of the HTTP server that the settings ask for."""
     # A stream notices by itself first, and says after which event it was cut.
     write_s = settings.write_limit + 2 * TICK_S
-    return ServerLimits(settings.connection_limit, write_s, settings.drain_limit + settings.cancel_limit)
+    end_s = settings.drain_limit + settings.cancel_limit
+    return ServerLimits(settings.connection_limit, write_s, end_s, settings.unread_limit)
 
 
 def _started(application: Application, port: int) -> None:

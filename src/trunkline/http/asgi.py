@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, Hashable, MutableMapping
 from typing import Any
 
 from trunkline.http.exchange import (
@@ -82,6 +82,7 @@ class AsgiExchange:
         "prefix",
         "query_string",
         "raw_path",
+        "reader",
         "receive",
         "scope",
         "send",
@@ -91,6 +92,7 @@ class AsgiExchange:
         self.scope = scope
         self.receive = receive
         self.send = send
+        self.reader: Hashable = None
         self._whole = False
         self._watcher: asyncio.Task[None] | None = None
         self.also: Headers = ()

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, cast
 
 import httptools
@@ -20,12 +20,15 @@ from uvicorn import Config
 from trunkline.http.connections import ServerState
 from trunkline.http.exchange import is_list
 from trunkline.http.request import ConnectionRequest
+from trunkline.http.unread import LARGE_BYTES
 
 log = logging.getLogger("trunkline.server")
 HEAD_LIMIT = 64 << 10
 UNSENT_BYTES = 16 << 10
 KERNEL_BYTES = 128 << 10
 _UNSENT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+# Bytes a second that a reader who is behind has to take.
+MIN_RATE = 4 << 10
 HEAD_S = 10.0
 IDLE_S = 75.0
 # A caller whose next request was already on its way when the end began is told so instead of cut off.
@@ -68,10 +71,12 @@ class ServerConnection(asyncio.Protocol):
         "_stuck",
         "_taken",
         "_task",
+        "_unread_by",
         "_until",
         "_upgrading",
         "_url",
         "blocked",
+        "reader",
         "transport",
     )
 
@@ -107,6 +112,10 @@ class ServerConnection(asyncio.Protocol):
         self._read = 0
         self._until = server_state.now + (LINGER_S if server_state.draining else IDLE_S)
         self._drain: asyncio.Future[None] | None = None
+        # Whose the last answer was, as the loop may say only after it that its reader is behind.
+        self.reader: Hashable = None
+        # By whom a large answer is counted as unread.
+        self._unread_by: Hashable | None = None
         self._stuck: asyncio.TimerHandle | None = None
 
     def peer(self) -> str:
@@ -393,14 +402,26 @@ class ServerConnection(asyncio.Protocol):
 
     def _wake(self) -> None:
         self.blocked = False
+        if self._unread_by is not None:
+            self._state.unread.remove(self._unread_by, self)
+            self._unread_by = None
         if self._drain is not None and not self._drain.done():
             self._drain.set_result(None)
         self._drain = None
 
     def pause_writing(self) -> None:
-        """The reader is behind; from now on it has to read something within each limit."""
+        """The reader is behind; from now on it has to keep up a rate."""
         self.blocked = True
         self._look_again()
+        size = self.transport.get_write_buffer_size()
+        if size > LARGE_BYTES:
+            reader = self._unread_by = self.reader or self.peer()
+            self._state.unread.add(reader, self, size)
+
+    def drop(self) -> None:
+        """Let go of a reader for whom too much is held."""
+        self._unread_by = None
+        self.transport.abort()
 
     def resume_writing(self) -> None:
         """The reader has caught up."""
@@ -419,8 +440,10 @@ class ServerConnection(asyncio.Protocol):
             self._stuck = None
 
     def _judge(self, before: int) -> None:
-        # A close would wait for the reader to take the rest, and one that stands still never does.
-        if self.transport.get_write_buffer_size() >= before:
+        # A close would wait for the reader to take the rest, and one that stands still never does. One that
+        # takes a byte now and then would hold a large answer for days.
+        taken = before - self.transport.get_write_buffer_size()
+        if taken < min(before, MIN_RATE * self._state.write_limit_s):
             self.transport.abort()
         else:
             self._look_again()

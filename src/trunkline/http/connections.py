@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 from uvicorn.server import ServerState as UvicornState
 
 from trunkline.http.exchange import Exchange
+from trunkline.http.unread import UnreadAnswers
 
 log = logging.getLogger("trunkline.server")
 FULL = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
@@ -45,6 +46,8 @@ class ServerState(UvicornState):
         write_limit_s: float,
         limit: int = 0,
         crowded: Callable[[], None] | None = None,
+        *,
+        unread_limit: int = 0,
     ) -> None:
         super().__init__()
         self.answer = answer
@@ -53,6 +56,7 @@ class ServerState(UvicornState):
         self.date = b""
         self.draining = False
         self.leaving = 0
+        self.unread = UnreadAnswers(unread_limit)
         # Makes the protocol of a connection that becomes a WebSocket; None where nobody takes any.
         self.websocket: Callable[[], asyncio.Protocol] | None = None
         self._limit = limit
@@ -90,6 +94,9 @@ class ServerState(UvicornState):
         if self._turned_away:
             log.warning("connection.refused count=%d limit=%d", self._turned_away, self._limit)
             self._turned_away = 0
+        if self.unread.dropped:
+            log.warning("reader.dropped count=%d held=%d", self.unread.dropped, self.unread.total)
+            self.unread.dropped = 0
 
 
 class _Leaving(asyncio.Protocol):

@@ -5,7 +5,7 @@ There are two kinds: `ConnectionRequest` on a connection of our own server, `Asg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 from urllib.parse import parse_qsl
 
@@ -43,6 +43,8 @@ class Exchange(Protocol):
     headers: dict[bytes, bytes]
     # Headers that go with whatever is answered.
     also: Headers
+    # For whom the answer is, where that is known: what one reader leaves unread is counted together.
+    reader: Hashable
 
     def peer(self) -> str:
         """The address of the caller, or of the proxy before it; empty if nobody knows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote
@@ -50,6 +50,7 @@ class ConnectionRequest:
         "prefix",
         "query_string",
         "raw_path",
+        "reader",
         "size",
         "whole",
     )
@@ -65,6 +66,7 @@ class ConnectionRequest:
         self._connection = connection
         self.method = method
         self.base = self.prefix = ""
+        self.reader: Hashable = None
         self.headers = headers
         if b"%" in url or b"?" in url or b"#" in url or url[:1] != b"/":
             self.path, self.raw_path, self.query_string = _taken_apart(url)
@@ -180,6 +182,7 @@ class ConnectionRequest:
             bare = status in _HEADS_ONLY or b"content-length:" in more
             length = b"" if bare else b"content-length: 0\r\n"
             answer = b"".join((_status_line(status), connection.date(), more, length, end))
+        connection.reader = self.reader
         connection.transport.write(answer)
         self.answered = True
 
@@ -210,6 +213,7 @@ class ConnectionRequest:
         if not self.old:
             chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             body = chunk if more else chunk + b"0\r\n\r\n"
+        connection.reader = self.reader
         connection.transport.write(head + body)
         self.answered = not more
 

@@ -44,6 +44,8 @@ class ServerLimits(Struct, frozen=True):
     write_s: float
     # For work that runs to come to its end, before the server itself ends.
     drain_s: float
+    # Bytes of large answers that readers have not taken.
+    unread: int = 0
 
     @property
     def end_s(self) -> float:
@@ -118,7 +120,11 @@ class HttpServer(uvicorn.Server):
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end_limit_s = limits.end_s
         self._state = self.server_state = ServerState(
-            application.answer, limits.write_s, room(limits.connections), application.crowded
+            application.answer,
+            limits.write_s,
+            room(limits.connections),
+            application.crowded,
+            unread_limit=limits.unread,
         )
         if application.has_websockets:
             self._state.websocket = self._websockets()

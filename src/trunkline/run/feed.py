@@ -19,6 +19,7 @@ WINDOW = 512
 PAGE = 500
 FIRST_PAGE = 16
 PAGE_BYTES = 16 << 10
+LONGEST_PAGE = 1 << 20
 
 
 class Watcher(Protocol):
@@ -169,7 +170,9 @@ async def pages(log: Log, feed: Feed, after: int) -> AsyncIterator[list[Recorded
         # By weight and not by number: whoever reads slowly makes the server hold a page of it. But not event
         # by event: a store reads an append whole, whatever is asked of it.
         size = weight(batch)
-        if size > 2 * PAGE_BYTES:
-            count = max(FIRST_PAGE, count // 2)
+        if size > LONGEST_PAGE:
+            count = max(1, count // 4)
+        elif size > 2 * PAGE_BYTES:
+            count = max(min(count, FIRST_PAGE), count // 2)
         elif size < PAGE_BYTES:
             count = min(PAGE, 2 * count)

@@ -124,14 +124,14 @@ class Admission:
 
     def _take(self, principal: Principal, exchange: Exchange, seen: TraceSeen) -> Principal:
         seen.tenant = principal.tenant
-        if self._quota is not None:
-            self._count(self._quota, exchange, principal, seen)
-        return principal
-
-    def _count(self, quota: Quota, exchange: Exchange, principal: Principal, seen: TraceSeen) -> None:
         # Those without a name share one; told apart by where they are, none of them can lock out the others.
         place = self._place(exchange) if principal is ANONYMOUS else ""
-        who = (principal.tenant, principal.name, place)
+        who = exchange.reader = (principal.tenant, principal.name, place)
+        if self._quota is not None:
+            self._count(self._quota, who, seen)
+        return principal
+
+    def _count(self, quota: Quota, who: Who, seen: TraceSeen) -> None:
         try:
             quota.enter(who)
         except TooManyRequests:

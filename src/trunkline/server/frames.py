@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from trunkline.log.events import Chunk, Compacted, Delta, Recorded, Replied, Status, Submitted
 from trunkline.log.fold import State, fold
 from trunkline.run.feed import Feed
@@ -76,18 +78,17 @@ def whole(state: State, artifact_id: str, writer: Writer) -> bytes:
     return writer.artifact_frame(update)
 
 
-def opening_frames(given: Subscription, dialect: Dialect) -> list[tuple[int | None, bytes]]:
-    """What a stream opens with, and the seq that a reader resumes from."""
-    writer, opening = WRITERS[dialect], given.opening
-    if opening is None:
-        return []
+def opening_frames(given: Subscription, dialect: Dialect) -> Iterator[tuple[int | None, bytes]]:
+    """What a stream opens with, and the seq that a reader resumes from; each is made when it is its turn.
+
+    Of a task that has ended, also what the end of its stream would have been: artifacts and the last status.
+    """
+    writer, opening, state = WRITERS[dialect], given.opening, given.feed.state
     if isinstance(opening, Message):
-        return [(None, writer.message_frame(opening))]
-    frames = [(given.opening_seq, writer.task_frame(writer.task(opening)))]
-    return frames if given.after is not None else [*frames, *_closing(given.feed.state, writer)]
-
-
-def _closing(state: State, writer: Writer) -> list[tuple[int | None, bytes]]:
-    """What the end of a stream would have been: each whole artifact, then the last status."""
-    frames = [whole(state, artifact.artifact_id, writer) for artifact in state.task().artifacts]
-    return [(None, one) for one in (*frames, _status(state, state.status(), writer))]
+        yield None, writer.message_frame(opening)
+    elif opening is not None:
+        yield given.opening_seq, writer.task_frame(writer.task(opening))
+        if given.after is None:
+            for artifact in opening.artifacts:
+                yield None, whole(state, artifact.artifact_id, writer)
+            yield None, _status(state, state.status(), writer)

@@ -5,9 +5,10 @@ No bytes and no HTTP in here: JSON-RPC, REST and whoever comes next encode what 
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -19,7 +20,7 @@ from trunkline.clock import now_ms
 from trunkline.log.decide import LIMITS
 from trunkline.log.events import PushTarget, Replied
 from trunkline.log.fold import NOBODY, Head, State
-from trunkline.log.ids import is_uuid, page_token, read_page_token
+from trunkline.log.ids import Position, is_uuid, page_token, read_page_token
 from trunkline.net.resolver import on_behalf_of
 from trunkline.run.feed import Feed
 from trunkline.run.push_configs import PushConfigs
@@ -46,6 +47,9 @@ log = logging.getLogger("trunkline.server")
 DEDUP_MS = 24 * 3600 * 1000
 # The first word of a run tells a task from a direct message; it comes within one commit.
 FIRST_WORD_S = 5.0
+# A page of tasks ends with the one that makes it this large.
+PAGE_BYTES = 1 << 20
+LISTING = 4
 # More events than any log holds.
 MAX_SEQ = 10**9
 # How often whoever waits for a rest is asked whether it is still let in.
@@ -97,6 +101,8 @@ class Operations:
         self._tasks = runner.tasks
         self._wait_limit_s = wait_limit_s
         self._streaming = streaming
+        # Pages that are read at once: each may hold as much as a task.
+        self._listing = asyncio.Semaphore(LISTING)
         # Set once the store is open, if this agent pushes at all.
         self.push: PushConfigs | None = None
 
@@ -235,12 +241,33 @@ class Operations:
         scope = _encode((who.tenant, where)).decode()
         after = read_page_token(query.page_token, scope) if query.page_token else None
         page = await self._tasks.store.heads.list(who.tenant, where, size=query.page_size, after=after)
-        found = [await self._state(who.tenant, head) for head in page.heads]
+        async with self._listing:
+            found, read = await self._read_page(who.tenant, page.heads, query)
+        end = page.next
+        if read < len(page.heads):
+            last = page.heads[read - 1]
+            end = Position(last.status_at, last.task_id)
         # Some may have moved on since the page was read.
-        states = sorted([state for state in found if state], key=lambda one: one.status_at, reverse=True)
-        tasks = [one.task(query.history_length, artifacts=query.include_artifacts) for one in states]
-        token = "" if page.next is None else page_token(page.next, scope)
+        tasks = [task for _, task in sorted(found, key=lambda one: one[0], reverse=True)]
+        token = "" if end is None else page_token(end, scope)
         return TaskPage(tuple(tasks), token, query.page_size, page.total)
+
+    async def _read_page(
+        self, tenant: str, heads: Sequence[Head], query: ListQuery
+    ) -> tuple[builtins.list[tuple[int, Task]], int]:
+        """The tasks behind the first heads, as many as make a page, with their times; and how many heads."""
+        found: list[tuple[int, Task]] = []
+        size = 0
+        for read, head in enumerate(heads, 1):
+            state = await self._state(tenant, head)
+            if state is not None:
+                task = state.task(query.history_length, artifacts=query.include_artifacts)
+                found.append((state.status_at, task))
+                size += len(_encode(task))
+            if size >= PAGE_BYTES:
+                # A hundred tasks may be gigabytes; the token says where the next page begins.
+                return found, read
+        return found, len(heads)
 
     async def _state(self, tenant: str, head: Head) -> State | None:
         try:

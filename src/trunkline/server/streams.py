@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -25,6 +25,8 @@ from trunkline.wire.writer import Dialect
 
 log = logging.getLogger("trunkline.server")
 TICK_S = 1.0
+# What is written at once, as far as frames allow: it is held for a reader until that has taken it.
+PIECE_BYTES = 64 << 10
 HEADERS = [
     (b"content-type", EVENTS),
     (b"cache-control", b"no-store, no-transform"),
@@ -106,11 +108,15 @@ class Stream:
     async def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         await self._exchange.begin(HEADERS)
         subscription = self._subscription
-        pieces = [self._wrap(*each) for each in opening_frames(subscription, self._encoding.dialect)]
+        # A spread of reconnects keeps a restart from being a stampede.
+        body = b"retry: %d\n\n" % (1000 + random_bits(11))
+        for each in opening_frames(subscription, self._encoding.dialect):
+            if len(body) > PIECE_BYTES:
+                await self._write(loop, body, more=True)
+                body = b""
+            body += self._wrap(*each)
         # A stream may stay for days; the task that it began with should not stay in memory with it.
         subscription.opening = None
-        # A spread of reconnects keeps a restart from being a stampede.
-        body = b"retry: %d\n\n" % (1000 + random_bits(11)) + b"".join(pieces)
         await self._write(loop, body, more=subscription.after is not None)
 
     async def _follow(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -123,8 +129,7 @@ class Stream:
                 log.info("stream.ended task=%s after=%s reason=key", *self._place())
                 await self._write(loop, b"", more=False)
                 return
-            records = feed.newer(subscription.after)
-            body = self._render(records) if records else b""
+            body = self._render(feed.newer(subscription.after) or ())
             done = self._at_end() or self._streams.closing or self._gone
             if body or done:
                 await self._write(loop, body, more=not done)
@@ -138,28 +143,35 @@ class Stream:
 
     async def _catch_up(self, loop: asyncio.AbstractEventLoop, after: int) -> None:
         # Page by page: however far behind a reader is, the server holds one page for it and can cut it.
-        async for page in pages(self._streams.log, self._subscription.feed, after):
-            await self._write(loop, self._render(page), more=True)
-            if self._gone or self._streams.closing or self._is_shut_out():
-                return
+        subscription = self._subscription
+        async for page in pages(self._streams.log, subscription.feed, after):
+            while page:
+                await self._write(loop, self._render(page), more=True)
+                if self._gone or self._streams.closing or self._is_shut_out():
+                    return
+                page = [recorded for recorded in page if recorded.seq > (subscription.after or 0)]
 
     def _is_shut_out(self) -> bool:
         """Whether its reader would not be let in any more: the key was revoked, or is over."""
         return self._lasting is not None and not self._lasting()
 
-    def _render(self, records: list[Recorded]) -> bytes:
+    def _render(self, records: Sequence[Recorded]) -> bytes:
+        """The frames of the first of these events, as many as make a piece; they are behind us then."""
         subscription, dialect = self._subscription, self._encoding.dialect
         pieces: list[bytes] = []
+        size = 0
         for recorded in records:
             if isinstance(recorded.event, Compacted):
                 frames = range_frames(subscription.feed, recorded.event, dialect)
                 seqs = [None] * (len(frames) - 1) + [recorded.seq]
                 pieces += [self._wrap(*one) for one in zip(seqs, frames, strict=False)]
-                continue
-            made = frame(subscription.feed, recorded, dialect)
-            if made:
+                size += sum(map(len, frames))
+            elif made := frame(subscription.feed, recorded, dialect):
                 pieces.append(self._wrap(recorded.seq, made))
-        subscription.after = records[-1].seq
+                size += len(made)
+            subscription.after = recorded.seq
+            if size > PIECE_BYTES:
+                break
         return b"".join(pieces)
 
     def _wrap(self, seq: int | None, body: bytes) -> bytes:
