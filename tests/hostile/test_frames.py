@@ -59,21 +59,22 @@ def _raws(evil: str, kind: str) -> list[bytes]:
     one["parts"].append({"data": {"as": kind, evil: evil}, "metadata": {evil: evil}})
     old = message(evil, "0.3", metadata={evil: evil})
     old["parts"].append({"kind": "data", "data": {"as": kind, evil: evil}, "metadata": {evil: evil}})
+    about = {evil: evil}
     envelope = {
         "jsonrpc": "2.0",
         "id": evil[:200],
         "method": "SendStreamingMessage",
-        "params": {"message": one, "metadata": {evil: evil}},
+        "params": {"message": one, "metadata": about},
     }
     rpc = [
         post("/a2a", _dump(envelope), V1),
         post("/a2a", _dump({**envelope, "method": "message/stream", "params": {"message": old}})),
     ]
     rest = [
-        post("/message:stream", _dump({"message": one}), V1),
+        post("/message:stream", _dump({"message": one, "metadata": about}), V1),
         post("/message:stream", _dump({"message": old})),
     ]
-    return [*rpc, *rest, post("/v1/message:stream", _dump({"request": one}))]
+    return [*rpc, *rest, post("/v1/message:stream", _dump({"request": one, "metadata": about}))]
 
 
 def _dump(value: Any) -> bytes:
