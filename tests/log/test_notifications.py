@@ -6,7 +6,7 @@ import pytest
 
 from trunkline.log import events as ev
 from trunkline.log.fold import State
-from trunkline.log.notifications import announced, delivery_id, lane
+from trunkline.log.notifications import announced, delivery_id, host, lane
 from trunkline.wire.types import Artifact, Message, Part, Role, TaskState
 
 TASK = "01980000-0000-7000-8000-000000000000"
@@ -125,17 +125,28 @@ def test_a_delivery_has_one_id_that_sorts_and_fits_a_signature() -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "origin"),
+    ("url", "name"),
     [
-        ("https://Hooks.Example/a?b#c", "https://hooks.example:443"),
-        ("http://hooks.example", "http://hooks.example:80"),
-        ("HTTP://hooks.example:80/", "http://hooks.example:80"),
-        ("https://hooks.example:8443/", "https://hooks.example:8443"),
-        ("http://[2606:4700::ABCD]/", "http://[2606:4700::abcd]:80"),
+        ("https://Hooks.Example/a?b#c", "hooks.example"),
+        ("http://hooks.example", "hooks.example"),
+        ("https://hooks.example:8443/", "hooks.example"),
+        ("http://[2606:4700::ABCD]/", "2606:4700::abcd"),
         ("http://[broken/", ""),
-        ("http://hooks.example:99999/", ""),
         ("nothing", ""),
     ],
 )
-def test_the_lane_of_a_url(url: str, origin: str) -> None:
-    assert lane(url) == origin
+def test_the_host_of_a_url(url: str, name: str) -> None:
+    assert host(url) == name
+
+
+def test_a_lane_is_a_host_and_whose_it_is() -> None:
+    one = lane("https://hooks.example:1/a", "t", "alice")
+    assert one == lane("http://hooks.example:2/b", "t", "alice"), "400 ports of one host wait together"
+    others = [
+        lane("https://other.example/", "t", "alice"),
+        lane("https://hooks.example/", "t", "bob"),
+        lane("https://hooks.example/", "u", "alice"),
+        lane("https://hooks.example/", "t" * 5000, "\0 "),
+    ]
+    assert len({one, *others}) == 5
+    assert all(each.isprintable() and each.count(" ") == 2 and len(each) < 60 for each in others)

@@ -187,11 +187,11 @@ class Mail:
         self.tasks.announced = worker.announced
         return worker
 
-    async def open(self, *urls: str, version: str = "1.0") -> Feed:
+    async def open(self, *urls: str, version: str = "1.0", tenant: str = "t", principal: str = "me") -> Feed:
         """A task that these are told of; a target's id is its url."""
-        feed = self.tasks.begin("t", IDS.new())
+        feed = self.tasks.begin(tenant, IDS.new())
         message = Message(message_id="m", role=Role.USER, parts=(Part(text="go"),))
-        await self.tasks.append(feed, (ev.Submitted(message, "c", "me", "n"),))
+        await self.tasks.append(feed, (ev.Submitted(message, "c", principal, "n"),))
         for url in urls:
             await self.set(feed, PushConfig(url, url), version)
         return feed

@@ -14,7 +14,7 @@ from tests.run.mail import DONE, WORKING, Answer, Calm, Later, Mail, mail
 from trunkline.auth.vault import Vault
 from trunkline.log.decide import Command
 from trunkline.log.events import PushSet
-from trunkline.log.notifications import delivery_id
+from trunkline.log.notifications import delivery_id, lane
 from trunkline.net.breaker import Breaker
 from trunkline.run import delivery
 from trunkline.run.feed import Feed
@@ -199,11 +199,11 @@ def test_what_goes_to_a_new_place_says_nothing_of_the_old_one() -> None:
     class Notes(Calm):
         said: ClassVar[list[tuple[str, str]]] = []
 
-        def succeeded(self, lane: str) -> None:
-            self.said.append(("up", lane))
+        def succeeded(self, target: str) -> None:
+            self.said.append(("up", target))
 
-        def failed(self, lane: str, now: float) -> bool:
-            self.said.append(("down", lane))
+        def failed(self, target: str, now: float) -> bool:
+            self.said.append(("down", target))
             return False
 
     async def scene() -> None:
@@ -216,7 +216,7 @@ def test_what_goes_to_a_new_place_says_nothing_of_the_old_one() -> None:
             m.clock.ms += SECOND
             m.worker.wake()
             await m.settled()
-            assert Notes.said == [("down", "https://a.example:443"), ("up", "https://b.example:443")]
+            assert Notes.said == [("down", lane(A, "t", "me")), ("up", lane(B, "t", "me"))]
 
     run(scene())
 
@@ -275,6 +275,50 @@ def test_many_hanging_lanes_leave_room_for_others() -> None:
                     await until(lambda: m.out.states(A) == ["working"])
             finally:
                 gate.set()
+            await m.settled()
+
+    run(scene())
+
+
+def test_400_ports_of_one_host_are_one_host() -> None:
+    """2.4: a tarpit with many ports holds the places of one host."""
+
+    async def scene() -> None:
+        async with mail() as m:
+            gate, urls = asyncio.Event(), [f"https://tarpit.example:{port}/" for port in range(1000, 1400)]
+            m.out.gates.update(dict.fromkeys(urls, gate))
+            for start in range(0, 400, 16):
+                await m.say(await m.open(*urls[start : start + 16]), WORKING)
+            await until(lambda: len(m.out.posts) >= delivery.PER_LANE)
+            await asyncio.sleep(0.02)
+            assert m.worker.in_flight == delivery.PER_LANE
+            await m.say(await m.open(A), WORKING)
+            async with asyncio.timeout(5):
+                await until(lambda: m.out.states(A) == ["working"])
+            gate.set()
+            await m.settled()
+
+    run(scene())
+
+
+def test_a_principal_of_many_hanging_hosts_keeps_only_itself_waiting() -> None:
+    """2.4: the last places are for those who have little on its way."""
+
+    async def scene() -> None:
+        async with mail() as m:
+            gate, urls = asyncio.Event(), [f"https://tarpit-{n}.example/" for n in range(400)]
+            m.out.gates.update(dict.fromkeys(urls, gate))
+            for start in range(0, 400, 16):
+                await m.say(await m.open(*urls[start : start + 16]), WORKING)
+            await until(lambda: m.worker.in_flight >= delivery.IN_FLIGHT - delivery.LAST)
+            await asyncio.sleep(0.02)
+            assert m.worker.in_flight == delivery.IN_FLIGHT - delivery.LAST
+            for tenant, principal in (("t", "other"), ("u", "me")):
+                urls = [f"https://{principal}-{tenant}-{n}.example/" for n in range(8)]
+                await m.say(await m.open(*urls, tenant=tenant, principal=principal), WORKING)
+                async with asyncio.timeout(5):
+                    await until(lambda: all(m.out.states(url) == ["working"] for url in urls))  # noqa: B023
+            gate.set()
             await m.settled()
 
     run(scene())

@@ -46,7 +46,7 @@ def show_all(url: str | None, chosen: DeliveryFilter, limit: int, *, as_json: bo
     for one in found:
         state = Text(one.state, _COLOURS.get(one.state, ""))
         # As texts: what others have chosen must not be read as markup.
-        cells = (one.note, _time(one.at), _time(one.due), one.lane)
+        cells = (one.note, _time(one.at), _time(one.due), one.host)
         table.add_row(Text(one.id), state, str(one.attempts), *[Text(cell) for cell in cells])
     Console(highlight=False, width=_WIDE).print(table if found else "no such deliveries")
 
@@ -71,7 +71,7 @@ def show(url: str | None, delivery_id: str, *, as_json: bool) -> None:
         "task": found.task_id,
         "event": str(found.seq),
         "config": found.target,
-        "target": found.lane,
+        "target": found.host,
         "state": found.state,
         "tries": str(found.attempts),
         "last answer": found.note,

@@ -14,8 +14,6 @@ from trunkline.log import events as ev
 from trunkline.log.fold import State
 from trunkline.wire.types import RESTING, TaskState
 
-_PORTS = {"http": 80, "https": 443}
-
 
 def announced(state: State, events: Sequence[ev.AnyEvent]) -> list[tuple[int, ev.PushTarget]]:
     """The seqs to be told and whom, once these events are appended here.
@@ -55,18 +53,27 @@ def delivery_id(task_id: str, seq: int, target_id: str) -> str:
     return f"{task_id}_{seq:06d}_{blake2b(target_id.encode(), digest_size=12).hexdigest()}"
 
 
-def lane(url: str) -> str:
-    """The host that a target's url leads to, as `https://hooks.example:443`: what shares it waits together.
+def lane(url: str, tenant: str, principal: str) -> str:
+    """What waits together: the host that a url leads to, whatever the port, and whose task it is, as digests.
 
-    Only a name to sort by; who may be called is judged elsewhere. Empty if there is none.
+    Short and plain, whatever tenants and principals are called; two that collide share a queue.
+    """
+    return f"{host(url)} {_short(tenant)} {_short(principal)}"
+
+
+def host(url: str) -> str:
+    """The host that a target's url leads to: a name to sort by. Empty if there is none.
+
+    Not the port: whoever has one port of a machine has the others too, and is slow at all of them.
     """
     try:
-        parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
+        return urlsplit(url).hostname or ""
     except ValueError:
         return ""
-    shown = f"[{host}]" if ":" in host else host
-    return f"{parts.scheme}://{shown}:{port or _PORTS.get(parts.scheme, 0)}" if host else ""
+
+
+def _short(text: str) -> str:
+    return blake2b(text.encode(), digest_size=6).hexdigest()
 
 
 def _moves(events: Sequence[ev.AnyEvent]) -> bool:

@@ -2,7 +2,7 @@
 
 The outbox row was written with the event it announces, so a worker that dies loses nothing: its
 leases run out and another one posts again, under the same id. Rows of one task and target come one
-after the other. Every host has its own share, so that one that hangs keeps nobody else waiting.
+after the other. Every host, principal and tenant has its share, so that none keeps another one waiting.
 """
 
 from __future__ import annotations
@@ -19,21 +19,29 @@ from msgspec import Struct
 from trunkline.clock import now_ms, random_bits
 from trunkline.errors import Misuse, StoreError, Unreachable
 from trunkline.log.decide import DeletePush
-from trunkline.log.notifications import lane as host_of
+from trunkline.log.notifications import lane as lane_of
 from trunkline.net.breaker import Breaker
 from trunkline.net.resolver import on_behalf_of
 from trunkline.run.feed import Feed
 from trunkline.run.notification import NotificationComposer, OutgoingNotification
 from trunkline.run.retry import BUSY, GONE, Attempt, Schedule, patience_ms
 from trunkline.run.tasks import Tasks
-from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryResult
+from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryResult, Shares
+from trunkline.store.fairness import host_of
 
 log = logging.getLogger("trunkline.webhook")
 IN_FLIGHT = 192
 # Of these so many are for hosts that have nothing on its way: a few that hang must not hold all of it.
 SPARE = 64
-# Taken at once. A host that already has fewer may get as many again: nine at most are on their way.
-PER_HOST = 5
+# Of those so many for principals that have little on its way, and of those so many for such tenants: one that
+# names host after host which hangs must not hold all of it either.
+LAST = 32
+LAST_OF_TENANTS = 16
+LAST_PER_PRINCIPAL = 4
+LAST_PER_TENANT = 8
+# To one host, and of that for one principal: it may hang for that one alone.
+PER_HOST = 9
+PER_LANE = 6
 LOOK_S = 1.0
 # Retries that are further away are found by looking.
 SOON_S = 60.0
@@ -120,7 +128,7 @@ class DeliveryWorker:
         # What an earlier process left is due now.
         self._woken.set()
         self._ended = Event()
-        self._by_host: Counter[str] = Counter()
+        self._by_lane: Counter[str] = Counter()
         self._work: set[Task[None]] = set()
         self._settled: list[tuple[Delivery, DeliveryResult]] = []
         self._bytes = 0
@@ -199,17 +207,12 @@ class DeliveryWorker:
         room = IN_FLIGHT - len(self._work) - len(self._settled)
         if room <= 0 or self._stopping:
             return False
-        per_host = PER_HOST
-        if room > SPARE:
-            room -= SPARE
-        else:
-            per_host = 1
-        loop = asyncio.get_running_loop()
+        room, shares = self._shares(room)
         # From before the store is asked: whenever it counts from, the lease is not over earlier.
-        now = loop.time()
-        full = [host for host, count in self._by_host.items() if count >= per_host]
-        busy = [*self._breaker.busy(now), *full]
-        taken = await self._tasks.store.outbox.take(room, self._lease_ms, per_lane=per_host, busy=busy)
+        now = asyncio.get_running_loop().time()
+        taken = await self._tasks.store.outbox.take(
+            room, self._lease_ms, per_lane=PER_LANE, busy=self._breaker.busy(now), shares=shares
+        )
         self.counts.lag_ms = max(0, self._clock() - min([one.due for one in taken])) if taken else 0
         for delivery in taken:
             if self._stopping:
@@ -220,8 +223,20 @@ class DeliveryWorker:
                 self._begin(delivery, now + self._lease_ms / 1000)
         return bool(taken)
 
+    def _shares(self, room: int) -> tuple[int, Shares]:
+        """How many to take, and of whom, by how many places are left."""
+        # A copy: the store looks at it in a thread of its own.
+        by_lane = dict(self._by_lane)
+        if room > SPARE:
+            return room - SPARE, Shares(by_lane, PER_HOST)
+        if room > LAST:
+            return room - LAST, Shares(by_lane, 1)
+        if room > LAST_OF_TENANTS:
+            return room - LAST_OF_TENANTS, Shares(by_lane, 1, LAST_PER_PRINCIPAL)
+        return room, Shares(by_lane, 1, LAST_PER_PRINCIPAL, LAST_PER_TENANT)
+
     def _begin(self, delivery: Delivery, lease_end: float) -> None:
-        self._by_host[delivery.lane] += 1
+        self._by_lane[delivery.lane] += 1
         work = asyncio.get_running_loop().create_task(self._deliver(delivery, lease_end))
         self._work.add(work)
         work.add_done_callback(self._work.discard)
@@ -256,10 +271,10 @@ class DeliveryWorker:
             # Somebody else may have it: making it due now would have it posted twice at once.
             log.warning("delivery.lease_lost task=%s id=%s", delivery.task_id, delivery.id)
 
-    def _free(self, host: str) -> None:
-        self._by_host[host] -= 1
-        if self._by_host[host] <= 0:
-            del self._by_host[host]
+    def _free(self, lane: str) -> None:
+        self._by_lane[lane] -= 1
+        if self._by_lane[lane] <= 0:
+            del self._by_lane[lane]
 
     async def _attempt(self, delivery: Delivery, lease_end: float) -> DeliveryResult:
         if delivery.task_id in self._held:
@@ -310,13 +325,16 @@ class DeliveryWorker:
         return Attempt(answer.status, retry_after_ms=wait)
 
     async def _learn(self, notification: OutgoingNotification, attempt: Attempt) -> None:
-        """Note whether the other side is up; another host, if the target was replaced meanwhile."""
+        """Note whether the other side is up; another host, if the target was replaced meanwhile.
+
+        Of each principal by itself: nobody shall have the circuit of a host opened for others.
+        """
+        feed = notification.feed
+        lane = lane_of(notification.url, feed.tenant, feed.state.principal)
         if attempt.alive:
-            self._breaker.succeeded(host_of(notification.url))
-        elif attempt.down:
-            host = host_of(notification.url)
-            if self._breaker.failed(host, asyncio.get_running_loop().time()):
-                await self._host_down(host)
+            self._breaker.succeeded(lane)
+        elif attempt.down and self._breaker.failed(lane, asyncio.get_running_loop().time()):
+            await self._lane_down(lane)
 
     async def _disable(self, notification: OutgoingNotification) -> None:
         """It wants nothing more; but whoever replaced it meanwhile is somebody else."""
@@ -324,11 +342,12 @@ class DeliveryWorker:
         gone = DeletePush(target.id, "", "the target answered 410 Gone", only=target)
         await self._tasks.change(notification.feed, gone)
 
-    async def _host_down(self, host: str) -> None:
+    async def _lane_down(self, lane: str) -> None:
+        host = host_of(lane)
         log.error("target.down host=%s", host)
         before = self._clock() - self._schedule.span_ms
         try:
-            given_up = await self._tasks.store.outbox.expire(host, before, "the target was down for too long")
+            given_up = await self._tasks.store.outbox.expire(lane, before, "the target was down for too long")
         except StoreError as error:
             log.error("delivery.unexpired host=%s error=%s", host, error)
             return
@@ -353,7 +372,7 @@ class DeliveryWorker:
             notification.state,
             attempt.status or attempt.trouble,
             delivery.attempts + 1,
-            delivery.lane,
+            host_of(delivery.lane),
             delivery.id,
         )
 

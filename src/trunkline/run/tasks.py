@@ -214,7 +214,8 @@ class Tasks:
         head = state.head_after(events, at)
         # Only a caller brings a target along: with the first message, or by a command of its own.
         telling = state.push or ((feed.callers or not expected) and _brings(events))
-        deliveries = _deliveries(state, events, at) if telling else ()
+        principal = state.principal if head is None else head.principal
+        deliveries = _deliveries(feed.tenant, principal, state, events, at) if telling else ()
 
         def committed(error: StoreError | None) -> None:
             if error is None:
@@ -363,9 +364,17 @@ def _brings(events: Sequence[AnyEvent]) -> bool:
     return any([type(event) is PushSet for event in events])
 
 
-def _deliveries(state: State, events: Sequence[AnyEvent], at: int) -> list[OutboxEntry]:
+def _deliveries(
+    tenant: str, principal: str, state: State, events: Sequence[AnyEvent], at: int
+) -> list[OutboxEntry]:
     return [
-        OutboxEntry(delivery_id(state.task_id, seq, target.id), seq, target.id, lane(target.url), at)
+        OutboxEntry(
+            delivery_id(state.task_id, seq, target.id),
+            seq,
+            target.id,
+            lane(target.url, tenant, principal),
+            at,
+        )
         for seq, target in announced(state, events)
     ]
 

@@ -7,7 +7,7 @@ outside `store/` is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
@@ -32,7 +32,7 @@ class Dedup(Struct, frozen=True, gc=False):
 class OutboxEntry(Struct, frozen=True, gc=False):
     """One event to tell one target; `seq` is the event's, `id` stays over retries.
 
-    `lane` is the host behind the target: what it cannot take must not keep others waiting.
+    `lane` is the host behind the target with whose it is: what it cannot take must not keep others waiting.
     """
 
     id: str
@@ -53,6 +53,18 @@ class Delivery(Struct, frozen=True, gc=False):
     lane: str
     due: int
     attempts: int
+
+
+class Shares(Struct, frozen=True):
+    """What of each lane is on its way already, and how much a host, a principal and a tenant may have."""
+
+    by_lane: Mapping[str, int] = {}
+    per_host: int = 1 << 30
+    per_principal: int = 1 << 30
+    per_tenant: int = 1 << 30
+
+
+EVERYTHING = Shares()
 
 
 class DeliveryOutcome(Enum):
@@ -93,6 +105,11 @@ class DeliveryRecord(Struct, frozen=True, gc=False):
     status: int
     note: str
     at: int
+
+    @property
+    def host(self) -> str:
+        """Where it goes."""
+        return self.lane.partition(" ")[0]
 
 
 class Hint(Struct, frozen=True, gc=False):
@@ -299,11 +316,18 @@ class Outbox(Protocol):
     """Deliveries, written with the event they announce; kept until their task is forgotten."""
 
     async def take(
-        self, limit: int, lease_ms: int, *, per_lane: int, busy: Sequence[str] = ()
+        self,
+        limit: int,
+        lease_ms: int,
+        *,
+        per_lane: int,
+        busy: Sequence[str] = (),
+        shares: Shares = EVERYTHING,
     ) -> list[Delivery]:
-        """Lease due deliveries, oldest first: at most `per_lane` of a lane, none of a busy one.
+        """Lease due deliveries: at most `per_lane` of a lane, none of a busy lane or host.
 
-        Of one task and target only the earliest unsettled is ever given.
+        Tenants take turns, then the principals of a tenant; of a principal the oldest come first. Of one task
+        and target only the earliest unsettled is ever given.
         """
         ...
 
@@ -312,7 +336,7 @@ class Outbox(Protocol):
         ...
 
     async def expire(self, lane: str, before: int, note: str) -> int:
-        """Give up what a lane should have had before this moment and nobody is posting; gives how many."""
+        """Give up what a lane, or all of a host, should have had before and nobody is posting: how many."""
         ...
 
     async def list(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryRecord, DeliveryResult
+from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryRecord, DeliveryResult, Shares
+from trunkline.store.fairness import Due, choose, fair_lanes
 from trunkline.store.rows import json_text
 from trunkline.store.statements import Value, statements
 
@@ -17,25 +18,33 @@ _OF_STATE = {"pending": "filter_pending", "dead": "filter_given_up", "dropped": 
 
 
 def take(
-    connection: sqlite3.Connection, limit: int, lease_ms: int, now: int, *, per_lane: int, busy: Sequence[str]
+    connection: sqlite3.Connection,
+    limit: int,
+    lease_ms: int,
+    now: int,
+    *,
+    per_lane: int,
+    busy: Sequence[str],
+    shares: Shares,
 ) -> list[Delivery]:
     """Lease what is due, a few of each lane."""
-    found: list[tuple[int, Delivery]] = []
     if limit < 1:
         return []
-    lanes = connection.execute(_SQL["due_lanes"], {"now": now, "busy": json_text(busy)}).fetchall()
-    for lane, oldest in lanes:
-        # Lanes come by their oldest: once there is enough that is older, the others have nothing to add.
-        if len(found) >= limit and oldest >= sorted(ready for ready, _ in found)[limit - 1]:
+    lanes = connection.execute(_SQL["due_lanes"], {"now": now}).fetchall()
+    found: dict[str, tuple[Due, Delivery]] = {}
+    filled = 0
+    for lane in fair_lanes(lanes, busy, per_lane, shares):
+        # They come in the order of their turns: once this many have something, the others would not have one.
+        if filled == limit:
             break
         values = {"lane": lane, "now": now, "limit": min(per_lane, limit)}
         rows = connection.execute(_SQL["due_deliveries"], values).fetchall()
-        found += [(ready, Delivery(*row)) for ready, *row in rows]
-    found.sort(key=lambda one: (one[0], one[1].id))
-    taken = [delivery for _, delivery in found[:limit]]
-    if taken:
-        connection.execute(_SQL["lease"], (now + lease_ms, json_text([delivery.id for delivery in taken])))
-    return sorted(taken, key=lambda delivery: (delivery.due, delivery.id))
+        filled += bool(rows)
+        found.update({row[0]: ((ready, lane, row[0]), Delivery(*row)) for ready, *row in rows})
+    chosen = choose([due for due, _ in found.values()], per_lane, shares)[:limit]
+    if chosen:
+        connection.execute(_SQL["lease"], (now + lease_ms, json_text(chosen)))
+    return sorted([found[name][1] for name in chosen], key=lambda delivery: (delivery.due, delivery.id))
 
 
 def settle(connection: sqlite3.Connection, settled: Sequence[DeliveryResult], now: int) -> None:

@@ -12,7 +12,14 @@ import pytest
 
 from tests.conformance.store.given import AT, A, Author, B, delta, status, submitted, task
 from trunkline.errors import StoreError
-from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryRecord, DeliveryResult, OutboxEntry
+from trunkline.store.base import (
+    Delivery,
+    DeliveryOutcome,
+    DeliveryRecord,
+    DeliveryResult,
+    OutboxEntry,
+    Shares,
+)
 from trunkline.wire.types import TaskState
 
 LEASE = 30_000
@@ -313,6 +320,31 @@ def test_the_oldest_of_all_lanes_when_not_all_fit(run, store):
         return [await taken(store, 3, 2), await taken(store, 3, 2), await taken(store, 3, 2)]
 
     assert run(case()) == [["a1", "b1", "b2"], ["c1", "a2", "a3"], ["d1"]]
+
+
+def test_tenants_take_turns_whoever_was_there_first(run, store):
+    """2.4: one that names host after host keeps the others waiting for one place, not for all of them."""
+
+    async def case():
+        many = [one(f"evil-{n}", target=f"e{n}", lane=f"h{n} evil p", due=AT - 1_000) for n in range(40)]
+        few = [one(f"good-{n}", target=f"g{n}", lane=f"h good p{n}", due=AT - n) for n in range(3)]
+        await announce(store, *many, *few)
+        first = await taken(store, 8)
+        shares = Shares({f"h{n} evil p": 1 for n in range(5)}, per_tenant=6)
+        second = await store.outbox.take(8, LEASE, per_lane=5, shares=shares)
+        return Counter(name[:4] for name in first), Counter(name.id[:4] for name in second)
+
+    assert run(case()) == ({"evil": 5, "good": 3}, {"evil": 1})
+
+
+def test_a_host_is_given_up_with_all_who_want_it(run, store, clock):
+    async def case():
+        lanes = ("h", "h t p", "h u q", "hx t p", "g t p", "h.x t p")
+        await announce(store, *(one(lane, target=lane, lane=lane, due=AT - 20) for lane in lanes))
+        assert await store.outbox.expire("h", AT - 10, "down") == 3
+        return await taken(store)
+
+    assert run(case()) == ["g t p", "h.x t p", "hx t p"]
 
 
 def test_nothing_of_a_busy_lane(run, store):

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from trunkline.clock import now_ms
-from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryRecord, DeliveryResult
+from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryRecord, DeliveryResult, Shares
+from trunkline.store.fairness import Due, choose, fair_lanes
 from trunkline.store.outbox import PAGE_EXPIRED, filters
 from trunkline.store.postgres.rows import fetch
 from trunkline.store.postgres.statements import TEXTS, Statement, Value
@@ -17,12 +18,31 @@ if TYPE_CHECKING:
 
 
 async def take(
-    connection: Connection, limit: int, lease_ms: int, now: int | None, *, per_lane: int, busy: Sequence[str]
+    connection: Connection,
+    limit: int,
+    lease_ms: int,
+    now: int | None,
+    *,
+    per_lane: int,
+    busy: Sequence[str],
+    shares: Shares,
 ) -> list[Delivery]:
     """Lease what is due, a few of each lane."""
-    values = {"limit": limit, "lease": lease_ms, "now": now, "per_lane": per_lane, "busy": list(busy)}
+    if limit < 1:
+        return []
     async with _along_indexes(connection):
-        rows = await fetch(connection, "take", **values)
+        due = [(lane, oldest) for lane, oldest in await fetch(connection, "due_lanes", now=now)]
+        lanes = fair_lanes(due, busy, per_lane, shares)
+        found: list[Due] = []
+        # They come in the order of their turns: once this many have something, the others would not have one.
+        while lanes and len({lane for _, lane, _ in found}) < limit:
+            some, lanes = lanes[: 2 * limit], lanes[2 * limit :]
+            rows = await fetch(connection, "due_deliveries", lanes=some, now=now, per_lane=per_lane)
+            found += [(ready, lane, name) for ready, lane, name in rows]
+        chosen = choose(found, per_lane, shares)
+        if not chosen:
+            return []
+        rows = await fetch(connection, "lease", ids=chosen, limit=limit, lease=lease_ms, now=now)
     return sorted((Delivery(*row) for row in rows), key=lambda delivery: (delivery.due, delivery.id))
 
 

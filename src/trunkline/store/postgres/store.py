@@ -19,6 +19,7 @@ from trunkline.log.fold import Head
 from trunkline.log.ids import Position
 from trunkline.store.ack import Ack
 from trunkline.store.base import (
+    EVERYTHING,
     Cursor,
     Dedup,
     Delivery,
@@ -33,6 +34,7 @@ from trunkline.store.base import (
     Orphan,
     OutboxEntry,
     Poll,
+    Shares,
     TailRecord,
     TaskRef,
     Waiting,
@@ -288,13 +290,18 @@ class _Outbox:
         self._database = database
 
     async def take(
-        self, limit: int, lease_ms: int, *, per_lane: int, busy: Sequence[str] = ()
+        self,
+        limit: int,
+        lease_ms: int,
+        *,
+        per_lane: int,
+        busy: Sequence[str] = (),
+        shares: Shares = EVERYTHING,
     ) -> list[Delivery]:
         """See `Outbox`."""
         now = self._database.now_ms()
-        return await self._database.change(
-            partial(outbox.take, limit=limit, lease_ms=lease_ms, now=now, per_lane=per_lane, busy=busy)
-        )
+        call = partial(outbox.take, limit=limit, lease_ms=lease_ms, now=now, per_lane=per_lane, busy=busy)
+        return await self._database.change(partial(call, shares=shares))
 
     async def settle(self, settled: Sequence[DeliveryResult]) -> None:
         """See `Outbox`."""

@@ -310,9 +310,8 @@ LIMIT :limit::bigint;
 -- name: along_indexes
 SET LOCAL enable_bitmapscan = off; SET LOCAL enable_seqscan = off;
 
--- Leaps from lane to lane, however much is in them, and looks for an earlier one from the nearest on:
--- one that waits has it right before itself. What somebody else is taking is passed over.
--- name: take
+-- Leaps from lane to lane, however much is in them.
+-- name: due_lanes
 WITH RECURSIVE moment (now) AS MATERIALIZED (SELECT coalesce(:now::bigint, now_ms())),
 lanes (lane) AS (
     (SELECT o.lane FROM outbox AS o WHERE o.due IS NOT NULL ORDER BY o.lane LIMIT 1)
@@ -322,34 +321,48 @@ lanes (lane) AS (
     )
     FROM lanes
     WHERE lanes.lane IS NOT NULL
-),
-found AS MATERIALIZED (
-    SELECT few.id, few.ready
-    FROM lanes
-        CROSS JOIN LATERAL (
-            SELECT o.id, greatest(o.due, o.lease_until) AS ready
-            FROM outbox AS o
-            WHERE o.due IS NOT NULL AND o.lane = lanes.lane
-                AND greatest(o.due, o.lease_until) <= (SELECT now FROM moment)
-                AND (
-                    SELECT true
-                    FROM outbox AS earlier
-                    WHERE earlier.tenant = o.tenant AND earlier.task_id = o.task_id
-                        AND earlier.target = o.target AND (earlier.seq, earlier.id) < (o.seq, o.id)
-                        AND earlier.due IS NOT NULL
-                    ORDER BY earlier.seq DESC, earlier.id DESC
-                    LIMIT 1
-                ) IS NULL
-            ORDER BY greatest(o.due, o.lease_until)
-            LIMIT :per_lane::bigint
-        ) AS few
-    WHERE lanes.lane <> ALL (:busy::text[])
-),
+)
+SELECT lanes.lane, first.ready
+FROM lanes
+    CROSS JOIN LATERAL (
+        SELECT greatest(o.due, o.lease_until) AS ready
+        FROM outbox AS o
+        WHERE o.due IS NOT NULL AND o.lane = lanes.lane
+        ORDER BY greatest(o.due, o.lease_until)
+        LIMIT 1
+    ) AS first
+WHERE first.ready <= (SELECT now FROM moment);
+
+-- Looks for an earlier one from the nearest on: one that waits has it right before itself.
+-- name: due_deliveries
+SELECT few.ready, lanes.lane, few.id
+FROM unnest(:lanes::text[]) AS lanes (lane)
+    CROSS JOIN LATERAL (
+        SELECT o.id, greatest(o.due, o.lease_until) AS ready
+        FROM outbox AS o
+        WHERE o.due IS NOT NULL AND o.lane = lanes.lane
+            AND greatest(o.due, o.lease_until) <= (SELECT coalesce(:now::bigint, now_ms()))
+            AND (
+                SELECT true
+                FROM outbox AS earlier
+                WHERE earlier.tenant = o.tenant AND earlier.task_id = o.task_id
+                    AND earlier.target = o.target AND (earlier.seq, earlier.id) < (o.seq, o.id)
+                    AND earlier.due IS NOT NULL
+                ORDER BY earlier.seq DESC, earlier.id DESC
+                LIMIT 1
+            ) IS NULL
+        ORDER BY greatest(o.due, o.lease_until)
+        LIMIT :per_lane::bigint
+    ) AS few;
+
+-- What somebody else is taking is passed over, and the next one taken instead.
+-- name: lease
+WITH moment (now) AS MATERIALIZED (SELECT coalesce(:now::bigint, now_ms())),
 chosen AS MATERIALIZED (
     SELECT o.id
-    FROM found JOIN outbox AS o ON o.id = found.id
+    FROM unnest(:ids::text[]) WITH ORDINALITY AS wanted (id, place) JOIN outbox AS o ON o.id = wanted.id
     WHERE o.due IS NOT NULL AND greatest(o.due, o.lease_until) <= (SELECT now FROM moment)
-    ORDER BY found.ready, o.id
+    ORDER BY wanted.place
     LIMIT :limit::bigint
     FOR UPDATE OF o SKIP LOCKED
 )
@@ -388,6 +401,7 @@ FROM (
 ) AS after
 WHERE o.id = after.id;
 
+-- A lane, or a host: the lanes of one are itself with a space and whose they are.
 -- name: expire
 WITH gone AS (
     UPDATE outbox
@@ -395,7 +409,7 @@ WITH gone AS (
     WHERE id IN (
         SELECT o.id
         FROM outbox AS o
-        WHERE o.due IS NOT NULL AND o.lane = :lane
+        WHERE o.due IS NOT NULL AND o.lane >= :lane AND o.lane < :lane || '!'
             AND greatest(o.due, o.lease_until)
                 < :before::bigint + (SELECT coalesce(:now::bigint, now_ms())) - :here::bigint
             AND o.lease_until <= (SELECT coalesce(:now::bigint, now_ms()))

@@ -233,10 +233,9 @@ FROM (
         LIMIT 1
     ) AS oldest
     FROM lanes
-    WHERE lanes.lane IS NOT NULL AND lanes.lane NOT IN (SELECT value FROM json_each(:busy))
+    WHERE lanes.lane IS NOT NULL
 )
-WHERE oldest <= :now
-ORDER BY oldest;
+WHERE oldest <= :now;
 
 -- Looks for an earlier one from the nearest on: one that waits has it right before itself.
 -- name: due_deliveries
@@ -276,13 +275,15 @@ WHERE id IN (
     WHERE o.id = :id AND o.due = :due AND later.due < :due
 );
 
+-- A lane, or a host: the lanes of one are itself with a space and whose they are.
 -- name: expire
 UPDATE outbox
 SET due = NULL, lease_until = 0, state = 'dead', note = :note
 WHERE id IN (
     SELECT id
     FROM outbox INDEXED BY outbox_by_lane
-    WHERE due IS NOT NULL AND lane = :lane AND max(due, lease_until) < :before AND lease_until <= :now
+    WHERE due IS NOT NULL AND lane >= :lane AND lane < :lane || '!'
+        AND max(due, lease_until) < :before AND lease_until <= :now
     LIMIT :limit
 );
 
