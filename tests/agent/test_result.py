@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -376,3 +376,49 @@ def test_what_an_author_does_to_its_data_does_not_change_the_task() -> None:
     task = send(agent, said_parts, metadata={"deep": {"a": 1}})
     message = task["history"][0]
     assert (message["parts"][1]["data"], message["metadata"]) == ({"a": [1]}, {"deep": {"a": 1}})
+
+
+WAYS_OUT = [GeneratorExit, KeyboardInterrupt, asyncio.CancelledError, StopIteration]
+# On the loop an interrupt is the signal that ends the process.
+ON_LOOP = [
+    (form, error) for form in ("async", "generator") for error in WAYS_OUT if error is not KeyboardInterrupt
+]
+IN_THREAD = [(form, error) for form in ("sync", "sync generator", "step") for error in WAYS_OUT]
+
+
+@pytest.mark.parametrize(("form", "error"), [*ON_LOOP, *IN_THREAD])
+def test_whatever_a_skill_raises_ends_its_task(form: str, error: type[BaseException]) -> None:
+    agent = Agent("under test")
+
+    @agent.skill(id="async")
+    async def on_loop(text: str) -> str:
+        raise error
+
+    @agent.skill(id="generator")
+    async def pieces_of(text: str) -> AsyncIterator[str]:
+        yield "one"
+        raise error
+
+    @agent.skill(id="sync")
+    def in_thread(text: str) -> str:
+        raise error
+
+    @agent.skill(id="sync generator")
+    def pieces_in_thread(text: str) -> Iterator[str]:
+        yield "one"
+        raise error
+
+    @agent.skill(id="step")
+    async def steps(turn: Turn) -> str:
+        def do() -> None:
+            raise error
+
+        await turn.step("one", do)
+        return "never"
+
+    async def talk(client: TestClient) -> Any:
+        task = await client.send("go", metadata={"skill": form})
+        return await client.get(task["id"])
+
+    task = drive(agent, talk)
+    assert state(task) == "failed" and "Reason id" in said(task)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from typing import Any, cast
@@ -13,6 +14,7 @@ from tests.run.desk import (
     DONE,
     QUICK,
     WORKING,
+    Act,
     Flaky,
     answer,
     delta,
@@ -799,3 +801,100 @@ def test_a_task_of_a_dead_process_waits_for_its_store(
         assert caplog.text.count("task.unread") == 3
 
     run(main())
+
+
+async def cancels_itself(work: Work) -> Verdict:
+    asyncio.current_task().cancel()  # type: ignore[union-attr]
+    return await forever()
+
+
+async def is_cancelled_by_its_own_helper(work: Work) -> Verdict:
+    main = asyncio.current_task()
+    work.loop.call_soon(main.cancel)  # type: ignore[union-attr]
+    return await forever()
+
+
+async def swallows_a_cancel_and_meets_another(work: Work) -> Verdict:
+    with contextlib.suppress(asyncio.CancelledError):
+        await cancels_itself(work)
+    helper = asyncio.create_task(forever())
+    await asyncio.sleep(0)
+    helper.cancel()
+    return await helper
+
+
+async def swallows_a_cancel_and_cancels_again(work: Work) -> Verdict:
+    with contextlib.suppress(asyncio.CancelledError):
+        await cancels_itself(work)
+    return await cancels_itself(work)
+
+
+async def cancels_itself_and_returns_nothing(work: Work) -> Verdict:
+    asyncio.current_task().cancel()  # type: ignore[union-attr]
+    return None  # type: ignore[return-value]
+
+
+async def raises_generator_exit(work: Work) -> Verdict:
+    raise GeneratorExit
+
+
+async def raises_generator_exit_later(work: Work) -> Verdict:
+    await work.emit(delta("so far"))
+    await work.drain()
+    raise GeneratorExit
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        cancels_itself,
+        is_cancelled_by_its_own_helper,
+        swallows_a_cancel_and_meets_another,
+        swallows_a_cancel_and_cancels_again,
+        cancels_itself_and_returns_nothing,
+        raises_generator_exit,
+        raises_generator_exit_later,
+    ],
+)
+def test_every_way_out_of_an_executor_ends_its_task(act: Act) -> None:
+    async def main() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            async with asyncio.timeout(5):
+                assert await runner.ended(feed) is FAILED
+            await runner.left_all()
+            assert runner.running == 0
+
+    run(main())
+
+
+@pytest.mark.parametrize("act", [swallows_a_cancel_and_meets_another, cancels_itself])
+def test_a_cancel_of_ones_own_during_a_cancel_is_canceled(act: Act) -> None:
+    async def body(work: Work) -> Verdict:
+        with contextlib.suppress(asyncio.CancelledError):
+            await forever()
+        return await act(work)
+
+    async def main() -> None:
+        async with desk(body) as runner:
+            feed = await runner.open()
+            await runner.reach(feed, TaskState.WORKING)
+            await runner.cancel(feed, "me")
+            assert feed.state.state is CANCELED
+
+    run(main())
+
+
+def test_a_loop_that_ends_without_the_runner_leaves_the_task_to_who_takes_it_over() -> None:
+    feeds: list[Any] = []
+
+    async def main() -> None:
+        started = desk(lambda _: forever())
+        runner = await started.__aenter__()
+        feeds.append(await runner.open())
+        await runner.reach(feeds[0], TaskState.WORKING)
+        feeds.append(runner.store)
+
+    asyncio.run(main())
+    asyncio.run(feeds[1].close())
+    assert feeds[0].state.state is TaskState.WORKING

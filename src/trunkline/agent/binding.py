@@ -125,6 +125,10 @@ def is_async(function: AuthorFunction) -> bool:
     return inspect.iscoroutinefunction(plain if inspect.isroutine(plain) else type(plain).__call__)
 
 
+# To a coroutine, or to the loop, they mean something else; and no signal ever interrupts such a thread.
+_NOT_CARRIED = (StopIteration, GeneratorExit, KeyboardInterrupt)
+
+
 async def in_thread(work: Callable[[], T]) -> T:
     """Run work in a thread that cannot hold up the end of the process, however long it hangs."""
     loop = asyncio.get_running_loop()
@@ -140,8 +144,8 @@ async def in_thread(work: Callable[[], T]) -> T:
         try:
             value = context.run(work)
         except BaseException as error:  # noqa: BLE001 - carried to the awaiting coroutine
-            stopped = isinstance(error, StopIteration)
-            carried = RuntimeError("the function raised StopIteration") if stopped else error
+            foreign = isinstance(error, _NOT_CARRIED)
+            carried = RuntimeError(f"the function raised {error!r}") if foreign else error
             tell(lambda: future.set_exception(carried))
         else:
             tell(lambda: future.set_result(value))

@@ -116,6 +116,11 @@ class Node:
         task.add_done_callback(self._background.discard)
         await asyncio.shield(task)
 
+    @property
+    def ending(self) -> bool:
+        """Whether all background work has ended or is being cancelled: with the runner, or with the loop."""
+        return all([task.done() or task.cancelling() for task in self._background])
+
     async def end_background(self) -> None:
         """End everything that runs in the background."""
         for task in self._background:

@@ -341,9 +341,15 @@ class Owner:
     def _done(self, task: asyncio.Task[None]) -> None:
         if self._force is not None:
             self._force.cancel()
+        error = None if task.cancelled() else task.exception()
+        if not self._spoken and self._ours() and not self._node.ending:
+            # Invariant: whoever leaves a task here has said how it ended; without an owner nobody else would.
+            self._spoken = True
+            self._buffer.opening = False
+            verdict = self._failed(error or asyncio.CancelledError("the executor was cancelled"))
+            self._buffer.put_now(self._stop or verdict)
         if self._abandoned or not self._buffer.busy:
             self._leave()
-        error = None if task.cancelled() else task.exception()
         if isinstance(error, TurnOver):
             log.info("task.late task=%s reason=%s", self.feed.state.task_id, error)
         elif error is not None:
@@ -428,17 +434,20 @@ class Owner:
         match error:
             case asyncio.CancelledError() | TurnOver() if self._stop is not None:
                 return self._stop
-            case asyncio.CancelledError() if self._task.cancelling():
+            case asyncio.CancelledError() if self._abandoned or self._node.ending:
                 raise error
             case TurnOver() if not self._ours():
                 raise error
-            case KeyboardInterrupt() | GeneratorExit():
+            case GeneratorExit() if asyncio.current_task(self._loop) is not self._task:
+                # Not raised by the executor: the coroutine is being closed, and must not go on.
+                raise error
+            case KeyboardInterrupt():
                 raise error
             case _ if self._replay is not None and self._replay.trouble:
                 log.error("task.changed task=%s", self.feed.state.task_id, exc_info=error)
                 return self._stop or self._say(TaskState.FAILED, self._replay.trouble)
             case _:
-                # Also an exit, which would end the process, or a cancel that nobody here asked for.
+                # Also an exit, which would end the process, or a cancel that is the executor's own.
                 failed = self._failed(error)
                 return self._stop or failed
 
