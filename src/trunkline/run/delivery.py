@@ -56,7 +56,7 @@ READERS = 8
 LATER_MS = 1000
 # How much longer than its POST a delivery is leased: time to settle it.
 SLACK_MS = 15_000
-# A way out that does not keep its own time limit must not hold a place for ever.
+# A client that does not keep its own time limit must not hold a place for ever.
 SLACK_S = 5.0
 LOG_LINES = {
     outcome: f"delivery.{outcome.value} task=%s state=%s status=%s attempt=%d host=%s id=%s"
