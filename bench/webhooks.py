@@ -172,7 +172,7 @@ async def _letters(office: Office) -> list[OutgoingNotification]:
     """What the courier would post, written beforehand."""
     key = find_key(office.settings)
     assert key is not None
-    letters = NotificationComposer(office.tasks, Vault(key), _unsigned, whole=False)
+    letters = NotificationComposer(office.tasks, Vault(key), _unsigned, whole=())
     found: list[OutgoingNotification] = []
     while taken := await office.tasks.store.outbox.take(500, 600_000, per_lane=500):
         found += [letter for one in taken if (letter := await letters.write(one)) is not None]

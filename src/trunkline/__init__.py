@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from trunkline.client.oauth import ClientCredentials
     from trunkline.client.result import Result
     from trunkline.client.sync import SyncClient
+    from trunkline.host import lifespan
 
 __version__ = "0.1.0"
 
@@ -48,11 +49,12 @@ __all__ = [
     "TurnOver",
     "Unreachable",
     "Unreadable",
+    "lifespan",
     "tools",
 ]
 
-# The calling half is loaded when it is first asked for: an agent that calls nobody starts without it.
-_CALLING = {
+# Loaded when first asked for: an agent that calls nobody, or is not mounted with others, starts without it.
+_LAZY = {
     "A2AExecutor": "client.executor",
     "ApiKey": "client.credentials",
     "Bearer": "client.credentials",
@@ -61,13 +63,14 @@ _CALLING = {
     "Result": "client.result",
     "SkillResult": "client.executor",
     "SyncClient": "client.sync",
+    "lifespan": "host",
     "tools": "bridge.tools",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _CALLING:
+    if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_CALLING[name]}"), name)
+    value = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
     globals()[name] = value
     return value

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn, get_args, get_type_hints
 from urllib.parse import urlsplit
@@ -151,6 +151,38 @@ def seconds(age: float | str) -> float:
     if found is None or (value := float(found[1]) * _UNITS[found[2]]) > LONGEST_S:
         raise ValueError(f"{age!r} is no age: give seconds, or a number with s, m, h or d, for example 7d")
     return value
+
+
+# What each agent of a host has of its own; everything else is the host's.
+OF_SITE = frozenset(
+    {
+        "reply",
+        "wait_limit",
+        "stall_limit",
+        "retention",
+        "coalesce_characters",
+        "coalesce_milliseconds",
+        "push_format",
+    }
+)
+
+
+def host_layer(layers: Sequence[tuple[str, Mapping[str, object]]]) -> dict[str, object]:
+    """What the agents of one host say, each by its name, of the settings that they share.
+
+    Raises:
+        Misuse: two of them disagree.
+    """
+    merged: dict[str, tuple[str, object]] = {}
+    for agent, layer in layers:
+        for name, value in layer.items():
+            if name in OF_SITE or value is None:
+                continue
+            other, known = merged.setdefault(name, (agent, value))
+            if known != value:
+                # Not what they say: it may be a secret.
+                raise Misuse(f"agents {other!r} and {agent!r} disagree on {name}, of which a host has one")
+    return {name: value for name, (_, value) in merged.items()}
 
 
 _LISTS = {"keys", "allowed_hosts", "cors_origins", "egress_hosts", "egress_networks"}

@@ -15,7 +15,6 @@ from trunkline import Agent, Effect, Misuse, SyncTurn, Turn
 from trunkline.agent.declaration import DRIFTS_KEPT, DriftMonitor, EffectDrift, compare, emitted_by
 from trunkline.agent.extensions import Change, RunReport
 from trunkline.agent.testing import TestClient
-from trunkline.app import card_of
 from trunkline.wire.card import SKILL_PARAMETERS, card_v1
 from trunkline.wire.service_parameters import IDEMPOTENT_SEND
 
@@ -175,7 +174,7 @@ def test_the_card_declares_each_extension_once_in_a_fixed_order() -> None:
     agent.skill(effects=[{"domain": "shop", "path": "orders.sent"}])(in_a_lambda)
     agent.skill(emits=["cost-v1"])(nothing)
     agent.skill(id="more")(in_branches)
-    extensions = json.loads(card_v1(card_of(agent)))["capabilities"]["extensions"]
+    extensions = json.loads(card_v1(agent.card()))["capabilities"]["extensions"]
     assert [one["uri"].removeprefix(URI) for one in extensions] == [
         "cost-v1", "confidence-v1", "effect-domain-v1", "worldstate-delta-v1", IDEMPOTENT_SEND,
     ]  # fmt: skip
@@ -207,7 +206,7 @@ def test_declared_effects_are_emitted_ones() -> None:
 def test_an_agent_that_emits_nothing_declares_what_the_server_does() -> None:
     agent = Agent("under test")
     agent.skill(nothing)
-    extensions = json.loads(card_v1(card_of(agent)))["capabilities"]["extensions"]
+    extensions = json.loads(card_v1(agent.card()))["capabilities"]["extensions"]
     assert [one["uri"] for one in extensions] == [IDEMPOTENT_SEND]
 
 

@@ -475,7 +475,7 @@ def parking(agent: Agent, talk: Callable[[TestClient, Any], Awaitable[Any]]) -> 
     """A conversation with an agent whose waits are parked after a moment."""
 
     async def with_app(client: TestClient) -> Any:
-        node = client._app.runner._node  # type: ignore[attr-defined]
+        node = client._app.host.runner._node  # type: ignore[attr-defined]
         node.limits = replace(node.limits, park_after_s=0.02)
         return await talk(client, client._app)
 
@@ -483,7 +483,8 @@ def parking(agent: Agent, talk: Callable[[TestClient, Any], Awaitable[Any]]) -> 
 
 
 async def _parked(app: Any, task_id: str) -> None:
-    while (head := await app.store.heads.get("default", task_id)) is None or head.node or app.runner.running:  # noqa: ASYNC110
+    heads = app.host.store.heads
+    while (head := await heads.get("default", task_id)) is None or head.node or app.host.runner.running:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
 
 
@@ -565,7 +566,7 @@ def test_a_question_from_a_thread_of_the_authors_own_is_not_parked() -> None:
     async def talk(client: TestClient, app: Any) -> Any:
         task = await client.send("go")
         await asyncio.sleep(0.1)
-        assert app.runner.running == 1
+        assert app.host.runner.running == 1
         assert text(await client.send("this", taskId=task["id"])) == "this"
         assert runs == ["run"]
 

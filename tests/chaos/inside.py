@@ -22,7 +22,7 @@ class Inside:
 
     @property
     def store(self) -> Any:
-        return self._application.store
+        return self._application.host.store
 
     @property
     def runner(self) -> Any:

@@ -76,9 +76,9 @@ async def _server() -> AsyncGenerator[dict[str, Pair]]:
     agent.skill(id="echo")(_echo)
     application = agent.asgi(store="memory:", keys=[FIXED], log_level="error")
     async with application.lifespan():
-        made = await application.book.create("somebody")
+        made = await application.host.key_store.create("somebody")
         token, start = made.token, len("tl_") + len(made.key.id) + 1
-        operator = application.operators.token.reveal()
+        operator = application.host.admin.token.reveal()
 
         def key(word: Callable[[random.Random], str], path: str = "/tasks") -> Wrong:
             return lambda chance: (_scope("GET", path, {"x-api-key": word(chance)}), b"")

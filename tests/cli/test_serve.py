@@ -303,7 +303,7 @@ def test_the_start_itself_looks_again() -> None:
 
     async def start() -> None:
         application = agent.asgi(store="memory:", host="0.0.0.0")
-        application.exposed = True
+        application.host.exposed = True
         async with application.lifespan():
             raise AssertionError("it was served")
 

@@ -99,7 +99,7 @@ async def _record(name: str, store: str) -> int:
         asked = await app.send("ask which one?")
     # Half of them as compaction leaves them, and one that was taken over.
     async with inside(agent, store, coalesce_milliseconds=0) as app:
-        await app.store.maintenance.compact(await app.store.clock.now() + 1)
+        await app.host.store.maintenance.compact(await app.host.store.clock.now() + 1)
         await app.send("this one", taskId=asked["id"])
         await _drive(app)
     async with inside(steps, store) as app:
@@ -169,7 +169,7 @@ async def _until(app: Inside, reached: Callable[[list[Logged]], bool]) -> None:
 
 
 async def _keep(name: str, app: Inside) -> int:
-    pages = b"".join([page async for page in export(app.store, importlib.metadata.version("trunkline"))])
+    pages = b"".join([page async for page in export(app.host.store, importlib.metadata.version("trunkline"))])
     logs = await app.logs()
     (HERE / f"{name}.jsonl").write_bytes(pages)
     lines = [msgspec.json.encode(kept(log)) for log in sorted(logs, key=lambda log: log.task_id)]

@@ -175,7 +175,9 @@ class Mail:
         self.out = Receivers()
         self.vault = Vault(KEY)
         self.push = PushConfigs(self.tasks, IDS, Passes(), self.vault, show=False)
-        self.composer = NotificationComposer(self.tasks, self.vault, lambda *_: "v1a,sig", whole=whole)
+        self.composer = NotificationComposer(
+            self.tasks, self.vault, lambda *_: "v1a,sig", whole={""} if whole else ()
+        )
         self.breaker = Calm() if breaker is None else breaker
         self.schedule = Schedule(long=long)
         self.worker = self.another()

@@ -234,7 +234,7 @@ def test_what_shows_the_receiver_that_it_is_us(
 
     async def scene() -> None:
         m = Mail()
-        m.composer = NotificationComposer(m.tasks, m.vault, sign, whole=False)
+        m.composer = NotificationComposer(m.tasks, m.vault, sign, whole=())
         await m.store.open()
         feed = await m.open()
         await m.set(feed, config, version)

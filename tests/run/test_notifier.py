@@ -14,9 +14,9 @@ from tests.hooks import Hooks
 from tests.run.desk import run
 from tests.run.mail import DONE, IDS, WORKING
 from trunkline import Agent
-from trunkline.app import build
 from trunkline.config import Secret, Settings
 from trunkline.errors import Misuse
+from trunkline.host import Application
 from trunkline.log.events import Submitted
 from trunkline.net.egress import Egress, Resolver
 from trunkline.net.fetch import Fetcher
@@ -188,7 +188,7 @@ def test_a_server_that_does_not_push_says_that_somebody_waits(
         return text
 
     async def scene() -> None:
-        async with build(agent, {"store": url, "push": False}).lifespan():
+        async with Application(agent, {"store": url, "push": False}).lifespan():
             assert "push.off" not in caplog.text
         store = store_from_url(url)
         await store.open()
@@ -196,7 +196,7 @@ def test_a_server_that_does_not_push_says_that_somebody_waits(
         message = Submitted(Message(message_id="m", role=Role.USER), "c", "me", "n")
         await store.log.append("default", IDS.new(), 0, [message], at=1, deliveries=[waits])
         await store.close()
-        async with build(agent, {"store": url, "push": False}).lifespan():
+        async with Application(agent, {"store": url, "push": False}).lifespan():
             assert "push.off reason=setting pending=yes" in caplog.text
 
     run(scene())
@@ -212,7 +212,7 @@ def test_an_allowance_that_is_none_is_told_at_the_start(caplog: pytest.LogCaptur
 
     async def scene() -> None:
         lists = {"egress_networks": ("10.0.0.0/99",), "egress_hosts": ("http://inner",)}
-        async with build(agent, {"store": "memory:", **lists}).lifespan():
+        async with Application(agent, {"store": "memory:", **lists}).lifespan():
             assert "egress.ignored network='10.0.0.0/99'" in caplog.text
             assert "egress.ignored host='http://inner'" in caplog.text
 

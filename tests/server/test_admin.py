@@ -12,8 +12,8 @@ import pytest
 
 from tests.conformance.store.given import delta
 from trunkline import Agent
-from trunkline.app import Application
 from trunkline.auth.principal import Scope
+from trunkline.host import Application
 from trunkline.server import operations
 from trunkline.store.base import DeliveryOutcome, DeliveryResult, OutboxEntry
 
@@ -27,7 +27,7 @@ class Office:
         self.application = application
         self.client = client
         self.allowed = allowed
-        self.headers = {"X-API-Key": application.operators.token.reveal()}
+        self.headers = {"X-API-Key": application.host.admin.token.reveal()}
 
     async def act(self, method: str, path: str, body: Any = None, **headers: str) -> httpx2.Response:
         content = None if body is None else json.dumps(body).encode()
@@ -88,7 +88,7 @@ def test_a_stream_ends_with_its_key(keep_alive: float) -> None:
         return answer.text
 
     async def until(streams: int, at: Office) -> None:
-        while len(at.application.streams) != streams:  # noqa: ASYNC110 - nothing there to wait on
+        while len(at.application.host.streams) != streams:  # noqa: ASYNC110 - nothing there to wait on
             await asyncio.sleep(0.01)
 
     async def work(at: Office) -> list[bool]:
@@ -166,7 +166,7 @@ def test_nobody_else_may(keys: list[str]) -> None:
 
 def test_the_operators_token_opens_this_door_only() -> None:
     async def work(at: Office) -> list[int]:
-        token = at.application.operators.token.reveal()
+        token = at.application.host.admin.token.reveal()
         bearer = {"Authorization": f"Bearer {token}"}
         return [
             (await at.act("GET", "/admin/keys")).status_code,
@@ -207,7 +207,7 @@ def test_a_life_of_keys(caplog: pytest.LogCaptureFixture) -> None:
         assert [await at.get(second), await at.get(third)] == [401, 401]
         listed = (await at.act("GET", "/admin/keys")).json()["keys"]
         assert [(key["id"], key["state"]) for key in listed] == [(key_id, "revoked")]
-        return [first, second, third, at.application.operators.token.reveal()]
+        return [first, second, third, at.application.host.admin.token.reveal()]
 
     secrets = office(work)
     acts = [record.getMessage() for record in caplog.records if record.name == "trunkline.admin"]
@@ -225,7 +225,7 @@ def test_a_key_with_the_scope_is_an_operator_by_its_own_name(caplog: pytest.LogC
     caplog.set_level("INFO")
 
     async def work(at: Office) -> int:
-        made = await at.application.book.create("root", scopes=[Scope.ADMIN.value])
+        made = await at.application.host.key_store.create("root", scopes=[Scope.ADMIN.value])
         return (
             await at.act("POST", "/admin/keys", {"owner": "bob"}, **{"X-API-Key": made.token})
         ).status_code
@@ -304,7 +304,7 @@ def test_without_push_there_is_no_signing_key() -> None:
 
 def test_deliveries_are_listed_and_posted_again() -> None:
     async def work(at: Office) -> None:
-        store = at.application.store
+        store = at.application.host.store
         for number in (1, 2):
             row = OutboxEntry(f"d{number}", 1, "hook", "host", 10**15)
             await store.log.append("default", f"t{number}", 0, [delta()], at=1, deliveries=[row])
@@ -344,7 +344,7 @@ def test_the_store_is_pruned() -> None:
         task_id = (await at.client.post("/a2a", json=body)).json()["result"]["id"]
         # Read twice, so that its bytes are kept, and held, as by a stream that has not yet ended.
         assert await get(at, task_id) == await get(at, task_id)
-        held = await at.application.runner.tasks.load("default", task_id)
+        held = await at.application.host.runner.tasks.load("default", task_id)
         assert await prune(at, 10**6) == 0
         assert (await get(at, task_id))["result"]["id"] == task_id
         async with asyncio.timeout(5):

@@ -16,9 +16,9 @@ import pytest
 from tests.harness import V1, Agent, ServerProcess, message, params
 from tests.hostile.sockets import flood, one, post, request
 from trunkline import Agent as Author
-from trunkline.app import build
 from trunkline.auth.principal import ANONYMOUS, Principal, Scope
 from trunkline.errors import Forbidden, TooManyRequests
+from trunkline.host import Application
 from trunkline.http.asgi import AsgiExchange
 from trunkline.http.host_check import LOOPBACK, HostCheck
 from trunkline.run.limits import Quota
@@ -43,7 +43,7 @@ def _serve(asking: Callable[[httpx2.AsyncClient], Awaitable[Any]], **flags: obje
     author.skill(lambda text: text, id="echo")
 
     async def main() -> Any:
-        app = build(author, {"store": "memory:", "metrics": True, **flags})
+        app = Application(author, {"store": "memory:", "metrics": True, **flags})
         transport = httpx2.ASGITransport(app, client=("203.0.113.5", 999))
         async with (
             app.lifespan(),

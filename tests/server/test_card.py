@@ -12,7 +12,7 @@ import pytest
 
 from tests.harness import V1
 from trunkline import Agent
-from trunkline.app import Application
+from trunkline.host import Application
 
 KEY = "a-key-of-this-agent"
 PATH = "/.well-known/agent-card.json"
@@ -130,7 +130,7 @@ def test_while_everybody_is_let_in_there_is_none() -> None:
 def test_the_card_follows_the_first_stored_key() -> None:
     async def work(application: Application, client: httpx2.AsyncClient) -> None:
         before = await client.get(PATH)
-        made = await application.book.create("alice")
+        made = await application.host.key_store.create("alice")
         after = await client.get(PATH, headers={"If-None-Match": before.headers["etag"]})
         assert (after.status_code, after.headers["etag"] != before.headers["etag"]) == (200, True)
         assert list(after.json()["securitySchemes"]) == ["apiKey", "bearer"]
@@ -139,7 +139,7 @@ def test_the_card_follows_the_first_stored_key() -> None:
         assert ids((await client.get("/v1/card", headers=headers)).json()) == ["greet", "pay"]
         same = await client.get(PATH, headers={"If-None-Match": after.headers["etag"]})
         assert (same.status_code, same.content) == (304, b"")
-        await application.book.revoke(made.key.id)
+        await application.host.key_store.revoke(made.key.id)
         assert (await client.get("/v1/card", headers=headers)).status_code == 401
         assert (await client.get(PATH)).json() == after.json(), "the last key's end does not open the door"
 
@@ -192,8 +192,8 @@ def test_the_public_halves_of_the_signing_keys() -> None:
         assert (await client.head(path)).status_code == 200
         refused = await client.post(path)
         assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
-        assert application.postroom is not None
-        await application.postroom.signer.rotate()
+        assert application.host.notifier is not None
+        await application.host.notifier.signer.rotate()
         again = await client.get(path, headers=etag)
         assert (again.status_code, len(again.json()["keys"])) == (200, 2)
         assert "sealed" not in json.dumps(again.json()) and "d" not in again.json()["keys"][0]

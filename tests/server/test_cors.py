@@ -16,8 +16,8 @@ from tests.harness import V1, Agent, ServerProcess, params
 from tests.hostile.sockets import flood, one, post, request
 from tests.hostile.test_hosts import ROUTES
 from trunkline import Agent as Author
-from trunkline.app import build
 from trunkline.errors import Misuse
+from trunkline.host import Application
 from trunkline.http.host_check import LOOPBACK, HostCheck
 from trunkline.server.cors import Cors
 
@@ -187,7 +187,7 @@ def test_mounted() -> None:
 
 def _asked(asking: Callable[[httpx2.AsyncClient], Awaitable[Any]], **settings: Any) -> Any:
     async def main() -> Any:
-        app = build(_author(), settings)
+        app = Application(_author(), settings)
         transport = httpx2.ASGITransport(app)
         async with (
             app.lifespan(),
@@ -210,4 +210,4 @@ def test_a_429_can_be_read() -> None:
 
 def test_a_wrong_setting_is_told_at_the_start() -> None:
     with pytest.raises(Misuse, match="without a path"):
-        build(_author(), {"cors_origins": ("https://app.example/",)})
+        Application(_author(), {"cors_origins": ("https://app.example/",)})

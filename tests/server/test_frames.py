@@ -7,9 +7,9 @@ import pytest
 from tests.run.desk import run
 from tests.server.test_streams import Line
 from trunkline import Agent, Turn
-from trunkline.app import Application
 from trunkline.auth.principal import Principal
 from trunkline.clock import now_ms
+from trunkline.host import Application
 from trunkline.log.events import Compacted
 from trunkline.server.operations import Caller
 from trunkline.server.streams import StreamEncoding
@@ -41,21 +41,21 @@ def test_a_resume_into_a_range_gets_what_is_whole(dialect: Dialect, after: int) 
         assert isinstance(application, Application)
         async with client:
             task = await client.send("go")
-            store = application.store
+            store = application.host.store
             assert await store.maintenance.compact(now_ms() + 1000) == 1
-            application.runner.tasks._feeds.clear()
-            application.server.origin._operations._cache._entries.clear()
+            application.host.runner.tasks._feeds.clear()
+            application.host.router.origin._operations._cache._entries.clear()
             stored = await store.log.read("default", task["id"], after)
             assert 1 <= sum(isinstance(one.event, Compacted) for one in stored) <= 3
             assert (await client.get(task["id"]))["artifacts"] == task["artifacts"]
 
             caller = Caller(Principal("default", "anonymous"), dialect, last_event_id=str(after))
-            subscription = await application.server.origin._operations.operations.subscribe(
+            subscription = await application.host.router.origin._operations.operations.subscribe(
                 caller, TaskQuery(task["id"])
             )
             line = Line()
             line.writable.set()
-            await application.streams.serve(line, subscription, StreamEncoding(dialect))  # type: ignore[arg-type]
+            await application.host.streams.serve(line, subscription, StreamEncoding(dialect))  # type: ignore[arg-type]
             frames = _frames(line)
             ids = [int(frame.id) for frame in frames if frame.id]
             assert ids == sorted(ids)

@@ -15,8 +15,8 @@ from tests.harness import ServerProcess, message
 from tests.hostile.sockets import one, request
 from trunkline import Agent as Author
 from trunkline import Turn
-from trunkline.app import Application, build
 from trunkline.errors import StoreError
+from trunkline.host import Application
 
 PROBES = {"/healthz": {"status": "ok"}, "/readyz": {"status": "ready"}}
 
@@ -34,7 +34,7 @@ def _author() -> Author:
 
 def _asked(asking: Callable[[Application, httpx2.AsyncClient], Any], base: str = "") -> Any:
     async def main() -> Any:
-        app = build(_author(), {"store": "memory:"})
+        app = Application(_author(), {"store": "memory:"})
         transport = httpx2.ASGITransport(app, root_path=base)
         async with (
             app.lifespan(),
@@ -71,7 +71,7 @@ def test_probes_follow_the_mount(path: str) -> None:
 
 def test_a_server_that_drains_is_alive_but_not_ready() -> None:
     async def asking(app: Application, client: httpx2.AsyncClient) -> Any:
-        app.drain()
+        app.host.drain()
         return await client.get("/healthz"), await client.get("/readyz")
 
     alive, ready = _asked(asking)
@@ -93,7 +93,7 @@ def test_a_store_that_takes_no_writes_is_not_ready_until_it_does(monkeypatch: py
         found = [await send(), await client.get("/readyz")]
         with monkeypatch.context() as patched:
             # Below the store: what a full disk does.
-            patched.setattr(app.store.database._scribe, "_write", _full)
+            patched.setattr(app.host.store.database._scribe, "_write", _full)
             found += [await send(), await client.get("/readyz")]
         found += [await send(), await client.get("/readyz")]
         return found

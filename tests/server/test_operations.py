@@ -43,7 +43,7 @@ def test_a_list_is_ordered_by_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> 
             Client("http://localhost", http_client=InProcessHttpClient(application)) as client,
         ):
             asked = [(await client.send(f"ask {place}")).task_id for place in range(3)]
-            read, before = application.store.heads.list, now_ms()
+            read, before = application.host.store.heads.list, now_ms()
 
             async def heads(*about: Any, **more: Any) -> Any:
                 page = await read(*about, **more)
@@ -53,7 +53,7 @@ def test_a_list_is_ordered_by_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> 
                 await client.cancel(asked[0])
                 return page
 
-            monkeypatch.setattr(application.store.heads, "list", heads)
+            monkeypatch.setattr(application.host.store.heads, "list", heads)
             return asked, await client.list()
 
     asked, page = asyncio.run(main())
@@ -77,7 +77,7 @@ async def _asks(work: Work) -> Verdict:
 @asynccontextmanager
 async def _operations(act: Act = _asks) -> AsyncIterator[tuple[Desk, Operations]]:
     async with desk(act) as runner:
-        yield runner, Operations(runner, wait_limit_s=5.0, streaming=True)
+        yield runner, Operations(runner, runner.origin, wait_limit_s=5.0, streaming=True)
 
 
 def test_the_same_key_with_other_request_metadata_is_a_conflict() -> None:

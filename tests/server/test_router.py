@@ -212,7 +212,7 @@ def test_websockets_without_their_library_name_the_extra(monkeypatch: pytest.Mon
     host = _agent(nothing, Route("WEBSOCKET /x", "tasks:read", 10)).asgi(store="memory:")
     limits = http_server.ServerLimits(0, 1.0, 1.0)
     with pytest.raises(Misuse, match=r"trunkline\[websocket\]"):
-        http_server.HttpServer(host, limits, log_level="info", started=print)
+        http_server.HttpServer(host.host, limits, log_level="info", started=print)
 
 
 def test_an_application_that_breaks_is_answered_for(caplog: pytest.LogCaptureFixture) -> None:
@@ -285,10 +285,10 @@ def test_who_loses_its_key_loses_its_stream(monkeypatch: pytest.MonkeyPatch) -> 
     async def main() -> None:
         host = _agent(endless, Route("GET /x", "tasks:read", 0)).asgi(store="memory:", drain_limit=0)
         async with host.lifespan():
-            made = await host.book.create("somebody")
+            made = await host.host.key_store.create("somebody")
             streamed = pieces(host, made.token)
             assert await anext(streamed) == b"begun"
-            await host.book.revoke(made.key.id)
+            await host.host.key_store.revoke(made.key.id)
             async with asyncio.timeout(5):
                 while True:
                     try:

@@ -11,8 +11,8 @@ import pytest
 
 from tests.harness import V1, message
 from trunkline import Agent
-from trunkline.app import Application
 from trunkline.auth.principal import Scope
+from trunkline.host import Application
 from trunkline.server.scopes import NEEDED
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 
@@ -72,7 +72,9 @@ def serve(work: Callable[[Application, httpx2.AsyncClient], Awaitable[Any]], **s
 
 async def keys(application: Application) -> dict[str, dict[str, str]]:
     """A key for each scope alone, as headers."""
-    made = {one.value: await application.book.create(one.value, scopes=[one.value]) for one in Scope}
+    made = {
+        one.value: await application.host.key_store.create(one.value, scopes=[one.value]) for one in Scope
+    }
     return {scope: {"X-API-Key": each.token} for scope, each in made.items()}
 
 
@@ -142,7 +144,7 @@ def test_nothing_is_done_without_the_scope() -> None:
         body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message("hi")}}
         headers = {**own["tasks:read"], **V1}
         assert (await client.post("/a2a", json=body, headers=headers)).status_code == 403
-        heads = await application.store.maintenance.tasks("")
+        heads = await application.host.store.maintenance.tasks("")
         assert heads[0] == []
 
     serve(work)

@@ -18,8 +18,8 @@ from prometheus_client.samples import Sample
 from tests.harness import V1, message
 from tests.hooks import Hooks
 from trunkline import Agent, Effect, Turn
-from trunkline.app import Application, build
 from trunkline.errors import Misuse
+from trunkline.host import Application
 from trunkline.log.events import Submitted
 from trunkline.log.fold import State
 from trunkline.store.url import store_from_url
@@ -45,7 +45,7 @@ def _serve(asking: Callable[[Application, httpx2.AsyncClient], Awaitable[Any]], 
         return turn.text
 
     async def main() -> Any:
-        app = build(agent, {"store": "memory:", "metrics": True, **flags})
+        app = Application(agent, {"store": "memory:", "metrics": True, **flags})
         transport = httpx2.ASGITransport(app)
         async with (
             app.lifespan(),
@@ -68,7 +68,7 @@ async def _busy(app: Application, client: httpx2.AsyncClient) -> tuple[str, str]
     answer = await client.get("/metrics")
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("text/plain; version=")
-    return answer.text, app.runner.node
+    return answer.text, app.host.runner.node
 
 
 def _samples(text: str) -> list[Sample]:
@@ -128,9 +128,9 @@ def test_deliveries_are_counted_by_what_became_of_them() -> None:
             await client.post(
                 "/message:send", json={"message": message("hi"), "configuration": configuration}
             )
-            assert app.postroom is not None
+            assert app.host.notifier is not None
             async with asyncio.timeout(10):
-                while not app.postroom.counts.dead:  # noqa: ASYNC110 - nothing there to wait on
+                while not app.host.notifier.counts.dead:  # noqa: ASYNC110 - nothing there to wait on
                     await asyncio.sleep(0.01)
         return (await client.get("/metrics")).text
 
@@ -217,9 +217,11 @@ def test_a_task_of_a_dead_process_is_a_takeover(tmp_path: Path) -> None:
         await store.close()
 
     async def asking(app: Application, client: httpx2.AsyncClient) -> str:
-        feed = await app.runner.tasks.find("default", "anonymous", task_id, ("",))
-        await app.runner.tasks.end(feed, 10)
-        assert app.runner.takeovers == 1
+        feed = await app.host.runner.tasks.find(
+            "default", "anonymous", task_id, app.host.runner.names_of(app.agent.id)
+        )
+        await app.host.runner.tasks.end(feed, 10)
+        assert app.host.runner.takeovers == 1
         return (await client.get("/metrics")).text
 
     asyncio.run(leave_behind())
@@ -235,7 +237,7 @@ def test_metrics_without_their_library_name_the_extra(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.delitem(sys.modules, "trunkline.telemetry.metrics", raising=False)
     with pytest.raises(Misuse, match=r"pip install 'trunkline\[metrics\]'"):
-        build(agent, {"metrics": True})
+        Application(agent, {"metrics": True})
 
 
 async def _nothing(text: str) -> str:

@@ -17,7 +17,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from tests.harness import V1, message
 from trunkline import Agent, Turn
-from trunkline.app import Application, build
+from trunkline.host import Application
 from trunkline.http.exchange import Disconnected
 from trunkline.telemetry import traces
 
@@ -66,7 +66,7 @@ async def _send(client: httpx2.AsyncClient, text: str, headers: dict[str, str], 
 
 def _serve(texts: list[str], headers: dict[str, str], seen: list[str]) -> list[Any]:
     async def main() -> list[Any]:
-        app = build(_agent(seen), {"store": "memory:"})
+        app = Application(_agent(seen), {"store": "memory:"})
         async with app.lifespan(), _client(app) as client:
             return [await _send(client, text, headers) for text in texts]
 
@@ -118,7 +118,7 @@ def test_a_run_after_a_restart_is_in_the_same_trace(spans: InMemorySpanExporter,
     async def main() -> None:
         task_id = ""
         for headers in ({"traceparent": PARENT}, {}):
-            app = build(_agent(seen), {"store": f"sqlite:///{tmp_path}/tasks.db"})
+            app = Application(_agent(seen), {"store": f"sqlite:///{tmp_path}/tasks.db"})
             async with app.lifespan(), _client(app) as client:
                 answer = await _send(client, "ask", headers, **({"taskId": task_id} if task_id else {}))
                 task_id = answer["task"]["id"]
@@ -154,7 +154,7 @@ def test_a_refusal_is_no_error_of_ours(
     spans: InMemorySpanExporter, verb: str, path: str, name: str, outcome: str
 ) -> None:
     async def main() -> None:
-        app = build(_agent([]), {"store": "memory:"})
+        app = Application(_agent([]), {"store": "memory:"})
         async with app.lifespan(), _client(app) as client:
             await client.request(verb, path)
             await client.get("/healthz")
@@ -192,7 +192,7 @@ def test_a_plain_function_runs_inside_its_span_too(spans: InMemorySpanExporter) 
         return text
 
     async def main() -> None:
-        app = build(agent, {"store": "memory:"})
+        app = Application(agent, {"store": "memory:"})
         async with app.lifespan(), _client(app) as client:
             await _send(client, "go", {"traceparent": PARENT})
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from trunkline.agent.binding import AuthorFunction
@@ -12,12 +14,24 @@ from trunkline.agent.skill import Crash, Skill, SkillOptions, make_skill, read_o
 from trunkline.agent.testing import TestClient
 from trunkline.errors import Misuse
 from trunkline.http.mounts import App, Route
-from trunkline.wire.card import Extension, Provider
+from trunkline.wire.card import Card, Extension, Provider
+from trunkline.wire.card import Skill as CardSkill
+from trunkline.wire.service_parameters import IDEMPOTENT_SEND
 
 if TYPE_CHECKING:
-    from trunkline.app import Application
+    from trunkline.host import Application
 
 Function = TypeVar("Function", bound=AuthorFunction)
+
+_TEXT = ("text/plain",)
+_IDEMPOTENT = Extension(
+    IDEMPOTENT_SEND,
+    "The same message, known by a messageId that is a UUID or by Idempotency-Key, is the same task for a day",
+    required=False,
+)
+_ID = re.compile(r"(?!\.*\Z)[A-Za-z0-9_.-]{1,64}")
+# Where agents are addressed, this one means every one of them.
+_EVERYBODY = "all"
 
 
 class Agent:
@@ -27,6 +41,7 @@ class Agent:
         self,
         name: str,
         *,
+        id: str = "",
         description: str = "",
         version: str = "0.1.0",
         provider: Provider | None = None,
@@ -41,6 +56,8 @@ class Agent:
         if not name.strip() or not name.isprintable():
             raise Misuse("an agent needs a printable name")
         self.name = name
+        # What tells it from the other agents of a host: in paths, and in the log of each of its tasks.
+        self.id = _checked_id(id, name)
         self.description = description or name
         self.version = version
         self.provider = provider
@@ -88,6 +105,36 @@ class Agent:
         schemas = {skill.id: skill.binding.schema for skill in skills if skill.binding.schema}
         return extensions_of(emits, {skill.id: skill.effects for skill in skills}, schemas)
 
+    def card(self) -> Card:
+        """What its card says before anybody knows where it is served; flags follow from what it does."""
+        skills = tuple(
+            CardSkill(
+                id=skill.id,
+                name=skill.name,
+                description=skill.description,
+                tags=skill.tags,
+                examples=skill.examples,
+                input_modes=skill.input_modes,
+                output_modes=skill.output_modes,
+            )
+            for skill in self.skills.values()
+        )
+        return Card(
+            name=self.name,
+            description=self.description,
+            version=self.version,
+            rpc_url="",
+            rest_url="",
+            skills=skills,
+            default_input_modes=_modes(self.input_modes, [skill.input_modes for skill in skills]),
+            default_output_modes=_modes(self.output_modes, [skill.output_modes for skill in skills]),
+            streaming=self.streaming,
+            extensions=(*self.extensions, _IDEMPOTENT),
+            provider=self.provider,
+            icon_url=self.icon_url,
+            documentation_url=self.documentation_url,
+        )
+
     def mount(self, prefix: str, app: App, *, routes: Sequence[Route]) -> None:
         """Serve another ASGI application below a prefix, behind the same keys and limits as the agent.
 
@@ -107,22 +154,43 @@ class Agent:
         return self._application
 
     def _build(self, settings: dict[str, object]) -> Application:
-        from trunkline.app import build
+        from trunkline.host import Application
 
-        return build(self, settings)
+        return Application(self, settings)
 
     def lifespan(self, app: object = None) -> AbstractAsyncContextManager[None]:
-        """For a host that does not run a mounted application's lifespan: pass it as the host's own."""
+        """For an application that does not run the lifespan of what is mounted in it: pass it as its own.
+
+        For several agents pass `trunkline.lifespan(one, two)`.
+        """
         del app
         return self.asgi().lifespan()
 
     def card_routes(self, path: str = "") -> Callable[..., Awaitable[None]]:
-        """For a host that owns the origin: an application to mount at `/.well-known`.
+        """For an application that owns the origin: another one to mount at `/.well-known`.
 
         `path` is where the agent itself is mounted, so that the card can say so.
         """
-        return self.asgi().cards(path)
+        return self.asgi().card_application(path)
 
     def test_client(self, **settings: object) -> TestClient:
         """Drive the agent in process: `async with agent.test_client() as client: await client.send("hi")`."""
         return TestClient(self._build({"store": "memory:", "drain_limit": 1, **settings}))
+
+
+def _modes(given: tuple[str, ...], of_skills: list[tuple[str, ...]]) -> tuple[str, ...]:
+    return given or tuple(dict.fromkeys(mode for modes in of_skills for mode in modes)) or _TEXT
+
+
+def _checked_id(given: str, name: str) -> str:
+    """The id of an agent: what its author gives, else the slug of its name."""
+    made = given or re.sub(r"[^a-z0-9_.]+", "-", name.lower())[:64].strip("-.")
+    if not given and not made:
+        # A name without a single letter that a path can hold as it is.
+        made = f"agent-{blake2b(name.encode(), digest_size=4).hexdigest()}"
+    if _ID.fullmatch(made) is None or made == _EVERYBODY:
+        raise Misuse(
+            f"{made!r} cannot be the id of agent {name!r}: give id= with 1 to 64 letters, digits, dots, "
+            f"hyphens and underscores, not {_EVERYBODY}"
+        )
+    return made

@@ -140,7 +140,7 @@ async def _in_process_client(agent: Agent, stack: AsyncExitStack) -> ToolClient:
     """A client of an agent in this process, which runs for as long as the tools do."""
     app = agent.asgi()
     await stack.enter_async_context(app.lifespan())
-    keys = app.settings.keys
+    keys = app.host.settings.keys
     http_client = InProcessHttpClient(app)
     stack.push_async_callback(http_client.close)
     return await stack.enter_async_context(

@@ -16,7 +16,6 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Struct
 
-from trunkline.app import hosts_of
 from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.auth.signing import Signer
@@ -24,6 +23,7 @@ from trunkline.auth.vault import Vault, find_key
 from trunkline.clock import Ids, now_ms, random_bits
 from trunkline.config import Secret, Settings, load, seconds
 from trunkline.errors import Misuse, StoreInUse, Unreachable
+from trunkline.host import hosts_of
 from trunkline.net.egress import Egress, target
 from trunkline.net.http import HttpRequest
 from trunkline.net.http_client import SocketHttpClient

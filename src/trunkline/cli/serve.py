@@ -1,4 +1,4 @@
-"""`trunkline serve`: find the agent, check what was asked for, and serve in one process or in several."""
+"""`trunkline serve`: find the agents, check what was asked for, and serve in one process or in several."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.agent.agent import Agent
-from trunkline.app import Application, build, exposure
 from trunkline.auth.key_store import has_keys
 from trunkline.cli.admin import close_entrance, open_entrance
 from trunkline.config import Settings, assignment, strangers
 from trunkline.errors import Misuse, StoreError
+from trunkline.host import Host, exposure
 from trunkline.http.host_check import is_loopback
 from trunkline.http.server import FAILED, HttpServer, ServerLimits
 from trunkline.http.workers import WorkerPlan, Workers, bind
+from trunkline.server.router import AGENTS
 from trunkline.server.streams import TICK_S
 from trunkline.store.url import database_file, shown, store_from_url
 from trunkline.telemetry.logs import set_up_logs
@@ -36,7 +37,7 @@ SWITCH_S = 0.001
 class Order(Struct, frozen=True):
     """What a worker is to serve, and the sockets it inherits."""
 
-    target: str
+    targets: Sequence[str]
     flags: Mapping[str, object]
     settings: Sequence[str]
     sockets: Sequence[int] = ()
@@ -67,63 +68,64 @@ def find(target: str) -> Agent:
     return found
 
 
-def run(target: str, flags: Mapping[str, object], settings: list[str]) -> None:
+def run(targets: Sequence[str], flags: Mapping[str, object], settings: list[str]) -> None:
     """Serve until a signal, in this process or in as many as are asked for.
 
     Raises:
         Misuse: the agent or a setting is wrong, or it would be open to the network without a key.
     """
-    application = prepare(target, flags, settings)
-    chosen = application.settings
-    if application.exposed and is_guarded(chosen) is False:
+    host = prepare(targets, flags, settings)
+    chosen = host.settings
+    if host.exposed and is_guarded(chosen) is False:
         # Before the port is bound. Where it cannot be told, the start itself will tell.
         raise exposure(chosen)
     if chosen.workers == 1:
-        sockets, token = _bound(chosen), application.operators.token
+        sockets, token = _bound(chosen), host.admin.token
         try:
-            serve(application, sockets, started=partial(_started, application))
+            serve(host, sockets, started=partial(_started, host))
         finally:
             close_entrance(chosen, token)
         return
-    _check_shared(application)
+    _check_shared(host)
     set_up_logs(chosen.log_level, chosen.log_format)
     guarded = is_guarded(chosen) is not False
     plan = WorkerPlan(
         "trunkline.cli.worker",
-        lambda sockets: msgspec.json.encode(Order(target, flags, settings, sockets)),
+        lambda sockets: msgspec.json.encode(Order(targets, flags, settings, sockets)),
         chosen.host,
         chosen.port,
         chosen.workers,
         server_limits(chosen).end_s,
     )
-    workers = Workers(plan, partial(announce, chosen, guarded=guarded))
+    workers = Workers(plan, partial(announce, chosen, host.agents, guarded=guarded))
     raise SystemExit(asyncio.run(workers.run()))
 
 
-def prepare(target: str, flags: Mapping[str, object], settings: list[str]) -> Application:
-    """The application of the agent that is named."""
-    application = build(find(target), {**flags, **dict(assignment(one) for one in settings)})
-    chosen = application.settings
-    application.exposed = not chosen.open and not is_loopback(chosen.host)
-    return application
+def prepare(targets: Sequence[str], flags: Mapping[str, object], settings: list[str]) -> Host:
+    """The host of the agents that are named."""
+    given = {**flags, **dict(assignment(one) for one in settings)}
+    host = Host([(find(target), given) for target in targets])
+    chosen = host.settings
+    host.exposed = not chosen.open and not is_loopback(chosen.host)
+    return host
 
 
 def serve(
-    application: Application,
+    host: Host,
     sockets: list[socket.socket],
     *,
     started: Callable[[int], None],
     lifeline: socket.socket | None = None,
 ) -> None:
     """Serve in this process until a signal, or until the other end of the lifeline is gone."""
-    chosen = application.settings
+    chosen = host.settings
     set_up_logs(chosen.log_level, chosen.log_format)
     sys.setswitchinterval(SWITCH_S)
     # What is loaded by now stays; a young generation of 700 would be collected every few requests.
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
     server = HttpServer(
-        application,
+        host,
         server_limits(chosen),
         log_level=chosen.log_level,
         started=started,
@@ -142,10 +144,10 @@ def server_limits(settings: Settings) -> ServerLimits:
     return ServerLimits(settings.connection_limit, write_s, end_s, settings.unread_limit)
 
 
-def _started(application: Application, port: int) -> None:
-    settings = application.settings
-    open_entrance(settings, port, application.operators.token)
-    announce(settings, port, guarded=application.identity.enforced)
+def _started(host: Host, port: int) -> None:
+    settings = host.settings
+    open_entrance(settings, port, host.admin.token)
+    announce(settings, host.agents, port, guarded=host.identity.enforced)
 
 
 def is_guarded(settings: Settings) -> bool | None:
@@ -181,10 +183,10 @@ def _bound(settings: Settings) -> list[socket.socket]:
         raise Misuse(f"cannot listen on {place}: {why}; choose another --host or --port") from None
 
 
-def _check_shared(application: Application) -> None:
-    if application.store.shared:
+def _check_shared(host: Host) -> None:
+    if host.store.shared:
         return
-    settings = application.settings
+    settings = host.settings
     why = "ends with its process" if settings.store == "memory:" else "is a file for one process"
     raise Misuse(
         f"--workers {settings.workers} needs a store that processes share, and {settings.store} {why}: "
@@ -192,10 +194,13 @@ def _check_shared(application: Application) -> None:
     )
 
 
-def announce(settings: Settings, port: int, *, guarded: bool) -> None:
-    """Say where the agent is served."""
-    base = settings.public_url or f"http://{settings.host}:{port}"
+def announce(settings: Settings, agents: Sequence[str], port: int, *, guarded: bool) -> None:
+    """Say where each agent is served; the first one is at the origin."""
+    base = settings.public_url.rstrip("/") or f"http://{settings.host}:{port}"
     log.info("serving %s/a2a card=%s/.well-known/agent-card.json store=%s", base, base, shown(settings.store))
+    for agent in agents[1:]:
+        place = f"{base}{AGENTS}{agent}"
+        log.info("serving %s/a2a card=%s/.well-known/agent-card.json", place, place)
     if not guarded:
         who = "only this machine can reach it" if is_loopback(settings.host) else "anybody can use it"
         log.info("no key is set: %s", who)

@@ -27,11 +27,11 @@ def main() -> None:
     for each in sockets:
         each.set_inheritable(False)
     try:
-        application = prepare(order.target, order.flags, list(order.settings))
+        host = prepare(order.targets, order.flags, list(order.settings))
     except TrunklineError as error:
         print(f"trunkline: {error}", file=sys.stderr)
         raise SystemExit(2) from None
-    serve(application, sockets, started=lambda _: lifeline.sendall(b"."), lifeline=lifeline)
+    serve(host, sockets, started=lambda _: lifeline.sendall(b"."), lifeline=lifeline)
 
 
 if __name__ == "__main__":

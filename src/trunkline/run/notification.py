@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from msgspec import Struct
 
@@ -42,9 +42,9 @@ class OutgoingNotification(Struct, frozen=True):
 
 
 class NotificationComposer:
-    """Writes the body and headers of notifications; `whole` is the setting `push_format = task`."""
+    """Writes the body and headers of notifications; those of the agents in `whole` tell the whole task."""
 
-    def __init__(self, tasks: Tasks, vault: Vault, sign: Sign, *, whole: bool) -> None:
+    def __init__(self, tasks: Tasks, vault: Vault, sign: Sign, *, whole: Collection[str]) -> None:
         self._tasks = tasks
         self._vault = vault
         self._sign = sign
@@ -69,23 +69,24 @@ class NotificationComposer:
         recorded = await self._record(feed, delivery.seq)
         if recorded is None:
             return None
-        task, metadata = await self._snapshot(feed, recorded)
-        body = push.notification_body(task, target.version, whole=self._whole, metadata=metadata)
+        whole = feed.state.agent in self._whole
+        task, metadata = await self._snapshot(feed, recorded, whole=whole)
+        body = push.notification_body(task, target.version, whole=whole, metadata=metadata)
         headers, state = self._headers(delivery, target, body), task.status.state
         return OutgoingNotification(target, body, headers, plain_state(state), state in TERMINAL, feed)
 
-    async def _snapshot(self, feed: Feed, recorded: Recorded) -> tuple[Task, Metadata | None]:
+    async def _snapshot(self, feed: Feed, recorded: Recorded, *, whole: bool) -> tuple[Task, Metadata | None]:
         state, event = feed.state, recorded.event
         metadata = event.metadata if isinstance(event, Status) else None
         status = _status(recorded)
         if status is not None and status.state in TERMINAL:
             # Nothing changes after the end, so the newest state is the one of that moment.
             return _task(state, status, artifacts=True), metadata
-        if status is not None and not self._whole:
+        if status is not None and not whole:
             return _task(state, status, artifacts=False), metadata
         # Also for a target that was set late: the task may have rested then, and have ended since.
         then = await self._tasks.fold(feed.tenant, state.task_id, recorded.seq)
-        return _task(then, then.status(), artifacts=self._whole or then.over), metadata
+        return _task(then, then.status(), artifacts=whole or then.over), metadata
 
     async def _record(self, feed: Feed, seq: int) -> Recorded | None:
         near = feed.newer(seq - 1) or await self._tasks.store.log.read(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import Task
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Protocol
 
 from trunkline.auth.signing import Signer
@@ -34,9 +34,13 @@ class WebhookClient(UrlCheck, WebhookPoster, Protocol):
 class Notifier:
     """Push configs, the delivery worker and its signing keys, of one process."""
 
-    def __init__(self, tasks: Tasks, ids: Ids, settings: Settings) -> None:
+    def __init__(
+        self, tasks: Tasks, ids: Ids, settings: Settings, whole: Collection[str] = frozenset()
+    ) -> None:
+        """Take the tasks of a process; those of the agents in `whole` are told as whole tasks."""
         self._tasks = tasks
         self._settings = settings
+        self._whole = whole
         self._ids = ids
         self._running: list[Task[None]] = []
         self.counts = DeliveryCounts()
@@ -56,7 +60,7 @@ class Notifier:
         self.signer = Signer(tasks.store.docs, vault, now_ms, self._ids)
         await self.signer.start()
         self.push = PushConfigs(tasks, self._ids, client, vault, show=settings.push_secrets == "show")
-        composer = NotificationComposer(tasks, vault, self.signer.sign, whole=settings.push_format == "task")
+        composer = NotificationComposer(tasks, vault, self.signer.sign, whole=self._whole)
         schedule = Schedule(long=settings.push_retry == "long")
         self.worker = DeliveryWorker(
             tasks,

@@ -92,11 +92,11 @@ class Subscription(Struct):
 
 
 class Operations:
-    """The operations of A2A over one runner."""
+    """The operations of A2A with one agent of a runner: no task of another one is found."""
 
-    def __init__(self, runner: Runner, *, wait_limit_s: float, streaming: bool) -> None:
-        self._agent = runner.origin
-        self._agents = runner.names_of(self._agent)
+    def __init__(self, runner: Runner, agent: str, *, wait_limit_s: float, streaming: bool) -> None:
+        self._agent = agent
+        self._agents = runner.names_of(agent)
         self._runner = runner
         self._tasks = runner.tasks
         self._wait_limit_s = wait_limit_s
@@ -237,6 +237,7 @@ class Operations:
             context_id=query.context_id or None,
             state=query.status,
             status_from=query.status_timestamp_after,
+            agents=self._agents,
         )
         scope = _encode((who.tenant, where)).decode()
         after = read_page_token(query.page_token, scope) if query.page_token else None

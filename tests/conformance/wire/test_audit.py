@@ -175,13 +175,13 @@ def test_the_log_alone_tells_who_when_for_whom_and_why(shelf: Shelf, tmp_path: P
     async def play() -> tuple[list[TailRecord], set[str]]:
         application = _open(url)
         async with application.lifespan():
-            made = await application.book.create("auditee", tenant=TENANT)
+            made = await application.host.key_store.create("auditee", tenant=TENANT)
             await _play(application, (b"x-api-key", made.token.encode()))
-            nodes = {application.runner.node}
+            nodes = {application.host.runner.node}
         async with application.lifespan():
-            nodes.add(application.runner.node)
+            nodes.add(application.host.runner.node)
             async with asyncio.timeout(20):
-                while not _ended(records := await _log(application.store)):  # noqa: ASYNC110 - of another node
+                while not _ended(records := await _log(application.host.store)):  # noqa: ASYNC110 - of another node
                     await asyncio.sleep(0.05)
         return records, nodes
 

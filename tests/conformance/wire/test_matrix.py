@@ -87,14 +87,17 @@ async def _world(store: str) -> AsyncGenerator[World]:
     application = _agent().asgi(store=store, **SETTINGS)
     async with application.lifespan():
         made = {
-            who: await application.book.create(who, tenant=tenant, scopes=scopes)
+            who: await application.host.key_store.create(who, tenant=tenant, scopes=scopes)
             for who, (tenant, scopes) in CALLERS.items()
         }
         keys = {who: (b"x-api-key", one.token.encode()) for who, one in made.items()}
         mine = [await _own(application, keys["owner"], word) for word in ("echo", "ask", "hold")]
         listed = table.rpc("ListTasks", Probe(query={"pageSize": 1}))
         token = (await _result(application, keys["owner"], listed))["nextPageToken"]
-        rows = [made["owner"].key.id, *(one.id for one in await application.store.outbox.list(tenant=TENANT))]
+        rows = [
+            made["owner"].key.id,
+            *(one.id for one in await application.host.store.outbox.list(tenant=TENANT)),
+        ]
         owned = [ids._replace(token=token, row=row) for ids, row in zip(mine, rows, strict=False)]
         assert len(owned) == len(mine)
         for ids in mine:
@@ -153,7 +156,7 @@ def _unknown(ids: Ids, *, tenant: str) -> Ids:
 
 async def _kept(world: World) -> list[tuple[list[Any], list[tuple[str, str]]]]:
     """Everything that the owner has."""
-    store = world.application.store
+    store = world.application.host.store
     return [
         (
             await store.log.read(TENANT, ids.task),
@@ -169,7 +172,7 @@ def test_every_route_has_a_row() -> None:
     named = {name for _, path, _ in routes() for _, name, _, _ in string.Formatter().parse(path) if name}
     assert named <= set(Ids._fields), "an id in a path that the matrix does not fill"
     application = _agent().asgi(store="memory:", metrics=True)
-    assert set(application.server.paths) == set(OWN), "a path of the server without a row"
+    assert set(application.host.router.paths) == set(OWN), "a path of the server without a row"
     acts = re.findall(r'case "(\w+)", "(\w+)", ("?)\w*"?, "(\w*)":', inspect.getsource(Admin.perform))
     assert {(verb, kind if quoted else f"{kind}/{{id}}", act) for verb, kind, quoted, act in acts} == set(
         ACTS

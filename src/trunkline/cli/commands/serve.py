@@ -15,8 +15,12 @@ ListedId = Annotated[str, typer.Argument(metavar="ID", help="The id that the lis
 
 
 def serve(
-    target: Annotated[
-        str, typer.Argument(metavar="MODULE:AGENT", help="Where the Agent is, e.g. scribe:agent.")
+    targets: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MODULE:AGENT...",
+            help="Where each Agent is, e.g. scribe:agent; the first is at the origin.",
+        ),
     ],
     *,
     host: Annotated[str | None, typer.Option(help="Address to bind to; loopback unless told.")] = None,
@@ -36,11 +40,11 @@ def serve(
     metrics: Annotated[bool, typer.Option("--metrics", help="Serve Prometheus metrics at /metrics.")] = False,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Any setting as name=value.")] = None,
 ) -> None:
-    """Serve an agent over HTTP until interrupted."""
+    """Serve agents over HTTP until interrupted."""
     from trunkline.cli.serve import run
 
     run(
-        target,
+        targets,
         {
             "host": host,
             "port": port,

@@ -1,0 +1,501 @@
+"""A host: one process with one store, one runner, one HTTP surface and any number of agents.
+
+The composition root, and the only file that knows every room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from enum import Enum
+from functools import partial
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
+
+from msgspec.structs import replace
+
+from trunkline.agent.agent import Agent
+from trunkline.agent.declaration import DriftMonitor
+from trunkline.agent.executor import SkillExecutor
+from trunkline.agent.turn import Coalesce
+from trunkline.auth.identity import Identity, Verifier
+from trunkline.auth.key_store import KeyStore
+from trunkline.auth.keys import Keyring
+from trunkline.auth.principal import Scope as AuthScope
+from trunkline.auth.signing import Signer
+from trunkline.auth.vault import can_seal
+from trunkline.clock import Ids, now_ms
+from trunkline.config import Settings, host_layer, load
+from trunkline.errors import Misuse, StoreInUse
+from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
+from trunkline.http.exchange import Exchange
+from trunkline.http.host_check import LOOPBACK, HostCheck, is_loopback
+from trunkline.http.mounts import PUBLIC, App, Mount, Mounts, Route
+from trunkline.net.egress import Egress
+from trunkline.net.fetch import Fetcher
+from trunkline.run.hops import Bounds
+from trunkline.run.limits import Quota
+from trunkline.run.node import HostedAgent, Limits
+from trunkline.run.notifier import Notifier
+from trunkline.run.runner import Runner
+from trunkline.server.admin import Admin
+from trunkline.server.admission import Admission
+from trunkline.server.card import Cards
+from trunkline.server.cors import Cors
+from trunkline.server.encoding import EncodedOperations
+from trunkline.server.health import Health
+from trunkline.server.operations import Operations
+from trunkline.server.refusals import BodyReader, Refusals
+from trunkline.server.router import Render, Router
+from trunkline.server.site import Site
+from trunkline.server.streams import Streams
+from trunkline.store.url import shown, store_from_url
+from trunkline.telemetry import traces
+from trunkline.telemetry.counters import Counters, TaskObserver
+from trunkline.wire.spellings import plain_state
+from trunkline.wire.types import STATES
+
+log = logging.getLogger("trunkline")
+_STATES: dict[Enum, str] = {state: plain_state(state) for state in STATES}
+# The hosts of this process that have their store open, by its address.
+_serving: WeakValueDictionary[str, Host] = WeakValueDictionary()
+
+
+class Host:
+    """The agents of one process with everything they share; ASGI, with the first agent at the origin."""
+
+    def __init__(self, agents: Sequence[tuple[Agent, Mapping[str, object]]]) -> None:
+        """Take agents, each with the settings that win over its author's, the file's and the environment's.
+
+        Raises:
+            Misuse: a setting does not fit, two agents have one id, or disagree on what is the host's.
+        """
+        # What each agent has of its own, in the settings of the whole host.
+        self._agents = list(zip([agent for agent, _ in agents], _settings(agents), strict=True))
+        _check([agent for agent, _ in agents])
+        self.settings = self._agents[0][1]
+        # Whether other machines reach it by its own port, so that it must not be open to everybody.
+        self.exposed = False
+        self.mounts = Mounts()
+        for agent, _ in agents:
+            for prefix, app, routes in agent.mounts:
+                self.mount(prefix, app, routes=routes)
+        self._live = False
+        self._started = False
+        self._ending: asyncio.Task[None] | None = None
+        settings = self.settings
+        # Made once, here: it says which of its entries are none, and once is enough.
+        self._egress = Egress(
+            hosts=settings.egress_hosts, networks=settings.egress_networks, loopback=settings.dev
+        )
+        self._assemble()
+
+    def _assemble(self) -> None:
+        settings = self.settings
+        self.store = store_from_url(settings.store)
+        self.fetcher = Fetcher(self._egress, timeout_s=settings.push_timeout)
+        self._counts = Counters(_STATES.values())
+        self.drift = DriftMonitor(self._counts.drift)
+        bounds = Bounds(settings.hop_limit, settings.task_budget)
+        self.runner = Runner(
+            self.store,
+            [self._hosted(agent, own, bounds) for agent, own in self._agents],
+            Ids(),
+            Limits(
+                settings.cancel_limit, settings.drain_limit, takeovers=settings.takeover_limit, bounds=bounds
+            ),
+            dev=settings.dev,
+        )
+        self.streams = Streams(self.store.log, settings.keep_alive, settings.write_limit)
+        self.notifier = self._notifier()
+        keyring = Keyring(settings.keys)
+        self.key_store = KeyStore(self.store.docs, keyring, now_ms)
+        self.identity = Identity(keyring, self._tokens())
+        self.admin = Admin(self.store, self.key_store, self._signer, self.runner.tasks.forget)
+        cors = Cors(settings.cors_origins) if settings.cors_origins else None
+        admission, refusals = self._admission(cors), Refusals(self.identity)
+        read_body = BodyReader(settings.body_limit, settings.body_timeout)
+        self.operations = {
+            agent.id: Operations(
+                self.runner, agent.id, wait_limit_s=own.wait_limit, streaming=agent.streaming
+            )
+            for agent, own in self._agents
+        }
+        make_site = partial(self._site, admission, refusals, read_body)
+        self.router = Router(
+            {agent.id: make_site(agent, own) for agent, own in self._agents},
+            self.mounts,
+            admission,
+            refusals,
+            streams=self.streams,
+            identity=self.identity,
+            read_body=read_body,
+            cors=cors,
+            health=Health(self._unready),
+            counts=self._counts,
+            admin=self.admin,
+            metrics=self._metrics() if settings.metrics else None,
+            jwks=None if self.notifier is None else self._jwks,
+        )
+
+    def _hosted(self, agent: Agent, own: Settings, bounds: Bounds) -> HostedAgent:
+        coalesce = Coalesce(own.coalesce_characters, own.coalesce_milliseconds)
+        executor = SkillExecutor(agent.name, agent.skills, agent.default, coalesce, self.drift, bounds=bounds)
+        return HostedAgent(agent.id, executor, own.stall_limit, own.kept_s)
+
+    def _site(
+        self,
+        admission: Admission,
+        refusals: Refusals,
+        read_body: BodyReader,
+        agent: Agent,
+        own: Settings,
+    ) -> Site:
+        return Site(
+            EncodedOperations(self.operations[agent.id], own.kept_s),
+            self._cards(agent, own),
+            admission,
+            refusals,
+            read_body=read_body,
+            wait=own.reply == "wait",
+        )
+
+    def _cards(self, agent: Agent, own: Settings) -> Cards:
+        private = [skill.id for skill in agent.skills.values() if not skill.public]
+        card = replace(agent.card(), push=self.notifier is not None)
+        return Cards(card, own, self.identity, HostCheck(hosts_of(own)), private)
+
+    def _notifier(self) -> Notifier | None:
+        settings, runner = self.settings, self.runner
+        if not settings.push or not can_seal(settings):
+            return None
+        whole = [agent.id for agent, own in self._agents if own.push_format == "task"]
+        names = {name for agent in whole for name in runner.names_of(agent)}
+        return Notifier(runner.tasks, runner.ids, settings, names)
+
+    def _signer(self) -> Signer | None:
+        return None if self.notifier is None else self.notifier.signer
+
+    def _jwks(self) -> bytes:
+        signer = self._signer()
+        return b"" if signer is None else signer.jwks()
+
+    def _tokens(self) -> Verifier | None:
+        if not self.settings.issuers:
+            return None
+        # Only who needs it waits for the library to load.
+        from trunkline.auth.jwt import TokenVerifier
+
+        return TokenVerifier(self.settings.issuers, self.fetcher, now_ms=now_ms, clock=monotonic)
+
+    def _admission(self, cors: Cors | None) -> Admission:
+        settings = self.settings
+        quota = None
+        if settings.rate_limit or settings.concurrency_limit:
+            quota = Quota(settings.rate_limit, settings.rate_burst, settings.concurrency_limit, monotonic)
+        return Admission(
+            HostCheck(hosts_of(settings), None if cors is None else cors.allows),
+            self.identity,
+            self.streams,
+            quota,
+            clock=monotonic,
+            trust_forwarded=settings.trust_forwarded,
+        )
+
+    def _unready(self) -> str:
+        if self.runner.draining or self.streams.closing:
+            return "draining"
+        return "" if self.runner.ready else "store"
+
+    def _metrics(self) -> Render:
+        try:
+            from trunkline.telemetry.metrics import Metrics
+        except ModuleNotFoundError as error:
+            raise Misuse(f"metrics need {error.name}: pip install 'trunkline[metrics]'") from None
+        self.store.observe(self._counts.group)
+        deliveries = None if self.notifier is None else self.notifier.counts
+        return Metrics(self._counts, self.runner, self.streams, deliveries).render
+
+    @property
+    def agents(self) -> list[str]:
+        """The ids of the agents; the first is at the origin."""
+        return [agent.id for agent, _ in self._agents]
+
+    def mount(self, prefix: str, app: App, *, routes: Sequence[Route]) -> None:
+        """Serve another ASGI application below a prefix, behind the same admission. Its lifespan is not run.
+
+        Raises:
+            Misuse: the prefix is taken, or a route does not say which scope it needs and how much it takes.
+        """
+        mount = Mount(prefix, app, routes)
+        unknown = mount.scopes - {PUBLIC, *(scope.value for scope in AuthScope)}
+        if unknown:
+            raise Misuse(f"{prefix}: there is no scope {', '.join(sorted(unknown))}")
+        self.mounts.add(mount)
+
+    @property
+    def has_websockets(self) -> bool:
+        """Whether anything mounted takes WebSockets."""
+        return self.mounts.has_websockets
+
+    # Answering.
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve ASGI: HTTP, WebSocket and lifespan."""
+        await self.serve(scope, receive, send, self._agents[0][0].id)
+
+    async def serve(self, scope: Scope, receive: Receive, send: Send, agent: str) -> None:
+        """Serve ASGI with this agent at the root of the path."""
+        if scope["type"] == "lifespan":
+            await self._serve_lifespan(receive, send)
+            return
+        if not self._live:
+            raise RuntimeError(
+                "the agent has not been started: serve it on its own, or pass lifespan=agent.lifespan, "
+                "for several lifespan=trunkline.lifespan(one, two), to the application that it is mounted in"
+            )
+        if scope["type"] == "http":
+            await self.router.answer(AsgiExchange(scope, receive, send), self.router.sites[agent])
+        else:
+            await self.router.connect(scope, receive, send)
+
+    @property
+    def answer(self) -> Callable[[Exchange], Coroutine[Any, Any, None]]:
+        """What answers a request that came by a connection of our own server."""
+        return self.router.answer
+
+    def crowded(self) -> None:
+        """Count a connection that was one too many."""
+        self.router.crowded()
+
+    def load(self) -> Mapping[str, int]:
+        """How many skills and streams still run, for the log."""
+        return {"tasks": self.runner.running, "streams": len(self.streams)}
+
+    # Living.
+
+    async def _serve_lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            async with self.lifespan():
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except Exception as error:
+            log.error("app.failed error=%s", error)
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            raise
+        await send({"type": "lifespan.shutdown.complete"})
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """Open the store, take up what was left, and put everything back at the end."""
+        if self._live:
+            # Mounted in a host that runs both its own and our lifespan: the first one counts.
+            yield
+            return
+        # Not before: whoever sets up logging or an SDK has done so by now.
+        traces.find_tracer()
+        self.runner.tasks.watch = TaskObserver(self._counts, _STATES)
+        await self._open()
+        self._live = True
+        try:
+            ticking = await self._begin()
+            try:
+                yield
+            finally:
+                try:
+                    await self._end()
+                finally:
+                    for each in ticking:
+                        each.cancel()
+                    await asyncio.gather(*ticking, return_exceptions=True)
+        finally:
+            self._live = False
+            self._started = False
+            self._ending = None
+            if self.notifier is not None:
+                await self.notifier.stop()
+            await self.fetcher.close()
+            await self.store.close()
+            # A host may start again, as hosts do in tests; a store and its runner cannot.
+            self._assemble()
+
+    async def _open(self) -> None:
+        address = self.settings.store
+        other = _serving.get(address)
+        try:
+            await self.store.open()
+        except StoreInUse:
+            if other is None or not other._live:
+                raise
+            raise Misuse(
+                f"{', '.join(other.agents)} and {', '.join(self.agents)} of this process would each open "
+                f"{shown(address)}: start them with trunkline.lifespan(…), or give one another store="
+            ) from None
+        _serving[address] = self
+
+    async def _begin(self) -> list[asyncio.Task[None]]:
+        """Take up the work, once it is clear who may ask for any; gives what goes on beside it."""
+        await self.key_store.refresh()
+        if self.exposed and not self.identity.enforced:
+            raise exposure(self.settings)
+        if self.notifier is not None:
+            await self.notifier.start(self.fetcher)
+            for operations in self.operations.values():
+                operations.push = self.notifier.push
+        elif self.settings.push:
+            log.warning("push.off reason=no_secret_key fix=TRUNKLINE_SECRET_KEY")
+        elif await self.store.outbox.list(state="pending", limit=1):
+            # From a time when it pushed. They are kept, and posted by whoever pushes here next.
+            log.warning("push.off reason=setting pending=yes fix=push")
+        await self.runner.start()
+        self._started = True
+        loop = asyncio.get_running_loop()
+        ticking = [loop.create_task(self.streams.watch())]
+        if self.mounts:
+            ticking.append(loop.create_task(self.mounts.watch()))
+        if self.store.shared:
+            ticking.append(loop.create_task(self.key_store.follow()))
+        return ticking
+
+    def drain(self) -> None:
+        """The server is going down: take nothing new, end the streams, let running skills come to an end.
+
+        Streams first: their readers come back elsewhere while the last answers are still on their way here.
+        """
+        self.runner.drain()
+        self.streams.close()
+        self.mounts.close()
+        if self._started and self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._stop())
+
+    @property
+    def drained(self) -> bool:
+        """Whether no skill runs here any more, and none will."""
+        return self._ending is not None and self._ending.done()
+
+    async def _stop(self) -> None:
+        try:
+            await self.runner.stop()
+        finally:
+            # A task that moved to another process is answered as it stands.
+            self.runner.tasks.end_waits()
+
+    async def _end(self) -> None:
+        self.drain()
+        if self._ending is not None:
+            await self._ending
+
+
+class Application:
+    """One agent as an ASGI application: a site of a host, which it may share with other agents."""
+
+    def __init__(self, agent: Agent, settings: Mapping[str, object]) -> None:
+        """Take an agent, and settings that win over all others.
+
+        Raises:
+            Misuse: a setting does not fit.
+        """
+        self.agent = agent
+        self.given = settings
+        # Until it is started together with others: see `lifespan`.
+        self.host = Host([(agent, settings)])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve ASGI."""
+        await self.host.serve(scope, receive, send, self.agent.id)
+
+    @property
+    def drift(self) -> DriftMonitor:
+        """The runs whose effects were not those that their skill declares."""
+        return self.host.drift
+
+    def lifespan(self) -> AbstractAsyncContextManager[None]:
+        """Start the host, and stop it at the end."""
+        return self.host.lifespan()
+
+    def card_application(self, path: str) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+        """Only the card, for an application that owns the well-known paths; the agent is under `path`."""
+
+        async def card(scope: Scope, receive: Receive, send: Send) -> None:
+            # The prefix of the whole application, where a proxy strips one, comes before the mount.
+            base = scope.get("app_root_path", "") + path.rstrip("/")
+            name = scope["path"].rsplit("/", 1)[-1]
+            inner = {**scope, "root_path": base, "path": f"{base}/.well-known/{name}"}
+            await self(inner, receive, send)
+
+        return card
+
+
+def lifespan(*agents: Agent) -> Callable[..., AbstractAsyncContextManager[None]]:
+    """What starts agents that are mounted in one application: `FastAPI(lifespan=lifespan(one, two))`.
+
+    Those that are given no store of their own, or the same file or database, share one host and its store.
+    """
+
+    @contextlib.asynccontextmanager
+    async def living(app: object = None) -> AsyncGenerator[None]:
+        del app
+        async with contextlib.AsyncExitStack() as stack:
+            for host in _together([agent.asgi() for agent in agents]):
+                await stack.enter_async_context(host.lifespan())
+            yield
+
+    return living
+
+
+def _together(applications: Sequence[Application]) -> list[Host]:
+    """The hosts of these applications: one for each store."""
+    groups: dict[object, list[Application]] = {}
+    for application in applications:
+        address = application.host.settings.store
+        own = "store" in application.agent.settings or "store" in application.given
+        groups.setdefault(application if own and address == "memory:" else address, []).append(application)
+    for group in groups.values():
+        # Started with others before, one may still have their host.
+        if len(group) != len(group[0].host.agents):
+            host = Host([(application.agent, application.given) for application in group])
+            for application in group:
+                application.host = host
+    return [group[0].host for group in groups.values()]
+
+
+def _check(agents: Sequence[Agent]) -> None:
+    known: dict[str, Agent] = {}
+    for agent in agents:
+        if not agent.skills:
+            raise Misuse(f"agent {agent.name} has no skill; decorate a function with @agent.skill")
+        if agent.id in known:
+            raise Misuse(
+                f"{known[agent.id].name!r} and {agent.name!r} of this host both have the id {agent.id!r}; "
+                "give one of them another: Agent(…, id=…)"
+            )
+        known[agent.id] = agent
+
+
+def _settings(agents: Sequence[tuple[Agent, Mapping[str, object]]]) -> list[Settings]:
+    """The settings of each agent: its own ones for its site, those of all for the host."""
+    authors = host_layer([(agent.name, agent.settings) for agent, _ in agents])
+    flags = host_layer([(agent.name, given) for agent, given in agents])
+    return [load({**authors, **agent.settings}, {**flags, **given}) for agent, given in agents]
+
+
+def exposure(settings: Settings) -> Misuse:
+    """Why an agent is not served."""
+    return Misuse(
+        f"{settings.host} is reachable by other machines and no key is set: "
+        "make one with trunkline keys create, give --key KEY, or --open to let anybody in"
+    )
+
+
+def hosts_of(settings: Settings) -> list[str]:
+    """The names by which the server may be called; none lets every name in."""
+    hosts = list(settings.allowed_hosts)
+    if settings.public_url:
+        hosts.append(urlsplit(settings.public_url).hostname or "")
+    return [*hosts, *LOOPBACK] if is_loopback(settings.host) else hosts
