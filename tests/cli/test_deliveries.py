@@ -86,7 +86,7 @@ def test_what_failed_is_seen_and_posted_again(
             line.split(None, 1) for line in command("show", working, *store)[1].splitlines() if "  " in line
         )
         assert (shown["task"], shown["config"], shown["state"], shown["event"]) == (bad, "mine", "dead", "2")
-        assert shown["target"] == hooks.url("")
+        assert shown["target"] == "127.0.0.1"
         assert json.loads(command("show", working, "--json", *store)[1]) == rows("--task", bad)[1]
 
         # The running server posts it again.

@@ -72,6 +72,15 @@ class Quota:
             else:
                 self._held.pop(who, None)
 
+    def wait_s(self, who: Who) -> float:
+        """How long until a request of this caller would not be over its rate; 0 if it is not."""
+        now = self._clock()
+        return max(0.0, max(self._full_at.get(who, now), now) + self._gap_s - now - self._slack_s)
+
+    def is_used(self, who: Who) -> bool:
+        """Whether something of this caller still counts."""
+        return self._full_at.get(who, 0.0) > self._clock()
+
     def __len__(self) -> int:
         return len(self._full_at) + len(self._held)
 

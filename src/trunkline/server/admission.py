@@ -12,10 +12,12 @@ from ipaddress import IPv6Address
 from typing import Protocol
 
 from trunkline.auth.principal import ANONYMOUS, Principal, Scope
-from trunkline.errors import Forbidden, TooManyRequests, Unavailable
+from trunkline.errors import Forbidden, TooManyRequests, Unauthenticated, Unavailable
 from trunkline.http.exchange import Exchange
 from trunkline.http.host_check import HostCheck
+from trunkline.net.addresses import judge
 from trunkline.run.limits import Quota, Who
+from trunkline.server.failed_attempts import FailedAttempts
 from trunkline.telemetry.traces import TraceSeen
 
 log = logging.getLogger("trunkline.server")
@@ -75,6 +77,7 @@ class Admission:
         self._quota = quota
         self._clock = clock
         self._trusts = trust_forwarded
+        self._failed = FailedAttempts(clock)
         self._said_at = float("-inf")
         self._refused = 0
 
@@ -108,15 +111,44 @@ class Admission:
             Forbidden: the Host or the Origin is not let in.
             Unavailable: the server is going down.
             Unauthenticated: nobody we know.
-            TooManyRequests: the caller is over its rate, or has too much in flight.
+            TooManyRequests: the caller is over its rate, has too much in flight, or sent too many wrong keys.
         """
         self._check_open(exchange)
-        principal = self._identity.known(exchange.headers)
+        if self._failed and _shows_key(exchange.headers) and self._is_caller(exchange):
+            self._failed.check(self._place(exchange))
+        try:
+            principal = self._identity.known(exchange.headers)
+        except Unauthenticated:
+            self._count_failure(exchange)
+            raise
         return None if principal is None else self._take(principal, exchange, seen)
 
     async def ask(self, exchange: Exchange, seen: TraceSeen) -> Principal:
         """Who asks, where somebody else has to be asked for that."""
-        return self._take(await self._identity.ask(exchange.headers), exchange, seen)
+        try:
+            principal = await self._identity.ask(exchange.headers)
+        except Unauthenticated:
+            self._count_failure(exchange)
+            raise
+        return self._take(principal, exchange, seen)
+
+    def _count_failure(self, exchange: Exchange) -> None:
+        if not _shows_key(exchange.headers):
+            return
+        place = self._place(exchange)
+        try:
+            self._failed.count(place)
+        except TooManyRequests:
+            self._say(("", "", place))
+            raise
+
+    def _is_caller(self, exchange: Exchange) -> bool:
+        """Whether the address is the caller's own, so that nobody else is refused with it.
+
+        Behind a proxy whose word is not trusted everybody has the proxy's address.
+        """
+        proxied = b"x-forwarded-for" in exchange.headers or b"forwarded" in exchange.headers
+        return self._trusts or not proxied or not judge(self._place(exchange))
 
     def lasting(self, exchange: Exchange) -> Callable[[], bool] | None:
         """A question for later: whether who was let in still would be."""
@@ -173,6 +205,11 @@ def permit(principal: Principal, scope: Scope) -> None:
         raise Forbidden(
             f"this needs the scope {scope.value}, which the caller does not have", scope=scope.value
         )
+
+
+def _shows_key(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether somebody says who it is; who says nothing is told what is needed, and guesses nothing."""
+    return b"x-api-key" in headers or b"authorization" in headers
 
 
 @lru_cache(4096)
