@@ -17,7 +17,7 @@ from trunkline.clock import now_ms
 from trunkline.log.events import Chunk, encode
 from trunkline.store.base import Store
 from trunkline.store.postgres.address import DatabaseAddress
-from trunkline.store.postgres.append_plan import append_statement
+from trunkline.store.postgres.append import append_statement
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Artifact, Part
 

@@ -16,7 +16,7 @@ from trunkline.clock import Ids, random_bits
 from trunkline.errors import Conflict, Misuse, StoreError, Unauthenticated
 from trunkline.net import webhook_signature
 from trunkline.store.base import Doc
-from trunkline.store.sqlite import SqliteStore
+from trunkline.store.sqlite.store import SqliteStore
 
 KEY = bytes(32)
 NOW = 1_800_000_000_000

@@ -17,7 +17,7 @@ import pytest
 from trunkline.cli.admin import KEYS, ask, close_entrance, open_entrance, span_ms
 from trunkline.config import Secret, Settings
 from trunkline.errors import Misuse, StoreInUse
-from trunkline.store.lock import FileLock
+from trunkline.store.sqlite.database import FileLock
 
 TOKEN = Secret("the-token-of-the-server")
 

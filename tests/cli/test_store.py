@@ -18,8 +18,8 @@ import pytest
 from tests.conformance.store.given import Author, delta, status, submitted, task
 from tests.harness import Agent, ServerProcess
 from trunkline.clock import now_ms
-from trunkline.store.migrate import SQLITE
-from trunkline.store.sqlite import SqliteStore
+from trunkline.store.sqlite.database import SQLITE
+from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import TaskState
 
 DAY = 86_400_000

@@ -21,7 +21,7 @@ from trunkline.log.decide import Cancel, Claim, Command, Emit, ForceCancel, Rele
 from trunkline.log.fold import fold
 from trunkline.run.tasks import Tasks
 from trunkline.store.base import Dedup
-from trunkline.store.sqlite import SqliteStore
+from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Artifact, Message, TaskState
 

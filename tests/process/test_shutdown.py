@@ -66,14 +66,14 @@ async def stay(text: str) -> str:
     "store": '''
 import asyncio
 from trunkline import Agent
-from trunkline.store import sqlite
+from trunkline.store.sqlite import nodes as sqlite
 
 agent = Agent("hangs")
 
 async def never(nodes: object, node: str) -> None:
     await asyncio.sleep(3600)
 
-sqlite._Nodes.leave = never
+sqlite.SqliteNodes.leave = never
 
 @agent.skill
 async def stay(text: str) -> str:

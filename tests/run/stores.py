@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from trunkline.store.sqlite import SqliteStore
+from trunkline.store.sqlite.store import SqliteStore
 
 PARTS = {
     "log": ("append", "read", "hints"),

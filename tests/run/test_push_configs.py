@@ -14,7 +14,7 @@ from trunkline.net.egress import Egress
 from trunkline.net.resolver import ResolverBusy
 from trunkline.run.push_configs import Proof, PushConfigs, proof_of
 from trunkline.run.tasks import Tasks
-from trunkline.store.sqlite import SqliteStore
+from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import PushConfig
 
 URL = "https://hooks.example/a"

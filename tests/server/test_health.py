@@ -93,7 +93,7 @@ def test_a_store_that_takes_no_writes_is_not_ready_until_it_does(monkeypatch: py
         found = [await send(), await client.get("/readyz")]
         with monkeypatch.context() as patched:
             # Below the store: what a full disk does.
-            patched.setattr(app.host.store.database._scribe, "_write", _full)
+            patched.setattr(app.host.store.database._transactions, "_write", _full)
             found += [await send(), await client.get("/readyz")]
         found += [await send(), await client.get("/readyz")]
         return found

@@ -19,7 +19,7 @@ from trunkline.net.in_process import InProcessHttpClient
 from trunkline.run.executor import Verdict, Work
 from trunkline.server.operations import Caller, Operations
 from trunkline.server.refusals import internal
-from trunkline.store import writer
+from trunkline.store import group_commit
 from trunkline.store.base import Where
 from trunkline.wire.types import (
     ListQuery,
@@ -129,7 +129,7 @@ def test_a_new_task_is_opened_only_under_a_place_that_could_be_one() -> None:
 
 def test_a_message_that_no_task_can_hold_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """A log spells some values longer than a body, so the limit of bodies alone does not keep it out."""
-    monkeypatch.setattr(writer, "BYTES_LIMIT", 2000)
+    monkeypatch.setattr(group_commit, "BYTES_LIMIT", 2000)
 
     async def case() -> None:
         async with _operations() as (_, operations):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.store.sqlite import SqliteStore
+from trunkline.store.sqlite.store import SqliteStore
 
 AT = 1_800_000_000_000
 

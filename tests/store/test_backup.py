@@ -15,7 +15,7 @@ from trunkline.store import backup
 from trunkline.store.backup import Restored, export, restore
 from trunkline.store.base import Orphan
 from trunkline.store.check import check
-from trunkline.store.sqlite import SqliteStore
+from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import TaskState
 
 DONE = status(TaskState.COMPLETED)

@@ -13,7 +13,7 @@ from trunkline.errors import StoreError
 from trunkline.log import events as ev
 from trunkline.store.base import Fault, OutboxEntry
 from trunkline.store.check import Report, check
-from trunkline.store.sqlite import SqliteStore
+from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import TaskState
 
 DONE = status(TaskState.COMPLETED)

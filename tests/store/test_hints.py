@@ -12,29 +12,29 @@ from trunkline.store.hints import LISTENER_HINTS, HintBroadcast
 
 
 def test_nobody_listens(run):
-    bell = HintBroadcast()
-    assert not bell.heard
-    bell.ring([("a", "t", 1)])
+    broadcast = HintBroadcast()
+    assert not broadcast.heard
+    broadcast.tell([("a", "t", 1)])
 
 
 def test_a_dropped_listener_is_forgotten(run):
     async def case():
-        bell = HintBroadcast()
-        listener = bell.listen()
-        assert len(bell.heard) == 1
+        broadcast = HintBroadcast()
+        listener = broadcast.listen()
+        assert len(broadcast.heard) == 1
         del listener
         gc.collect()
-        return len(bell.heard)
+        return len(broadcast.heard)
 
     assert run(case()) == 0
 
 
 def test_hints_come_in_order_and_newest_wins(run):
     async def case():
-        bell = HintBroadcast()
-        listener = bell.listen()
-        bell.ring([("a", "t1", 1), ("a", "t2", 1)])
-        bell.ring([("a", "t1", 5)])
+        broadcast = HintBroadcast()
+        listener = broadcast.listen()
+        broadcast.tell([("a", "t1", 1), ("a", "t2", 1)])
+        broadcast.tell([("a", "t1", 5)])
         return [await anext(listener), await anext(listener)]
 
     assert run(case()) == [Hint("a", "t1", 5), Hint("a", "t2", 1)]
@@ -42,11 +42,11 @@ def test_hints_come_in_order_and_newest_wins(run):
 
 def test_too_many_hints_become_one_poll(run):
     async def case():
-        bell = HintBroadcast()
-        listener = bell.listen()
-        bell.ring(("a", f"t{number}", 1) for number in range(LISTENER_HINTS + 50))
+        broadcast = HintBroadcast()
+        listener = broadcast.listen()
+        broadcast.tell(("a", f"t{number}", 1) for number in range(LISTENER_HINTS + 50))
         first = await anext(listener)
-        bell.ring([("a", "later", 1)])
+        broadcast.tell([("a", "later", 1)])
         return first, await anext(listener)
 
     assert run(case()) == (Poll(), Hint("a", "later", 1))
@@ -54,10 +54,10 @@ def test_too_many_hints_become_one_poll(run):
 
 def test_a_full_listener_still_takes_news_of_known_tasks(run):
     async def case():
-        bell = HintBroadcast()
-        listener = bell.listen()
-        bell.ring(("a", f"t{number}", 1) for number in range(LISTENER_HINTS))
-        bell.ring([("a", "t0", 2)])
+        broadcast = HintBroadcast()
+        listener = broadcast.listen()
+        broadcast.tell(("a", f"t{number}", 1) for number in range(LISTENER_HINTS))
+        broadcast.tell([("a", "t0", 2)])
         return await anext(listener)
 
     assert run(case()) == Hint("a", "t0", 2)
@@ -67,10 +67,10 @@ def test_polls_come_even_when_hints_never_stop(run, monkeypatch):
     monkeypatch.setattr("trunkline.store.hints.POLL_EVERY", 0.01)
 
     async def case():
-        bell = HintBroadcast()
-        listener = bell.listen()
+        broadcast = HintBroadcast()
+        listener = broadcast.listen()
         for seq in range(1_000_000):
-            bell.ring([("a", "t", seq)])
+            broadcast.tell([("a", "t", seq)])
             if isinstance(await anext(listener), Poll):
                 return True
         return False
@@ -80,11 +80,11 @@ def test_polls_come_even_when_hints_never_stop(run, monkeypatch):
 
 def test_the_end_wakes_everyone(run):
     async def case():
-        bell = HintBroadcast()
-        listeners = [bell.listen() for _ in range(3)]
+        broadcast = HintBroadcast()
+        listeners = [broadcast.listen() for _ in range(3)]
         waiting = [asyncio.ensure_future(anext(listener)) for listener in listeners]
         await asyncio.sleep(0)
-        bell.end()
+        broadcast.end()
         return await asyncio.gather(*waiting, return_exceptions=True)
 
     assert [type(result) for result in run(case())] == [StopAsyncIteration] * 3
@@ -92,14 +92,14 @@ def test_the_end_wakes_everyone(run):
 
 def test_a_cancelled_wait_leaves_the_listener_usable(run):
     async def case():
-        bell = HintBroadcast()
-        listener = bell.listen()
+        broadcast = HintBroadcast()
+        listener = broadcast.listen()
         waiting = asyncio.ensure_future(anext(listener))
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        bell.ring([("a", "t", 1)])
+        broadcast.tell([("a", "t", 1)])
         return await anext(listener)
 
     assert run(case()) == Hint("a", "t", 1)

@@ -38,16 +38,19 @@ def test_rows_travel_in_powers_of_two_and_none_is_lost(rows):
     assert len(steps) <= 6 + rows // 64
 
 
-def test_every_name_is_used_and_every_use_has_a_name():
-    plain, over_rows = statements("sqlite")
-    code = "".join(
-        path.read_text(encoding="utf-8") for path in Path(trunkline.store.__file__).parent.glob("*.py")
+@pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+def test_every_name_is_used_and_every_use_has_a_name(dialect):
+    plain, over_rows = statements(dialect)
+    folder = Path(trunkline.store.__file__).parent
+    files = [folder / "columns.py", *(folder / dialect).glob("*.py")]
+    code = "".join(path.read_text(encoding="utf-8") for path in files)
+    given = (
+        r"(?:SQL|PLAIN|ROWS|TEXTS)\[\"(\w+)\"\]|connection, \"(\w+)\"|connection,\s+\"(\w+)\"|name=\"(\w+)\""
     )
-    used = set(re.findall(r"_(?:SQL|PLAIN|ROWS)\[\"(\w+)\"\]", code)) | set(
-        re.findall(r"\"(filter_\w+)\"", code)
-    )
-    everything = Where("p", "c", TaskState.WORKING, 1, ("",), "t")
-    used |= {f"filter_{name}" for name in filters(everything)}
+    used = {name for names in re.findall(given, code) for name in names if name}
+    used |= set(re.findall(r"\"(filter_\w+|append_\w+|add_head|put_head|drop_\w+|unless_\w+)\"", code))
+    used |= set(re.findall(r"self\._(?:rows|change)\(\"(\w+)\"", code))
+    used |= {f"filter_{name}" for name in filters(Where("p", "c", TaskState.WORKING, 1, ("",), "t"))}
     assert used == {*plain, *over_rows}
 
 

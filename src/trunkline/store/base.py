@@ -30,7 +30,7 @@ class Dedup(Struct, frozen=True, gc=False):
 
 
 class OutboxEntry(Struct, frozen=True, gc=False):
-    """One event to tell one target; `seq` is the event's, `id` stays over retries.
+    """One event to deliver to one target; `seq` is the event's, `id` stays over retries.
 
     `lane` is the host behind the target with whose it is: what it cannot take must not keep others waiting.
     """
@@ -113,7 +113,7 @@ class DeliveryRecord(Struct, frozen=True, gc=False):
 
 
 class Hint(Struct, frozen=True, gc=False):
-    """A lossy word that a task's log has grown."""
+    """Word that a task's log has grown; some are lost."""
 
     tenant: str
     task_id: str
@@ -183,7 +183,7 @@ class EndedChild(Struct, frozen=True, gc=False):
 
 
 class TaskRef(Struct, frozen=True, gc=False):
-    """A task by its name."""
+    """A task by its tenant and id."""
 
     tenant: str
     task_id: str
@@ -204,8 +204,25 @@ class Doc(Struct, frozen=True, gc=False):
     body: bytes
 
 
+class TenantDoc(Struct, frozen=True, gc=False):
+    """A document with the tenant it belongs to."""
+
+    tenant: str
+    id: str
+    rev: int
+    body: bytes
+
+
+class DocChange(Struct, frozen=True, gc=False):
+    """A document as it stands after a change; None if it was deleted."""
+
+    tenant: str
+    id: str
+    doc: Doc | None
+
+
 class Log(Protocol):
-    """The events: the only truth."""
+    """The events of every task, which are the only truth about it."""
 
     def append(
         self,
@@ -238,7 +255,7 @@ class Log(Protocol):
         ...
 
     def hints(self) -> AsyncIterator[Hint | Poll]:
-        """The doorbell of appends made elsewhere or here; may lose, never lies."""
+        """Which logs have grown, here or elsewhere; some hints may be lost, none is false."""
         ...
 
     async def news(self, places: Sequence[Hint], limit: int = 2000) -> list[TailRecord]:
@@ -380,11 +397,24 @@ class Docs(Protocol):
         ...
 
     async def get(self, tenant: str, kind: str, doc_id: str) -> Doc | None:
-        """One document."""
+        """One document; None if there is no such document."""
         ...
 
-    async def list(self, tenant: str, kind: str) -> list[Doc]:
-        """All documents of a kind, by id."""
+    async def list(self, tenant: str, kind: str, after: str = "", limit: int = 1000) -> list[Doc]:
+        """A page of the documents of a kind, by id, behind the id `after`."""
+        ...
+
+    async def list_all(
+        self, kind: str, after: tuple[str, str] = ("", ""), limit: int = 1000
+    ) -> list[TenantDoc]:
+        """A page of the documents of a kind over all tenants, behind (tenant, id): for operators."""
+        ...
+
+    async def changes(self, kind: str, cursor: Cursor = START) -> tuple[list[DocChange], Cursor]:
+        """What has changed in a kind since a cursor, over all tenants; from `START` that is all there is.
+
+        At least once: what was just written may be told again. A deletion is told for a day.
+        """
         ...
 
     async def delete(self, tenant: str, kind: str, doc_id: str) -> bool:

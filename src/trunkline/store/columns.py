@@ -68,3 +68,31 @@ def head_page(rows: Sequence[HeadRow], size: int, total: int) -> HeadPage:
         return HeadPage(heads, None, total)
     last = heads[-1]
     return HeadPage(heads, Position(last.status_at, last.task_id), total)
+
+
+# Compaction: a task of fewer rows and events has too little to merge.
+LONG_ROWS = 8
+LONG_EVENTS = 64
+# One that is larger stays in pieces: as a single value it could not be read page by page.
+LARGEST_BYTES = 4 << 20
+DAY_MS = 86_400_000
+
+# How many deliveries are given up in one transaction, so that appends need not wait for all of them.
+PAGE_EXPIRED = 1000
+_OF_STATE = {"pending": "filter_pending", "dead": "filter_given_up", "dropped": "filter_given_up"}
+
+
+def delivery_filters(tenant: str | None, task_id: str | None, state: str | None, after: str) -> list[str]:
+    """The names of the statements that filter a list of deliveries."""
+    names: list[str] = []
+    if tenant is not None:
+        names.append("filter_delivery_tenant")
+    if task_id is not None:
+        names.append("filter_delivery_task")
+    if state is not None and (task_id is not None or state not in _OF_STATE):
+        names.append("filter_delivery_state")
+    elif state is not None:
+        names.append(_OF_STATE[state])
+    if after:
+        names.append("filter_delivery_after")
+    return names

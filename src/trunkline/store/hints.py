@@ -1,4 +1,4 @@
-"""The doorbell: tells listeners in this process which logs have grown.
+"""Hints: tell listeners in this process which logs have grown.
 
 Lossy by contract. A listener that falls behind loses hints and gets a `Poll` instead; one
 that is no longer referenced is forgotten.
@@ -19,7 +19,7 @@ _POLL = Poll()
 
 
 class Listener(AsyncIterator[Hint | Poll]):
-    """One reader's hints: the newest of each task, in the order in which they were first rung."""
+    """One reader's hints: the newest of each task, in the order in which they were first told."""
 
     __slots__ = ("__weakref__", "_loop", "_lost", "_over", "_pending", "_polled", "_ready", "_waiter")
 
@@ -106,7 +106,7 @@ class HintBroadcast:
             self.heard.append(weakref.ref(listener, self.heard.remove))
         return listener
 
-    def ring(self, grown: Iterable[tuple[str, str, int]]) -> None:
+    def tell(self, grown: Iterable[tuple[str, str, int]]) -> None:
         """Tell all listeners which (tenant, task, seq) were committed."""
         hints = {task_id: Hint(tenant, task_id, seq) for tenant, task_id, seq in grown}
         for listener in self._living():

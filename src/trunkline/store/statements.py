@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 _FOLDER = Path(__file__).parent / "sql"
@@ -78,3 +79,8 @@ def migrations(dialect: str) -> tuple[Migration, ...]:
     """All steps of a dialect's schema, oldest first."""
     files = sorted(path for path in (_FOLDER / dialect).iterdir() if _MIGRATION.match(path.name))
     return tuple(Migration(int(path.name[:3]), path.read_text(encoding="utf-8")) for path in files)
+
+
+def json_text(values: Sequence[int] | Sequence[str]) -> str:
+    """A list as one parameter of a SQLite statement, which reads it by `json_each`."""
+    return msgspec.json.encode(values).decode()

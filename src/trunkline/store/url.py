@@ -8,7 +8,7 @@ from collections.abc import Callable
 from trunkline.clock import now_ms as wall_clock
 from trunkline.errors import Misuse
 from trunkline.store.base import Store
-from trunkline.store.sqlite import SqliteStore
+from trunkline.store.sqlite.store import SqliteStore
 
 _SQLITE = "sqlite:///"
 _POSTGRES = ("postgresql://", "postgres://")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import A, B
 from trunkline.errors import Conflict
-from trunkline.store.base import Doc
+from trunkline.store.base import START, Doc, TenantDoc
 
 KIND = "agent"
 
@@ -104,3 +104,99 @@ def test_after_a_delete_it_may_be_made_again(run, store):
         return await store.docs.put(A, KIND, "x", b"2", 0)
 
     assert run(case()) == 1
+
+
+def test_pages_by_id(run, store):
+    async def case():
+        for name in "dbeca":
+            await store.docs.put(A, KIND, name, b"", 0)
+        pages, after = [], ""
+        while page := await store.docs.list(A, KIND, after, 2):
+            after = page[-1].id
+            pages.append([doc.id for doc in page])
+        return pages
+
+    assert run(case()) == [["a", "b"], ["c", "d"], ["e"]]
+
+
+def test_a_list_over_tenants(run, store):
+    async def case():
+        for tenant, name in ((B, "x"), (A, "y"), (A, "x"), (B, "gone")):
+            await store.docs.put(tenant, KIND, name, f"{tenant}/{name}".encode(), 0)
+        await store.docs.put(A, "other", "z", b"", 0)
+        await store.docs.delete(B, KIND, "gone")
+        first = await store.docs.list_all(KIND, limit=2)
+        return first, await store.docs.list_all(KIND, (first[-1].tenant, first[-1].id), 2)
+
+    first, second = run(case())
+    assert first == [TenantDoc(A, name, 1, f"{A}/{name}".encode()) for name in ("x", "y")]
+    assert second == [TenantDoc(B, "x", 1, f"{B}/x".encode())]
+
+
+async def follow(store, cursor, known):
+    """Apply what has changed; gives the next cursor and whether anything was new."""
+    changes, cursor = await store.docs.changes(KIND, cursor)
+    for change in changes:
+        known[change.tenant, change.id] = change.doc and change.doc.body
+    return cursor
+
+
+def test_changes_tell_of_every_write(run, store):
+    async def case():
+        known, seen = {}, []
+        await store.docs.put(A, KIND, "x", b"1", 0)
+        cursor = await follow(store, START, known)
+        seen.append(dict(known))
+        await store.docs.put(B, KIND, "y", b"1", 0)
+        await store.docs.put(A, KIND, "x", b"2", 1)
+        await store.docs.put(A, "other", "z", b"", 0)
+        cursor = await follow(store, cursor, known)
+        seen.append(dict(known))
+        await store.docs.delete(A, KIND, "x")
+        cursor = await follow(store, cursor, known)
+        seen.append(dict(known))
+        await store.docs.put(A, KIND, "x", b"again", 0)
+        await follow(store, cursor, known)
+        return [*seen, known]
+
+    assert run(case()) == [
+        {(A, "x"): b"1"},
+        {(A, "x"): b"2", (B, "y"): b"1"},
+        {(A, "x"): None, (B, "y"): b"1"},
+        {(A, "x"): b"again", (B, "y"): b"1"},
+    ]
+
+
+def test_deletions_are_told_for_a_day(run, store, clock):
+    async def case():
+        known = {}
+        for name in ("x", "y"):
+            await store.docs.put(A, KIND, name, b"", 0)
+        await store.docs.delete(A, KIND, "x")
+        cursor = await follow(store, START, known)
+        await store.maintenance.prune(0)
+        young = len((await store.docs.changes(KIND))[0])
+        clock.ms += 86_400_001
+        await store.docs.put(A, KIND, "z", b"", 0)
+        await store.maintenance.prune(0)
+        await follow(store, cursor, known)
+        return young, len((await store.docs.changes(KIND))[0]), known
+
+    assert run(case()) == (2, 2, {(A, "x"): None, (A, "y"): b"", (A, "z"): b""})
+
+
+def test_a_number_is_never_given_twice(run, store, clock):
+    """What is deleted last and forgotten must not hide the write after it."""
+
+    async def case():
+        known = {}
+        await store.docs.put(A, KIND, "x", b"", 0)
+        await store.docs.delete(A, KIND, "x")
+        cursor = await follow(store, START, known)
+        clock.ms += 86_400_001
+        await store.maintenance.prune(0)
+        await store.docs.put(A, KIND, "y", b"", 0)
+        await follow(store, cursor, known)
+        return (A, "y") in known
+
+    assert run(case())

@@ -11,7 +11,7 @@ import pytest
 
 from trunkline.log.fold import NEVER
 from trunkline.store.base import Where
-from trunkline.store.postgres.statements import SQL as POSTGRES
+from trunkline.store.postgres.sessions import SQL as POSTGRES
 from trunkline.store.statements import statements
 
 AT = 1_800_000_000_000

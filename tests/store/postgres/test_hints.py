@@ -1,4 +1,4 @@
-"""The doorbell is lost and found; nothing depends on it."""
+"""The session for hints is lost and found; nothing depends on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trunkline.store.postgres.address import DatabaseAddress
 from trunkline.store.postgres.hints import MOST_HINTS, PAYLOAD_BYTES, PostgresHints
 
 AT = 1_800_000_000_000
-KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'trunkline doorbell'"
+KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'trunkline hints'"
 
 
 async def next_hint(listener):
@@ -35,7 +35,7 @@ def test_it_rings_again_after_its_session_was_lost(run, postgres_url, postgres_d
 
     found = run(case())
     assert (found.tenant, found.task_id) == ("a", "t1")
-    assert "doorbell.lost" in caplog.text
+    assert "hints.lost" in caplog.text
 
 
 def test_listeners_are_told_to_look_when_it_comes_back(run, postgres_url, postgres_database, opened):
@@ -56,12 +56,12 @@ def test_listeners_are_told_to_look_when_it_comes_back(run, postgres_url, postgr
 def test_without_it_the_store_opens_and_polls(run, postgres_url, opened, monkeypatch, caplog):
     connect = DatabaseAddress.connect
 
-    async def without_doorbell(self, role, **more):
-        if role == "doorbell":
+    async def without_hints(self, role, **more):
+        if role == "hints":
             raise ConnectionRefusedError("no direct connections here")
         return await connect(self, role, **more)
 
-    monkeypatch.setattr(DatabaseAddress, "connect", without_doorbell)
+    monkeypatch.setattr(DatabaseAddress, "connect", without_hints)
 
     async def case():
         async with opened(postgres_url) as here, opened(postgres_url) as there:
@@ -77,10 +77,10 @@ def test_without_it_the_store_opens_and_polls(run, postgres_url, opened, monkeyp
 
 def test_payloads_are_short_and_whole(run, postgres_url):
     async def case():
-        bell = PostgresHints(DatabaseAddress(postgres_url), HintBroadcast())
+        hints = PostgresHints(DatabaseAddress(postgres_url), HintBroadcast())
         grown = [("tenant" * 5, f"{'é' * 100}{n}", n) for n in range(500)]
-        bell.ring(grown)
-        return grown, list(bell._payloads())
+        hints.tell(grown)
+        return grown, list(hints._payloads())
 
     grown, payloads = run(case())
     assert max(len(payload.encode()) for payload in payloads) <= PAYLOAD_BYTES
@@ -88,10 +88,10 @@ def test_payloads_are_short_and_whole(run, postgres_url):
     listening = HintBroadcast()
 
     async def hear():
-        bell = PostgresHints(DatabaseAddress(postgres_url), listening)
+        hints = PostgresHints(DatabaseAddress(postgres_url), listening)
         listener = listening.listen()
         for payload in payloads:
-            bell._heard(None, 1, "", payload)
+            hints._heard(None, 1, "", payload)
         while len(heard) < len(grown):
             heard.append(await anext(listener))
 
@@ -101,11 +101,11 @@ def test_payloads_are_short_and_whole(run, postgres_url):
 
 def test_too_many_hints_become_one_word(run, postgres_url):
     async def case():
-        bell = PostgresHints(DatabaseAddress(postgres_url), HintBroadcast())
-        bell.ring(("a", f"t{n}", 1) for n in range(MOST_HINTS + 1))
+        hints = PostgresHints(DatabaseAddress(postgres_url), HintBroadcast())
+        hints.tell(("a", f"t{n}", 1) for n in range(MOST_HINTS + 1))
         listening = HintBroadcast()
         listener = listening.listen()
-        (payload,) = bell._payloads()
+        (payload,) = hints._payloads()
         PostgresHints(DatabaseAddress(postgres_url), listening)._heard(None, 1, "", payload)
         return await anext(listener)
 

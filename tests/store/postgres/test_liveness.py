@@ -37,7 +37,7 @@ def replica(url: str, node: str) -> Iterator[subprocess.Popen[str]]:
 async def settled(store) -> None:
     """Just after a start of the server nobody is called dead."""
     age = "SELECT clock_timestamp() - pg_postmaster_start_time() > interval '2.1 s'"
-    await until(lambda: store.database._pool.look("*", lambda connection: connection.fetchval(age)))
+    await until(lambda: store.database._pool.read("*", lambda connection: connection.fetchval(age)))
 
 
 def test_a_killed_process_is_seen_at_once(run, postgres_url, opened):
@@ -122,7 +122,7 @@ def test_a_lost_session_joins_again_by_itself(run, postgres_url, postgres_databa
 
             await until(taken_again)
             await store.nodes.beat("n1")
-            return await watcher.nodes.alive("n1"), store.database.liveness._liveness.judging()
+            return await watcher.nodes.alive("n1"), store.database.liveness.judging()
 
     assert run(case()) == (True, False)
 

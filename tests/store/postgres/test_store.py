@@ -17,7 +17,7 @@ from trunkline.errors import StoreError
 from trunkline.log.events import Delta, Submitted
 from trunkline.log.fold import Head
 from trunkline.store.base import Dedup, DeliveryOutcome, DeliveryResult, OutboxEntry, TaskRef
-from trunkline.store.postgres import append_plan, maintenance, outbox
+from trunkline.store.postgres import append, maintenance, outbox
 from trunkline.store.postgres.store import PostgresStore
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Message, TaskState
@@ -185,7 +185,7 @@ def test_sessions_are_few_and_named(run, worker_id, postgres_database, opened):
         assert run(case()) == {
             "trunkline writer": 1,
             "trunkline reader": 4,
-            "trunkline doorbell": 1,
+            "trunkline hints": 1,
             "trunkline liveness": 1,
         }
     finally:
@@ -233,7 +233,7 @@ def test_a_caller_whose_clock_is_wrong_waits_neither_longer_nor_shorter(
     def wrong() -> int:
         return now_ms() + skew
 
-    monkeypatch.setattr(append_plan, "now_ms", wrong)
+    monkeypatch.setattr(append, "now_ms", wrong)
     monkeypatch.setattr(outbox, "now_ms", wrong)
 
     async def case():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
@@ -134,3 +135,9 @@ def is_loss(error: BaseException) -> bool:
 
 def _state(error: asyncpg.PostgresError) -> str:
     return getattr(error, "sqlstate", None) or ""
+
+
+def lock_key(schema: str, name: str) -> int:
+    """The number of an advisory lock."""
+    digest = blake2b(f"{schema}/{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)

@@ -1,4 +1,4 @@
-"""The doorbell between replicas: `NOTIFY` after a commit, `LISTEN` for those of others.
+"""Hints between replicas: `NOTIFY` after a commit, `LISTEN` for those of others.
 
 Never in the transaction that writes, where it would cost half the rate. Hints are gathered for two
 milliseconds. All of it may be lost: readers look by themselves each second.
@@ -16,8 +16,7 @@ import msgspec
 from trunkline.errors import StoreError
 from trunkline.store.hints import HintBroadcast
 from trunkline.store.postgres.address import DATABASE_ERRORS, DatabaseAddress
-from trunkline.store.postgres.session import hang_up
-from trunkline.store.postgres.statements import SQL
+from trunkline.store.postgres.sessions import SQL, hang_up
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
@@ -28,7 +27,7 @@ GATHER_SECONDS = 0.002
 # The server takes up to 8000 bytes.
 PAYLOAD_BYTES = 7_900
 MOST_HINTS = 2_000
-_LOOK_YOURSELF = "poll"
+_LOST = "poll"
 _IDLE_SECONDS = 5.0
 _DIAL_SECONDS = 2.0
 _LONGEST_PAUSE = 1.0
@@ -39,11 +38,11 @@ _decode = msgspec.json.Decoder(list[_Grown]).decode
 
 
 class PostgresHints:
-    """One session that rings and hears."""
+    """One session that tells the other replicas which logs have grown, and hears of theirs."""
 
-    def __init__(self, address: DatabaseAddress, bell: HintBroadcast) -> None:
+    def __init__(self, address: DatabaseAddress, listeners: HintBroadcast) -> None:
         self._address = address
-        self._bell = bell
+        self._listeners = listeners
         self._pending: dict[str, _Grown] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -59,10 +58,10 @@ class PostgresHints:
             async with asyncio.timeout(seconds):
                 await self._ready.wait()
         except TimeoutError:
-            _logger.warning("doorbell.lost reason=no answer within %.0f s", seconds)
+            _logger.warning("hints.lost reason=no answer within %.0f s", seconds)
 
     async def stop(self) -> None:
-        """Ring what is left, then hang up."""
+        """Tell what is left, then hang up."""
         if self._task is None:
             return
         self._over = True
@@ -72,7 +71,7 @@ class PostgresHints:
         self._task.cancel()
         await asyncio.wait({self._task})
 
-    def ring(self, grown: Iterable[_Grown]) -> None:
+    def tell(self, grown: Iterable[_Grown]) -> None:
         """Tell the other replicas, soon."""
         for one in grown:
             self._pending[one[1]] = one
@@ -83,13 +82,13 @@ class PostgresHints:
         pause, lost = 0.05, False
         while not self._over:
             try:
-                connection = await self._address.connect("doorbell", seconds=_DIAL_SECONDS)
+                connection = await self._address.connect("hints", seconds=_DIAL_SECONDS)
                 try:
                     self._pid = connection.get_server_pid()
                     await connection.add_listener(self._address.schema, self._heard)
                     connection.add_termination_listener(lambda _: self._wake.set())
                     if lost:
-                        self._bell.miss()
+                        self._listeners.miss()
                     pause, lost = 0.05, False
                     self._connected = True
                     self._ready.set()
@@ -100,7 +99,7 @@ class PostgresHints:
             except (*DATABASE_ERRORS, StoreError) as error:
                 if not lost:
                     _logger.warning(
-                        "doorbell.lost reason=%s; replicas hear of each other by looking, each second",
+                        "hints.lost reason=%s; replicas hear of each other by looking, each second",
                         self._address.told(error),
                     )
                 lost = True
@@ -131,18 +130,18 @@ class PostgresHints:
 
     def _payloads(self) -> Iterator[str]:
         if len(self._pending) > MOST_HINTS:
-            yield _LOOK_YOURSELF
+            yield _LOST
         else:
             yield from _payloads(list(self._pending.values()))
 
     def _heard(self, _connection: object, pid: int, _channel: str, payload: object) -> None:
-        if pid == self._pid or not self._bell.heard:
+        if pid == self._pid or not self._listeners.heard:
             return
         try:
-            self._bell.ring(_decode(str(payload)))
+            self._listeners.tell(_decode(str(payload)))
         except msgspec.DecodeError:
             # It says so, or somebody else uses our channel.
-            self._bell.miss()
+            self._listeners.miss()
 
 
 def _payloads(grown: list[_Grown]) -> Iterator[str]:
@@ -150,7 +149,7 @@ def _payloads(grown: list[_Grown]) -> Iterator[str]:
     if len(payload) <= PAYLOAD_BYTES:
         yield payload.decode()
     elif len(grown) == 1:
-        yield _LOOK_YOURSELF
+        yield _LOST
     else:
         # Most are alike in length, so parts of this size fit; one that does not is cut again.
         size = max(1, len(grown) * PAYLOAD_BYTES // (len(payload) + PAYLOAD_BYTES))

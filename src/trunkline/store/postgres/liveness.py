@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trunkline.errors import StoreError
-from trunkline.store.postgres.address import DATABASE_ERRORS, DatabaseAddress
-from trunkline.store.postgres.migrate import lock_key
-from trunkline.store.postgres.rows import fetch
-from trunkline.store.postgres.session import hang_up
+from trunkline.store.postgres.address import DATABASE_ERRORS, DatabaseAddress, lock_key
+from trunkline.store.postgres.sessions import fetch, hang_up
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from trunkline.store.base import EndedChild, Orphan, TaskRef, Waiting
 from trunkline.store.columns import STATES
-from trunkline.store.postgres.address import EVERY_TENANT, DatabaseAddress
-from trunkline.store.postgres.liveness import Liveness
-from trunkline.store.postgres.pool import Pool
-from trunkline.store.postgres.rows import fetch
+from trunkline.store.postgres.address import EVERY_TENANT
+from trunkline.store.postgres.database import PostgresDatabase
+from trunkline.store.postgres.sessions import fetch
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
@@ -28,52 +27,47 @@ _Node = tuple[str, bool, list[str]]
 class PostgresNodes:
     """A node is dead if it never joined, has left, lost its session, or was silent for too long."""
 
-    def __init__(
-        self, address: DatabaseAddress, pool: Pool, ttl_s: float, now_ms: Callable[[], int | None]
-    ) -> None:
-        self._pool = pool
-        self._now = now_ms
+    def __init__(self, database: PostgresDatabase, ttl_s: float) -> None:
+        self._database = database
         self._ttl_ms = round(ttl_s * 1000)
-        self._liveness = Liveness(address)
         self._searched = -SEARCH_SECONDS
 
     async def join(self, node: str, agents: Sequence[str]) -> None:
         """See `Nodes`."""
-        await self._liveness.join(node, agents)
+        self._database.check()
+        await self._database.liveness.join(node, agents)
 
     async def beat(self, node: str) -> None:
         """See `Nodes`."""
-        await self._liveness.beat(node)
+        self._database.check()
+        await self._database.liveness.beat(node)
 
     async def leave(self, node: str) -> None:
         """See `Nodes`."""
-        if self._liveness.holds(node):
-            await self._liveness.leave(node)
+        self._database.check()
+        if self._database.liveness.holds(node):
+            await self._database.liveness.leave(node)
         else:
-            await self._pool.change(partial(fetch, name="leave", nodes=[node]))
-
-    async def close(self) -> None:
-        """Let our own nodes go."""
-        await self._liveness.close()
+            await self._database.change(partial(fetch, name="leave", nodes=[node]))
 
     async def alive(self, node: str) -> bool:
         """See `Nodes`."""
-        rows = await self._pool.look(EVERY_TENANT, partial(self._known, node=node))
+        rows = await self._database.read(EVERY_TENANT, partial(self._known, node=node))
         return any(lives for _, lives, _ in rows)
 
     async def dead(self) -> list[str]:
         """The nodes that are known and dead."""
-        rows = await self._pool.look(EVERY_TENANT, self._known)
+        rows = await self._database.read(EVERY_TENANT, self._known)
         return [node for node, lives, _ in rows if not lives]
 
-    async def orphans(self, agents: Sequence[str], limit: int) -> list[Orphan]:
+    async def orphans(self, agents: Sequence[str], limit: int = 100) -> list[Orphan]:
         """See `Nodes`."""
-        return await self._pool.look(EVERY_TENANT, partial(self._orphans, agents=agents, limit=limit))
+        return await self._database.read(EVERY_TENANT, partial(self._orphans, agents=agents, limit=limit))
 
-    async def waiting(self, tenant: str | None, limit: int, after: str) -> list[Waiting]:
+    async def waiting(self, tenant: str | None = None, limit: int = 100, after: str = "") -> list[Waiting]:
         """See `Nodes`."""
 
-        async def look(connection: Connection) -> list[Waiting]:
+        async def search(connection: Connection) -> list[Waiting]:
             carried = [
                 agent for _, lives, agents in await self._known(connection) if lives for agent in agents
             ]
@@ -82,22 +76,22 @@ class PostgresNodes:
             )
             return [Waiting(of, task_id, agent, STATES[state]) for of, task_id, agent, state in rows]
 
-        return await self._pool.look(EVERY_TENANT, look)
+        return await self._database.read(EVERY_TENANT, search)
 
-    async def ended_children(self, limit: int) -> list[EndedChild]:
+    async def ended_children(self, limit: int = 100) -> list[EndedChild]:
         """See `Nodes`."""
-        call = partial(fetch, name="ended_children", now=self._now(), limit=limit)
-        rows = await self._pool.look(EVERY_TENANT, call)
+        call = partial(fetch, name="ended_children", now=self._database.now_ms(), limit=limit)
+        rows = await self._database.read(EVERY_TENANT, call)
         return [EndedChild(tenant, parent, child, STATES[state]) for tenant, parent, child, state in rows]
 
-    async def open_children_of_canceled(self, limit: int) -> list[TaskRef]:
+    async def open_children_of_canceled(self, limit: int = 100) -> list[TaskRef]:
         """See `Nodes`."""
         call = partial(fetch, name="open_children_of_canceled", limit=limit)
-        return [TaskRef(*row) for row in await self._pool.look(EVERY_TENANT, call)]
+        return [TaskRef(*row) for row in await self._database.read(EVERY_TENANT, call)]
 
     async def _known(self, connection: Connection, node: str | None = None) -> list[_Node]:
         """The nodes that ever joined and were not tidied away: whether they live, and their agents."""
-        judging = self._liveness.judging()
+        judging = self._database.liveness.judging()
         rows = await fetch(connection, "nodes", node=node, ttl=self._ttl_ms, judging=judging)
         return [(name, lives, agents) for name, lives, agents in rows]
 
@@ -112,7 +106,7 @@ class PostgresNodes:
             dead=["", *(node for node, lives, _ in known if not lives)],
             known=[node for node, _, _ in known],
             search=search,
-            now=self._now(),
+            now=self._database.now_ms(),
             limit=limit,
         )
         # While there are some, the next look is a search again.

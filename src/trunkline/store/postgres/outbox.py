@@ -1,33 +1,100 @@
-"""Deliveries in PostgreSQL; of two replicas that take at once neither waits for the other."""
+"""`Outbox` in PostgreSQL; of two replicas that take at once neither waits for the other."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from trunkline.clock import now_ms
-from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryRecord, DeliveryResult, Shares
+from trunkline.store.base import (
+    EVERYTHING,
+    Delivery,
+    DeliveryOutcome,
+    DeliveryRecord,
+    DeliveryResult,
+    Shares,
+)
+from trunkline.store.columns import PAGE_EXPIRED, delivery_filters
 from trunkline.store.fairness import Due, choose, fair_lanes
-from trunkline.store.outbox import PAGE_EXPIRED, filters
-from trunkline.store.postgres.rows import fetch
-from trunkline.store.postgres.statements import TEXTS, Statement, Value
+from trunkline.store.postgres.address import EVERY_TENANT
+from trunkline.store.postgres.database import PostgresDatabase
+from trunkline.store.postgres.sessions import TEXTS, Statement, Value, fetch
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
 
 
-async def take(
+class PostgresOutbox:
+    """Deliveries of all replicas."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    async def take(
+        self,
+        limit: int,
+        lease_ms: int,
+        *,
+        per_lane: int,
+        busy: Sequence[str] = (),
+        shares: Shares = EVERYTHING,
+    ) -> list[Delivery]:
+        """See `Outbox`."""
+        call = partial(_take, limit=limit, lease_ms=lease_ms, now=self._database.now_ms(), per_lane=per_lane)
+        return await self._database.change(partial(call, busy=busy, shares=shares))
+
+    async def settle(self, settled: Sequence[DeliveryResult]) -> None:
+        """See `Outbox`."""
+        await self._database.change(partial(_settle, settled=settled, now=self._database.now_ms()))
+
+    async def expire(self, lane: str, before: int, note: str) -> int:
+        """See `Outbox`."""
+        count, now = 0, self._database.now_ms()
+        call = partial(_expire, lane=lane, before=before, now=now, note=note)
+        while page := await self._database.change(call):
+            count += page
+        return count
+
+    async def list(
+        self,
+        *,
+        tenant: str | None = None,
+        task_id: str | None = None,
+        state: str | None = None,
+        limit: int = 100,
+        after: str = "",
+    ) -> list[DeliveryRecord]:
+        """See `Outbox`."""
+        chosen = " ".join(TEXTS[name] for name in delivery_filters(tenant, task_id, state, after))
+        statement = Statement(TEXTS["deliveries"].replace("/*filters*/", chosen))
+        given: dict[str, Value] = {
+            "tenant": tenant, "task_id": task_id, "state": state, "limit": limit, "after": after
+        }  # fmt: skip
+        rows = await self._database.read(
+            EVERY_TENANT if tenant is None else tenant,
+            lambda connection: connection.fetch(statement.text, *statement.values(given)),
+        )
+        return [DeliveryRecord(*row) for row in rows]
+
+    async def replay(self, delivery_id: str, due: int) -> bool:
+        """See `Outbox`."""
+        now = self._database.now_ms()
+        call = partial(fetch, name="replay", id=delivery_id, due=due, now=now, here=_here(now))
+        return bool(await self._database.change(call))
+
+
+async def _take(
     connection: Connection,
+    *,
     limit: int,
     lease_ms: int,
     now: int | None,
-    *,
     per_lane: int,
     busy: Sequence[str],
     shares: Shares,
 ) -> list[Delivery]:
-    """Lease what is due, a few of each lane."""
     if limit < 1:
         return []
     async with _along_indexes(connection):
@@ -46,7 +113,7 @@ async def take(
     return sorted((Delivery(*row) for row in rows), key=lambda delivery: (delivery.due, delivery.id))
 
 
-async def settle(connection: Connection, settled: Sequence[DeliveryResult], now: int | None) -> None:
+async def _settle(connection: Connection, settled: Sequence[DeliveryResult], now: int | None) -> None:
     """Record attempts; what another has settled meanwhile stays as it is."""
     retried = [one for one in settled if one.outcome is DeliveryOutcome.RETRY]
     async with _along_indexes(connection):
@@ -68,36 +135,13 @@ async def settle(connection: Connection, settled: Sequence[DeliveryResult], now:
             await fetch(connection, "hold_back", ids=[one.id for one in retried])
 
 
-async def expire(connection: Connection, lane: str, before: int, now: int | None, *, note: str) -> int:
+async def _expire(connection: Connection, lane: str, before: int, now: int | None, *, note: str) -> int:
     """Give up a page of what has waited too long."""
     values = {"lane": lane, "before": before, "now": now, "note": _text(note), "limit": PAGE_EXPIRED}
     values["here"] = _here(now)
     async with _along_indexes(connection):
         ((count,),) = await fetch(connection, "expire", **values)
     return count
-
-
-async def replay(connection: Connection, delivery_id: str, due: int, now: int | None) -> bool:
-    """Make a settled one due again."""
-    return bool(await fetch(connection, "replay", id=delivery_id, due=due, now=now, here=_here(now)))
-
-
-async def deliveries(
-    connection: Connection,
-    *,
-    tenant: str | None,
-    task_id: str | None,
-    state: str | None,
-    limit: int,
-    after: str,
-) -> list[DeliveryRecord]:
-    """A page of deliveries, the last id first."""
-    chosen = " ".join(TEXTS[name] for name in filters(tenant, task_id, state, after))
-    statement = Statement(TEXTS["deliveries"].replace("/*filters*/", chosen))
-    given: dict[str, Value] = {
-        "tenant": tenant, "task_id": task_id, "state": state, "limit": limit, "after": after
-    }  # fmt: skip
-    return [DeliveryRecord(*row) for row in await connection.fetch(statement.text, *statement.values(given))]
 
 
 @asynccontextmanager

@@ -25,3 +25,13 @@ ALTER TABLE docs
     ADD COLUMN xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
     ADD COLUMN gone_at bigint;
 CREATE INDEX docs_by_change ON docs (kind, xid);
+CREATE INDEX docs_gone ON docs (gone_at) WHERE gone_at IS NOT NULL;
+
+-- A trigger, so that what a replica of the version before writes is seen too.
+CREATE FUNCTION docs_changed() RETURNS trigger
+LANGUAGE plpgsql AS $$
+BEGIN
+    NEW.xid := pg_current_xact_id();
+    RETURN NEW;
+END $$;
+CREATE TRIGGER docs_changed BEFORE UPDATE ON docs FOR EACH ROW EXECUTE FUNCTION docs_changed();

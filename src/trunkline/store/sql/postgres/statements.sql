@@ -462,23 +462,47 @@ ON CONFLICT DO NOTHING
 RETURNING 1;
 
 -- name: get_doc
-SELECT id, rev, body FROM docs WHERE tenant = :tenant AND kind = :kind AND id = :id;
+SELECT id, rev, body FROM docs WHERE tenant = :tenant AND kind = :kind AND id = :id AND gone_at IS NULL;
 
 -- name: list_docs
-SELECT id, rev, body FROM docs WHERE tenant = :tenant AND kind = :kind ORDER BY id;
+SELECT id, rev, body
+FROM docs
+WHERE tenant = :tenant AND kind = :kind AND id > :after AND gone_at IS NULL
+ORDER BY id
+LIMIT :limit::bigint;
+
+-- name: every_doc
+SELECT tenant, id, rev, body
+FROM docs
+WHERE kind = :kind AND (tenant, id) > (:after, :after_id) AND gone_at IS NULL
+ORDER BY tenant, id
+LIMIT :limit::bigint;
+
+-- From the oldest transaction that was still writing at the last look, so that none is missed; those that
+-- are younger and were seen then are told again.
+-- name: doc_changes
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text, d.tenant, d.id, d.rev, d.body, d.gone_at IS NOT NULL
+FROM (VALUES (1)) AS always (one)
+    LEFT JOIN docs AS d ON d.kind = :kind AND d.xid >= :xid::text::xid8;
 
 -- name: add_doc
-INSERT INTO docs (tenant, kind, id, rev, body) VALUES (:tenant, :kind, :id, 1, :body)
-ON CONFLICT DO NOTHING
+INSERT INTO docs AS d (tenant, kind, id, rev, body) VALUES (:tenant, :kind, :id, 1, :body)
+ON CONFLICT (tenant, kind, id) DO UPDATE SET rev = 1, body = excluded.body, gone_at = NULL
+WHERE d.gone_at IS NOT NULL
 RETURNING rev;
 
 -- name: put_doc
 UPDATE docs SET rev = rev + 1, body = :body
-WHERE tenant = :tenant AND kind = :kind AND id = :id AND rev = :rev::bigint
+WHERE tenant = :tenant AND kind = :kind AND id = :id AND rev = :rev::bigint AND gone_at IS NULL
 RETURNING rev;
 
 -- name: delete_doc
-DELETE FROM docs WHERE tenant = :tenant AND kind = :kind AND id = :id RETURNING 1;
+UPDATE docs SET gone_at = coalesce(:now::bigint, now_ms()), body = ''
+WHERE tenant = :tenant AND kind = :kind AND id = :id AND gone_at IS NULL
+RETURNING 1;
+
+-- name: drop_gone_docs
+DELETE FROM docs WHERE gone_at < (SELECT coalesce(:now::bigint, now_ms())) - :age::bigint;
 
 -- Tasks in the order of their ids, over all partitions.
 -- name: next_tasks
@@ -670,6 +694,3 @@ SELECT pg_notify(:channel, p.payload) FROM unnest(:payloads::text[]) AS p (paylo
 
 -- name: set_tenant
 SELECT set_config('trunkline.tenant', :tenant, false);
-
--- name: version
-SELECT max(number) FROM version;

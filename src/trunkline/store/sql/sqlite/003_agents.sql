@@ -26,3 +26,4 @@ UPDATE docs SET changed = (
     SELECT count(*) FROM docs AS d WHERE d.kind = docs.kind AND (d.tenant, d.id) <= (docs.tenant, docs.id)
 );
 CREATE INDEX docs_by_change ON docs (kind, changed);
+CREATE INDEX docs_gone ON docs (gone_at) WHERE gone_at IS NOT NULL;

@@ -145,7 +145,7 @@ AND (status_at, task_id) < (:after_at, :after_id);
 -- name: clear_nodes
 DELETE FROM nodes;
 
--- What a courier had taken that died with its process.
+-- What was being delivered by a process that died.
 -- name: clear_leases
 UPDATE outbox SET lease_until = 0 WHERE lease_until > 0 AND due IS NOT NULL;
 
@@ -159,7 +159,7 @@ UPDATE nodes SET beat = ? WHERE id = ?;
 DELETE FROM nodes WHERE id = ?;
 
 -- name: alive
-SELECT 1 FROM nodes WHERE id = ?;
+SELECT id FROM nodes WHERE id = :node;
 
 -- Running tasks that no living node has claimed, and parked ones whose time has come: of any state that is
 -- not ended, because a question may have a deadline.
@@ -326,17 +326,43 @@ AND id < :after;
 INSERT OR IGNORE INTO fires (schedule, planned_at) VALUES (?, ?);
 
 -- name: get_doc
-SELECT id, rev, body FROM docs WHERE tenant = ? AND kind = ? AND id = ?;
+SELECT id, rev, body FROM docs WHERE tenant = ? AND kind = ? AND id = ? AND gone_at IS NULL;
 
 -- name: list_docs
-SELECT id, rev, body FROM docs WHERE tenant = ? AND kind = ? ORDER BY id;
+SELECT id, rev, body
+FROM docs
+WHERE tenant = ? AND kind = ? AND id > ? AND gone_at IS NULL
+ORDER BY id
+LIMIT ?;
+
+-- name: every_doc
+SELECT tenant, id, rev, body
+FROM docs
+WHERE kind = ? AND (tenant, id) > (?, ?) AND gone_at IS NULL
+ORDER BY tenant, id
+LIMIT ?;
+
+-- name: doc_changes
+SELECT tenant, id, rev, body, gone_at IS NOT NULL, changed
+FROM docs
+WHERE kind = ? AND changed > ?
+ORDER BY changed;
 
 -- name: put_doc
-INSERT OR REPLACE INTO docs (tenant, kind, id, rev, body)
-VALUES (?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO docs (tenant, kind, id, rev, body, changed)
+VALUES (
+    :tenant, :kind, :id, :rev, :body, (SELECT coalesce(max(changed), 0) + 1 FROM docs WHERE kind = :kind)
+);
 
 -- name: delete_doc
-DELETE FROM docs WHERE tenant = ? AND kind = ? AND id = ?;
+UPDATE docs
+SET gone_at = :now, body = x'', changed = (SELECT max(d.changed) + 1 FROM docs AS d WHERE d.kind = :kind)
+WHERE tenant = :tenant AND kind = :kind AND id = :id AND gone_at IS NULL;
+
+-- The newest of a kind stays: the next number is counted from it, and a mirror may have seen it.
+-- name: drop_gone_docs
+DELETE FROM docs
+WHERE gone_at < ? AND changed < (SELECT max(d.changed) FROM docs AS d WHERE d.kind = docs.kind);
 
 -- name: next_tasks
 SELECT num, tenant, task_id
@@ -345,7 +371,7 @@ WHERE num > :after AND tenant = coalesce(:tenant, tenant)
 ORDER BY num
 LIMIT :limit;
 
--- By way of the owners, whose index is sorted by status_at: it costs a leap per owner and a step per
+-- By way of the principals, whose index is sorted by status_at: it costs a leap per principal and a step per
 -- task that is old, however many are young. What waits to be posted keeps its task, unless it has been
 -- due for five days longer: that is more than any retry takes, so nobody posts here any more.
 -- name: ended_tasks

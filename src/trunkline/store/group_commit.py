@@ -1,0 +1,178 @@
+"""Group commit, on the loop's side: gathers appends and hands them to a backend in groups.
+
+Everything accepted while one group is being written forms the next, so a group costs its
+callers one fsync together. Knows neither SQL nor threads; the backend calls `done` on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from trunkline.errors import Misuse, StoreError, TaskFull
+from trunkline.log.decide import BYTES_LIMIT, LIMITS
+from trunkline.log.events import AnyEvent, written
+from trunkline.log.fold import Head
+from trunkline.store.ack import Ack
+from trunkline.store.base import Dedup, Observer, OutboxEntry
+from trunkline.store.hints import HintBroadcast
+
+GROUP_EVENTS = 500
+GROUP_BYTES = 1 << 20
+
+# What became of one append: its last seq, or why it was refused.
+Outcome = int | StoreError
+
+
+class Entry(Struct, gc=False, eq=False):
+    """One append on its way to the disk: the events after `expected` up to `last`, as a JSON array."""
+
+    ack: Ack
+    tenant: str
+    task_id: str
+    expected: int
+    last: int
+    body: bytes
+    at: int
+    head: Head | None
+    deliveries: Sequence[OutboxEntry]
+    dedup: Dedup | None
+
+
+class GroupCommit:
+    """The queue of appends. At most one group is with the backend at any time."""
+
+    __slots__ = (
+        "_began",
+        "_busy",
+        "_bytes",
+        "_events",
+        "_hints",
+        "_idle",
+        "_loop",
+        "_pending",
+        "_refusal",
+        "_submit",
+        "observer",
+    )
+
+    _loop: asyncio.AbstractEventLoop
+    _idle: asyncio.Event
+
+    def __init__(self, submit: Callable[[list[Entry]], None], hints: HintBroadcast) -> None:
+        self._submit = submit
+        self._hints = hints
+        self._pending: list[Entry] = []
+        self._events = 0
+        self._bytes = 0
+        self._busy = False
+        self._refusal = "the store is not open"
+        # Told of every group that has ended, and of the seconds it took.
+        self.observer: Observer | None = None
+        self._began = 0.0
+
+    def start(self) -> None:
+        """Take appends from here on, on the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._refusal = ""
+
+    async def stop(self) -> None:
+        """Take no more, and wait until all that was taken is settled."""
+        self._refusal = "the store is closed"
+        await self._idle.wait()
+
+    def append(
+        self,
+        tenant: str,
+        task_id: str,
+        expected: int,
+        events: Sequence[AnyEvent],
+        *,
+        at: int,
+        head: Head | None = None,
+        deliveries: Sequence[OutboxEntry] = (),
+        dedup: Dedup | None = None,
+    ) -> Ack:
+        """Queue one append; its promise ends with its last seq, Conflict, Duplicate or StoreError.
+
+        Raises:
+            Misuse: there is nothing to write, or it cannot be written as JSON.
+            TaskFull: it is larger than a whole task may be.
+        """
+        if self._refusal:
+            return self._refused()
+        if not events:
+            raise Misuse(f"task {task_id}: an append needs at least one event")
+        try:
+            count, body = written(events)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise Misuse(f"task {task_id}: an event cannot be written as JSON: {error}") from error
+        if len(body) > BYTES_LIMIT:
+            raise TaskFull(f"task {task_id} has reached its limit ({LIMITS})")
+        ack = Ack(len(body))
+        self._pending.append(
+            Entry(ack, tenant, task_id, expected, expected + count, body, at, head, deliveries, dedup)
+        )
+        self._events += count
+        self._bytes += len(body)
+        if not self._busy:
+            self._busy = True
+            self._idle.clear()
+            # After this pass of the loop, so that appends made together share the first group too.
+            self._loop.call_soon(self._flush)
+        return ack
+
+    def done(self, group: Sequence[Entry], outcomes: Sequence[Outcome]) -> None:
+        """Called by the backend, on the loop, when a group has ended."""
+        if self.observer is not None:
+            self.observer(outcomes, time.perf_counter() - self._began)
+        # The next group goes first: the backend writes it while callers read their answers.
+        if self._pending:
+            self._flush()
+        else:
+            self._busy = False
+            self._idle.set()
+        for entry, outcome in zip(group, outcomes, strict=True):
+            entry.ack.settle(outcome)
+        if self._hints.heard:
+            self._hints.tell(
+                (entry.tenant, entry.task_id, outcome)
+                for entry, outcome in zip(group, outcomes, strict=True)
+                if isinstance(outcome, int)
+            )
+
+    def _flush(self) -> None:
+        if self._events <= GROUP_EVENTS and self._bytes <= GROUP_BYTES:
+            group, self._pending = self._pending, []
+            self._events = self._bytes = 0
+        else:
+            group = self._first_group()
+        # The loop's own clock may count in whole milliseconds, which a commit seldom takes.
+        self._began = time.perf_counter()
+        self._submit(group)
+
+    def _first_group(self) -> list[Entry]:
+        events = size = count = 0
+        for entry in self._pending:
+            more, longer = entry.last - entry.expected, len(entry.body)
+            # One append is never split, so a huge one is a group of its own.
+            if count and (events + more > GROUP_EVENTS or size + longer > GROUP_BYTES):
+                break
+            events += more
+            size += longer
+            count += 1
+        group = self._pending[:count]
+        del self._pending[:count]
+        self._events -= events
+        self._bytes -= size
+        return group
+
+    def _refused(self) -> Ack:
+        ack = Ack()
+        ack.settle(StoreError(self._refusal))
+        return ack

@@ -1,0 +1,235 @@
+"""One PostgreSQL database, opened: its schema, and the sessions of this replica.
+
+The schema is brought to the newest version, forwards only: one transaction per step, one process at a time.
+A kill between two steps leaves the older version whole, and the next start goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from trunkline.errors import Misuse, StoreError
+from trunkline.store.group_commit import Entry, GroupCommit
+from trunkline.store.hints import HintBroadcast
+from trunkline.store.postgres.address import DATABASE_ERRORS, EVERY_TENANT, DatabaseAddress, lock_key
+from trunkline.store.postgres.append import PostgresAppends
+from trunkline.store.postgres.hints import PostgresHints
+from trunkline.store.postgres.liveness import Liveness
+from trunkline.store.postgres.sessions import KeptSession, Pool, hang_up
+from trunkline.store.statements import Migration, migrations
+
+if TYPE_CHECKING:
+    from trunkline.store.postgres.address import Connection
+
+_logger = logging.getLogger("trunkline.store")
+
+T = TypeVar("T")
+
+POSTGRES: tuple[Migration, ...] = migrations("postgres")
+_OLDEST_SERVER = 14
+_OPEN_SECONDS = 10.0
+_PATIENCE = 60.0
+_NEW, _OPEN, _CLOSED = "the store is not open", "", "the store is closed"
+
+
+class PostgresDatabase:
+    """The sessions of one replica: the writer, four for reads and small changes, hints, and liveness."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        now_ms: Callable[[], int] | None = None,
+        read_only: bool = False,
+    ) -> None:
+        self._address = DatabaseAddress(url)
+        # Whoever only reads neither makes it nor moves it on below a server that runs.
+        self._prepare = verify if read_only else migrate
+        self._clock = now_ms
+        self._refusal = _NEW
+        # The schema's version before and after it was opened.
+        self.migrated = (0, 0)
+        self.hints = HintBroadcast()
+        self.group_commit = GroupCommit(self._submit, self.hints)
+        self._writer = KeptSession(self._address, "writer")
+        self._pool = Pool(self._address)
+        self._replicas = PostgresHints(self._address, self.hints)
+        self.liveness = Liveness(self._address)
+        self._appends = PostgresAppends(self._address, self._writer, self.now_ms)
+        self._group: asyncio.Future[list[Entry]] | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    def now_ms(self) -> int | None:
+        """What to take for the time; None is the database's own."""
+        return None if self._clock is None else self._clock()
+
+    # Life
+
+    async def open(self) -> None:
+        """See `Store`."""
+        if self._refusal is not _NEW:
+            raise Misuse("a store is opened once; make another one")
+        self._refusal = _CLOSED
+        connection = await self._address.connect("writer", seconds=_OPEN_SECONDS)
+        try:
+            self.migrated = await self._prepare(connection, self._address)
+        except (*DATABASE_ERRORS, StoreError) as error:
+            await hang_up(connection)
+            if isinstance(error, StoreError):
+                raise
+            raise StoreError(f"{self._address.name} cannot be opened: {self._address.told(error)}") from None
+        self._writer.begin(connection)
+        await self._replicas.start(_OPEN_SECONDS)
+        self._group = asyncio.get_running_loop().create_future()
+        self._writing = asyncio.create_task(self._write())
+        self.group_commit.start()
+        self._refusal = _OPEN
+
+    async def close(self) -> None:
+        """See `Store`."""
+        if self._refusal is not _OPEN:
+            return
+        self._refusal = _CLOSED
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                await self.group_commit.stop()
+                await self._end_writing()
+                await self.liveness.close()
+                await self._replicas.stop()
+                await self._pool.close()
+                await self._writer.close()
+        except TimeoutError:
+            raise StoreError(f"{self._address.name} did not finish within {_PATIENCE:.0f} s") from None
+        finally:
+            self.hints.end()
+
+    async def _end_writing(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.wait({self._writing})
+
+    # Writing
+
+    def _submit(self, group: list[Entry]) -> None:
+        # At most one group is under way, so this is never set twice.
+        if self._group is not None:
+            self._group.set_result(group)
+
+    async def _write(self) -> None:
+        while self._group is not None:
+            group = await self._group
+            self._group = asyncio.get_running_loop().create_future()
+            outcomes = await self._appends.write(group)
+            try:
+                self.group_commit.done(group, outcomes)
+            except Exception as error:  # noqa: BLE001 - whoever listens badly must not end the writing
+                _logger.error("store.unheard", exc_info=error)
+            self._replicas.tell(
+                (entry.tenant, entry.task_id, outcome)
+                for entry, outcome in zip(group, outcomes, strict=True)
+                if isinstance(outcome, int)
+            )
+
+    def read(self, tenant: str, call: Callable[[Connection], Awaitable[T]]) -> Awaitable[T]:
+        """Run a call that only reads, as this tenant."""
+        self.check()
+        return self._pool.read(tenant, call)
+
+    def change(self, call: Callable[[Connection], Awaitable[T]], tenant: str = EVERY_TENANT) -> Awaitable[T]:
+        """Run a call that writes, as this tenant."""
+        self.check()
+        return self._pool.change(call, tenant)
+
+    def check(self) -> None:
+        """Refuse what comes before `open` or after `close`."""
+        if self._refusal:
+            raise StoreError(self._refusal)
+
+
+async def migrate(
+    connection: Connection, address: DatabaseAddress, steps: Sequence[Migration] = POSTGRES
+) -> tuple[int, int]:
+    """Apply the steps that this schema lacks; gives its version before and after.
+
+    Raises:
+        StoreError: it belongs to a newer version, is no store of ours, or the server is too old.
+    """
+    server, newest = connection.get_server_version(), steps[-1].version
+    if server.major < _OLDEST_SERVER:
+        raise StoreError(f"{address.name} is PostgreSQL {server.major}; {_OLDEST_SERVER} or newer is needed")
+    if (encoding := connection.get_settings().server_encoding) != "UTF8":
+        raise StoreError(f"{address.name} holds text as {encoding}; create the database with ENCODING 'UTF8'")
+    version = await _version(connection, address, newest)
+    if version == newest:
+        return version, newest
+    key = lock_key(address.schema, "migrate")
+    # Waits for whoever is at it; the lock goes with the session if we are killed.
+    await connection.execute("SET statement_timeout = '60s'")
+    await connection.fetchval("SELECT pg_advisory_lock($1)", key, timeout=60)
+    try:
+        version = await _version(connection, address, newest)
+        for step in steps:
+            if step.version > version:
+                await _apply(connection, address, step)
+    finally:
+        await connection.fetchval("SELECT pg_advisory_unlock($1)", key)
+        await connection.execute("RESET statement_timeout")
+    return version, newest
+
+
+async def verify(
+    connection: Connection, address: DatabaseAddress, steps: Sequence[Migration] = POSTGRES
+) -> tuple[int, int]:
+    """See that this schema can be read as it is; gives its version, twice.
+
+    Raises:
+        StoreError: it cannot; the message names the way out.
+    """
+    newest = steps[-1].version
+    version = await _version(connection, address, newest)
+    if not version:
+        raise StoreError(
+            f"schema {address.schema} of {address.name} holds no store: "
+            "serve an agent on it first, or name another with ?schema="
+        )
+    if version < newest:
+        raise StoreError(
+            f"{address.name} has schema {version} and this trunkline reads {newest}: "
+            "run trunkline store migrate"
+        )
+    return version, newest
+
+
+async def _version(connection: Connection, address: DatabaseAddress, newest: int) -> int:
+    found = await connection.fetchrow(
+        "SELECT to_regclass('version') IS NOT NULL, "
+        "(SELECT count(*) FROM pg_class WHERE relnamespace = to_regnamespace($1))",
+        address.schema,
+    )
+    ours, tables = (False, 0) if found is None else found
+    if not ours:
+        if tables:
+            raise StoreError(
+                f"schema {address.schema} of {address.name} is another program's; choose another ?schema="
+            )
+        return 0
+    version = await connection.fetchval("SELECT max(number) FROM version") or 0
+    if version > newest:
+        raise StoreError(
+            f"{address.name} was written by a newer trunkline (schema {version}, this one knows {newest}); "
+            "upgrade trunkline or choose another --store"
+        )
+    return version
+
+
+async def _apply(connection: Connection, address: DatabaseAddress, step: Migration) -> None:
+    async with connection.transaction():
+        # Only where it lacks, because to create one may be forbidden where it was given to us.
+        if await connection.fetchval("SELECT to_regnamespace($1) IS NULL", address.schema):
+            await connection.execute(f'CREATE SCHEMA "{address.schema}"')
+        await connection.execute("CREATE TABLE IF NOT EXISTS version (number integer PRIMARY KEY)")
+        await connection.execute(step.script, timeout=60)
+        await connection.execute("INSERT INTO version (number) VALUES ($1)", step.version)

@@ -1,0 +1,76 @@
+"""`Docs` in PostgreSQL."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from trunkline.errors import Conflict, StoreError
+from trunkline.store.base import START, Cursor, Doc, DocChange, TenantDoc
+from trunkline.store.postgres.address import EVERY_TENANT
+from trunkline.store.postgres.database import PostgresDatabase
+from trunkline.store.postgres.sessions import fetch
+
+if TYPE_CHECKING:
+    from trunkline.store.postgres.address import Connection
+
+
+class PostgresDocs:
+    """Documents; a cursor is the oldest transaction that was still writing when they were read."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    async def put(self, tenant: str, kind: str, doc_id: str, body: bytes, expected_rev: int) -> int:
+        """See `Docs`."""
+        key = {"tenant": tenant, "kind": kind, "id": doc_id}
+
+        async def put(connection: Connection) -> int:
+            if expected_rev == 0:
+                rows = await fetch(connection, "add_doc", **key, body=body)
+            else:
+                rows = await fetch(connection, "put_doc", **key, body=body, rev=expected_rev)
+            if rows:
+                return rows[0][0]
+            found = await fetch(connection, "get_doc", **key)
+            raise Conflict(found[0]["rev"] if found else 0)
+
+        return await self._database.change(put, tenant)
+
+    async def get(self, tenant: str, kind: str, doc_id: str) -> Doc | None:
+        """See `Docs`."""
+        call = partial(fetch, name="get_doc", tenant=tenant, kind=kind, id=doc_id)
+        rows = await self._database.read(tenant, call)
+        return Doc(*rows[0]) if rows else None
+
+    async def list(self, tenant: str, kind: str, after: str = "", limit: int = 1000) -> list[Doc]:
+        """See `Docs`."""
+        call = partial(fetch, name="list_docs", tenant=tenant, kind=kind, after=after, limit=limit)
+        return [Doc(*row) for row in await self._database.read(tenant, call)]
+
+    async def list_all(
+        self, kind: str, after: tuple[str, str] = ("", ""), limit: int = 1000
+    ) -> list[TenantDoc]:
+        """See `Docs`."""
+        call = partial(fetch, name="every_doc", kind=kind, after=after[0], after_id=after[1], limit=limit)
+        return [TenantDoc(*row) for row in await self._database.read(EVERY_TENANT, call)]
+
+    async def delete(self, tenant: str, kind: str, doc_id: str) -> bool:
+        """See `Docs`."""
+        now = self._database.now_ms()
+        call = partial(fetch, name="delete_doc", tenant=tenant, kind=kind, id=doc_id, now=now)
+        return bool(await self._database.change(call, tenant))
+
+    async def changes(self, kind: str, cursor: Cursor = START) -> tuple[list[DocChange], Cursor]:
+        """See `Docs`."""
+        if not (cursor or "0").isdecimal():
+            raise StoreError(f"cursor {cursor[:200]!r} is not from this store; start again without it")
+        call = partial(fetch, name="doc_changes", kind=kind, xid=cursor or "0")
+        rows = await self._database.read(EVERY_TENANT, call)
+        found = [
+            DocChange(tenant, doc_id, None if gone else Doc(doc_id, rev, body))
+            for _, tenant, doc_id, rev, body, gone in rows
+            # The one row that is always there carries the cursor.
+            if tenant is not None
+        ]
+        return found, rows[0][0]

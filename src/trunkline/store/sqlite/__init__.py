@@ -1,0 +1,1 @@
+"""The embedded store: one SQLite file, or the same code in memory."""

@@ -1,0 +1,233 @@
+"""`Log` and `Heads` in a SQLite file: what they ask of a connection, and what they make of the rows."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.errors import StoreError
+from trunkline.log.events import DECODE_ERRORS, Known, Recorded, decode, placed
+from trunkline.log.fold import Head, State
+from trunkline.log.ids import Position
+from trunkline.store.base import Cursor, HeadPage, Hint, Poll, TailRecord, Where
+from trunkline.store.columns import HeadRow, filters, head_page
+from trunkline.store.sqlite.append_plan import NO_HEAD, listed
+from trunkline.store.sqlite.database import SqliteDatabase
+from trunkline.store.statements import json_text, statements
+
+_logger = logging.getLogger("trunkline.store")
+PAGE_TASKS = 100
+PAGE_EVENTS = 2000
+
+_SQL, _ROWS = statements("sqlite")
+
+
+class _Append(Struct, gc=False):
+    """The events of one append; `last` is the seq of the last. A tail adds its task and the last one's id."""
+
+    last: int
+    at: int
+    events: list[Known]
+    id: int = 0
+    tenant: str = ""
+    task_id: str = ""
+
+    def placed(self) -> list[Recorded]:
+        return placed(self.last, self.at, self.events)
+
+
+class _Foreign(_Append, gc=False):
+    """The same with events that a newer version may have written."""
+
+    events: msgspec.Raw  # type: ignore[assignment]
+
+    def placed(self) -> list[Recorded]:
+        return placed(self.last, self.at, decode(self.events))
+
+
+_decode_appends = msgspec.json.Decoder(list[_Append]).decode
+_decode_foreign = msgspec.json.Decoder(list[_Foreign]).decode
+_decode_heads = msgspec.json.Decoder(list[HeadRow]).decode
+
+
+class SqliteLog:
+    """The events of all tasks; `append` is the group commit's own, as it is on the path of every send."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+        self.append = database.group_commit.append
+
+    async def read(self, tenant: str, task_id: str, after: int = 0, limit: int = 1000) -> list[Recorded]:
+        """See `Log`."""
+        call = partial(read_events, tenant=tenant, task_id=task_id, after=after, limit=limit)
+        return await self._database.read(call)
+
+    def hints(self) -> AsyncIterator[Hint | Poll]:
+        """See `Log`."""
+        return self._database.hints.listen()
+
+    async def news(self, places: Sequence[Hint], limit: int = 2000) -> list[TailRecord]:
+        """See `Log`."""
+        return await self._database.read(partial(_news, places=places, limit=limit))
+
+    async def tail(self, cursor: Cursor, limit: int = 1000) -> tuple[list[TailRecord], Cursor]:
+        """See `Log`."""
+        return await self._database.read(partial(_tail, cursor=cursor, limit=limit))
+
+
+class SqliteHeads:
+    """The columns of `tasks` that are folded from the log."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    async def get(self, tenant: str, task_id: str) -> Head | None:
+        """See `Heads`."""
+        row = await self._database.read(
+            lambda connection: connection.execute(_SQL["head"], (task_id, tenant)).fetchone()
+        )
+        return None if row is None else HeadRow(*row).head()
+
+    async def list(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
+        """See `Heads`."""
+        wanted = filters(where)
+        statement = _SQL["heads"].replace("/*filters*/", " ".join(_SQL[f"filter_{name}"] for name in wanted))
+        if "context_id" in wanted or "parent" in wanted:
+            statement = statement.replace("/*by*/", _SQL["by_num"])
+        if where.agents is not None:
+            wanted["agents"] = json_text(where.agents)
+        # One more than asked for tells whether there is a next page.
+        values = {**wanted, "tenant": tenant, "limit": size + 1}
+        if after is not None:
+            statement = statement.replace("/*after*/", _SQL["filter_after"])
+            values["after_at"], values["after_id"] = after.status_at, after.task_id
+        total, page = await self._database.read(
+            lambda connection: connection.execute(statement, values).fetchone()
+        )
+        return head_page(_decode_heads(page), size, total)
+
+    async def rebuild(self, tenant: str | None = None) -> int:
+        """See `Heads`."""
+        after, count = 0, 0
+        while True:
+            last, written = await self._database.change(partial(self._refold, tenant=tenant, after=after))
+            if last == after:
+                return count
+            after = last
+            count += written
+
+    def _refold(self, connection: sqlite3.Connection, *, tenant: str | None, after: int) -> tuple[int, int]:
+        values = {"after": after, "tenant": tenant, "limit": PAGE_TASKS}
+        written = events = 0
+        for num, of_tenant, task_id in connection.execute(_SQL["next_tasks"], values).fetchall():
+            after = num
+            try:
+                head, seq = _fold_head(connection, of_tenant, task_id)
+            except (StoreError, ValueError) as error:
+                # What is known of it stays: it is all that can still be shown.
+                _logger.error("store.damaged task=%s reason=%s", task_id, error)
+                continue
+            columns = NO_HEAD if head is None else listed(head)
+            connection.execute(_ROWS["put_tasks"].one, (num, of_tenant, task_id, *columns))
+            # What the plan knows of the head is what was there before.
+            self._database.plan.forget((task_id,))
+            written += head is not None
+            events += seq
+            if events > PAGE_EVENTS:
+                break
+        return after, written
+
+
+def read_events(
+    connection: sqlite3.Connection, tenant: str, task_id: str, *, after: int, limit: int
+) -> list[Recorded]:
+    """Events of one task."""
+    after = max(after, 0)
+    values = {"tenant": tenant, "task_id": task_id, "after": after, "limit": limit}
+    try:
+        (page,) = connection.execute(_SQL["read"], values).fetchone()
+    except sqlite3.DataError:
+        # Together they are larger than a value may be (1 GB): take them in halves.
+        if limit <= 1:
+            raise
+        first = read_events(connection, tenant, task_id, after=after, limit=limit // 2)
+        after = first[-1].seq if first else after
+        return first + read_events(connection, tenant, task_id, after=after, limit=limit - limit // 2)
+    except sqlite3.OperationalError as error:
+        # The driver's own word for a text that is no UTF-8: the file itself is sound.
+        if "decode" not in str(error):
+            raise
+        raise StoreError.damaged(task_id, "it is not UTF-8") from error
+    if page is None:
+        return []
+    try:
+        found = [recorded for append in _appends(page) for recorded in append.placed()]
+    except DECODE_ERRORS as error:
+        raise StoreError.damaged(task_id, error) from error
+    # A limit may lie inside the first append and inside the last one.
+    found = [one for one in found if one.seq > after][:limit]
+    if len(found) < limit and found[-1].seq - after > len(found):
+        # Ranges made the page short. Only the end of a log may: readers take it for that.
+        found += read_events(connection, tenant, task_id, after=found[-1].seq, limit=limit - len(found))
+    return found
+
+
+def _tail(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[list[TailRecord], Cursor]:
+    """Events of the whole log."""
+    try:
+        after = int(cursor or "0")
+    except ValueError:
+        raise StoreError(f"cursor {cursor!r} is not from this store; start again without it") from None
+    try:
+        (page,) = connection.execute(_SQL["tail"], {"after": after, "limit": limit}).fetchone()
+    except sqlite3.DataError:
+        if limit <= 1:
+            raise
+        return _tail(connection, cursor, limit // 2)
+    if page is None:
+        return [], cursor
+    try:
+        found = [
+            (append.id - (append.last - recorded.seq), TailRecord(append.tenant, append.task_id, recorded))
+            for append in _appends(page)
+            for recorded in append.placed()
+        ]
+    except DECODE_ERRORS as error:
+        raise StoreError(f"the log cannot be read after cursor {cursor!r}: {error}") from error
+    newer = [(number, record) for number, record in found if number > after][:limit]
+    return [record for _, record in newer], str(newer[-1][0])
+
+
+def _appends(page: str) -> Sequence[_Append]:
+    try:
+        return _decode_appends(page)
+    except msgspec.ValidationError:
+        return _decode_foreign(page)
+
+
+def _news(connection: sqlite3.Connection, places: Sequence[Hint], limit: int) -> list[TailRecord]:
+    found: list[TailRecord] = []
+    for place in places:
+        left = limit - len(found)
+        if left <= 0:
+            break
+        page = read_events(connection, place.tenant, place.task_id, after=place.seq, limit=left)
+        found += [TailRecord(place.tenant, place.task_id, recorded) for recorded in page]
+    return found
+
+
+def _fold_head(connection: sqlite3.Connection, tenant: str, task_id: str) -> tuple[Head | None, int]:
+    state = State(task_id)
+    head: Head | None = None
+    seq = 0
+    while page := read_events(connection, tenant, task_id, after=seq, limit=PAGE_EVENTS):
+        for recorded in page:
+            head = state.head_after((recorded.event,), recorded.at) or head
+            state.apply(recorded)
+        seq = page[-1].seq
+    return head, seq

@@ -1,0 +1,67 @@
+"""`Nodes` in a SQLite file: one process writes it, so its nodes are those of this process."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+
+from trunkline.store.base import EndedChild, Orphan, TaskRef, Waiting
+from trunkline.store.columns import STATES
+from trunkline.store.sqlite.database import SqliteDatabase
+from trunkline.store.statements import Value, json_text, statements
+
+_SQL, _ = statements("sqlite")
+
+
+class SqliteNodes:
+    """Who joined and has not left. A node of an earlier process is forgotten when the file is opened."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    async def join(self, node: str, agents: Sequence[str]) -> None:
+        """See `Nodes`."""
+        await self._change("join", (node, self._database.now_ms(), json_text(agents)))
+
+    async def beat(self, node: str) -> None:
+        """See `Nodes`."""
+        await self._change("beat", (self._database.now_ms(), node))
+
+    async def leave(self, node: str) -> None:
+        """See `Nodes`."""
+        await self._change("leave", (node,))
+
+    async def alive(self, node: str) -> bool:
+        """See `Nodes`."""
+        return bool(await self._rows("alive", {"node": node}))
+
+    async def orphans(self, agents: Sequence[str], limit: int = 100) -> list[Orphan]:
+        """See `Nodes`."""
+        values = {"agents": json_text(agents), "now": self._database.now_ms(), "limit": limit}
+        return [Orphan(*row) for row in await self._rows("orphans", values)]
+
+    async def waiting(self, tenant: str | None = None, limit: int = 100, after: str = "") -> list[Waiting]:
+        """See `Nodes`."""
+        rows = await self._rows("waiting", {"tenant": tenant, "limit": limit, "after": after})
+        return [
+            Waiting(of_tenant, task_id, agent, STATES[state]) for of_tenant, task_id, agent, state in rows
+        ]
+
+    async def ended_children(self, limit: int = 100) -> list[EndedChild]:
+        """See `Nodes`."""
+        rows = await self._rows("ended_children", {"now": self._database.now_ms(), "limit": limit})
+        return [EndedChild(tenant, parent, child, STATES[state]) for tenant, parent, child, state in rows]
+
+    async def open_children_of_canceled(self, limit: int = 100) -> list[TaskRef]:
+        """See `Nodes`."""
+        rows = await self._rows("open_children_of_canceled", {"limit": limit})
+        return [TaskRef(tenant, task_id) for tenant, task_id in rows]
+
+    async def _change(self, name: str, values: Sequence[Value]) -> None:
+        def change(connection: sqlite3.Connection) -> None:
+            connection.execute(_SQL[name], values)
+
+        await self._database.change(change)
+
+    async def _rows(self, name: str, values: Mapping[str, Value]) -> list[sqlite3.Row]:
+        return await self._database.read(lambda connection: connection.execute(_SQL[name], values).fetchall())
