@@ -90,9 +90,8 @@ class Host:
         self._ending: asyncio.Task[None] | None = None
         settings = self.settings
         # Made once, here: it says which of its entries are none, and once is enough.
-        self._egress = Egress(
-            hosts=settings.egress_hosts, networks=settings.egress_networks, loopback=settings.dev
-        )
+        hosts, networks = settings.egress_hosts, settings.egress_networks
+        self._egress = Egress(hosts=hosts, networks=networks, loopback=settings.dev)
         self._assemble()
 
     def _assemble(self) -> None:

@@ -128,7 +128,7 @@ def test_revocation_reaches_a_send_that_waits(monkeypatch: pytest.MonkeyPatch) -
             for place, one in enumerate(made)
         ]
         async with asyncio.timeout(10):
-            while at.application.runner.running < 2:  # noqa: ASYNC110 - nothing there to wait on
+            while at.application.host.runner.running < 2:  # noqa: ASYNC110 - nothing there to wait on
                 await asyncio.sleep(0.01)
             await at.act("POST", f"/admin/keys/{made[0]['key']['id']}:revoke")
             refused = await sending[0]
