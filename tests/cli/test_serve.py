@@ -138,10 +138,14 @@ def test_several_processes_need_a_store_that_they_share(refuse: Refuse, store: s
     )
 
 
-@pytest.mark.parametrize("args", [[], [DEMO, "--port", "x"], [DEMO, "--nothing"], [DEMO, "more"]])
+@pytest.mark.parametrize("args", [[], [DEMO, "--port", "x"], [DEMO, "--nothing"]])
 def test_flags_that_do_not_fit(refuse: Refuse, args: list[str]) -> None:
     code, said = refuse(*args)
     assert (code, "Usage:" in said) == (2, True)
+
+
+def test_every_agent_is_named_by_module_and_attribute(refuse: Refuse) -> None:
+    assert refuse(DEMO, "more") == (2, "trunkline: 'more' should be module:agent, for example scribe:agent\n")
 
 
 def test_help_names_every_flag(refuse: Refuse) -> None:

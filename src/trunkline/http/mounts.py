@@ -26,7 +26,7 @@ PUBLIC = "public"
 WATCH_S = 1.0
 _CUT_S = 1.0
 _TOO_BIG, _NOT_ALLOWED = 1009, 1008
-_PREFIX = re.compile(r"(?:/[A-Za-z0-9_-][A-Za-z0-9._~-]*)+")
+_SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._~-]*")
 _PATTERN = re.compile(r"([A-Z]+) (/[A-Za-z0-9._~:{}/-]*)")
 _VARIABLE = re.compile(r"\{[a-z_]+(\.\.\.)?\}")
 # Set by us for every answer, or about the connection, which is ours.
@@ -61,7 +61,8 @@ class Mount:
         Raises:
             Misuse: the prefix is none, there are no routes, or one says too little.
         """
-        if _PREFIX.fullmatch(prefix) is None:
+        root, *segments = prefix.split("/")
+        if root or not segments or not all(_SEGMENT.fullmatch(segment) for segment in segments):
             raise Misuse(f"{prefix!r} is no prefix: give one like /files, without a slash at its end")
         if not routes:
             raise Misuse(f"{prefix} is mounted without routes: list them, each with scope and body_limit")
