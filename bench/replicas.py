@@ -17,7 +17,8 @@ from bench.generator import Load, run, start_callers
 from bench.scenario import Sample, Scale
 from bench.servers import Contender, Server
 from trunkline.log.events import Claimed
-from trunkline.store.base import START, Store
+from trunkline.store.base import Store
+from trunkline.store.records import START
 from trunkline.store.url import store_from_url
 
 RATE = 5_000  # events/s

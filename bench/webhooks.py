@@ -30,7 +30,8 @@ from trunkline.run.feed import Feed
 from trunkline.run.notification import NotificationComposer, OutgoingNotification
 from trunkline.run.notifier import Notifier
 from trunkline.run.tasks import Tasks
-from trunkline.store.base import DeliveryOutcome, DeliveryResult, Store
+from trunkline.store.base import Store
+from trunkline.store.records import DeliveryOutcome, DeliveryResult
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Artifact, Message, Part, Role, TaskState
 

@@ -14,7 +14,7 @@ from trunkline.auth.key_store import KIND, KeyStore, has_keys
 from trunkline.auth.keys import Keyring
 from trunkline.auth.principal import Principal, Scope
 from trunkline.errors import Conflict, Misuse, StoreError, Unauthenticated
-from trunkline.store.base import Doc
+from trunkline.store.records import Doc
 from trunkline.store.sqlite.store import SqliteStore
 
 NOW = 1_800_000_000_000

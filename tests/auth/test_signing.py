@@ -15,7 +15,7 @@ from trunkline.auth.vault import Vault
 from trunkline.clock import Ids, random_bits
 from trunkline.errors import Conflict, Misuse, StoreError, Unauthenticated
 from trunkline.net import webhook_signature
-from trunkline.store.base import Doc
+from trunkline.store.records import Doc
 from trunkline.store.sqlite.store import SqliteStore
 
 KEY = bytes(32)

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from trunkline.log.events import Recorded
 from trunkline.log.fold import Head
-from trunkline.store.base import START, Store, Where
+from trunkline.store.base import Store
+from trunkline.store.records import START, Where
 
 OK, REFUSED, UNKNOWN = "ok", "refused", "unknown"
 EVERYBODY = "*"

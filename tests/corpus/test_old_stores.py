@@ -20,8 +20,9 @@ import pytest
 from tests import postgres
 from tests.corpus.record import written
 from trunkline.log.fold import fold
-from trunkline.store.base import START, Store, Where
+from trunkline.store.base import Store
 from trunkline.store.check import check
+from trunkline.store.records import START, Where
 from trunkline.store.url import store_from_url
 
 HERE = Path(__file__).parent

@@ -19,7 +19,7 @@ from tests.hostile.shapes import V1, Case, doubly, forms, queries, spoil, torn
 from tests.hostile.sockets import flood, one, post
 from tests.hostile.verdict import all_wrong
 from tests.sample import at_most
-from trunkline.store.base import Where
+from trunkline.store.records import Where
 
 pytestmark = [pytest.mark.slow, pytest.mark.sampled]
 
@@ -88,7 +88,7 @@ FORGED = (
 @pytest.mark.parametrize("forged", FORGED, ids=lambda forged: repr(forged[:20]))
 def test_a_forged_page_token_is_a_page_or_a_refusal(target: ServerProcess, forged: bytes) -> None:
     """The seal has no secret; whoever knows how tokens are made can make any."""
-    scope = msgspec.json.encode(("default", Where(principal="anonymous"))).decode()
+    scope = msgspec.json.encode(("default", Where(principal="anonymous", agents=("demo", "")))).decode()
     key = blake2b(scope.encode(), digest_size=32).digest()
     token = urlsafe_b64encode(blake2b(forged, digest_size=12, key=key).digest() + forged).decode().rstrip("=")
     body = json.dumps(

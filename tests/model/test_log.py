@@ -20,7 +20,7 @@ from trunkline.log import events as ev
 from trunkline.log.decide import Cancel, Claim, Command, Emit, ForceCancel, Release, Say
 from trunkline.log.fold import fold
 from trunkline.run.tasks import Tasks
-from trunkline.store.base import Dedup
+from trunkline.store.records import Dedup
 from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Artifact, Message, TaskState

@@ -18,7 +18,7 @@ from trunkline.log import events as ev
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Limits
-from trunkline.store.base import Dedup
+from trunkline.store.records import Dedup
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TaskState
 

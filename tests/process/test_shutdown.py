@@ -340,11 +340,11 @@ def test_sigterm_under_load_loses_nothing_and_every_stream_can_resume(tmp_path: 
             sent = [
                 Stream(server.port, "SendStreamingMessage", params("count 1000 200")) for _ in range(TASKS)
             ]
-            reading = [asyncio.ensure_future(one.log.read()) for one in sent]
+            reading = [asyncio.ensure_future(one.read()) for one in sent]
             for one in sent:
                 await one.first()
             also = [Stream(server.port, "SubscribeToTask", {"id": one.task_id}) for one in sent]
-            reading += [asyncio.ensure_future(one.log.read()) for one in also]
+            reading += [asyncio.ensure_future(one.read()) for one in also]
             for one in also:
                 await one.first()
             began = time.monotonic()
@@ -362,7 +362,7 @@ def test_sigterm_under_load_loses_nothing_and_every_stream_can_resume(tmp_path: 
             again = [
                 Stream(second.port, "SubscribeToTask", {"id": one.task_id}, after=one.last) for one in streams
             ]
-            await asyncio.wait_for(asyncio.gather(*(one.log.read() for one in again)), 20)
+            await asyncio.wait_for(asyncio.gather(*(one.read() for one in again)), 20)
             return again
 
         agent = Agent(second.base)

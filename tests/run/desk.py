@@ -16,7 +16,8 @@ from trunkline.run.feed import Feed, pages
 from trunkline.run.node import HostedAgent, Limits
 from trunkline.run.runner import Runner
 from trunkline.store.ack import Ack
-from trunkline.store.base import Dedup, Log
+from trunkline.store.base import Log
+from trunkline.store.records import Dedup
 from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, TaskState
 
 LIMIT_S = 20.0

@@ -23,7 +23,7 @@ from trunkline.run.notification import NotificationComposer
 from trunkline.run.push_configs import PushConfigs
 from trunkline.run.retry import Schedule
 from trunkline.run.tasks import Tasks
-from trunkline.store.base import Delivery, DeliveryRecord
+from trunkline.store.records import Delivery, DeliveryRecord
 from trunkline.wire.types import Message, Part, PushConfig, Role, TaskState
 
 WORKING, DONE = ev.Status(TaskState.WORKING), ev.Status(TaskState.COMPLETED)

@@ -18,7 +18,7 @@ from trunkline.log.notifications import delivery_id, lane
 from trunkline.net.breaker import Breaker
 from trunkline.run import delivery
 from trunkline.run.feed import Feed
-from trunkline.store.base import Dedup, DeliveryRecord
+from trunkline.store.records import Dedup, DeliveryRecord
 from trunkline.wire.types import PushConfig
 
 A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"

@@ -10,7 +10,7 @@ from trunkline.clock import now_ms
 from trunkline.log import events as ev
 from trunkline.run.feed import Feed
 from trunkline.run.notification import NotificationComposer, OutgoingNotification
-from trunkline.store.base import Delivery
+from trunkline.store.records import Delivery
 from trunkline.wire.types import Artifact, Message, Part, PushConfig, Role, TaskState
 
 URL = "https://hooks.example/a"

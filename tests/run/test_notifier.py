@@ -24,7 +24,7 @@ from trunkline.run.delivery import DeliveryWorker
 from trunkline.run.feed import Feed
 from trunkline.run.notifier import Notifier
 from trunkline.run.tasks import Tasks
-from trunkline.store.base import DeliveryRecord, OutboxEntry
+from trunkline.store.records import DeliveryRecord, OutboxEntry
 from trunkline.store.sqlite.store import SqliteStore
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Message, Part, PushConfig, Role

@@ -9,6 +9,7 @@ import random
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from tests.run.desk import (
     DONE,
@@ -715,7 +716,7 @@ async def play(plan: Plan, chance: random.Random | None, crash: OnCrash) -> tupl
     await store.open()
     task_id, left = "", 5 if chance else 0
     while True:
-        async with desk(plan.act, store=store, crash=crash) as runner:
+        async with desk(plan.act, replace(QUICK, takeovers=100), store=store, crash=crash) as runner:
             feed = await (runner.find(task_id) if task_id else runner.open())
             task_id = feed.state.task_id
             hops = chance.randrange(12) if chance and left else 1 << 30

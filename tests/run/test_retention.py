@@ -14,7 +14,7 @@ from trunkline.log import events as ev
 from trunkline.run import retention
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.retention import Retention, prune, pruned_before
-from trunkline.store.base import Where
+from trunkline.store.records import Where
 from trunkline.wire.types import TaskState
 
 ALL = Where()

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from trunkline.run.retry import LONG, QUICK, Attempt, Schedule, patience_ms
-from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryResult
+from trunkline.store.records import Delivery, DeliveryOutcome, DeliveryResult
 
 NOW = 1_800_000_000_000
 SECOND, MINUTE, HOUR = 1000, 60_000, 3_600_000

@@ -300,7 +300,7 @@ def test_what_a_dead_node_left_is_ended_with_a_reason() -> None:
 def test_an_orphan_without_a_log_does_not_hold_up_the_start() -> None:
     class Haunted(Flaky):
         async def orphans(self, limit: int = 100) -> Any:
-            from trunkline.store.base import Orphan
+            from trunkline.store.records import Orphan
 
             return [Orphan("t", "ghost", "dead")]
 

@@ -36,7 +36,7 @@ from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Limits
 from trunkline.store.ack import Ack
-from trunkline.store.base import Dedup
+from trunkline.store.records import Dedup
 from trunkline.wire.types import SendRequest, TaskState
 
 ASKING, CANCELED, COMPLETED = TaskState.INPUT_REQUIRED, TaskState.CANCELED, TaskState.COMPLETED

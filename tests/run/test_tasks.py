@@ -14,7 +14,7 @@ from trunkline.log import events as ev
 from trunkline.log.decide import Cancel, Claim, ForceCancel, Say
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.tasks import CONTEXT_TASKS, Tasks
-from trunkline.store.base import Dedup
+from trunkline.store.records import Dedup
 from trunkline.wire.types import Message, TaskState
 
 FIRST = ev.Submitted(said(), "c", "me", "n1")

@@ -15,7 +15,7 @@ from trunkline import Agent
 from trunkline.auth.principal import Scope
 from trunkline.host import Application
 from trunkline.server import operations
-from trunkline.store.base import DeliveryOutcome, DeliveryResult, OutboxEntry
+from trunkline.store.records import DeliveryOutcome, DeliveryResult, OutboxEntry
 
 JSON = {"Content-Type": "application/json"}
 

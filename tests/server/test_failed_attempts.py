@@ -72,6 +72,12 @@ class Door:
         return "200"
 
 
+@pytest.fixture(autouse=True)
+def few_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failed_attempts, "PLACE_BURST", 100)
+    monkeypatch.setattr(failed_attempts, "ALL_BURST", 1000)
+
+
 @pytest.mark.parametrize("place", ["93.184.216.34", "127.0.0.1", "10.0.0.7", "2606:4700::1"])
 def test_a_guesser_is_stopped_before_its_next_key_is_looked_at(place: str) -> None:
     """2.8: 4 581 wrong keys a second were answered."""

@@ -20,7 +20,7 @@ from trunkline.run.executor import Verdict, Work
 from trunkline.server.operations import Caller, Operations
 from trunkline.server.refusals import internal
 from trunkline.store import group_commit
-from trunkline.store.base import Where
+from trunkline.store.records import Where
 from trunkline.wire.types import (
     ListQuery,
     Message,

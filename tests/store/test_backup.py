@@ -13,8 +13,8 @@ from trunkline.log import events as ev
 from trunkline.log.fold import fold
 from trunkline.store import backup
 from trunkline.store.backup import Restored, export, restore
-from trunkline.store.base import Orphan
 from trunkline.store.check import check
+from trunkline.store.records import Orphan
 from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import TaskState
 

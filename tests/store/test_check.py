@@ -11,8 +11,8 @@ from tests.conformance.store.given import AT, A, Author, B, delta, status, submi
 from tests.store.conftest import change
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
-from trunkline.store.base import Fault, OutboxEntry
 from trunkline.store.check import Report, check
+from trunkline.store.records import Fault, OutboxEntry
 from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import TaskState
 

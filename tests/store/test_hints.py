@@ -7,8 +7,8 @@ import gc
 
 import pytest
 
-from trunkline.store.base import Hint, Poll
 from trunkline.store.hints import LISTENER_HINTS, HintBroadcast
+from trunkline.store.records import Hint, Poll
 
 
 def test_nobody_listens(run):

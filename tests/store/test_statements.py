@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import trunkline.store
-from trunkline.store.base import Where
 from trunkline.store.columns import filters
+from trunkline.store.records import Where
 from trunkline.store.statements import RowsStatement, migrations, statements
 from trunkline.wire.types import TaskState
 

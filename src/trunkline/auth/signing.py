@@ -19,7 +19,8 @@ from trunkline.auth.vault import Vault
 from trunkline.clock import Ids
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.net import webhook_signature
-from trunkline.store.base import Doc, Docs
+from trunkline.store.base import Docs
+from trunkline.store.records import Doc
 
 log = logging.getLogger("trunkline.auth")
 KIND = "signing-key"

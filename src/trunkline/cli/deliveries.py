@@ -15,7 +15,7 @@ from trunkline.cli.admin import ask, settings_for
 from trunkline.config import Settings
 from trunkline.errors import Misuse
 from trunkline.server.admin import PREFIX
-from trunkline.store.base import DeliveryRecord
+from trunkline.store.records import DeliveryRecord
 from trunkline.wire.spellings import timestamp
 
 DELIVERIES = PREFIX + "deliveries"

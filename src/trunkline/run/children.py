@@ -16,7 +16,7 @@ from trunkline.log.decide import EndChild
 from trunkline.run.feed import Feed
 from trunkline.run.node import Node
 from trunkline.run.owner import Owner
-from trunkline.store.base import Where
+from trunkline.store.records import Where
 from trunkline.wire.types import TERMINAL, TaskState
 
 log = logging.getLogger("trunkline.run")

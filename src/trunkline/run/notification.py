@@ -13,7 +13,7 @@ from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.push_configs import Proof, proof_of
 from trunkline.run.tasks import Tasks
-from trunkline.store.base import Delivery
+from trunkline.store.records import Delivery
 from trunkline.wire import push
 from trunkline.wire.service_parameters import Version
 from trunkline.wire.spellings import plain_state, timestamp

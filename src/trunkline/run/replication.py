@@ -14,7 +14,7 @@ from trunkline.errors import StoreError
 from trunkline.log.events import Recorded
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
-from trunkline.store.base import Hint, TailRecord
+from trunkline.store.records import Hint, TailRecord
 
 log = logging.getLogger("trunkline.run")
 RETRY_S = 0.5

@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 
 from msgspec import Struct
 
-from trunkline.store.base import Delivery, DeliveryOutcome, DeliveryResult
+from trunkline.store.records import Delivery, DeliveryOutcome, DeliveryResult
 
 _SECOND = 1000
 _MINUTE = 60 * _SECOND

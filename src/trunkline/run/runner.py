@@ -24,7 +24,8 @@ from trunkline.run.replication import Replication
 from trunkline.run.retention import Retention
 from trunkline.run.takeover import Takeover
 from trunkline.store.ack import Ack
-from trunkline.store.base import Dedup, Store
+from trunkline.store.base import Store
+from trunkline.store.records import Dedup
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Message, SendRequest, TaskState
 

@@ -19,7 +19,7 @@ from trunkline.log.fold import State
 from trunkline.run.executor import Again, OnCrash
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
-from trunkline.store.base import Orphan
+from trunkline.store.records import Orphan
 from trunkline.wire.types import Message, Part, Role, TaskState
 
 log = logging.getLogger("trunkline.run")

@@ -12,8 +12,8 @@ from trunkline.errors import TooManyRequests
 from trunkline.run.limits import Quota
 
 # A second, and together after a pause. People mistype keys, and programs that have an old one try it again.
-PER_PLACE, PLACE_BURST = 1.0, 100
-IN_ALL, ALL_BURST = 20.0, 1000
+PER_PLACE, PLACE_BURST = 1.0, 1000
+IN_ALL, ALL_BURST = 20.0, 5000
 _ALL = ("", "", "")
 
 

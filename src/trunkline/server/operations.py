@@ -27,7 +27,7 @@ from trunkline.run.push_configs import PushConfigs
 from trunkline.run.runner import Runner
 from trunkline.run.tasks import not_found
 from trunkline.server.extensions import Asked
-from trunkline.store.base import Dedup, Where
+from trunkline.store.records import Dedup, Where
 from trunkline.telemetry import traces
 from trunkline.wire.service_parameters import Version
 from trunkline.wire.types import (

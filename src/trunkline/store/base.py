@@ -7,218 +7,38 @@ outside `store/` is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from enum import Enum
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
-
-from msgspec import Struct
 
 from trunkline.errors import StoreError
 from trunkline.log.events import AnyEvent, Recorded
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
 from trunkline.store.ack import Ack
-from trunkline.wire.types import TaskState
-
-
-class Dedup(Struct, frozen=True, gc=False):
-    """A key that may be recorded once until it expires, and the digest of what it stood for."""
-
-    key: str
-    digest: bytes
-    expires_at: int
-
-
-class OutboxEntry(Struct, frozen=True, gc=False):
-    """One event to deliver to one target; `seq` is the event's, `id` stays over retries.
-
-    `lane` is the host behind the target with whose it is: what it cannot take must not keep others waiting.
-    """
-
-    id: str
-    seq: int
-    target: str
-    lane: str
-    due: int
-
-
-class Delivery(Struct, frozen=True, gc=False):
-    """A delivery as it was taken: leased, with the number of attempts before this one."""
-
-    id: str
-    tenant: str
-    task_id: str
-    seq: int
-    target: str
-    lane: str
-    due: int
-    attempts: int
-
-
-class Shares(Struct, frozen=True):
-    """What of each lane is on its way already, and how much a host, a principal and a tenant may have."""
-
-    by_lane: Mapping[str, int] = {}
-    per_host: int = 1 << 30
-    per_principal: int = 1 << 30
-    per_tenant: int = 1 << 30
-
-
-EVERYTHING = Shares()
-
-
-class DeliveryOutcome(Enum):
-    """How an attempt at a delivery ended; DROPPED is one that nobody wants any more."""
-
-    DONE = "done"
-    RETRY = "retry"
-    DEAD = "dead"
-    DROPPED = "dropped"
-
-
-class DeliveryResult(Struct, frozen=True, gc=False):
-    """What became of an attempt: its outcome, when to try again, the HTTP status if any, and a word why.
-
-    One that is `untried` was given back before anybody could answer, and does not count.
-    """
-
-    id: str
-    outcome: DeliveryOutcome
-    next_due: int = 0
-    status: int = 0
-    note: str = ""
-    untried: bool = False
-
-
-class DeliveryRecord(Struct, frozen=True, gc=False):
-    """A delivery as operators see it. `state` is pending, done, dead or dropped; `at` its last attempt."""
-
-    id: str
-    tenant: str
-    task_id: str
-    seq: int
-    target: str
-    lane: str
-    state: str
-    due: int | None
-    attempts: int
-    status: int
-    note: str
-    at: int
-
-    @property
-    def host(self) -> str:
-        """Where it goes."""
-        return self.lane.partition(" ")[0]
-
-
-class Hint(Struct, frozen=True, gc=False):
-    """Word that a task's log has grown; some are lost."""
-
-    tenant: str
-    task_id: str
-    seq: int
-
-
-class Poll(Struct, frozen=True, gc=False):
-    """A reminder, at least each second, that hints may have been lost: look yourself."""
-
-
-class TailRecord(Struct, frozen=True, gc=False):
-    """An event of the whole log with the task it belongs to."""
-
-    tenant: str
-    task_id: str
-    recorded: Recorded
-
-
-Cursor = str
-START: Cursor = ""
-
-
-class Where(Struct, frozen=True, gc=False):
-    """A filter over heads; what is None does not filter. `agents` of an origin are its own id and ''."""
-
-    principal: str | None = None
-    context_id: str | None = None
-    state: TaskState | None = None
-    status_from: int | None = None
-    agents: tuple[str, ...] | None = None
-    parent: str | None = None
-
-
-class HeadPage(Struct, frozen=True, gc=False):
-    """Heads, newest status first; `next` is where the following page starts, None at the end."""
-
-    heads: list[Head]
-    next: Position | None
-    total: int
-
-
-class Orphan(Struct, frozen=True, gc=False):
-    """A task to be taken up: `node` claimed it last and is dead; none did if it was let go or parked."""
-
-    tenant: str
-    task_id: str
-    node: str
-    agent: str = ""
-
-
-class Waiting(Struct, frozen=True, gc=False):
-    """An open task whose agent no living node carries."""
-
-    tenant: str
-    task_id: str
-    agent: str
-    state: TaskState
-
-
-class EndedChild(Struct, frozen=True, gc=False):
-    """A parked task that still waits for a child, and how that child ended."""
-
-    tenant: str
-    parent: str
-    child: str
-    state: TaskState
-
-
-class TaskRef(Struct, frozen=True, gc=False):
-    """A task by its tenant and id."""
-
-    tenant: str
-    task_id: str
-
-
-class Fault(Struct, frozen=True, gc=False):
-    """Something that is wrong, with the task it concerns if there is one."""
-
-    task_id: str
-    text: str
-
-
-class Doc(Struct, frozen=True, gc=False):
-    """A small document with its revision, 1 for the first."""
-
-    id: str
-    rev: int
-    body: bytes
-
-
-class TenantDoc(Struct, frozen=True, gc=False):
-    """A document with the tenant it belongs to."""
-
-    tenant: str
-    id: str
-    rev: int
-    body: bytes
-
-
-class DocChange(Struct, frozen=True, gc=False):
-    """A document as it stands after a change; None if it was deleted."""
-
-    tenant: str
-    id: str
-    doc: Doc | None
+from trunkline.store.records import (
+    EVERYTHING,
+    START,
+    Cursor,
+    Dedup,
+    Delivery,
+    DeliveryRecord,
+    DeliveryResult,
+    Doc,
+    DocChange,
+    EndedChild,
+    Fault,
+    HeadPage,
+    Hint,
+    Orphan,
+    OutboxEntry,
+    Poll,
+    Shares,
+    TailRecord,
+    TaskRef,
+    TenantDoc,
+    Waiting,
+    Where,
+)
 
 
 class Log(Protocol):

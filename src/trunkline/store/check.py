@@ -14,7 +14,8 @@ from msgspec import Struct
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
 from trunkline.log.fold import Head, State
-from trunkline.store.base import START, Fault, Store, TaskRef
+from trunkline.store.base import Store
+from trunkline.store.records import START, Fault, TaskRef
 from trunkline.wire.spellings import plain_state
 
 PAGE = 2000

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
-from trunkline.store.base import HeadPage, Where
+from trunkline.store.records import HeadPage, Where
 from trunkline.wire.types import TaskState
 
 # A tenth of their names' size in every row and index.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
-from trunkline.store.base import Shares
+from trunkline.store.records import Shares
 
 # When it may be taken, its lane, and its id.
 Due = tuple[int, str, str]

@@ -17,8 +17,9 @@ from trunkline.log.decide import BYTES_LIMIT, LIMITS
 from trunkline.log.events import AnyEvent, written
 from trunkline.log.fold import Head
 from trunkline.store.ack import Ack
-from trunkline.store.base import Dedup, Observer, OutboxEntry
+from trunkline.store.base import Observer
 from trunkline.store.hints import HintBroadcast
+from trunkline.store.records import Dedup, OutboxEntry
 
 GROUP_EVENTS = 500
 GROUP_BYTES = 1 << 20

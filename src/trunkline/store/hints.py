@@ -10,7 +10,7 @@ import asyncio
 import weakref
 from collections.abc import AsyncIterator, Iterable
 
-from trunkline.store.base import Hint, Poll
+from trunkline.store.records import Hint, Poll
 
 POLL_EVERY = 1.0
 LISTENER_HINTS = 1024

@@ -5,7 +5,8 @@ from __future__ import annotations
 from trunkline.log import events as ev
 from trunkline.log.fold import Head, State
 from trunkline.log.ids import Position
-from trunkline.store.base import HeadPage, Store, Where
+from trunkline.store.base import Store
+from trunkline.store.records import HeadPage, Where
 from trunkline.wire.types import Message, Part, TaskState
 
 A, B = "tenant-a", "tenant-b"

@@ -7,7 +7,7 @@ import os
 import sys
 
 from trunkline.log.events import Delta
-from trunkline.store.base import DeliveryOutcome, DeliveryResult, OutboxEntry
+from trunkline.store.records import DeliveryOutcome, DeliveryResult, OutboxEntry
 from trunkline.store.url import store_from_url
 
 AT = 1_800_000_000_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.store.given import AT, A, B, ids, listed, task
-from trunkline.store.base import Orphan, Waiting, Where
+from trunkline.store.records import Orphan, Waiting, Where
 from trunkline.wire.types import INTERRUPTED, TaskState
 
 DONE, WORKING = TaskState.COMPLETED, TaskState.WORKING

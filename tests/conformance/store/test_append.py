@@ -10,7 +10,7 @@ from tests.conformance.store.given import AT, A, B, delta, deltas, message, stat
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.log import events as ev
 from trunkline.log.fold import Head
-from trunkline.store.base import Dedup, OutboxEntry
+from trunkline.store.records import Dedup, OutboxEntry
 from trunkline.wire.types import Artifact, Part, Role, TaskState
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.conformance.store.given import AT, A, B, delta, task
-from trunkline.store.base import START, OutboxEntry, TaskRef
+from trunkline.store.records import START, OutboxEntry, TaskRef
 
 
 async def every(store, limit=500):

@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.store.given import AT, A, Author, B, delta, message, status, submitted, task
 from trunkline.log import events as ev
 from trunkline.log.fold import fold
-from trunkline.store.base import START, Hint, Where
+from trunkline.store.records import START, Hint, Where
 from trunkline.wire.types import TaskState
 
 

@@ -7,8 +7,8 @@ import pytest
 from tests.conformance.store.given import AT, A, delta, status, task
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
-from trunkline.store.base import Hint
 from trunkline.store.check import check
+from trunkline.store.records import Hint
 from trunkline.wire.types import TaskState
 
 DEEP = b'{"kind":"later","x":%b%b}' % (b"[" * 3000, b"]" * 3000)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, B, delta, deltas
 from trunkline.errors import Conflict, Duplicate
-from trunkline.store.base import Dedup
+from trunkline.store.records import Dedup
 
 DAY = 86_400_000
 

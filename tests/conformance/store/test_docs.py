@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import A, B
 from trunkline.errors import Conflict
-from trunkline.store.base import START, Doc, TenantDoc
+from trunkline.store.records import START, Doc, TenantDoc
 
 KIND = "agent"
 

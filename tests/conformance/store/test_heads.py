@@ -22,7 +22,7 @@ from tests.conformance.store.given import (
 from trunkline.log import events as ev
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
-from trunkline.store.base import Where
+from trunkline.store.records import Where
 from trunkline.wire.types import STATES, TaskState
 
 EVERYTHING = Where()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from tests.conformance.store.given import AT, A, B, delta, deltas
-from trunkline.store.base import Hint, Poll
+from trunkline.store.records import Hint, Poll
 
 
 async def next_hint(listener) -> Hint:

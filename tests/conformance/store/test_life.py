@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, delta, deltas, listed, task
 from trunkline.errors import Duplicate, Misuse, StoreError
-from trunkline.store.base import Dedup, DeliveryOutcome, DeliveryResult, Hint, OutboxEntry, Where
+from trunkline.store.records import Dedup, DeliveryOutcome, DeliveryResult, Hint, OutboxEntry, Where
 
 CALLS = {
     "read": lambda store: store.log.read(A, "t1"),

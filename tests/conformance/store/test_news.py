@@ -6,7 +6,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, B, deltas, task
 from trunkline.log import events as ev
-from trunkline.store.base import Hint
+from trunkline.store.records import Hint
 from trunkline.wire.types import TaskState
 
 

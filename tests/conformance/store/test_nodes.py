@@ -6,7 +6,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, B, status, task
 from trunkline.log import events as ev
-from trunkline.store.base import Orphan
+from trunkline.store.records import Orphan
 from trunkline.wire.types import INTERRUPTED, TERMINAL, TaskState
 
 

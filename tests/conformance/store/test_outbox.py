@@ -12,7 +12,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, Author, B, delta, status, submitted, task
 from trunkline.errors import StoreError
-from trunkline.store.base import (
+from trunkline.store.records import (
     Delivery,
     DeliveryOutcome,
     DeliveryRecord,

@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.store.given import AT, A, B, ids, listed, message, status, task
 from trunkline.log import events as ev
 from trunkline.log.fold import NEVER
-from trunkline.store.base import EndedChild, TaskRef, Where
+from trunkline.store.records import EndedChild, TaskRef, Where
 from trunkline.wire.types import TaskState
 
 WORKING, ASKING, CANCELED = TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.CANCELED

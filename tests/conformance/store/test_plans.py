@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 
 from trunkline.log.fold import NEVER
-from trunkline.store.base import Where
 from trunkline.store.postgres.sessions import SQL as POSTGRES
+from trunkline.store.records import Where
 from trunkline.store.statements import statements
 
 AT = 1_800_000_000_000

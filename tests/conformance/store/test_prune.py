@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, Author, B, delta, ids, listed, status, submitted, task
 from trunkline.errors import Conflict, Duplicate
-from trunkline.store.base import Dedup, DeliveryOutcome, DeliveryResult, OutboxEntry, Where
+from trunkline.store.records import Dedup, DeliveryOutcome, DeliveryResult, OutboxEntry, Where
 from trunkline.wire.types import STATES, TERMINAL, TaskState
 
 OPEN = [state for state in STATES if state not in TERMINAL]

@@ -10,7 +10,7 @@ import pytest
 from tests.conformance.store.given import AT, A, Author, delta, deltas, status, task
 from trunkline.errors import Conflict, Duplicate
 from trunkline.log import events as ev
-from trunkline.store.base import (
+from trunkline.store.records import (
     START,
     Dedup,
     DeliveryOutcome,

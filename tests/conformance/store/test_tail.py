@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, B, delta, deltas, task
 from trunkline.errors import StoreError
-from trunkline.store.base import START
+from trunkline.store.records import START
 from trunkline.wire.types import TaskState
 
 

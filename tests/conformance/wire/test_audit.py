@@ -17,7 +17,8 @@ from tests.conformance.wire.routes import Ask, Probe, ask, rpc
 from tests.conftest import Shelf
 from trunkline import Agent, Turn
 from trunkline.log import events as ev
-from trunkline.store.base import START, Store, TailRecord
+from trunkline.store.base import Store
+from trunkline.store.records import START, TailRecord
 from trunkline.wire.types import TERMINAL, TaskState
 
 TENANT = "audited"

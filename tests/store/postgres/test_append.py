@@ -9,7 +9,7 @@ import pytest
 from tests.store.postgres.proxy import Proxy
 from trunkline.errors import Conflict, Duplicate, StoreError
 from trunkline.log.events import Delta
-from trunkline.store.base import Dedup, OutboxEntry
+from trunkline.store.records import Dedup, OutboxEntry
 
 AT = 1_800_000_000_000
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from trunkline.store.ack import Ack
-from trunkline.store.base import Dedup
 from trunkline.store.group_commit import Entry
 from trunkline.store.postgres.append import choose
+from trunkline.store.records import Dedup
 
 
 def entry(task_id, expected=0, last=None, key=None, tenant="a"):

@@ -8,10 +8,10 @@ import pytest
 
 from tests import postgres
 from trunkline.errors import Misuse, StoreError
-from trunkline.store.base import Delivery
 from trunkline.store.postgres.address import DatabaseAddress
 from trunkline.store.postgres.database import POSTGRES, migrate, verify
 from trunkline.store.postgres.store import PostgresStore
+from trunkline.store.records import Delivery
 from trunkline.store.statements import Migration
 
 

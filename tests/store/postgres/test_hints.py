@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from trunkline.log.events import Delta
-from trunkline.store.base import Hint, Poll
 from trunkline.store.hints import HintBroadcast
 from trunkline.store.postgres.address import DatabaseAddress
 from trunkline.store.postgres.hints import MOST_HINTS, PAYLOAD_BYTES, PostgresHints
+from trunkline.store.records import Hint, Poll
 
 AT = 1_800_000_000_000
 KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'trunkline hints'"

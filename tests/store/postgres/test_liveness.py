@@ -15,7 +15,7 @@ import pytest
 from tests.store.postgres.conftest import until
 from tests.store.postgres.proxy import Proxy
 from trunkline.errors import StoreError
-from trunkline.store.base import Orphan
+from trunkline.store.records import Orphan
 
 SCRIPT = Path(__file__).with_name("alive.py")
 

@@ -16,9 +16,9 @@ from trunkline.clock import now_ms
 from trunkline.errors import StoreError
 from trunkline.log.events import Delta, Submitted
 from trunkline.log.fold import Head
-from trunkline.store.base import Dedup, DeliveryOutcome, DeliveryResult, OutboxEntry, TaskRef
 from trunkline.store.postgres import append, maintenance, outbox
 from trunkline.store.postgres.store import PostgresStore
+from trunkline.store.records import Dedup, DeliveryOutcome, DeliveryResult, OutboxEntry, TaskRef
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Message, TaskState
 

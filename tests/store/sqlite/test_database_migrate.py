@@ -11,7 +11,7 @@ import pytest
 
 from tests.store.conftest import AT
 from trunkline.errors import StoreError
-from trunkline.store.base import Delivery
+from trunkline.store.records import Delivery
 from trunkline.store.sqlite import database as module
 from trunkline.store.sqlite.database import SQLITE, migrate, verify
 from trunkline.store.statements import Migration

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, Author, delta, status, submitted, task
 from tests.store.conftest import change, look
-from trunkline.store.base import Dedup
+from trunkline.store.records import Dedup
 from trunkline.store.sqlite import maintenance
 from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import TaskState

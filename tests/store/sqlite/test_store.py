@@ -19,7 +19,7 @@ from tests.conformance.store.given import Author, status, submitted
 from tests.store.conftest import AT, change, look
 from trunkline.errors import StoreError, StoreInUse
 from trunkline.log.events import Delta
-from trunkline.store.base import START, Poll, TaskRef
+from trunkline.store.records import START, Poll, TaskRef
 from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import TaskState
 

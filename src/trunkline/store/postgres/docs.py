@@ -6,10 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trunkline.errors import Conflict, StoreError
-from trunkline.store.base import START, Cursor, Doc, DocChange, TenantDoc
 from trunkline.store.postgres.address import EVERY_TENANT
 from trunkline.store.postgres.database import PostgresDatabase
 from trunkline.store.postgres.sessions import fetch
+from trunkline.store.records import START, Cursor, Doc, DocChange, TenantDoc
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection

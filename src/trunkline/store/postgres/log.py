@@ -13,11 +13,11 @@ from trunkline.log.compact import Append
 from trunkline.log.events import DECODE_ERRORS, Recorded, decode, placed
 from trunkline.log.fold import Head, State
 from trunkline.log.ids import Position
-from trunkline.store.base import Cursor, HeadPage, Hint, Poll, TailRecord, Where
 from trunkline.store.columns import NUMBERS, HeadRow, filters, head_page
 from trunkline.store.postgres.address import EVERY_TENANT
 from trunkline.store.postgres.database import PostgresDatabase
 from trunkline.store.postgres.sessions import TEXTS, Statement, fetch
+from trunkline.store.records import Cursor, HeadPage, Hint, Poll, TailRecord, Where
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection

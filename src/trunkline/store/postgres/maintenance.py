@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from trunkline.log.compact import compact
 from trunkline.log.events import DECODE_ERRORS, encode, spanned
-from trunkline.store.base import Cursor, Fault, TaskRef
 from trunkline.store.columns import DAY_MS, LARGEST_BYTES, LONG_EVENTS, LONG_ROWS
 from trunkline.store.postgres.address import EVERY_TENANT
 from trunkline.store.postgres.database import PostgresDatabase
 from trunkline.store.postgres.log import appends_of
 from trunkline.store.postgres.nodes import PostgresNodes
 from trunkline.store.postgres.sessions import fetch
+from trunkline.store.records import Cursor, Fault, TaskRef
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection

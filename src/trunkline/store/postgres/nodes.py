@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from trunkline.store.base import EndedChild, Orphan, TaskRef, Waiting
 from trunkline.store.columns import STATES
 from trunkline.store.postgres.address import EVERY_TENANT
 from trunkline.store.postgres.database import PostgresDatabase
 from trunkline.store.postgres.sessions import fetch
+from trunkline.store.records import EndedChild, Orphan, TaskRef, Waiting
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection

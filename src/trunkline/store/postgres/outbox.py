@@ -8,7 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trunkline.clock import now_ms
-from trunkline.store.base import (
+from trunkline.store.columns import PAGE_EXPIRED, delivery_filters
+from trunkline.store.fairness import Due, choose, fair_lanes
+from trunkline.store.postgres.address import EVERY_TENANT
+from trunkline.store.postgres.database import PostgresDatabase
+from trunkline.store.postgres.sessions import TEXTS, Statement, Value, fetch
+from trunkline.store.records import (
     EVERYTHING,
     Delivery,
     DeliveryOutcome,
@@ -16,11 +21,6 @@ from trunkline.store.base import (
     DeliveryResult,
     Shares,
 )
-from trunkline.store.columns import PAGE_EXPIRED, delivery_filters
-from trunkline.store.fairness import Due, choose, fair_lanes
-from trunkline.store.postgres.address import EVERY_TENANT
-from trunkline.store.postgres.database import PostgresDatabase
-from trunkline.store.postgres.sessions import TEXTS, Statement, Value, fetch
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection

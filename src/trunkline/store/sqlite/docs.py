@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from trunkline.errors import Conflict
-from trunkline.store.base import START, Cursor, Doc, DocChange, TenantDoc
+from trunkline.store.records import START, Cursor, Doc, DocChange, TenantDoc
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import statements
 

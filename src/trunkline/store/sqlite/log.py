@@ -14,8 +14,8 @@ from trunkline.errors import StoreError
 from trunkline.log.events import DECODE_ERRORS, Known, Recorded, decode, placed
 from trunkline.log.fold import Head, State
 from trunkline.log.ids import Position
-from trunkline.store.base import Cursor, HeadPage, Hint, Poll, TailRecord, Where
 from trunkline.store.columns import HeadRow, filters, head_page
+from trunkline.store.records import Cursor, HeadPage, Hint, Poll, TailRecord, Where
 from trunkline.store.sqlite.append_plan import NO_HEAD, listed
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import json_text, statements

@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from trunkline.log.compact import Append, compact
 from trunkline.log.events import DECODE_ERRORS, Compacted, decode, encode
-from trunkline.store.base import Cursor, Fault, TaskRef
 from trunkline.store.columns import DAY_MS, LARGEST_BYTES, LONG_EVENTS, LONG_ROWS
+from trunkline.store.records import Cursor, Fault, TaskRef
 from trunkline.store.sqlite.append_plan import Key
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import Value, json_text, statements

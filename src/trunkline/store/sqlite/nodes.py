@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 
-from trunkline.store.base import EndedChild, Orphan, TaskRef, Waiting
 from trunkline.store.columns import STATES
+from trunkline.store.records import EndedChild, Orphan, TaskRef, Waiting
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import Value, json_text, statements
 

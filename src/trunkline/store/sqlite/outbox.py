@@ -6,7 +6,9 @@ import sqlite3
 from collections.abc import Sequence
 from functools import partial
 
-from trunkline.store.base import (
+from trunkline.store.columns import PAGE_EXPIRED, delivery_filters
+from trunkline.store.fairness import Due, choose, fair_lanes
+from trunkline.store.records import (
     EVERYTHING,
     Delivery,
     DeliveryOutcome,
@@ -14,8 +16,6 @@ from trunkline.store.base import (
     DeliveryResult,
     Shares,
 )
-from trunkline.store.columns import PAGE_EXPIRED, delivery_filters
-from trunkline.store.fairness import Due, choose, fair_lanes
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import Value, json_text, statements
 
