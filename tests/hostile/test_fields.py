@@ -88,7 +88,9 @@ FORGED = (
 @pytest.mark.parametrize("forged", FORGED, ids=lambda forged: repr(forged[:20]))
 def test_a_forged_page_token_is_a_page_or_a_refusal(target: ServerProcess, forged: bytes) -> None:
     """The seal has no secret; whoever knows how tokens are made can make any."""
-    scope = msgspec.json.encode(("default", Where(principal="anonymous", agents=("demo", "")))).decode()
+    scope = msgspec.json.encode(
+        ("default", Where(principal="anonymous", agents=("trunkline-demo", "")))
+    ).decode()
     key = blake2b(scope.encode(), digest_size=32).digest()
     token = urlsafe_b64encode(blake2b(forged, digest_size=12, key=key).digest() + forged).decode().rstrip("=")
     body = json.dumps(
