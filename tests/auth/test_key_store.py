@@ -176,6 +176,18 @@ def test_another_process_takes_changes_up() -> None:
     at_desk(work)
 
 
+def test_keys_beyond_a_page_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_PAGE", 3)
+
+    async def work(desk: Desk) -> None:
+        made = [await desk.book.create(f"owner-{n}") for n in range(7)]
+        await desk.book.refresh()
+        assert all(opens(desk.ring, one.token) for one in made)
+        assert {one.owner for one in await desk.book.list()} == {f"owner-{n}" for n in range(7)}
+
+    at_desk(work)
+
+
 def test_an_old_reading_does_not_undo_a_revocation() -> None:
     async def work(desk: Desk) -> None:
         made = await desk.book.create("alice")
@@ -183,7 +195,7 @@ def test_an_old_reading_does_not_undo_a_revocation() -> None:
         await desk.book.revoke(made.key.id)
 
         class Late:
-            async def list(self, tenant: str, kind: str) -> list[Doc]:
+            async def list(self, tenant: str, kind: str, after: str = "", limit: int = 1000) -> list[Doc]:
                 return old
 
         desk.book._docs = Late()
@@ -203,14 +215,14 @@ def test_following_goes_on_when_the_store_is_away(
         made = await desk.book.create("alice")
         real, asked, taken = desk.store.docs.list, 0, asyncio.Event()
 
-        async def list_(tenant: str, kind: str) -> list[Doc]:
+        async def list_(tenant: str, kind: str, after: str = "", limit: int = 1000) -> list[Doc]:
             nonlocal asked
             asked += 1
             if asked == 1:
                 raise StoreError("away")
             if asked == 3:
                 taken.set()
-            return await real(tenant, kind)
+            return await real(tenant, kind, after, limit)
 
         monkeypatch.setattr(desk.store.docs, "list", list_)
         following = asyncio.get_running_loop().create_task(other.follow())

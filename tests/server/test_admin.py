@@ -234,6 +234,44 @@ def test_a_key_with_the_scope_is_an_operator_by_its_own_name(caplog: pytest.LogC
     assert "owner='bob' tenant='default' by='root'" in caplog.text
 
 
+def test_an_admin_acts_on_its_own_tenant_and_an_operator_on_all() -> None:
+    async def work(at: Office) -> None:
+        keys = at.application.host.key_store
+        admin = await keys.create("ann", tenant="north", scopes=["admin"])
+        other = await keys.create("bob", tenant="south", scopes=["tasks:read"])
+        above = await keys.create("root", tenant="north", scopes=["admin", "operator"])
+        as_admin, as_operator = {"X-API-Key": admin.token}, {"X-API-Key": above.token}
+        seen = (await at.act("GET", "/admin/keys", None, **as_admin)).json()["keys"]
+        assert [one["owner"] for one in seen] == ["ann"]
+        seen = (await at.act("GET", "/admin/keys", None, **as_operator)).json()["keys"]
+        assert {one["owner"] for one in seen} == {"ann", "bob", "root"}
+        refused = {}
+        for name, key_id in {"foreign": other.key.id, "operator": above.key.id, "unknown": "nokey"}.items():
+            for act in ("revoke", "rotate"):
+                answer = await at.act("POST", f"/admin/keys/{key_id}:{act}", {}, **as_admin)
+                refused[name, act] = answer.status_code, answer.text.replace(key_id, "KEY")
+        assert len(set(refused.values())) == 1, refused
+        for path, body in (
+            ("/admin/keys", {"owner": "x", "tenant": "south"}),
+            ("/admin/keys", {"owner": "x", "tenant": "north", "scopes": ["operator"]}),
+            ("/admin/signing:rotate", {}),
+            ("/admin/store:prune", {"older_than_ms": 1}),
+            ("/admin/deliveries:replay?tenant=south", {}),
+        ):
+            assert (await at.act("POST", path, body, **as_admin)).status_code == 403, path
+        assert (
+            await at.act("POST", "/admin/keys", {"owner": "x", "tenant": "north"}, **as_admin)
+        ).status_code == 201
+        assert (
+            await at.act("POST", f"/admin/keys/{other.key.id}:revoke", {}, **as_operator)
+        ).status_code == 200
+        assert (
+            await at.act("POST", "/admin/store:prune", {"older_than_ms": 1}, **as_operator)
+        ).status_code == 200
+
+    office(work)
+
+
 @pytest.mark.parametrize(
     ("path", "body", "words"),
     [

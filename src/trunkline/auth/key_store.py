@@ -21,6 +21,7 @@ from trunkline.wire.spellings import timestamp
 
 log = logging.getLogger("trunkline.auth")
 KIND = "api-key"
+_PAGE = 1000
 REFRESH_S = 2.0
 _TRIES = 10
 _LONGEST_OWNER = 128
@@ -63,7 +64,7 @@ class KeyStore:
             StoreError: the store does not answer, or one of them cannot be read; the others are known then.
         """
         damaged: StoreError | None = None
-        for doc in await self._docs.list(DEFAULT_TENANT, KIND):
+        for doc in await _documents(self._docs):
             try:
                 self._take(_read(doc), doc.rev)
             except StoreError as error:
@@ -84,7 +85,7 @@ class KeyStore:
 
     async def list(self) -> list[KeyInfo]:
         """All keys, revoked ones too, oldest first."""
-        docs = await self._docs.list(DEFAULT_TENANT, KIND)
+        docs = await _documents(self._docs)
         keys = [_read(doc) for doc in docs]
         return [self._shown(key) for key in sorted(keys, key=lambda key: (key.created_at, key.id))]
 
@@ -102,7 +103,7 @@ class KeyStore:
             Misuse: the owner, the tenant or a scope does not fit.
         """
         _check(owner, tenant, scopes)
-        first = not await self._docs.list(DEFAULT_TENANT, KIND)
+        first = not await has_keys(self._docs)
         key_id = b32encode(_random(8))[:12].decode().lower()
         token = _token(key_id)
         now = self._now()
@@ -179,7 +180,16 @@ class KeyStore:
 
 async def has_keys(docs: Docs) -> bool:
     """Whether any key was ever stored, so that callers need one."""
-    return bool(await docs.list(DEFAULT_TENANT, KIND))
+    return bool(await docs.list(DEFAULT_TENANT, KIND, limit=1))
+
+
+async def _documents(docs: Docs) -> list[Doc]:
+    found: list[Doc] = []
+    while True:
+        page = await docs.list(DEFAULT_TENANT, KIND, found[-1].id if found else "", limit=_PAGE)
+        found += page
+        if len(page) < _PAGE:
+            return found
 
 
 def _read(doc: Doc) -> StoredKey:

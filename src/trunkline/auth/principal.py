@@ -24,7 +24,9 @@ class Scope(Enum):
     READ = "tasks:read"
     WRITE = "tasks:write"
     METRICS = "metrics"
+    # Everything of one's own tenant; and of any tenant, and of the server as a whole.
     ADMIN = "admin"
+    OPERATOR = "operator"
 
 
 CALLER = frozenset({Scope.READ, Scope.WRITE})

@@ -126,7 +126,7 @@ async def _perform(
     await store.open()
     try:
         acts = Admin(store, KeyStore(store.docs, Keyring(()), now_ms), lambda: _signer(settings, store))
-        _, answer = await acts.perform(method, path, query, body, by=LOCAL.name)
+        _, answer = await acts.perform(method, path, query, body, principal=LOCAL)
     finally:
         await store.close()
     return answer

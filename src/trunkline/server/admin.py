@@ -15,9 +15,9 @@ from msgspec import Struct
 
 from trunkline import errors
 from trunkline.auth.identity import bearer
-from trunkline.auth.key_store import KeyStore
+from trunkline.auth.key_store import KeyInfo, KeyStore
 from trunkline.auth.keys import digest_of
-from trunkline.auth.principal import DEFAULT_TENANT, OPERATOR, Principal
+from trunkline.auth.principal import DEFAULT_TENANT, OPERATOR, Principal, Scope
 from trunkline.auth.signing import Signer
 from trunkline.clock import random_bits
 from trunkline.config import Secret
@@ -81,12 +81,13 @@ class Admin:
         return LOCAL if hmac.compare_digest(given, self._digest) else None
 
     async def perform(
-        self, method: str, path: str, query: Mapping[str, str], body: bytes, *, by: str
+        self, method: str, path: str, query: Mapping[str, str], body: bytes, *, principal: Principal
     ) -> tuple[int, bytes]:
-        """One act; gives status and answer.
+        """One act; gives status and answer. Without the scope `operator` it concerns one's own tenant alone.
 
         Raises:
             RouteNotFound: there is no such act.
+            Forbidden: it concerns the whole server, or another tenant.
             InvalidParams: it cannot be done as asked.
             StoreError: the store does not answer.
         """
@@ -95,24 +96,33 @@ class Admin:
         if not all([text.isprintable() for text in (path, *query.values())]):
             # PostgreSQL cannot even be asked for a text with a NUL in it.
             raise errors.InvalidParams("names and filters hold printable characters only")
+        crosses, by = Scope.OPERATOR in principal.scopes, principal.name
+        if not crosses:
+            if query.get("tenant", principal.tenant) != principal.tenant:
+                raise _beyond("another tenant")
+            query = {**query, "tenant": principal.tenant}
         try:
             match method, kind, name, act if colon else "":
                 case "GET", "keys", "", "":
-                    return 200, msgspec.json.encode({"keys": await self._book.list()})
+                    return 200, msgspec.json.encode({"keys": await self._keys(principal)})
                 case "POST", "keys", "", "":
-                    return _CREATED, await self._create(_read(body, KeyOrder), by)
+                    return _CREATED, await self._create(_read(body, KeyOrder), principal)
                 case "POST", "keys", key_id, "revoke":
+                    await self._check_key(key_id, principal)
                     return 200, await self._revoke(key_id, by)
                 case "POST", "keys", key_id, "rotate":
+                    await self._check_key(key_id, principal)
                     return 200, await self._rotate(key_id, _read(body, Rotation), by)
-                case "POST", "signing", "", "rotate":
-                    return 200, await self._rotate_signing(by)
                 case "GET", "deliveries", "", "":
                     return 200, await self._deliveries(query)
                 case "POST", "deliveries", "", "replay":
                     return 200, await self._replay_dead(query, by)
                 case "POST", "deliveries", delivery_id, "replay":
-                    return 200, await self._replay(delivery_id, by)
+                    return 200, await self._replay(delivery_id, principal)
+                case "POST", "signing" | "store", "", "rotate" | "prune" if not crosses:
+                    raise _beyond("the whole server")
+                case "POST", "signing", "", "rotate":
+                    return 200, await self._rotate_signing(by)
                 case "POST", "store", "", "prune":
                     return 200, await self._prune(_read(body, Prune), by)
                 case _:
@@ -120,7 +130,27 @@ class Admin:
         except errors.Misuse as misuse:
             raise errors.InvalidParams(str(misuse)) from None
 
-    async def _create(self, wanted: KeyOrder, by: str) -> bytes:
+    async def _keys(self, principal: Principal) -> list[KeyInfo]:
+        known = await self._book.list()
+        return (
+            known if Scope.OPERATOR in principal.scopes else [one for one in known if _is_of(one, principal)]
+        )
+
+    async def _check_key(self, key_id: str, principal: Principal) -> None:
+        # A key of another tenant is answered like one that does not exist. An operator's key is out of reach
+        # too: whoever rotates it is given its secret.
+        if Scope.OPERATOR not in principal.scopes and not any(
+            [one.id == key_id for one in await self._keys(principal)]
+        ):
+            raise errors.Misuse(f"there is no key {key_id!r}; trunkline keys list shows them")
+
+    async def _create(self, wanted: KeyOrder, principal: Principal) -> bytes:
+        by = principal.name
+        if Scope.OPERATOR not in principal.scopes:
+            if wanted.tenant != principal.tenant:
+                raise _beyond("another tenant")
+            if Scope.OPERATOR.value in wanted.scopes:
+                raise _beyond("the whole server")
         made = await self._book.create(
             wanted.owner,
             tenant=wanted.tenant,
@@ -166,11 +196,26 @@ class Admin:
         )
         return msgspec.json.encode({"deliveries": found})
 
-    async def _replay(self, delivery_id: str, by: str) -> bytes:
-        if not await self._store.outbox.replay(delivery_id, await self._store.clock.now()):
+    async def _replay(self, delivery_id: str, principal: Principal) -> bytes:
+        by = principal.name
+        if not await self._may_replay(delivery_id, principal) or not await self._store.outbox.replay(
+            delivery_id, await self._store.clock.now()
+        ):
             raise errors.InvalidParams(f"no delivery {delivery_id!r} has ended; see the list of deliveries")
         log.info("admin.delivery.replayed delivery=%a by=%a", delivery_id, by)
         return msgspec.json.encode({"id": delivery_id, "state": "pending"})
+
+    async def _may_replay(self, delivery_id: str, principal: Principal) -> bool:
+        if Scope.OPERATOR in principal.scopes:
+            return True
+        task_id, after = delivery_id.partition("_")[0], ""
+        while page := await self._store.outbox.list(
+            tenant=principal.tenant, task_id=task_id, limit=_MOST, after=after
+        ):
+            if any([one.id == delivery_id for one in page]):
+                return True
+            after = page[-1].id
+        return False
 
     async def _replay_dead(self, query: Mapping[str, str], by: str) -> bytes:
         filters = {"tenant": query.get("tenant") or None, "task_id": query.get("task") or None}
@@ -191,6 +236,14 @@ class Admin:
         shrunk = await self._store.maintenance.compact(now)
         log.info("admin.store.pruned forgotten=%d compacted=%d by=%a", gone, shrunk, by)
         return msgspec.json.encode({"forgotten": gone, "compacted": shrunk})
+
+
+def _is_of(key: KeyInfo, principal: Principal) -> bool:
+    return key.tenant == principal.tenant and Scope.OPERATOR.value not in key.scopes
+
+
+def _beyond(what: str) -> errors.Forbidden:
+    return errors.Forbidden(f"this concerns {what}; it needs a key with the scope operator")
 
 
 def _span(milliseconds: int, field: str) -> int:

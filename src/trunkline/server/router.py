@@ -194,7 +194,7 @@ class Router:
         rest.check_path(exchange)
         asked, body = query(exchange), await self._read_body.json(exchange)
         status, answer = await self._admin.perform(
-            exchange.method, exchange.path, asked, body, by=principal.name
+            exchange.method, exchange.path, asked, body, principal=principal
         )
         await exchange.respond(status, answer, headers=[(b"cache-control", b"no-store")])
 
