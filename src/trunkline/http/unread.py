@@ -50,9 +50,11 @@ class UnreadAnswers:
             pass
         while self.total > self._limit:
             # From whoever holds most: a crowd of slow readers is no reason to cut a modest one.
-            greediest = max(self._sizes, key=lambda each: self._sizes[each])
-            if not self._drop_oldest(greediest, connection):
+            # This reader counts only if it holds more than the answer that is spared.
+            others = [each for each, held in self._by_reader.items() if each != reader or len(held) > 1]
+            if not others:
                 return
+            self._drop_oldest(max(others, key=lambda each: self._sizes[each]), connection)
 
     def remove(self, reader: Hashable, connection: UnreadConnection) -> None:
         """Forget an answer: it was taken, or its connection is gone."""

@@ -292,7 +292,10 @@ class Operations:
             caller.extensions.settle(feed.state.extensions)
         if feed.state.seq == 1:
             await self._tasks.move(feed, FIRST_WORD_S)
-        elif not new and (caller.last_event_id or request.message.task_id or feed.newer(0) is None):
+        elif not new and (
+            # A repeat of what has ended is answered alike whether its events are still in memory or not.
+            caller.last_event_id or request.message.task_id or feed.state.over or feed.newer(0) is None
+        ):
             return self._resume(caller, feed, through_questions=False)
         if (direct := _direct(feed)) is not None:
             return Subscription(feed, None, opening=direct)
