@@ -135,7 +135,7 @@ class Mounts:
 
     @property
     def prefixes(self) -> list[str]:
-        """Where something is mounted."""
+        """The prefixes of all mounts."""
         return [mount.prefix for mount in self._mounts]
 
     @property
@@ -201,7 +201,7 @@ class MountedCall:
             self._left.set()
 
     async def cut(self) -> None:
-        """End it: its caller is not let in any more."""
+        """Close the connection: its principal is no longer let in."""
         self._left.set()
 
     async def _receive(self) -> Scope:
@@ -267,7 +267,7 @@ class MountedSocket:
         """The server itself closes its WebSockets when it goes down."""
 
     async def cut(self) -> None:
-        """End it: its caller is not let in any more."""
+        """Close the connection: its principal is no longer let in."""
         await self._close(_NOT_ALLOWED)
 
     async def _close(self, code: int) -> None:

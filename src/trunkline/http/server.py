@@ -54,7 +54,7 @@ class ServerLimits(Struct, frozen=True):
 
 
 class Application(Protocol):
-    """What is served, as the HTTP server sees it."""
+    """The application that an HTTP server runs, and how it is drained."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve ASGI; its lifespan is that of the server."""

@@ -37,7 +37,7 @@ class OutgoingNotification(Struct, frozen=True):
 
     @property
     def url(self) -> str:
-        """Where it goes."""
+        """The address that the notification is posted to."""
         return self.target.url
 
 

@@ -100,7 +100,7 @@ class DeliveryRecord(Struct, frozen=True, gc=False):
 
     @property
     def host(self) -> str:
-        """Where it goes."""
+        """The host that the delivery goes to."""
         return self.lane.partition(" ")[0]
 
 
