@@ -32,9 +32,11 @@ def _author() -> Author:
     return agent
 
 
-def _asked(asking: Callable[[Application, httpx2.AsyncClient], Any], base: str = "") -> Any:
+def _asked(
+    asking: Callable[[Application, httpx2.AsyncClient], Any], base: str = "", store: str = "memory:"
+) -> Any:
     async def main() -> Any:
-        app = Application(_author(), {"store": "memory:"})
+        app = Application(_author(), {"store": store})
         transport = httpx2.ASGITransport(app, root_path=base)
         async with (
             app.lifespan(),
@@ -103,6 +105,23 @@ def test_a_store_that_takes_no_writes_is_not_ready_until_it_does(monkeypatch: py
     assert (ready.status_code, back.status_code) == (200, 200)
     assert (unready.status_code, unready.json()) == (503, {"status": "unready", "reason": "store"})
     assert unready.headers["retry-after"] == "1"
+
+
+def test_a_store_whose_file_was_removed_is_not_ready(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def asking(app: Application, client: httpx2.AsyncClient) -> Any:
+        found = [await client.get("/readyz")]
+        (tmp_path / "tasks.db").unlink()
+        async with asyncio.timeout(30):
+            while (found := [*found[:1], await client.get("/readyz")])[1].status_code == 200:
+                await asyncio.sleep(0.02)
+        return found
+
+    ready, unready = _asked(asking, store=f"sqlite:///{tmp_path}/tasks.db")
+    assert ready.status_code == 200
+    assert (unready.status_code, unready.json()) == (503, {"status": "unready", "reason": "store"})
+    assert f"{tmp_path}/tasks.db was removed or replaced while in use" in caplog.text
 
 
 def _full(*_: object) -> None:

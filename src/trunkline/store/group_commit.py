@@ -55,9 +55,9 @@ class GroupCommit:
         "_idle",
         "_loop",
         "_pending",
-        "_refusal",
         "_submit",
         "observer",
+        "refusal",
     )
 
     _loop: asyncio.AbstractEventLoop
@@ -70,7 +70,8 @@ class GroupCommit:
         self._events = 0
         self._bytes = 0
         self._busy = False
-        self._refusal = "the store is not open"
+        # Why no append is taken now; nothing if they are.
+        self.refusal = "the store is not open"
         # Told of every group that has ended, and of the seconds it took.
         self.observer: Observer | None = None
         self._began = 0.0
@@ -80,11 +81,11 @@ class GroupCommit:
         self._loop = asyncio.get_running_loop()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._refusal = ""
+        self.refusal = ""
 
     async def stop(self) -> None:
         """Take no more, and wait until all that was taken is settled."""
-        self._refusal = "the store is closed"
+        self.refusal = "the store is closed"
         await self._idle.wait()
 
     def append(
@@ -105,7 +106,7 @@ class GroupCommit:
             Misuse: there is nothing to write, or it cannot be written as JSON.
             TaskFull: it is larger than a whole task may be.
         """
-        if self._refusal:
+        if self.refusal:
             return self._refused()
         if not events:
             raise Misuse(f"task {task_id}: an append needs at least one event")
@@ -175,5 +176,5 @@ class GroupCommit:
 
     def _refused(self) -> Ack:
         ack = Ack()
-        ack.settle(StoreError(self._refusal))
+        ack.settle(StoreError(self.refusal))
         return ack

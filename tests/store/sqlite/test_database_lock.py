@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from trunkline.errors import StoreInUse
+from tests.store.conftest import AT
+from trunkline.errors import StoreError, StoreInUse
+from trunkline.log.events import Delta
 from trunkline.store.sqlite.database import FileLock
 from trunkline.store.sqlite.store import SqliteStore
 
@@ -87,3 +89,29 @@ def test_the_lock_file_is_private(path):
     lock.acquire()
     assert os.stat(f"{path}.lock").st_mode & 0o077 == 0
     lock.release()
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal", ".lock"])
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_is_no_longer_there_takes_no_appends_until_it_is_back(run, store, path, suffix, replaced):
+    def append(expected):
+        async def write():
+            return await store.log.append("a", "t1", expected, [Delta("a", "x")], at=AT)
+
+        return run(write())
+
+    run(store.nodes.join("n1", ("",)))
+    run(store.nodes.beat("n1"))
+    append(0)
+    file, away = Path(f"{path}{suffix}"), path.with_name("away")
+    file.rename(away)
+    if replaced:
+        file.touch()
+    told = rf"{file} was removed or replaced"
+    with pytest.raises(StoreError, match=told):
+        run(store.nodes.beat("n1"))
+    with pytest.raises(StoreError, match=told):
+        append(1)
+    away.rename(file)
+    run(store.nodes.beat("n1"))
+    assert append(1) == 2

@@ -49,6 +49,8 @@ class SqliteDatabase:
         # The schema's version before and after it was opened.
         self.migrated = (0, 0)
         self._lock = FileLock(self._path)
+        # The files that were opened, by path: device and inode.
+        self._opened: dict[str, tuple[int, int]] = {}
         self.hints = HintBroadcast()
         self.plan = AppendPlan(now_ms)
         self.group_commit = GroupCommit(self._submit, self.hints)
@@ -127,6 +129,21 @@ class SqliteDatabase:
         self._lock.acquire()
         # Logs hold what people said; SQLite gives the WAL the same mode.
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        self._opened = {path: _identity(path) for path in (self._path, self._lock.path)}
+
+    def check_files(self) -> None:
+        """Take appends only while the file, its WAL and its lock are where they were; in the writer's thread.
+
+        Raises:
+            StoreError: one was removed or replaced: what is written would be lost, or is no longer ours alone.
+        """
+        wal = f"{self._path}-wal"
+        self._opened.setdefault(wal, _identity(wal))
+        moved = [path for path, opened in self._opened.items() if _identity(path) != opened]
+        reason = f"{moved[0]} was removed or replaced while in use: put it back, or restart" if moved else ""
+        self.group_commit.refusal = self._refusal or reason
+        if reason:
+            raise StoreError(reason)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -145,7 +162,8 @@ class SqliteDatabase:
             connection.execute("PRAGMA cache_size = -2048")
             connection.execute("PRAGMA journal_size_limit = 67108864")
             before, after = migrate(connection, self._name)
-            # Not when it is opened anew after an error: then nothing is left to migrate.
+            # Opened anew after an error it may have another WAL, and nothing is left to migrate.
+            self._opened.pop(f"{self._path}-wal", None)
             if after != self.migrated[1]:
                 self.migrated = (before, after)
         except BaseException:
@@ -187,10 +205,11 @@ class FileLock:
     The kernel drops the lock with the process, so a killed one leaves nothing to clean up.
     """
 
-    __slots__ = ("_database", "_fd")
+    __slots__ = ("_database", "_fd", "path")
 
     def __init__(self, database: str) -> None:
         self._database = database
+        self.path = f"{database}.lock"
         self._fd = -1
 
     def acquire(self) -> None:
@@ -199,7 +218,7 @@ class FileLock:
         Raises:
             StoreInUse: somebody has it.
         """
-        fd = os.open(f"{self._database}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -222,6 +241,15 @@ class FileLock:
         os.ftruncate(self._fd, 0)
         os.close(self._fd)
         self._fd = -1
+
+
+def _identity(path: str) -> tuple[int, int]:
+    """Which file is at a path: its device and inode, zeros if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0
+    return found.st_dev, found.st_ino
 
 
 def _forget_processes(connection: sqlite3.Connection) -> None:

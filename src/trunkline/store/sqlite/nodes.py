@@ -25,7 +25,12 @@ class SqliteNodes:
 
     async def beat(self, node: str) -> None:
         """See `Nodes`."""
-        await self._change("beat", (self._database.now_ms(), node))
+
+        def change(connection: sqlite3.Connection) -> None:
+            self._database.check_files()
+            connection.execute(_SQL["beat"], (self._database.now_ms(), node))
+
+        await self._database.change(change)
 
     async def leave(self, node: str) -> None:
         """See `Nodes`."""
