@@ -111,12 +111,14 @@ def test_a_store_whose_file_was_removed_is_not_ready(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def asking(app: Application, client: httpx2.AsyncClient) -> Any:
-        found = [await client.get("/readyz")]
+        before = await client.get("/readyz")
         (tmp_path / "tasks.db").unlink()
         async with asyncio.timeout(30):
-            while (found := [*found[:1], await client.get("/readyz")])[1].status_code == 200:
+            while True:
+                after = await client.get("/readyz")
+                if after.status_code != 200:
+                    return before, after
                 await asyncio.sleep(0.02)
-        return found
 
     ready, unready = _asked(asking, store=f"sqlite:///{tmp_path}/tasks.db")
     assert ready.status_code == 200

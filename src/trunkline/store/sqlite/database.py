@@ -135,7 +135,7 @@ class SqliteDatabase:
         """Take appends only while the file, its WAL and its lock are where they were; in the writer's thread.
 
         Raises:
-            StoreError: one was removed or replaced: what is written would be lost, or is no longer ours alone.
+            StoreError: one was removed or replaced: what is written would be lost, or is not ours alone.
         """
         wal = f"{self._path}-wal"
         self._opened.setdefault(wal, _identity(wal))
