@@ -106,7 +106,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     issuers: tuple[Issuer, ...] = ()
     cors_origins: tuple[str, ...] = ()
     connection_limit: Count = 20_000
-    unread_limit: Count = 64 << 20
+    unread_limit: Count = 32 << 20
     rate_limit: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     rate_burst: Count = 0
     concurrency_limit: Count = 0

@@ -94,6 +94,29 @@ def test_a_connection_counts_a_large_answer_until_it_is_taken() -> None:
     run(within)
 
 
+def test_a_large_body_is_not_copied_on_its_way_to_the_socket() -> None:
+    async def within() -> None:
+        bodies, written = [b"x" * (LARGE_BYTES + more) for more in (0, 1)], list[bytes]()
+
+        async def answer(exchange: Exchange) -> None:
+            await exchange.respond(200, bodies[len(written) > 0])
+
+        line = Line(answer)
+        line.transport.writelines = written.extend
+        line.transport.write = written.append
+        for method in (b"GET", b"GET", b"HEAD"):
+            await line.feed(b"%b / HTTP/1.1\r\nHost: a\r\n\r\n" % method)
+        joined, head, large, head_alone = written
+        assert joined.endswith(bodies[0])
+        assert large is bodies[1]
+        assert head.endswith(b"\r\n\r\n")
+        assert b"content-length: %d\r\n" % len(large) in head
+        assert b"content-length: %d\r\n" % len(large) in head_alone
+        assert head_alone.endswith(b"\r\n\r\n")
+
+    run(within)
+
+
 def test_a_dropped_reader_is_let_go_and_counted_no_more() -> None:
     async def within() -> None:
         slow, other = Line(echo), Line(echo)

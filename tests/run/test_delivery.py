@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+from collections import Counter
 from typing import ClassVar
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from tests.run.desk import run, until
 from tests.run.mail import DONE, WORKING, Answer, Calm, Later, Mail, mail
@@ -18,6 +21,7 @@ from trunkline.log.notifications import delivery_id, lane
 from trunkline.net.breaker import Breaker
 from trunkline.run import delivery
 from trunkline.run.feed import Feed
+from trunkline.store.fairness import Due, choose, host_of
 from trunkline.store.records import Dedup, DeliveryRecord
 from trunkline.wire.types import PushConfig
 
@@ -318,6 +322,63 @@ def test_a_principal_of_many_hanging_hosts_keeps_only_itself_waiting() -> None:
                 await m.say(await m.open(*urls, tenant=tenant, principal=principal), WORKING)
                 async with asyncio.timeout(5):
                     await until(lambda: all(m.out.states(url) == ["working"] for url in urls))  # noqa: B023
+            gate.set()
+            await m.settled()
+
+    run(scene())
+
+
+def _filled(due: list[Due], by_lane: Counter[str]) -> list[str]:
+    """Take what is due until no share has anything left; whatever was taken hangs."""
+    lanes, taken = {name: lane for _, lane, name in due}, list[str]()
+    while (room := delivery.IN_FLIGHT - by_lane.total()) > 0:
+        left = [one for one in due if one[2] not in taken]
+        for places, shares in delivery.shares_of(room, dict(by_lane)):
+            if chosen := choose(left, delivery.PER_LANE, shares)[:places]:
+                break
+        else:
+            break
+        taken += chosen
+        by_lane.update(lanes[name] for name in chosen)
+    return taken
+
+
+@given(st.integers(0, 240), st.integers(1, 9), st.integers(1, 9))
+@example(22, 1, 9)
+def test_whoever_has_little_on_its_way_finds_a_place_beside_any_tenant(
+    hosts: int, principals: int, each: int
+) -> None:
+    """2.4: as a pure function of what is on its way, however many hosts and principals another tenant has."""
+    greedy: list[Due] = [
+        (0, f"h{host} greedy p{host % principals}", f"{host}-{n}")
+        for host in range(hosts)
+        for n in range(each)
+    ]
+    by_lane: Counter[str] = Counter()
+    _filled(greedy, by_lane)
+    assert by_lane.total() <= delivery.IN_FLIGHT - delivery.LAST_OF_TENANTS
+    assert max(Counter(host_of(lane) for lane in by_lane.elements()).values(), default=0) <= delivery.PER_HOST
+    # The place that it is told of may be one where something hangs already, its own too.
+    little: list[Due] = [(9, "h-own modest one", f"m{n}") for n in range(delivery.LAST_PER_PRINCIPAL)]
+    assert len(_filled(little, by_lane)) == delivery.LAST_PER_PRINCIPAL
+    another: list[Due] = [(9, "h-own modest two", "m")]
+    assert _filled(another, by_lane) == ["m"]
+
+
+def test_whoever_has_little_on_its_way_waits_for_no_idle_host() -> None:
+    """2.4: one whose host has something on its way already, while others hold all that is for anybody."""
+
+    async def scene() -> None:
+        async with mail() as m:
+            gate, urls = asyncio.Event(), [f"https://tarpit-{n}.example/" for n in range(32)]
+            m.out.gates.update(dict.fromkeys([A, *urls], gate))
+            for start in range(0, 32, 16):
+                for _ in range(delivery.PER_LANE):
+                    await m.say(await m.open(*urls[start : start + 16]), WORKING)
+            await until(lambda: m.worker.in_flight == delivery.IN_FLIGHT - delivery.SPARE)
+            for _ in range(delivery.LAST_PER_PRINCIPAL):
+                await m.say(await m.open(A, tenant="u"), WORKING)
+            await until(lambda: m.out.under_way[A] == delivery.LAST_PER_PRINCIPAL)
             gate.set()
             await m.settled()
 

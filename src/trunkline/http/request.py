@@ -11,6 +11,7 @@ from urllib.parse import unquote
 import httptools
 
 from trunkline.http.exchange import JSON, Disconnected, Headers, check_announced, too_large, too_late
+from trunkline.http.unread import LARGE_BYTES
 
 if TYPE_CHECKING:
     from trunkline.http.connection import ServerConnection
@@ -158,7 +159,7 @@ class ConnectionRequest:
     async def respond(
         self, status: int, body: bytes, media_type: bytes = JSON, headers: Headers = ()
     ) -> None:
-        """Send a whole answer, in one write."""
+        """Send a whole answer, at once."""
         connection = self._connection
         if connection.blocked:
             await connection.drained()
@@ -168,6 +169,8 @@ class ConnectionRequest:
             headers = (*headers, *self.also)
         more = _lines(headers) if headers else b""
         end = self._end(status)
+        # What is large goes out beside its head: joined, it would be in memory twice.
+        large = body if len(body) > LARGE_BYTES and self.method != "HEAD" else b""
         if body:
             answer = b"%b%bcontent-type: %b\r\ncontent-length: %d\r\n%b%b%b" % (
                 _STATUS.get(status) or _status_line(status),
@@ -176,14 +179,17 @@ class ConnectionRequest:
                 len(body),
                 more,
                 end,
-                b"" if self.method == "HEAD" else body,
+                b"" if large or self.method == "HEAD" else body,
             )
         else:
             bare = status in _HEADS_ONLY or b"content-length:" in more
             length = b"" if bare else b"content-length: 0\r\n"
             answer = b"".join((_status_line(status), connection.date(), more, length, end))
         connection.reader = self.reader
-        connection.transport.write(answer)
+        if large:
+            connection.transport.writelines((answer, large))
+        else:
+            connection.transport.write(answer)
         self.answered = True
 
     def _end(self, status: int = 200) -> bytes:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from asyncio import CancelledError, Event, Semaphore, Task
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -31,10 +31,11 @@ from trunkline.store.records import Delivery, DeliveryOutcome, DeliveryResult, S
 
 log = logging.getLogger("trunkline.webhook")
 IN_FLIGHT = 192
-# Of these so many are for hosts that have nothing on its way: a few that hang must not hold all of it.
+# Of these so many are for hosts that have nothing on its way and for principals that have little: a few
+# hosts that hang must not hold all of it.
 SPARE = 64
-# Of those so many for principals that have little on its way, and of those so many for such tenants: one that
-# names host after host which hangs must not hold all of it either.
+# Of those so many for such principals alone, and of those so many for such tenants: one that names host after
+# host which hangs must not hold all of it either.
 LAST = 32
 LAST_OF_TENANTS = 16
 LAST_PER_PRINCIPAL = 4
@@ -207,12 +208,17 @@ class DeliveryWorker:
         room = IN_FLIGHT - len(self._work) - len(self._settled)
         if room <= 0 or self._stopping:
             return False
-        room, shares = self._shares(room)
-        # From before the store is asked: whenever it counts from, the lease is not over earlier.
-        now = asyncio.get_running_loop().time()
-        taken = await self._tasks.store.outbox.take(
-            room, self._lease_ms, per_lane=PER_LANE, busy=self._breaker.busy(now), shares=shares
-        )
+        # A copy: the store looks at it in a thread of its own.
+        by_lane = dict(self._by_lane)
+        now, taken = 0.0, list[Delivery]()
+        for places, shares in shares_of(room, by_lane):
+            # From before the store is asked: whenever it counts from, the lease is not over earlier.
+            now = asyncio.get_running_loop().time()
+            taken = await self._tasks.store.outbox.take(
+                places, self._lease_ms, per_lane=PER_LANE, busy=self._breaker.busy(now), shares=shares
+            )
+            if taken:
+                break
         self.counts.lag_ms = max(0, self._clock() - min([one.due for one in taken])) if taken else 0
         for delivery in taken:
             if self._stopping:
@@ -222,18 +228,6 @@ class DeliveryWorker:
                 self._breaker.allows(delivery.lane, now)
                 self._begin(delivery, now + self._lease_ms / 1000)
         return bool(taken)
-
-    def _shares(self, room: int) -> tuple[int, Shares]:
-        """How many to take, and of whom, by how many places are left."""
-        # A copy: the store looks at it in a thread of its own.
-        by_lane = dict(self._by_lane)
-        if room > SPARE:
-            return room - SPARE, Shares(by_lane, PER_HOST)
-        if room > LAST:
-            return room - LAST, Shares(by_lane, 1)
-        if room > LAST_OF_TENANTS:
-            return room - LAST_OF_TENANTS, Shares(by_lane, 1, LAST_PER_PRINCIPAL)
-        return room, Shares(by_lane, 1, LAST_PER_PRINCIPAL, LAST_PER_TENANT)
 
     def _begin(self, delivery: Delivery, lease_end: float) -> None:
         self._by_lane[delivery.lane] += 1
@@ -422,6 +416,19 @@ class DeliveryWorker:
         if delay < SOON_S:
             # A little late: by the store's clock it may be due some milliseconds after it is by ours.
             asyncio.get_running_loop().call_later(delay + LATE_S, self._woken.set)
+
+
+def shares_of(room: int, by_lane: Mapping[str, int]) -> list[tuple[int, Shares]]:
+    """How many to take, and of whom, by the places that are left; the next where one gives nothing."""
+    little = Shares(by_lane, PER_HOST, LAST_PER_PRINCIPAL)
+    if room > SPARE:
+        return [(room - SPARE, Shares(by_lane, PER_HOST))]
+    if room > LAST:
+        # Those who have little on its way need not wait for hosts of which nobody wants anything.
+        return [(room - LAST, Shares(by_lane, 1)), (room - LAST_OF_TENANTS, little)]
+    if room > LAST_OF_TENANTS:
+        return [(room - LAST_OF_TENANTS, little)]
+    return [(room, Shares(by_lane, PER_HOST, LAST_PER_PRINCIPAL, LAST_PER_TENANT))]
 
 
 def _unexpected(error: Exception) -> Exception | None:
