@@ -156,7 +156,7 @@ class Host:
         own: Settings,
     ) -> Site:
         return Site(
-            EncodedOperations(self.operations[agent.id], own.kept_s),
+            EncodedOperations(self.operations[agent.id]),
             self._cards(agent, own),
             admission,
             refusals,

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import dataclasses
 import functools
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -429,3 +430,40 @@ def test_steps_and_answers_outlive_the_process_in_every_mode(tmp_path: Path) -> 
                 return await client.send("that", taskId=task["id"])
 
     assert text(asyncio.run(main())) == "a1 that b2"
+
+
+def test_threads_that_come_to_their_steps_together_get_places_of_their_own() -> None:
+    places: list[int] = []
+
+    def step_of_another_thread(turn: Turn) -> None:
+        other = threading.Thread(target=lambda: places.append(turn.next_step("other")))
+        other.start()
+        other.join()
+
+    def interrupted(turn: Turn) -> None:
+        def trace(frame: Any, event: str, _: Any) -> Any:
+            if frame.f_code is not Turn.next_step.__code__:
+                return None
+            if event == "line":
+                # Between any two lines another thread may come.
+                step_of_another_thread(turn)
+            return trace
+
+        sys.settrace(trace)
+        try:
+            places.append(turn.next_step("mine"))
+        finally:
+            sys.settrace(None)
+
+    agent = Agent("a")
+
+    @agent.skill
+    async def act(turn: Turn) -> str:
+        thread = threading.Thread(target=interrupted, args=(turn,))
+        thread.start()
+        await asyncio.to_thread(thread.join)
+        return "done"
+
+    send(agent, "go")
+    assert len(places) > 2
+    assert sorted(places) == list(range(len(places)))

@@ -103,7 +103,7 @@ class Machine(RuleBasedStateMachine):
         """The key of a message is good for one task, whatever comes after it."""
         Machine.steps += 1
         task_id, tasks = self.ids.new(), self.replicas[0]
-        dedup = Dedup(f"{self.prefix} {key}", body, now_ms() + 60_000)
+        dedup = Dedup(f"{self.prefix} {key}", body, 60_000)
 
         async def work() -> Any:
             feed = tasks.begin("t", task_id)

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from tests.run.desk import DONE, WORKING, Acts, Desk, Flaky, answer, delta, question, said, until
 from tests.sample import at_most
-from trunkline.clock import Ids, now_ms
+from trunkline.clock import Ids
 from trunkline.errors import Duplicate, Refused, TaskNotCancelable, TurnOver
 from trunkline.log import events as ev
 from trunkline.run.executor import Verdict, Work
@@ -112,7 +112,7 @@ class Machine(RuleBasedStateMachine):
     @rule(key=st.sampled_from("klmn"))
     def submit(self, key: str) -> None:
         async def work() -> None:
-            dedup = Dedup(f"{self.prefix} {key}", b"", now_ms() + 60_000)
+            dedup = Dedup(f"{self.prefix} {key}", b"", 60_000)
             try:
                 feed = await self.runner.open(dedup=dedup)
             except Duplicate as duplicate:

@@ -99,7 +99,7 @@ def test_row_63_a_receiver_that_is_down_for_three_days() -> None:
             assert len(set(m.out.ids(A)[:13])) == 1
             assert (first.state, second.state) == ("dead", "done")
             # By hand it can be posted again, under its id.
-            assert await m.store.outbox.replay(first.id, m.clock.ms)
+            assert await m.store.outbox.replay(first.id)
             m.worker.wake()
             replayed, _ = await m.settled()
             assert (replayed.state, replayed.attempts) == ("done", 1)
@@ -542,7 +542,7 @@ def test_secrets_of_another_key_are_given_up_at_once_and_say_what_they_need(
             assert "secret_key" in rows[A].note
             # With the right key again it can be sent.
             m.composer._vault = m.vault
-            assert await m.store.outbox.replay(rows[A].id, m.clock.ms)
+            assert await m.store.outbox.replay(rows[A].id)
             m.worker.wake()
             await m.settled()
             assert m.out.states(A) == ["working"]

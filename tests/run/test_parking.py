@@ -115,6 +115,7 @@ async def _grouped(work: Work) -> Verdict:
 
 
 async def _stepping(work: Work) -> Verdict:
+    # It is under way, or its function has raised: in either case the log does not hold it.
     assert work.recorded_step(0, "open") is None
     await work.ask(question())
     return DONE

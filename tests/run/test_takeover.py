@@ -28,7 +28,7 @@ from tests.run.desk import (
     until,
 )
 from tests.run.pair import ask, die, hang, pair, seen
-from trunkline.clock import Ids, now_ms
+from trunkline.clock import Ids
 from trunkline.errors import Duplicate, StoreError, TaskNotCancelable, TaskNotFound
 from trunkline.log import events as ev
 from trunkline.log.fold import State
@@ -533,7 +533,7 @@ def test_one_message_to_two_agents_is_two_tasks() -> None:
     async def case() -> None:
         store = Flaky()
         await store.open()
-        dedup = Dedup("k", b"d", now_ms() + 60_000)
+        dedup = Dedup("k", b"d", 60_000)
         async with hosting(store, "alpha", "beta") as runner:
             feeds: list[Feed] = []
             for agent in ("alpha", "beta"):

@@ -8,7 +8,6 @@ import gc
 import pytest
 
 from tests.run.desk import DONE, LIMIT_S, WORKING, Flaky, delta, desk, question, run, said, until
-from trunkline.clock import now_ms
 from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotFound, UnsupportedOperation
 from trunkline.log import events as ev
 from trunkline.log.decide import Cancel, Claim, ForceCancel, Say
@@ -218,7 +217,7 @@ def test_a_hundred_equal_sends_are_one_task() -> None:
         return DONE
 
     async def main() -> None:
-        dedup = Dedup("key", b"digest", now_ms() + 60_000)
+        dedup = Dedup("key", b"digest", 60_000)
         async with desk(act) as runner:
             told = await asyncio.gather(
                 *(runner.open(dedup=dedup) for _ in range(100)), return_exceptions=True
@@ -241,7 +240,7 @@ def test_an_answer_sent_twice_is_taken_once() -> None:
         return DONE
 
     async def main() -> None:
-        dedup = Dedup("key", b"digest", now_ms() + 60_000)
+        dedup = Dedup("key", b"digest", 60_000)
         async with desk(act) as runner:
             feed = await runner.open()
             await runner.reach(feed, TaskState.INPUT_REQUIRED)

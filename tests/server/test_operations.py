@@ -95,6 +95,30 @@ def test_the_same_key_with_other_request_metadata_is_a_conflict() -> None:
     run(case())
 
 
+def test_a_repeat_of_a_forgotten_task_is_not_found_and_does_not_run() -> None:
+    runs: list[str] = []
+
+    async def act(work: Work) -> Verdict:
+        runs.append(work.state.task_id)
+        return DONE
+
+    async def case() -> None:
+        async with _operations(act) as (runner, operations):
+            caller = Caller(ME, Dialect.V1, idempotency_key="k")
+            first = await operations.send(caller, _request("x"))
+            assert isinstance(first, Task)
+            before = await runner.store.clock.now() + 1
+            assert await runner.store.maintenance.prune(before) == 1
+            runner.tasks.forget(before)
+            with pytest.raises(errors.TaskNotFound):
+                await operations.send(caller, _request("x"))
+            with pytest.raises(errors.InvalidParams, match="used for another message"):
+                await operations.send(caller, _request("y"))
+        assert runs == [first.id]
+
+    run(case())
+
+
 @pytest.mark.parametrize("place", ["nonsense", "-1", "99", "1" * 20])
 def test_a_stream_with_a_bad_place_takes_no_answer(place: str) -> None:
     async def case() -> None:

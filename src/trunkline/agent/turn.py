@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from copy import deepcopy
 from functools import partial
+from itertools import count
 from typing import Any, NoReturn, ParamSpec, TypeVar, cast, overload
 
 import msgspec
@@ -69,8 +70,8 @@ class Turn:
         "_grants",
         "_held",
         "_loop",
+        "_places",
         "_spoke",
-        "_steps",
         "_timer",
         "_work",
         "_written",
@@ -92,7 +93,8 @@ class Turn:
         self._spoke = False
         self._timer: asyncio.TimerHandle | None = None
         self._count = 0
-        self._steps = 0
+        # Taken from in one step of the interpreter: the threads of a sync skill may come to it together.
+        self._places = count()
         # Why a step that was done is not recorded: a second run would do it again, so no skill may succeed
         # by catching it.
         self.lost_step: Misuse | None = None
@@ -301,8 +303,7 @@ class Turn:
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise Misuse('a step needs a name: turn.step("name", function, ...)')
         read_text("name", name)
-        self._steps += 1
-        return self._steps - 1
+        return next(self._places)
 
     async def recall(self, place: int, name: str) -> Stepped | None:
         """What an earlier run has recorded of a step."""

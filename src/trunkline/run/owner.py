@@ -260,7 +260,8 @@ class Owner:
         # By a timer: only while the executor is suspended can be seen in which blocks it stands.
         if self._abandoned or self._stop is not None or is_bounded(self._task):
             return
-        # A step that is under way would be done again though nothing has crashed.
+        # A step that is under way or has raised is not in the log: the next run would do it again though
+        # nothing has crashed, and might then take another way than the recorded one.
         self._park_due = not self._open_steps
         self.feed.nudge()
 

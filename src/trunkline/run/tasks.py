@@ -48,8 +48,8 @@ class Tasks:
         self.watch: Watch | None = None
         # Whether the store failed to take the last thing it was given.
         self.failing = False
-        # Tasks that ended before this may be gone from the store: what is kept of them is not shown.
-        self.pruned_before = 0
+        # Before which moments tasks were forgotten, by the names of their agents; None has those of all.
+        self._pruned: dict[str | None, int] = {}
         # How many events came after the end of their task, or after somebody else's claim.
         self.late = 0
         # Told when an append of this process ends a task that has a parent, or cancels one.
@@ -100,12 +100,16 @@ class Tasks:
 
     def forget(self, before: int, agents: Collection[str] | None = None) -> None:
         """Let go of tasks that ended before a moment, of these agents or of all; the store is asked again."""
-        if agents is None:
-            self.pruned_before = max(before, self.pruned_before)
+        for name in (None,) if agents is None else agents:
+            self._pruned[name] = max(before, self._pruned.get(name, 0))
         for key, feed in list(self._feeds.items()):
             state = feed.state
             if state.over and state.status_at < before and (agents is None or state.agent in agents):
                 self._feeds.pop(key, None)
+
+    def pruned_before(self, agents: Collection[str]) -> int:
+        """When a task of these agents must have ended to be in the store still, whoever has pruned it."""
+        return max([self._pruned.get(name, 0) for name in (None, *agents)])
 
     def drop(self, feed: Feed) -> None:
         """Let go of a feed that cannot be read on; whoever asks for its task again hears why."""

@@ -199,7 +199,7 @@ class Admin:
     async def _replay(self, delivery_id: str, principal: Principal) -> bytes:
         by = principal.name
         if not await self._may_replay(delivery_id, principal) or not await self._store.outbox.replay(
-            delivery_id, await self._store.clock.now()
+            delivery_id
         ):
             raise errors.InvalidParams(f"no delivery {delivery_id!r} has ended; see the list of deliveries")
         log.info("admin.delivery.replayed delivery=%a by=%a", delivery_id, by)
@@ -221,9 +221,9 @@ class Admin:
         filters = {"tenant": query.get("tenant") or None, "task_id": query.get("task") or None}
         count, after = 0, ""
         while page := await self._store.outbox.list(state="dead", limit=_MOST, after=after, **filters):
-            after, now = page[-1].id, await self._store.clock.now()
+            after = page[-1].id
             for dead in page:
-                count += await self._store.outbox.replay(dead.id, now)
+                count += await self._store.outbox.replay(dead.id)
         log.info("admin.deliveries.replayed count=%d by=%a", count, by)
         return msgspec.json.encode({"replayed": count})
 

@@ -11,7 +11,6 @@ from collections import OrderedDict
 
 from msgspec import Struct
 
-from trunkline.clock import now_ms
 from trunkline.server.operations import Caller, Operations
 from trunkline.telemetry import traces
 from trunkline.wire.push import write_config, write_configs
@@ -73,10 +72,8 @@ class AnswerCache:
 class EncodedOperations:
     """The operations of one agent, each result that is a document in bytes of the caller's dialect."""
 
-    def __init__(self, operations: Operations, retention_s: float) -> None:
-        """Take the operations, and for how many seconds the store keeps a finished task; 0 is for ever."""
+    def __init__(self, operations: Operations) -> None:
         self.operations = operations
-        self._retention_ms = round(retention_s * 1000)
         self._cache = AnswerCache()
 
     async def send(self, caller: Caller, request: SendRequest) -> bytes:
@@ -92,7 +89,7 @@ class EncodedOperations:
         if query.history_length is None and not query.tenant:
             principal = caller.principal
             key = (principal.tenant, query.id, caller.dialect)
-            body = self._cache.get(key, principal.name, self._kept_since())
+            body = self._cache.get(key, principal.name, self.operations.pruned_before)
             if body is not None:
                 traces.about(query.id)
                 return body
@@ -101,11 +98,6 @@ class EncodedOperations:
     async def cancel(self, caller: Caller, query: TaskQuery) -> bytes:
         """Stop a task; the canceled task."""
         return self._task(caller, query, await self.operations.cancel(caller, query))
-
-    def _kept_since(self) -> int:
-        """When a task must have ended to be in the store still, whichever process has pruned it."""
-        by_age = now_ms() - self._retention_ms if self._retention_ms else 0
-        return max(by_age, self.operations.pruned_before)
 
     def _task(self, caller: Caller, query: TaskQuery, task: Task) -> bytes:
         dialect, principal = caller.dialect, caller.principal

@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from trunkline import errors
 from trunkline.auth.principal import Principal
-from trunkline.clock import now_ms
 from trunkline.log.decide import LIMITS
 from trunkline.log.events import PushTarget, Replied
 from trunkline.log.fold import NOBODY, Head, State
@@ -109,7 +108,7 @@ class Operations:
     @property
     def pruned_before(self) -> int:
         """Tasks that ended before this moment may be gone from the store."""
-        return self._tasks.pruned_before
+        return self._tasks.pruned_before(self._agents)
 
     async def send(self, caller: Caller, request: SendRequest) -> Task | Message:
         """Take a message; gives the task at rest, or at once if so asked, or the message that answers it."""
@@ -397,7 +396,7 @@ def _dedup(caller: Caller, request: SendRequest) -> Dedup | None:
         return None
     # Of both, as metadata may name another skill; without it as it ever was, so that an update knows repeats.
     what = (message, request.metadata) if request.metadata else message
-    return Dedup(key, blake2b(_encode(what), digest_size=16).digest(), now_ms() + DEDUP_MS)
+    return Dedup(key, blake2b(_encode(what), digest_size=16).digest(), DEDUP_MS)
 
 
 def _direct(feed: Feed) -> Message | None:

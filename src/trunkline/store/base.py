@@ -188,8 +188,8 @@ class Outbox(Protocol):
         """Deliveries by id, newest task first, behind the id `after`."""
         ...
 
-    async def replay(self, delivery_id: str, due: int) -> bool:
-        """Make a settled delivery due again with no attempts behind it; False if there is none such."""
+    async def replay(self, delivery_id: str) -> bool:
+        """Make a settled delivery due now with no attempts behind it; False if there is none such."""
         ...
 
 

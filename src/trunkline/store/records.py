@@ -14,11 +14,14 @@ from trunkline.wire.types import TaskState
 
 
 class Dedup(Struct, frozen=True, gc=False):
-    """A key that may be recorded once until it expires, and the digest of what it stood for."""
+    """A key that may be recorded once in `kept_ms` by the store's clock, and the digest of what it stood for.
+
+    It outlives its task.
+    """
 
     key: str
     digest: bytes
-    expires_at: int
+    kept_ms: int
 
 
 class OutboxEntry(Struct, frozen=True, gc=False):

@@ -110,7 +110,7 @@ def test_a_conflict_writes_nothing(run, store):
     async def case():
         await store_append(store, deltas(2))
         head = Head("t1", "c", "ann", TaskState.FAILED, AT, 2, "n1")
-        dedup = Dedup("k", b"d", AT + 10_000)
+        dedup = Dedup("k", b"d", 10_000)
         delivery = OutboxEntry("d1", 2, "hook", "lane", AT)
         with pytest.raises(Conflict):
             await store_append(store, [delta()], expected=1, head=head, dedup=dedup, deliveries=[delivery])

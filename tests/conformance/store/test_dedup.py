@@ -14,7 +14,7 @@ DAY = 86_400_000
 
 
 def key(name="k", digest=b"digest", life=DAY):
-    return Dedup(name, digest, AT + life)
+    return Dedup(name, digest, life)
 
 
 async def add(store, task_id, dedup, *, tenant=A, expected=0, events=1):

@@ -28,7 +28,7 @@ CALLS = {
     "settle": lambda store: store.outbox.settle([DeliveryResult("d", DeliveryOutcome.DONE)]),
     "expire": lambda store: store.outbox.expire("lane", AT, ""),
     "deliveries": lambda store: store.outbox.list(),
-    "replay": lambda store: store.outbox.replay("d", AT),
+    "replay": lambda store: store.outbox.replay("d"),
     "fire_once": lambda store: store.clock.fire_once("s", AT),
     "put": lambda store: store.docs.put(A, "k", "x", b"", 0),
     "get": lambda store: store.docs.get(A, "k", "x"),
@@ -109,7 +109,7 @@ def test_everything_outlives_the_store(run, bench):
         delivery = OutboxEntry("d1", 3, "hook", "lane", AT)
         await store.log.append(
             A, "t1", author.state.seq, deltas(3), at=AT, deliveries=[delivery],
-            dedup=Dedup("k", b"digest", AT + 10_000),
+            dedup=Dedup("k", b"digest", 10_000),
         )  # fmt: skip
         await store.docs.put(A, "agent", "x", b"doc", 0)
         await store.clock.fire_once("daily", AT)
@@ -128,7 +128,7 @@ def test_everything_outlives_the_store(run, bench):
             await store.log.tail(""),
         )
         with pytest.raises(Duplicate):
-            await store.log.append(A, "t2", 0, [delta()], at=AT, dedup=Dedup("k", b"", AT + 1))
+            await store.log.append(A, "t2", 0, [delta()], at=AT, dedup=Dedup("k", b"", 1))
         assert not await store.clock.fire_once("daily", AT)
         assert (await store.docs.get(A, "agent", "x")).body == b"doc"
         assert [delivery.id for delivery in await store.outbox.take(5, 1, per_lane=5)] == ["d1"]

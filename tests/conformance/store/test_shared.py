@@ -160,7 +160,7 @@ def test_a_key_is_recorded_by_one_of_two(run, pair):
         async with pair() as stores:
             found = []
             for n in range(40):
-                key = Dedup(f"k{n}", b"", AT + 10_000)
+                key = Dedup(f"k{n}", b"", 10_000)
                 both = (
                     s.log.append(A, f"t{n}-{i}", 0, [delta()], at=AT, dedup=key) for i, s in enumerate(stores)
                 )
@@ -179,11 +179,11 @@ def test_a_key_is_recorded_by_one_of_two(run, pair):
 
 def test_groups_with_one_shared_key_lose_nobody_else(run, pair):
     async def burst(store, mark):
-        key = Dedup("shared", b"", AT + 10_000)
+        key = Dedup("shared", b"", 10_000)
         keyed = store.log.append(A, f"{mark}-keyed", 0, [delta()], at=AT, dedup=key)
         others = [store.log.append(A, f"{mark}-{n}", 0, [delta()], at=AT) for n in range(50)]
         own = [
-            store.log.append(A, f"{mark}-k{n}", 0, [delta()], at=AT, dedup=Dedup(f"{mark}{n}", b"", AT + 1))
+            store.log.append(A, f"{mark}-k{n}", 0, [delta()], at=AT, dedup=Dedup(f"{mark}{n}", b"", 1))
             for n in range(20)
         ]
         return await asyncio.gather(keyed, *others, *own, return_exceptions=True)

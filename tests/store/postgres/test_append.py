@@ -34,7 +34,7 @@ def test_a_whole_group_is_recognised(run, postgres_url, opened):
     def some(store, mark, seq):
         appends = []
         for n in range(20):
-            dedup = Dedup(f"{mark}{n}", b"", AT * 2) if n % 2 else None
+            dedup = Dedup(f"{mark}{n}", b"", 60_000) if n % 2 else None
             announcement = [OutboxEntry(f"{mark}d{n}", seq + 1, "hook", "lane", AT)]
             appends.append(
                 store.log.append("a", f"t{n}", seq, [delta()], at=AT, dedup=dedup, deliveries=announcement)
@@ -73,11 +73,11 @@ def test_what_another_wrote_meanwhile_is_not_taken_for_ours(run, postgres_url, o
 def test_a_key_that_our_own_lost_append_recorded_is_no_duplicate(run, postgres_url, opened):
     async def case():
         async with Proxy(postgres_url) as proxy, opened(proxy.url) as store:
-            await store.log.append("a", "t0", 0, [delta()], at=AT, dedup=Dedup("k0", b"", AT * 2))
+            await store.log.append("a", "t0", 0, [delta()], at=AT, dedup=Dedup("k0", b"", 60_000))
             proxy.swallow = True
-            first = await store.log.append("a", "t1", 0, [delta()], at=AT, dedup=Dedup("k1", b"", AT * 2))
+            first = await store.log.append("a", "t1", 0, [delta()], at=AT, dedup=Dedup("k1", b"", 60_000))
             with pytest.raises(Duplicate) as caught:
-                await store.log.append("a", "t2", 0, [delta()], at=AT, dedup=Dedup("k1", b"", AT * 2))
+                await store.log.append("a", "t2", 0, [delta()], at=AT, dedup=Dedup("k1", b"", 60_000))
             return first, caught.value.task_id
 
     assert run(case()) == (1, "t1")

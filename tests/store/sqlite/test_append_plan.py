@@ -80,7 +80,7 @@ async def play(script):
             expected = model.seq(tenant, task_id) + drift
             texts = [f"{number}.{index}" for index in range(count)]
             number += 1
-            dedup = None if key is None else Dedup(key, b"", model.now + life)
+            dedup = None if key is None else Dedup(key, b"", life)
             events = [Delta("a", text) for text in texts]
             futures.append(store.log.append(tenant, task_id, expected, events, at=1, dedup=dedup))
             expected_outcomes.append(model.append(tenant, task_id, expected, texts, key=key, life=life))

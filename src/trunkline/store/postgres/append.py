@@ -138,7 +138,7 @@ def _keys(entries: Sequence[Entry]) -> dict[str, Value]:
         "key_task_ids": [entry.task_id for entry, _ in pairs],
         "key_seqs": [entry.last for entry, _ in pairs],
         "key_digests": [dedup.digest for _, dedup in pairs],
-        "key_ends": [dedup.expires_at for _, dedup in pairs],
+        "key_times": [dedup.kept_ms for _, dedup in pairs],
     }
 
 

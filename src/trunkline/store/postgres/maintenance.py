@@ -141,7 +141,6 @@ async def _drop(connection: Connection, *, page: Sequence[_Ended], before: int) 
         gone = [task_id for (task_id,) in rows]
         tenants = {task_id: tenant for _, task_id, tenant in page}
         await fetch(connection, "drop_events", task_ids=gone)
-        await fetch(connection, "drop_keys_of", task_ids=gone)
         await fetch(connection, "drop_deliveries_of", tenants=[tenants[each] for each in gone], task_ids=gone)
     return gone
 

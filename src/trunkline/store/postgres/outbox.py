@@ -78,10 +78,9 @@ class PostgresOutbox:
         )
         return [DeliveryRecord(*row) for row in rows]
 
-    async def replay(self, delivery_id: str, due: int) -> bool:
+    async def replay(self, delivery_id: str) -> bool:
         """See `Outbox`."""
-        now = self._database.now_ms()
-        call = partial(fetch, name="replay", id=delivery_id, due=due, now=now, here=_here(now))
+        call = partial(fetch, name="replay", id=delivery_id, now=self._database.now_ms())
         return bool(await self._database.change(call))
 
 

@@ -39,7 +39,7 @@ NO_HEAD = (None, None, "", "", None, None, None, None, "", None)
 
 Row = tuple[Value, ...]
 Key = tuple[str, str]
-# What a dedup key stands for: task id, seq, digest.
+# What a dedup key stands for: task id (empty if the task is forgotten), seq, digest.
 Keys = dict[Key, tuple[str, int, bytes]]
 
 
@@ -191,7 +191,7 @@ class AppendPlan:
         self._places[task_id] = place
         if dedup is not None:
             keys[tenant, dedup.key] = (task_id, last, dedup.digest)
-            rows.keys += (tenant, dedup.key, num, last, dedup.digest, dedup.expires_at)
+            rows.keys += (tenant, dedup.key, num, last, dedup.digest, self._now() + dedup.kept_ms)
         for one in entry.deliveries:
             rows.deliveries += (tenant, task_id, one.target, one.seq, one.id, one.due, one.lane)
         return last

@@ -74,8 +74,9 @@ class SqliteOutbox:
         rows = await self._database.read(lambda connection: connection.execute(text, values).fetchall())
         return [DeliveryRecord(*row) for row in rows]
 
-    async def replay(self, delivery_id: str, due: int) -> bool:
+    async def replay(self, delivery_id: str) -> bool:
         """See `Outbox`."""
+        due = self._database.now_ms()
         return await self._database.change(
             lambda connection: connection.execute(_SQL["replay"], (due, delivery_id)).rowcount == 1
         )

@@ -59,11 +59,11 @@ SELECT CASE WHEN count(*) < :count::bigint THEN array_agg(task_id) ELSE '{}' END
 -- name: append_keys
 , keys AS (
     INSERT INTO dedup (tenant, key, task_id, seq, digest, expires_at)
-    SELECT k.*
+    SELECT k.tenant, k.key, k.task_id, k.seq, k.digest, k.kept_ms + coalesce(:now::bigint, now_ms())
     FROM unnest(
         :key_tenants::text[], :key_names::text[], :key_task_ids::text[], :key_seqs::bigint[],
-        :key_digests::bytea[], :key_ends::bigint[]
-    ) AS k (tenant, key, task_id, seq, digest, expires_at)
+        :key_digests::bytea[], :key_times::bigint[]
+    ) AS k (tenant, key, task_id, seq, digest, kept_ms)
     WHERE (SELECT count(*) FROM done) = :count::bigint OR k.task_id IN (SELECT task_id FROM done)
     ORDER BY k.tenant COLLATE "C", k.key COLLATE "C"
 );
@@ -422,7 +422,7 @@ SELECT count(*) FROM gone;
 
 -- name: replay
 UPDATE outbox
-SET due = :due::bigint + coalesce(:now::bigint, now_ms()) - :here::bigint, attempts = 0, state = 'pending'
+SET due = coalesce(:now::bigint, now_ms()), attempts = 0, state = 'pending'
 WHERE id = :id AND due IS NULL
 RETURNING 1;
 
@@ -621,9 +621,6 @@ RETURNING task_id;
 
 -- name: drop_events
 DELETE FROM events WHERE task_id = ANY (:task_ids::text[]);
-
--- name: drop_keys_of
-DELETE FROM dedup WHERE task_id = ANY (:task_ids::text[]);
 
 -- name: drop_deliveries_of
 DELETE FROM outbox WHERE (tenant, task_id) IN (SELECT * FROM unnest(:tenants::text[], :task_ids::text[]));

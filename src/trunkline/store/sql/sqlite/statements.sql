@@ -8,10 +8,10 @@ FROM wanted CROSS JOIN tasks AS t ON t.task_id = wanted.task_id;
 
 -- name: find_keys*
 WITH wanted (tenant, key) AS (VALUES (?, ?))
-SELECT d.tenant, d.key, t.task_id, d.seq, d.digest, d.expires_at
+SELECT d.tenant, d.key, coalesce(t.task_id, ''), d.seq, d.digest, d.expires_at
 FROM wanted
     CROSS JOIN dedup AS d ON d.tenant = wanted.tenant AND d.key = wanted.key
-    CROSS JOIN tasks AS t ON t.num = d.task;
+    LEFT JOIN tasks AS t ON t.num = d.task;
 
 -- name: add_events*
 INSERT INTO events (id, task, seq, at, body) VALUES (?, ?, ?, ?, ?);
@@ -416,20 +416,16 @@ WHERE id IN (
     FROM wanted CROSS JOIN outbox AS o ON o.tenant = wanted.tenant AND o.task_id = wanted.task_id
 );
 
--- Walks the keys in pages: where a page ends, and how many of its keys nothing needs any more.
+-- Walks the keys in pages: where a page ends, and how many of its keys have expired.
 -- name: stale_keys
 WITH page AS (
-    SELECT tenant, key, task, expires_at
+    SELECT tenant, key, expires_at
     FROM dedup
     WHERE (tenant, key) > (:tenant, :key)
     ORDER BY tenant, key
     LIMIT :limit
 )
-SELECT tenant, key, (
-    SELECT count(*)
-    FROM page
-    WHERE expires_at <= :now OR NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.num = page.task)
-)
+SELECT tenant, key, (SELECT count(*) FROM page WHERE expires_at <= :now)
 FROM page
 ORDER BY tenant DESC, key DESC
 LIMIT 1;
@@ -437,7 +433,7 @@ LIMIT 1;
 -- name: drop_keys
 DELETE FROM dedup
 WHERE (tenant, key) > (:tenant, :key) AND (tenant, key) <= (:last_tenant, :last_key)
-    AND (expires_at <= :now OR NOT EXISTS (SELECT 1 FROM tasks AS t WHERE t.num = dedup.task));
+    AND expires_at <= :now;
 
 -- name: drop_fires
 DELETE FROM fires WHERE planned_at < ?;
@@ -487,7 +483,7 @@ PRAGMA incremental_vacuum(1);
 -- name: tasks
 SELECT tenant, task_id FROM tasks WHERE task_id > :after ORDER BY task_id LIMIT :limit;
 
--- What no task's own log can tell. Keys of tasks that were pruned go at leisure, so they are no fault.
+-- What no task's own log can tell. Keys outlive their tasks, so they are no fault.
 -- name: faults
 SELECT task_id, 'has neither events nor a head' FROM tasks AS t
 WHERE state IS NULL AND NOT EXISTS (SELECT 1 FROM events WHERE task = t.num)
