@@ -70,6 +70,8 @@ def test_under_a_path(agent: Agent, host: Any) -> None:
     with TestClient(host(agent), base_url=HOST) as client:
         talk(client)
         assert client.post("/a2a", json={}).status_code == 404
+        for base in (PATH, f"{PATH}/"):
+            assert "tasks" in rpc(client, base, "ListTasks", {}).json()["result"]
 
 
 @pytest.mark.parametrize("host", HOSTS)

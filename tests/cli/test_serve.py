@@ -233,8 +233,11 @@ def test_it_serves_until_told_to_stop(tmp_path: Path, how: signal.Signals) -> No
 def test_open_says_that_anybody_can_use_it(tmp_path: Path) -> None:
     with ServerProcess(tmp_path, DEMO, "--host", "0.0.0.0", "--open") as server:
         assert httpx2.get(f"{server.base}/tasks").status_code == 200
+        card = httpx2.get(f"{server.base}/.well-known/agent-card.json").json()
         server.stop()
         assert "no key is set: anybody can use it" in server.text()
+        assert "give it by --public-url" in server.text()
+    assert card["url"] == server.url
 
 
 def test_a_key_opens_it_to_other_machines(tmp_path: Path) -> None:

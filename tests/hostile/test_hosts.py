@@ -13,7 +13,7 @@ from tests.hostile.sockets import flood, one, request
 ROUTES = [
     ("POST", "/delegate/tasks"), ("GET", "/delegate/tasks/x"), ("GET", "/delegate/"),
     ("GET", "/.well-known/agent-card.json"), ("HEAD", "/.well-known/agent-card.json"), ("GET", "/.well-known/agent.json"),
-    ("POST", "/.well-known/agent.json"), ("POST", "/a2a"), ("POST", "/a2a/"), ("GET", "/a2a"), ("OPTIONS", "/a2a"),
+    ("POST", "/.well-known/agent.json"), ("POST", "/"), ("POST", "/a2a"), ("POST", "/a2a/"), ("GET", "/a2a"), ("OPTIONS", "/a2a"),
     ("POST", "/message:send"), ("POST", "/message:stream"), ("POST", "/v1/message:send"), ("POST", "/v1/message:stream"),
     ("GET", "/tasks"), ("GET", "/v1/tasks"), ("GET", "/tasks/x"), ("GET", "/v1/tasks/x"), ("POST", "/tasks/x:cancel"),
     ("GET", "/tasks/x:subscribe"), ("POST", "/v1/tasks/x:subscribe"), ("GET", "/tasks/x/pushNotificationConfigs"),

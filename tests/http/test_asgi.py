@@ -209,7 +209,8 @@ def test_a_disconnect_is_told_to_who_listens(heard: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "path", "expected"), [("", "/a2a", "/a2a"), ("/x", "/x/a2a", "/a2a"), ("/x", "/a2a", "/a2a")]
+    ("base", "path", "expected"),
+    [("", "/a2a", "/a2a"), ("/x", "/x/a2a", "/a2a"), ("/x", "/a2a", "/a2a"), ("/x", "/x", "/")],
 )
 def test_a_path_is_relative_to_the_mount(base: str, path: str, expected: str) -> None:
     assert _exchange(path=path, root_path=base)[0].path == expected

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.errors import Forbidden, Misuse
-from trunkline.http.host_check import LOOPBACK, HostCheck, is_loopback
+from trunkline.http.host_check import LOOPBACK, HostCheck, is_loopback, spelled
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.9.1", "::1", "[::1]"])
@@ -135,3 +135,16 @@ def test_what_a_stranger_can_vary_is_not_kept_without_end() -> None:
     for number in range(1000):
         guard.check({b"host": b"host-%d" % number})
     assert len(guard._passed) <= 64
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::1", "[::1]"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("fe80::1%eth0", "[fe80::1]"),
+    ],
+)
+def test_an_address_is_spelled_as_a_host(address: str, host: str) -> None:
+    assert spelled(address) == host

@@ -254,3 +254,62 @@ def test_a_host_that_is_none_is_not_repeated(host: str) -> None:
             return (await client.get(PATH, headers={"Host": host})).json()["url"]
 
     assert serve(work, host="10.0.0.1", open=True) == "http://10.0.0.1:8000/a2a"
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        # The connection's own address, loopback, and what the operator has listed.
+        ("10.0.0.1:8000", "http://10.0.0.1:8000"),
+        ("10.0.0.1:9000", "http://10.0.0.1:9000"),
+        ("localhost:8000", "http://localhost:8000"),
+        ("127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("[::1]:8000", "http://[::1]:8000"),
+        ("Agent.Example", "http://agent.example"),
+        ("localhost:123456", "http://10.0.0.1:8000"),
+    ],
+)
+def test_the_card_follows_a_host_that_is_known(host: str, url: str) -> None:
+    async def work(_: Application, client: httpx2.AsyncClient) -> tuple[str, str]:
+        answer = await client.get("http://10.0.0.1:8000" + PATH, headers={"Host": host})
+        return answer.json()["url"], answer.headers["vary"]
+
+    listed = ["agent.example"] if "Example" in host else []
+    assert serve(work, host="0.0.0.0", open=True, allowed_hosts=listed) == (f"{url}/a2a", "A2A-Version, Host")
+
+
+def test_a_card_for_another_host_has_another_etag() -> None:
+    async def work(_: Application, client: httpx2.AsyncClient) -> set[str]:
+        answers = [await client.get(PATH, headers={"Host": name}) for name in ("localhost", "127.0.0.1")]
+        return {answer.headers["etag"] for answer in answers}
+
+    assert len(serve(work)) == 2
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_without_a_list_no_caller_writes_the_card(trusted: bool) -> None:
+    """2.2: an agent that serves every Host names none that it does not know to be its own."""
+
+    async def work(_: Application, client: httpx2.AsyncClient) -> str:
+        headers = {"Host": "evil.example", "X-Forwarded-Host": "evil.example"}
+        return (await client.get("http://10.0.0.1:8000" + PATH, headers=headers)).json()["url"]
+
+    shown = serve(work, host="0.0.0.0", open=True, trust_forwarded=trusted)
+    assert shown == "http://10.0.0.1:8000/a2a"
+
+
+@pytest.mark.parametrize("path", ["/", "/a2a", "/agents/clerk", "/agents/clerk/"])
+def test_json_rpc_is_taken_at_the_base_too(path: str) -> None:
+    async def work(_: Application, client: httpx2.AsyncClient) -> Any:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {}}
+        return (await client.post(path, json=body, headers=V1)).json()
+
+    assert serve(work)["result"]["tasks"] == []
+
+
+def test_the_base_is_no_resource_of_rest() -> None:
+    async def work(_: Application, client: httpx2.AsyncClient) -> list[int]:
+        page = await client.get("/", headers={"Accept": "text/html"})
+        return [page.status_code, (await client.get("/")).status_code, (await client.delete("/")).status_code]
+
+    assert serve(work) == [200, 404, 404]

@@ -141,7 +141,7 @@ def test_answers_and_errors_can_be_read(
         exposed.split(b", ")
     )
     varies = {value for name, value in answer.headers if name == b"vary"}
-    assert b"Origin" in varies and (b"A2A-Version" in varies) == ("card" in path)
+    assert b"Origin" in varies and (b"A2A-Version, Host" in varies) == ("card" in path)
 
 
 def test_a_cache_keeps_answers_for_pages_apart(server: ServerProcess) -> None:

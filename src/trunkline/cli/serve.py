@@ -204,6 +204,11 @@ def announce(settings: Settings, agents: Sequence[str], port: int, *, guarded: b
     if not guarded:
         who = "only this machine can reach it" if is_loopback(settings.host) else "anybody can use it"
         log.info("no key is set: %s", who)
+    if not (settings.public_url or settings.allowed_hosts or is_loopback(settings.host)):
+        log.info(
+            "no public URL is set: the card names the address that a caller connects to; "
+            "where callers use a name, give it by --public-url"
+        )
     for name in strangers():
         log.warning("setting.unknown variable=%s", name)
     if settings.dev:

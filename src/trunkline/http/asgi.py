@@ -53,8 +53,8 @@ def _below(path: str, scope: Scope) -> str:
     """A path relative to the mount, whether or not a proxy has stripped the prefix of the whole host."""
     base: str = scope["root_path"]
     for prefix in (base, base.removeprefix(scope.get("app_root_path", ""))):
-        if path.startswith(prefix + "/"):
-            return path[len(prefix) :]
+        if f"{path}/".startswith(f"{prefix}/"):
+            return path[len(prefix) :] or "/"
     return path
 
 
@@ -116,8 +116,9 @@ class AsgiExchange:
 
     def address(self) -> tuple[str, str, int | None]:
         """Scheme, host and port at which the request came in."""
-        host, port = self.scope.get("server") or ("127.0.0.1", None)
-        return self.scope.get("scheme", "http"), host, port
+        host, port = self.scope.get("server") or ("", None)
+        # Without a port it is the path of a socket, which is only on this machine.
+        return self.scope.get("scheme", "http"), "127.0.0.1" if port is None else host, port
 
     async def body(self, limit: int, timeout_s: float) -> bytes:
         """The whole body."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 
 from trunkline.errors import Forbidden, Misuse
 
@@ -18,6 +18,15 @@ def is_loopback(host: str) -> bool:
     except ValueError:
         # A name such as 127.example.org may lead anywhere.
         return host == "localhost"
+
+
+def spelled(address: str) -> str:
+    """The address of a connection as a Host header names it."""
+    bare = address.partition("%")[0]
+    if ":" not in bare:
+        return bare
+    mapped = IPv6Address(bare).ipv4_mapped
+    return f"[{bare}]" if mapped is None else str(mapped)
 
 
 class HostCheck:
@@ -47,12 +56,12 @@ class HostCheck:
         if origin is not None and not (self._pages is not None and self._pages(origin)):
             self._judge_origin(origin, host)
 
-    def serves(self, host: str) -> bool:
-        """Whether a Host, with or without a port, is on the list, or there is none."""
-        return not self._hosts or _name(host) in self._hosts
+    def lists(self, host: str) -> bool:
+        """Whether a Host, with or without a port, is on the list; an empty one lists nobody."""
+        return host_name(host) in self._hosts
 
     def _judge(self, host: bytes) -> None:
-        if not self.serves(host.decode("latin-1")):
+        if self._hosts and not self.lists(host.decode("latin-1")):
             raise Forbidden(
                 "this Host is not served here; add it to allowed_hosts or set public_url", field="Host"
             )
@@ -61,7 +70,7 @@ class HostCheck:
 
     def _judge_origin(self, origin: bytes, host: bytes) -> None:
         scheme, _, given = origin.partition(b"://")
-        name = _name(given.decode("latin-1")) if scheme in (b"http", b"https") else ""
+        name = host_name(given.decode("latin-1")) if scheme in (b"http", b"https") else ""
         if not name or (name not in self._hosts and given.lower() != host.lower()):
             raise Forbidden(
                 "pages of this Origin may not call this agent; cors_origins lists those that may",
@@ -69,8 +78,8 @@ class HostCheck:
             )
 
 
-def _name(host: str) -> str:
-    """A Host without its port; nothing if it is not one of these two and no more."""
+def host_name(host: str) -> str:
+    """The name in a Host header, without its port; nothing if it is not one of these two and no more."""
     bare = host.lower()
     if bare.startswith("["):
         name, bracket, rest = bare.partition("]")
@@ -84,7 +93,7 @@ def _name(host: str) -> str:
 
 def _listed(host: str) -> str:
     # A bare IPv6 address has brackets in a Host header.
-    name = _name(f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host.strip())
+    name = host_name(f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host.strip())
     if not name:
         raise Misuse(f"allowed_hosts: {host!r} is not the name of a host")
     return name

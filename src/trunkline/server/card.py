@@ -18,7 +18,7 @@ from trunkline import errors
 from trunkline.auth.identity import Identity
 from trunkline.config import Settings
 from trunkline.http.exchange import JSON, Exchange, Headers, query, text
-from trunkline.http.host_check import HostCheck, is_loopback
+from trunkline.http.host_check import LOOPBACK, HostCheck, host_name, spelled
 from trunkline.wire.card import Card, card_hybrid, card_v1, check_card
 from trunkline.wire.service_parameters import Version, negotiate
 from trunkline.wire.types import Metadata
@@ -54,6 +54,7 @@ class Cards:
         check_card(card)
         self._whole = card
         self.public = _without(card, private)
+        self._has_private = bool(private)
         self.extensions = frozenset(one.uri for one in card.extensions)
         self._settings = settings
         self._identity = identity
@@ -70,11 +71,12 @@ class Cards:
         if exchange.method not in ("GET", "HEAD"):
             raise errors.RouteNotFound("the card takes GET only", allow="GET, HEAD")
         made = self._make(exchange, pure=_asked(exchange) is Version.V1, extended=False)
-        await respond(exchange, made.body, made.etag, [(b"vary", b"A2A-Version")])
+        await respond(exchange, made.body, made.etag, [(b"vary", b"A2A-Version, Host")])
 
     def extended(self, exchange: Exchange, *, pure: bool) -> bytes | None:
-        """The card for who is let in; None while everybody is, and all there is to say is public."""
-        return self._make(exchange, pure=pure, extended=True).body if self._identity.enforced else None
+        """The card for who is let in; None while everybody is, or where all there is to say is public."""
+        declared = self._has_private and self._identity.enforced
+        return self._make(exchange, pure=pure, extended=True).body if declared else None
 
     def _make(self, exchange: Exchange, *, pure: bool, extended: bool) -> _Made:
         base, schemes = self.base_url(exchange), self._identity.schemes()
@@ -85,7 +87,7 @@ class Cards:
                 self._whole if extended else self.public,
                 rpc_url=f"{base}/a2a",
                 rest_url=base,
-                extended_card=bool(schemes),
+                extended_card=self._has_private and bool(schemes),
                 schemes=schemes,
                 # Any one of them opens the door.
                 requirements=tuple((name,) for name in schemes),
@@ -98,7 +100,7 @@ class Cards:
         return made
 
     def base_url(self, exchange: Exchange) -> str:
-        """The address callers should use: the setting, a trusted proxy's word, or where they came in."""
+        """The address for callers: the setting, a trusted proxy's word, a known Host, or where they came."""
         settings = self._settings
         if settings.public_url:
             return settings.public_url.rstrip("/") + exchange.prefix
@@ -106,10 +108,11 @@ class Cards:
         if forwarded:
             return f"{forwarded}{exchange.base}{exchange.prefix}"
         scheme, host, port = exchange.address()
-        place = (text(exchange, b"host") or "").strip()
-        if is_loopback(host) or _HOST.fullmatch(place) is None:
-            shown = f"[{host}]" if ":" in host else host
-            place = f"{shown}:{port}" if port is not None else shown
+        place, own = (text(exchange, b"host") or "").strip().lower(), spelled(host)
+        # Any other name may be a caller's invention, and a cache might give the card to somebody else.
+        known = host_name(place) in (*LOOPBACK, own) or self._hosts.lists(place)
+        if not known or _HOST.fullmatch(place) is None:
+            place = own if port is None else f"{own}:{port}"
         return f"{scheme}://{place}{exchange.base}{exchange.prefix}"
 
     def _forwarded(self, exchange: Exchange) -> str:
@@ -125,7 +128,7 @@ class Cards:
         prefix = prefix.rstrip("/")
         if not (_HOST.fullmatch(host) and _PREFIX.fullmatch(prefix) and scheme in ("", "http", "https")):
             return ""
-        if not self._hosts.serves(host):
+        if not self._hosts.lists(host):
             if not self._said:
                 # Once: anybody can send the header.
                 self._said = True

@@ -135,11 +135,11 @@ class Router:
         path = exchange.path
         if self._cors is not None and self._cors.is_preflight(exchange):
             return self._preflight
+        if path == "/" and wants_page(exchange):
+            return self._page
         found = site.handlers.get(path) or self._fixed.get(path)
         if found is not None:
             return found
-        if path == "/" and wants_page(exchange):
-            return self._page
         for prefix, handler in self._below.items():
             if path.startswith(prefix):
                 return handler

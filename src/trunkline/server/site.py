@@ -56,6 +56,8 @@ class Site:
         self._wait = wait
         card = refusals.guard(self._card)
         self.handlers: dict[str, Handler] = {
+            # Clients that skip the card post to the base itself.
+            "/": self._base,
             "/a2a": self._rpc,
             "/a2a/": self._rpc,
             "/.well-known/agent-card.json": card,
@@ -124,6 +126,9 @@ class Site:
         else:
             return answer, StreamEncoding(dialect, *jsonrpc.envelope_parts(envelope.id))
         return None
+
+    async def _base(self, exchange: Exchange, seen: TraceSeen) -> Following | None:
+        return await (self._rpc if exchange.method == "POST" else self._rest)(exchange, seen)
 
     async def _refuse_rpc(
         self, exchange: Exchange, seen: TraceSeen, envelope: Envelope, refused: errors.Refused

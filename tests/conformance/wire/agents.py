@@ -6,6 +6,7 @@ from trunkline import Agent, Turn
 from trunkline.wire.types import Message
 
 mute = Agent("Mute", description="Does not stream", version="1.0.0", streaming=False)
+clerk = Agent("Clerk", description="Has a skill that is not public", version="1.0.0")
 counted = Agent("Counted", description="Says how often it ran", version="1.0.0")
 locked = Agent("Locked", description="Opens with the right word only", version="1.0.0")
 listener = Agent("Listener", description="Says what it heard before", version="1.0.0")
@@ -15,6 +16,18 @@ _runs: dict[str, int] = {}
 @mute.skill
 def echo(text: str) -> str:
     """Give back what was sent."""
+    return text
+
+
+@clerk.skill
+def greet(text: str) -> str:
+    """Say hello."""
+    return f"hello {text}"
+
+
+@clerk.skill(public=False)
+def pay(text: str) -> str:
+    """Move money."""
     return text
 
 

@@ -139,6 +139,7 @@ OPEN, PUBLIC, KEYED = "open", "public", "keyed"
 OWN: dict[str, tuple[str, str]] = {
     "/healthz": ("GET", OPEN),
     "/readyz": ("GET", OPEN),
+    "/": ("POST", KEYED),
     "/a2a": ("POST", KEYED),
     "/a2a/": ("POST", KEYED),
     "/.well-known/agent-card.json": ("GET", PUBLIC),

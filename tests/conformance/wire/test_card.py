@@ -119,7 +119,7 @@ def test_CARD_07_etag_gives_304(base: str, http: httpx2.Client) -> None:
 def test_CARD_07_each_shape_has_its_own_etag(base: str, http: httpx2.Client) -> None:
     plain, pure = http.get(base + PATH), http.get(base + PATH, headers=V1)
     assert plain.headers["etag"] != pure.headers["etag"]
-    assert plain.headers["vary"] == pure.headers["vary"] == "A2A-Version"
+    assert plain.headers["vary"] == pure.headers["vary"] == "A2A-Version, Host"
 
 
 @pytest.mark.parametrize("headers", [{}, V1], ids=["both", "1.0"])

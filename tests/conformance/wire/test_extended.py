@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from tests.conformance.wire.bindings import Binding
-from tests.conformance.wire.conftest import KEYS
+from tests.conformance.wire.conftest import KEYS, Serve
 from tests.harness import V1, ServerProcess
 
 PATH = "/.well-known/agent-card.json"
@@ -25,9 +25,23 @@ def test_EXC_03_not_without_good_credentials(
 
 @pytest.mark.parametrize("name", ["X-API-Key", "Authorization"])
 def test_EXC_04_with_good_ones_the_whole_card(
-    speak: Callable[..., Binding], keyed: ServerProcess, http: httpx2.Client, name: str
+    speak: Callable[..., Binding], serve: Serve, http: httpx2.Client, name: str
 ) -> None:
-    spoken = speak(keyed.base, {name: KEYS[0] if name == "X-API-Key" else f"Bearer {KEYS[0]}"})
-    public = http.get(keyed.base + PATH, headers=V1 if spoken.version == "1.0" else {}).json()
+    server = serve("agents:clerk", "--key", KEYS[0])
+    spoken = speak(server.base, {name: KEYS[0] if name == "X-API-Key" else f"Bearer {KEYS[0]}"})
+    public = http.get(server.base + PATH, headers=V1 if spoken.version == "1.0" else {}).json()
     assert public["capabilities"]["extendedAgentCard"] is True
-    assert spoken.extended_card().result == public, "this agent has no skill that it does not list"
+    assert [skill["id"] for skill in public["skills"]] == ["greet"]
+    assert [skill["id"] for skill in spoken.extended_card().result["skills"]] == ["greet", "pay"]
+
+
+def test_EXC_01_a_key_alone_declares_none(
+    speak: Callable[..., Binding], keyed: ServerProcess, http: httpx2.Client
+) -> None:
+    """SDKs fetch a declared one unasked and without credentials, and would not get over the refusal."""
+    spoken = speak(keyed.base, {"X-API-Key": KEYS[0]})
+    public = http.get(keyed.base + PATH, headers=V1 if spoken.version == "1.0" else {}).json()
+    assert public["capabilities"]["extendedAgentCard"] is False
+    assert spoken.extended_card().reason == (
+        "UNSUPPORTED_OPERATION" if spoken.version == "1.0" else "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
+    )
