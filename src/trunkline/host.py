@@ -340,7 +340,7 @@ class Host:
 
     async def _begin(self) -> list[asyncio.Task[None]]:
         """Take up the work, once it is clear who may ask for any; gives what goes on beside it."""
-        await self.key_store.refresh()
+        await self.key_store.mirror.refresh()
         if self.exposed and not self.identity.enforced:
             raise exposure(self.settings)
         if self.notifier is not None:
@@ -359,7 +359,7 @@ class Host:
         if self.mounts:
             ticking.append(loop.create_task(self.mounts.watch()))
         if self.store.shared:
-            ticking.append(loop.create_task(self.key_store.follow()))
+            ticking.append(loop.create_task(self.key_store.mirror.follow()))
         return ticking
 
     def drain(self) -> None:

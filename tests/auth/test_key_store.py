@@ -9,12 +9,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from trunkline.auth import key_store as module
 from trunkline.auth.key_store import KIND, KeyStore, has_keys
 from trunkline.auth.keys import Keyring
 from trunkline.auth.principal import Principal, Scope
 from trunkline.errors import Conflict, Misuse, StoreError, Unauthenticated
-from trunkline.store.records import Doc
 from trunkline.store.sqlite.store import SqliteStore
 
 NOW = 1_800_000_000_000
@@ -167,72 +165,13 @@ def test_another_process_takes_changes_up() -> None:
         ring, other = desk.process()
         made = await desk.book.create("alice")
         assert not ring
-        await other.refresh()
+        await other.mirror.refresh()
         assert opens(ring, made.token)
         await desk.book.revoke(made.key.id)
-        await other.refresh()
+        await other.mirror.refresh()
         assert not opens(ring, made.token)
 
     at_desk(work)
-
-
-def test_keys_beyond_a_page_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_PAGE", 3)
-
-    async def work(desk: Desk) -> None:
-        made = [await desk.book.create(f"owner-{n}") for n in range(7)]
-        await desk.book.refresh()
-        assert all(opens(desk.ring, one.token) for one in made)
-        assert {one.owner for one in await desk.book.list()} == {f"owner-{n}" for n in range(7)}
-
-    at_desk(work)
-
-
-def test_an_old_reading_does_not_undo_a_revocation() -> None:
-    async def work(desk: Desk) -> None:
-        made = await desk.book.create("alice")
-        old = await desk.store.docs.list("default", KIND)
-        await desk.book.revoke(made.key.id)
-
-        class Late:
-            async def list(self, tenant: str, kind: str, after: str = "", limit: int = 1000) -> list[Doc]:
-                return old
-
-        desk.book._docs = Late()
-        await desk.book.refresh()
-        assert not opens(desk.ring, made.token)
-
-    at_desk(work)
-
-
-def test_following_goes_on_when_the_store_is_away(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(module, "REFRESH_S", 0.001)
-
-    async def work(desk: Desk) -> None:
-        ring, other = desk.process()
-        made = await desk.book.create("alice")
-        real, asked, taken = desk.store.docs.list, 0, asyncio.Event()
-
-        async def list_(tenant: str, kind: str, after: str = "", limit: int = 1000) -> list[Doc]:
-            nonlocal asked
-            asked += 1
-            if asked == 1:
-                raise StoreError("away")
-            if asked == 3:
-                taken.set()
-            return await real(tenant, kind, after, limit)
-
-        monkeypatch.setattr(desk.store.docs, "list", list_)
-        following = asyncio.get_running_loop().create_task(other.follow())
-        async with asyncio.timeout(5):
-            await taken.wait()
-        following.cancel()
-        assert opens(ring, made.token)
-
-    at_desk(work)
-    assert "keys.stale error=away" in caplog.text
 
 
 def test_two_that_rotate_at_once_leave_one_secret_and_the_one_before() -> None:
@@ -240,8 +179,8 @@ def test_two_that_rotate_at_once_leave_one_secret_and_the_one_before() -> None:
         ring, other = desk.process()
         made = await desk.book.create("alice")
         one, two = await asyncio.gather(desk.book.rotate(made.key.id, 1000), other.rotate(made.key.id, 1000))
-        await desk.book.refresh()
-        await other.refresh()
+        await desk.book.mirror.refresh()
+        await other.mirror.refresh()
         for each in (ring, desk.ring):
             assert [bool(opens(each, token)) for token in (one.token, two.token)] == [True, True]
             assert not opens(each, made.token)
@@ -259,7 +198,7 @@ def test_a_key_that_never_stands_still_is_an_error() -> None:
             async def put(self, *_: object, **__: object) -> int:
                 raise Conflict(7)
 
-        desk.book._docs = Restless()
+        desk.book.mirror._docs = Restless()
         with pytest.raises(StoreError, match="faster"):
             await desk.book.revoke(made.key.id)
 
@@ -273,43 +212,14 @@ def test_a_damaged_key_does_not_keep_another_ones_revocation_out() -> None:
     async def work(desk: Desk) -> None:
         ring, other = desk.process()
         made = await desk.book.create("alice")
-        await other.refresh()
+        await other.mirror.refresh()
         # Before and after it in any order of ids.
         for name in ("0", "zzzzzzzzzzzzz"):
             await desk.store.docs.put("default", KIND, name, NO_DIGEST, 0)
         await desk.book.revoke(made.key.id)
         with pytest.raises(StoreError, match="cannot be read"):
-            await other.refresh()
+            await other.mirror.refresh()
         assert not opens(ring, made.token)
-
-    at_desk(work)
-
-
-def test_a_write_that_is_heard_of_late_does_not_undo_a_revocation() -> None:
-    async def work(desk: Desk) -> None:
-        made = await desk.book.create("alice")
-        real, written, heard = desk.store, asyncio.Event(), asyncio.Event()
-
-        class Slow:
-            get = real.docs.get
-
-            async def put(
-                self, tenant: str, kind: str, doc_id: str, body: bytes, *, expected_rev: int
-            ) -> int:
-                rev = await real.docs.put(tenant, kind, doc_id, body, expected_rev=expected_rev)
-                written.set()
-                await heard.wait()
-                return rev
-
-        desk.book._docs = Slow()
-        rotating = asyncio.ensure_future(desk.book.rotate(made.key.id, 1000))
-        async with asyncio.timeout(5):
-            await written.wait()
-            desk.book._docs = real.docs
-            await desk.book.revoke(made.key.id)
-            heard.set()
-            token = (await rotating).token
-        assert not opens(desk.ring, made.token) and not opens(desk.ring, token)
 
     at_desk(work)
 
@@ -318,7 +228,7 @@ def test_a_write_that_is_heard_of_late_does_not_undo_a_revocation() -> None:
 def test_a_key_that_cannot_be_read_does_not_open_the_door(body: bytes) -> None:
     async def work(desk: Desk) -> None:
         await desk.store.docs.put("default", KIND, "damaged", body, 0)
-        for reading in (desk.book.refresh, desk.book.list):
+        for reading in (desk.book.mirror.refresh, desk.book.list):
             with pytest.raises(StoreError, match="key damaged in the store cannot be read"):
                 await reading()
 

@@ -15,7 +15,7 @@ from trunkline.auth.vault import Vault
 from trunkline.clock import Ids, random_bits
 from trunkline.errors import Conflict, Misuse, StoreError, Unauthenticated
 from trunkline.net import webhook_signature
-from trunkline.store.records import Doc
+from trunkline.store.records import Doc, DocChange
 from trunkline.store.sqlite.store import SqliteStore
 
 KEY = bytes(32)
@@ -142,48 +142,15 @@ def test_another_process_takes_a_rotation_up() -> None:
         await other.start()
         await one.rotate()
         assert kids(other) != kids(one)
-        assert await other.refresh()
+        await other.mirror.refresh()
         assert other.jwks() == one.jwks()
         await asyncio.gather(one.rotate(), other.rotate())
-        await one.refresh()
-        await other.refresh()
+        await one.mirror.refresh()
+        await other.mirror.refresh()
         assert other.jwks() == one.jwks()
         assert len(kids(one)) == 4
 
     with_bench(work)
-
-
-def test_following_goes_on_when_the_store_is_away(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(signing, "REFRESH_S", 0.001)
-
-    async def work(bench: Bench) -> None:
-        one, asked, taken = bench.signer(), 0, asyncio.Event()
-        await one.start()
-        real = bench.store.docs.get
-
-        async def get(tenant: str, kind: str, doc_id: str) -> Doc | None:
-            nonlocal asked
-            asked += 1
-            if asked == 1:
-                raise StoreError("away")
-            if asked == 3:
-                taken.set()
-            return await real(tenant, kind, doc_id)
-
-        other = bench.signer()
-        await other.start()
-        await one.rotate()
-        monkeypatch.setattr(bench.store.docs, "get", get)
-        following = asyncio.get_running_loop().create_task(other.follow())
-        async with asyncio.timeout(5):
-            await taken.wait()
-        following.cancel()
-        assert other.jwks() == one.jwks()
-
-    with_bench(work)
-    assert "signing.stale error=away" in caplog.text
 
 
 def test_another_secret_is_refused_until_a_rotation() -> None:
@@ -207,6 +174,9 @@ class Restless:
 
     async def get(self, tenant: str, kind: str, doc_id: str) -> Doc | None:
         return None
+
+    async def changes(self, kind: str, cursor: str, limit: int) -> tuple[list[DocChange], str]:
+        return [], ""
 
     async def put(self, tenant: str, kind: str, doc_id: str, body: bytes, expected_rev: int) -> int:
         raise Conflict(7)

@@ -14,7 +14,7 @@ from trunkline.store.records import Hint, Poll
 def test_nobody_listens(run):
     broadcast = HintBroadcast()
     assert not broadcast.heard
-    broadcast.tell([("a", "t", 1)])
+    broadcast.tell([Hint("a", "t", 1)])
 
 
 def test_a_dropped_listener_is_forgotten(run):
@@ -33,8 +33,8 @@ def test_hints_come_in_order_and_newest_wins(run):
     async def case():
         broadcast = HintBroadcast()
         listener = broadcast.listen()
-        broadcast.tell([("a", "t1", 1), ("a", "t2", 1)])
-        broadcast.tell([("a", "t1", 5)])
+        broadcast.tell([Hint("a", "t1", 1), Hint("a", "t2", 1)])
+        broadcast.tell([Hint("a", "t1", 5)])
         return [await anext(listener), await anext(listener)]
 
     assert run(case()) == [Hint("a", "t1", 5), Hint("a", "t2", 1)]
@@ -44,9 +44,9 @@ def test_too_many_hints_become_one_poll(run):
     async def case():
         broadcast = HintBroadcast()
         listener = broadcast.listen()
-        broadcast.tell(("a", f"t{number}", 1) for number in range(LISTENER_HINTS + 50))
+        broadcast.tell(Hint("a", f"t{number}", 1) for number in range(LISTENER_HINTS + 50))
         first = await anext(listener)
-        broadcast.tell([("a", "later", 1)])
+        broadcast.tell([Hint("a", "later", 1)])
         return first, await anext(listener)
 
     assert run(case()) == (Poll(), Hint("a", "later", 1))
@@ -56,21 +56,19 @@ def test_a_full_listener_still_takes_news_of_known_tasks(run):
     async def case():
         broadcast = HintBroadcast()
         listener = broadcast.listen()
-        broadcast.tell(("a", f"t{number}", 1) for number in range(LISTENER_HINTS))
-        broadcast.tell([("a", "t0", 2)])
+        broadcast.tell(Hint("a", f"t{number}", 1) for number in range(LISTENER_HINTS))
+        broadcast.tell([Hint("a", "t0", 2)])
         return await anext(listener)
 
     assert run(case()) == Hint("a", "t0", 2)
 
 
-def test_polls_come_even_when_hints_never_stop(run, monkeypatch):
-    monkeypatch.setattr("trunkline.store.hints.POLL_EVERY", 0.01)
-
+def test_polls_come_even_when_hints_never_stop(run):
     async def case():
-        broadcast = HintBroadcast()
+        broadcast = HintBroadcast(0.01)
         listener = broadcast.listen()
         for seq in range(1_000_000):
-            broadcast.tell([("a", "t", seq)])
+            broadcast.tell([Hint("a", "t", seq)])
             if isinstance(await anext(listener), Poll):
                 return True
         return False
@@ -99,7 +97,7 @@ def test_a_cancelled_wait_leaves_the_listener_usable(run):
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        broadcast.tell([("a", "t", 1)])
+        broadcast.tell([Hint("a", "t", 1)])
         return await anext(listener)
 
     assert run(case()) == Hint("a", "t", 1)

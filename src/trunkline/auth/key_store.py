@@ -1,9 +1,7 @@
-"""The book of stored keys: made, listed, revoked and replaced here; the keyring follows it."""
+"""The stored keys: made, listed, revoked and replaced here; the keyring follows their mirror."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from base64 import b32encode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 
@@ -16,13 +14,11 @@ from trunkline.auth.principal import CALLER, DEFAULT_TENANT, Scope, check_tenant
 from trunkline.clock import random_bits
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.store.base import Docs
+from trunkline.store.mirror import Mirror
 from trunkline.store.records import Doc
 from trunkline.wire.spellings import timestamp
 
-log = logging.getLogger("trunkline.auth")
 KIND = "api-key"
-_PAGE = 1000
-REFRESH_S = 2.0
 _TRIES = 10
 _LONGEST_OWNER = 128
 
@@ -48,45 +44,18 @@ class IssuedKey(Struct, frozen=True):
 
 
 class KeyStore:
-    """The stored keys of one store."""
+    """The stored keys of one store; the keyring has them as the mirror of their documents does."""
 
     def __init__(self, docs: Docs, ring: Keyring, now_ms: Callable[[], int]) -> None:
         self._docs = docs
-        self._ring = ring
         self._now = now_ms
-        # The revision of each key as the ring has it.
-        self._known: dict[str, int] = {}
-
-    async def refresh(self) -> None:
-        """Have the ring know every key as it stands in the store.
-
-        Raises:
-            StoreError: the store does not answer, or one of them cannot be read; the others are known then.
-        """
-        damaged: StoreError | None = None
-        for doc in await _documents(self._docs):
-            try:
-                self._take(_read(doc), doc.rev)
-            except StoreError as error:
-                # Another one's revocation must not wait for it.
-                damaged = error
-        if damaged is not None:
-            raise damaged
-
-    async def follow(self) -> None:
-        """Take up what other processes change, for as long as it runs."""
-        while True:
-            await asyncio.sleep(REFRESH_S)
-            try:
-                await self.refresh()
-            except StoreError as error:
-                # What is known stays good; a key revoked elsewhere holds until the store is back.
-                log.warning("keys.stale error=%s", error)
+        # A key is never deleted, so there is always one to take.
+        self.mirror = Mirror(docs, KIND, _read, lambda _, key_id, key: key and ring.take(key))
 
     async def list(self) -> list[KeyInfo]:
         """All keys, revoked ones too, oldest first."""
-        docs = await _documents(self._docs)
-        keys = [_read(doc) for doc in docs]
+        await self.mirror.refresh()
+        keys = [one.value for one in self.mirror.documents.values()]
         return [self._shown(key) for key in sorted(keys, key=lambda key: (key.created_at, key.id))]
 
     async def create(
@@ -161,15 +130,7 @@ class KeyStore:
         raise StoreError(f"key {key_id} changes faster than it can be written")
 
     async def _put(self, key: StoredKey, *, expected_rev: int) -> None:
-        body = msgspec.json.encode(key)
-        rev = await self._docs.put(DEFAULT_TENANT, KIND, key.id, body, expected_rev=expected_rev)
-        self._take(key, rev)
-
-    def _take(self, key: StoredKey, rev: int) -> None:
-        # What was written first may be heard of last.
-        if rev > self._known.get(key.id, 0):
-            self._ring.take(key)
-            self._known[key.id] = rev
+        await self.mirror.put(DEFAULT_TENANT, key.id, msgspec.json.encode(key), expected_rev=expected_rev)
 
     def _shown(self, key: StoredKey) -> KeyInfo:
         over = key.expires_at and key.expires_at <= self._now()
@@ -181,15 +142,6 @@ class KeyStore:
 async def has_keys(docs: Docs) -> bool:
     """Whether any key was ever stored, so that callers need one."""
     return bool(await docs.list(DEFAULT_TENANT, KIND, limit=1))
-
-
-async def _documents(docs: Docs) -> list[Doc]:
-    found: list[Doc] = []
-    while True:
-        page = await docs.list(DEFAULT_TENANT, KIND, found[-1].id if found else "", limit=_PAGE)
-        found += page
-        if len(page) < _PAGE:
-            return found
 
 
 def _read(doc: Doc) -> StoredKey:

@@ -5,7 +5,6 @@ One document, so that a rotation is one compare-and-set and replicas that start 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from trunkline.clock import Ids
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.net import webhook_signature
 from trunkline.store.base import Docs
+from trunkline.store.mirror import Mirror
 from trunkline.store.records import Doc
 
 log = logging.getLogger("trunkline.auth")
@@ -27,7 +27,6 @@ KIND = "signing-key"
 _ID = "ring"
 # How long the key before still signs beside the new one.
 GRACE_MS = 24 * 3600 * 1000
-REFRESH_S = 5.0
 _TRIES = 10
 
 
@@ -62,7 +61,7 @@ class Signer:
         self._vault = vault
         self._now = now_ms
         self._ids = ids
-        self._rev = 0
+        self.mirror = Mirror(docs, KIND, _read, self._take)
         self._ring = _Ring(())
         self._keys: list[tuple[SigningKey, Ed25519PrivateKey]] = []
 
@@ -74,7 +73,8 @@ class Signer:
             StoreError: the store does not answer.
         """
         for _ in range(_TRIES):
-            if await self.refresh():
+            await self.mirror.refresh()
+            if self.mirror.documents:
                 return
             try:
                 # Whoever writes first decides for all; the others read it in the next round.
@@ -82,24 +82,6 @@ class Signer:
             except Conflict:
                 continue
         raise StoreError("the signing keys change faster than they can be read")
-
-    async def refresh(self) -> bool:
-        """Take up what another process changed; whether there are keys."""
-        doc = await self._docs.get(DEFAULT_TENANT, KIND, _ID)
-        if doc is None:
-            return False
-        if doc.rev != self._rev:
-            self._take(_read(doc), doc.rev)
-        return True
-
-    async def follow(self) -> None:
-        """Take up changes for as long as it runs; for stores that processes share."""
-        while True:
-            await asyncio.sleep(REFRESH_S)
-            try:
-                await self.refresh()
-            except (StoreError, Misuse) as error:
-                log.warning("signing.stale error=%s", error)
 
     def sign(self, webhook_id: str, timestamp_s: int, body: bytes) -> str:
         """The header `webhook-signature`: one signature, two in the day after a rotation."""
@@ -142,13 +124,11 @@ class Signer:
         return SigningKey(kid, _base64url(private.public_key().public_bytes_raw()), sealed, self._now())
 
     async def _put(self, ring: _Ring, *, expected_rev: int) -> None:
-        rev = await self._docs.put(
-            DEFAULT_TENANT, KIND, _ID, msgspec.json.encode(ring), expected_rev=expected_rev
-        )
-        self._take(ring, rev)
+        await self.mirror.put(DEFAULT_TENANT, _ID, msgspec.json.encode(ring), expected_rev=expected_rev)
 
-    def _take(self, ring: _Ring, rev: int) -> None:
+    def _take(self, _tenant: str, _id: str, ring: _Ring | None) -> None:
         keys: list[tuple[SigningKey, Ed25519PrivateKey]] = []
+        ring = ring or _Ring(())
         for place, key in enumerate(ring.keys):
             try:
                 private = webhook_signature.signing_key(self._vault.open(key.sealed, _about(key.kid)))
@@ -160,7 +140,7 @@ class Signer:
                 continue
             assert isinstance(private, Ed25519PrivateKey)
             keys.append((key, private))
-        self._ring, self._keys, self._rev = ring, keys, rev
+        self._ring, self._keys = ring, keys
 
 
 def _read(doc: Doc) -> _Ring:

@@ -74,7 +74,7 @@ class Notifier:
         tasks.announced = self.worker.announced
         self._spawn(self.worker.run())
         if tasks.store.shared:
-            self._spawn(self.signer.follow())
+            self._spawn(self.signer.mirror.follow())
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

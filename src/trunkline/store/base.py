@@ -25,6 +25,7 @@ from trunkline.store.records import (
     DeliveryResult,
     Doc,
     DocChange,
+    DocHint,
     EndedChild,
     Fault,
     HeadPage,
@@ -230,11 +231,18 @@ class Docs(Protocol):
         """A page of the documents of a kind over all tenants, behind (tenant, id): for operators."""
         ...
 
-    async def changes(self, kind: str, cursor: Cursor = START) -> tuple[list[DocChange], Cursor]:
-        """What has changed in a kind since a cursor, over all tenants; from `START` that is all there is.
+    async def changes(
+        self, kind: str, cursor: Cursor = START, limit: int = 1000
+    ) -> tuple[list[DocChange], Cursor]:
+        """A page of what has changed in a kind since a cursor, over all tenants; from `START` everything.
 
-        At least once: what was just written may be told again. A deletion is told for a day.
+        Fewer than `limit` are the last ones. At least once: what was just written may be told again. A
+        deletion is told for a day.
         """
+        ...
+
+    def hints(self) -> AsyncIterator[DocHint | Poll]:
+        """Which kinds have changed, here or elsewhere; some hints may be lost, none is false."""
         ...
 
     async def delete(self, tenant: str, kind: str, doc_id: str) -> bool:

@@ -19,7 +19,7 @@ from trunkline.log.fold import Head
 from trunkline.store.ack import Ack
 from trunkline.store.base import Observer
 from trunkline.store.hints import HintBroadcast
-from trunkline.store.records import Dedup, OutboxEntry
+from trunkline.store.records import Dedup, Hint, OutboxEntry
 
 GROUP_EVENTS = 500
 GROUP_BYTES = 1 << 20
@@ -63,7 +63,7 @@ class GroupCommit:
     _loop: asyncio.AbstractEventLoop
     _idle: asyncio.Event
 
-    def __init__(self, submit: Callable[[list[Entry]], None], hints: HintBroadcast) -> None:
+    def __init__(self, submit: Callable[[list[Entry]], None], hints: HintBroadcast[Hint]) -> None:
         self._submit = submit
         self._hints = hints
         self._pending: list[Entry] = []
@@ -143,7 +143,7 @@ class GroupCommit:
             entry.ack.settle(outcome)
         if self._hints.heard:
             self._hints.tell(
-                (entry.tenant, entry.task_id, outcome)
+                Hint(entry.tenant, entry.task_id, outcome)
                 for entry, outcome in zip(group, outcomes, strict=True)
                 if isinstance(outcome, int)
             )

@@ -114,9 +114,25 @@ class Hint(Struct, frozen=True, gc=False):
     task_id: str
     seq: int
 
+    @property
+    def subject(self) -> str:
+        """What it is about: a newer hint about the same takes the place of an older one."""
+        return self.task_id
+
+
+class DocHint(Struct, frozen=True, gc=False):
+    """Word that documents of a kind have changed; some are lost."""
+
+    kind: str
+
+    @property
+    def subject(self) -> str:
+        """What it is about."""
+        return self.kind
+
 
 class Poll(Struct, frozen=True, gc=False):
-    """A reminder, at least each second, that hints may have been lost: look yourself."""
+    """A reminder, from time to time, that hints may have been lost: look yourself."""
 
 
 class TailRecord(Struct, frozen=True, gc=False):

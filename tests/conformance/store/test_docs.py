@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import A, B
 from trunkline.errors import Conflict
-from trunkline.store.records import START, Doc, TenantDoc
+from trunkline.store.records import START, Doc, DocHint, TenantDoc
 
 KIND = "agent"
 
@@ -200,3 +200,32 @@ def test_a_number_is_never_given_twice(run, store, clock):
         return (A, "y") in known
 
     assert run(case())
+
+
+def test_changes_come_in_pages(run, store):
+    async def case():
+        for number in range(5):
+            await store.docs.put(A, KIND, f"a {number}", b"", 0)
+        await store.docs.put(B, KIND, "b", b"", 0)
+        pages, cursor = [], START
+        while not pages or len(pages[-1]) == 2:
+            page, cursor = await store.docs.changes(KIND, cursor, 2)
+            pages.append([change.id for change in page])
+        await store.docs.put(B, KIND, "b", b"2", 1)
+        return pages, [change.id for change in (await store.docs.changes(KIND, cursor))[0]]
+
+    pages, later = run(case())
+    assert pages == [["a 0", "a 1"], ["a 2", "a 3"], ["a 4", "b"], []]
+    assert later[-1] == "b"
+
+
+def test_a_change_is_hinted_with_its_kind(run, store):
+    async def case():
+        listener = store.docs.hints()
+        await store.docs.put(A, KIND, "x", b"", 0)
+        first = await anext(listener)
+        await store.docs.put(A, "other", "x", b"", 0)
+        await store.docs.delete(A, KIND, "x")
+        return first, [await anext(listener), await anext(listener)]
+
+    assert run(case()) == (DocHint(KIND), [DocHint("other"), DocHint(KIND)])

@@ -15,6 +15,7 @@ from trunkline.store.records import (
     Dedup,
     DeliveryOutcome,
     DeliveryResult,
+    DocHint,
     Hint,
     Orphan,
     OutboxEntry,
@@ -292,3 +293,39 @@ def test_two_compactions_at_once(run, pair):
     total, lengths = run(case())
     assert total == 10
     assert set(lengths) == {4}
+
+
+def test_a_page_of_changes_hides_nothing_that_was_being_written(run, pair):
+    async def case():
+        async with pair() as (here, there):
+            for name in "abc":
+                await here.docs.put(A, "agent", name, b"", 0)
+            connection = await there.docs._database._address.connect("test", seconds=10)
+            writing = connection.transaction()
+            await writing.start()
+            await connection.execute("SET LOCAL trunkline.tenant = '*'")
+            await connection.execute("UPDATE docs SET body = 'late', rev = rev + 1 WHERE id = 'a'")
+            await here.docs.put(A, "agent", "d", b"", 0)
+            page, cursor = await here.docs.changes("agent", limit=2)
+            await writing.commit()
+            await connection.close()
+            seen = list(page)
+            while len(page) == 2:
+                page, cursor = await here.docs.changes("agent", cursor, 2)
+                seen += page
+            seen += (await here.docs.changes("agent", cursor))[0]
+            return {change.id: change.doc.body for change in seen if change.doc}
+
+    assert run(case()) == {"a": b"late", "b": b"", "c": b"", "d": b""}
+
+
+def test_a_change_of_documents_is_heard_at_the_other_replica(run, pair):
+    async def case():
+        async with pair() as (here, there):
+            listener = there.docs.hints()
+            await here.docs.put(A, "agent", "x", b"", 0)
+            while isinstance(found := await anext(listener), Poll):
+                pass
+            return found
+
+    assert run(case()) == DocHint("agent")

@@ -77,7 +77,7 @@ def test_without_it_the_store_opens_and_polls(run, postgres_url, opened, monkeyp
 
 def test_payloads_are_short_and_whole(run, postgres_url):
     async def case():
-        hints = PostgresHints(DatabaseAddress(postgres_url), HintBroadcast())
+        hints = PostgresHints(DatabaseAddress(postgres_url), HintBroadcast(), HintBroadcast())
         grown = [("tenant" * 5, f"{'é' * 100}{n}", n) for n in range(500)]
         hints.tell(grown)
         return grown, list(hints._payloads())
@@ -88,7 +88,7 @@ def test_payloads_are_short_and_whole(run, postgres_url):
     listening = HintBroadcast()
 
     async def hear():
-        hints = PostgresHints(DatabaseAddress(postgres_url), listening)
+        hints = PostgresHints(DatabaseAddress(postgres_url), listening, HintBroadcast())
         listener = listening.listen()
         for payload in payloads:
             hints._heard(None, 1, "", payload)
@@ -101,12 +101,12 @@ def test_payloads_are_short_and_whole(run, postgres_url):
 
 def test_too_many_hints_become_one_word(run, postgres_url):
     async def case():
-        hints = PostgresHints(DatabaseAddress(postgres_url), HintBroadcast())
+        hints = PostgresHints(DatabaseAddress(postgres_url), HintBroadcast(), HintBroadcast())
         hints.tell(("a", f"t{n}", 1) for n in range(MOST_HINTS + 1))
         listening = HintBroadcast()
         listener = listening.listen()
         (payload,) = hints._payloads()
-        PostgresHints(DatabaseAddress(postgres_url), listening)._heard(None, 1, "", payload)
+        PostgresHints(DatabaseAddress(postgres_url), listening, HintBroadcast())._heard(None, 1, "", payload)
         return await anext(listener)
 
     assert run(case()) == Poll()

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 from trunkline.errors import Misuse, StoreError
 from trunkline.store.group_commit import Entry, GroupCommit
-from trunkline.store.hints import HintBroadcast
+from trunkline.store.hints import DOC_POLL_EVERY, HintBroadcast
 from trunkline.store.postgres.address import DATABASE_ERRORS, EVERY_TENANT, DatabaseAddress, lock_key
 from trunkline.store.postgres.append import PostgresAppends
 from trunkline.store.postgres.hints import PostgresHints
 from trunkline.store.postgres.liveness import Liveness
 from trunkline.store.postgres.sessions import KeptSession, Pool, hang_up
+from trunkline.store.records import DocHint, Hint
 from trunkline.store.statements import Migration, migrations
 
 if TYPE_CHECKING:
@@ -52,11 +53,12 @@ class PostgresDatabase:
         self._refusal = _NEW
         # The schema's version before and after it was opened.
         self.migrated = (0, 0)
-        self.hints = HintBroadcast()
+        self.hints = HintBroadcast[Hint]()
+        self.doc_hints = HintBroadcast[DocHint](DOC_POLL_EVERY)
         self.group_commit = GroupCommit(self._submit, self.hints)
         self._writer = KeptSession(self._address, "writer")
         self._pool = Pool(self._address)
-        self._replicas = PostgresHints(self._address, self.hints)
+        self._replicas = PostgresHints(self._address, self.hints, self.doc_hints)
         self.liveness = Liveness(self._address)
         self._appends = PostgresAppends(self._address, self._writer, self.now_ms)
         self._group: asyncio.Future[list[Entry]] | None = None
@@ -105,6 +107,7 @@ class PostgresDatabase:
             raise StoreError(f"{self._address.name} did not finish within {_PATIENCE:.0f} s") from None
         finally:
             self.hints.end()
+            self.doc_hints.end()
 
     async def _end_writing(self) -> None:
         if self._writing is not None:
@@ -142,6 +145,11 @@ class PostgresDatabase:
         """Run a call that writes, as this tenant."""
         self.check()
         return self._pool.change(call, tenant)
+
+    def tell_docs(self, kind: str) -> None:
+        """Tell who listens, here and at the other replicas, that documents of a kind have changed."""
+        self.doc_hints.tell([DocHint(kind)])
+        self._replicas.tell([("", kind, 0)])
 
     def check(self) -> None:
         """Refuse what comes before `open` or after `close`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from trunkline.errors import Conflict, StoreError
 from trunkline.store.postgres.address import EVERY_TENANT
 from trunkline.store.postgres.database import PostgresDatabase
 from trunkline.store.postgres.sessions import fetch
-from trunkline.store.records import START, Cursor, Doc, DocChange, TenantDoc
+from trunkline.store.records import START, Cursor, Doc, DocChange, DocHint, Poll, TenantDoc
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
@@ -35,7 +36,9 @@ class PostgresDocs:
             found = await fetch(connection, "get_doc", **key)
             raise Conflict(found[0]["rev"] if found else 0)
 
-        return await self._database.change(put, tenant)
+        rev = await self._database.change(put, tenant)
+        self._database.tell_docs(kind)
+        return rev
 
     async def get(self, tenant: str, kind: str, doc_id: str) -> Doc | None:
         """See `Docs`."""
@@ -59,18 +62,36 @@ class PostgresDocs:
         """See `Docs`."""
         now = self._database.now_ms()
         call = partial(fetch, name="delete_doc", tenant=tenant, kind=kind, id=doc_id, now=now)
-        return bool(await self._database.change(call, tenant))
+        gone = bool(await self._database.change(call, tenant))
+        self._database.tell_docs(kind)
+        return gone
 
-    async def changes(self, kind: str, cursor: Cursor = START) -> tuple[list[DocChange], Cursor]:
+    def hints(self) -> AsyncIterator[DocHint | Poll]:
         """See `Docs`."""
-        if not (cursor or "0").isdecimal():
+        return self._database.doc_hints.listen()
+
+    async def changes(
+        self, kind: str, cursor: Cursor = START, limit: int = 1000
+    ) -> tuple[list[DocChange], Cursor]:
+        """See `Docs`."""
+        # Where the next look begins, and behind what this one goes on if it is in the middle of its pages.
+        begin, _, behind = (cursor or "0").partition(" ")
+        xid, _, place = behind.partition(" ")
+        after, _, after_id = place.partition(" ")
+        if not (begin + xid).isdecimal():
             raise StoreError(f"cursor {cursor[:200]!r} is not from this store; start again without it")
-        call = partial(fetch, name="doc_changes", kind=kind, xid=cursor or "0")
+        call = partial(
+            fetch, name="doc_changes", kind=kind, xid=xid or begin, tenant=after, id=after_id, limit=limit
+        )
         rows = await self._database.read(EVERY_TENANT, call)
         found = [
             DocChange(tenant, doc_id, None if gone else Doc(doc_id, rev, body))
-            for _, tenant, doc_id, rev, body, gone in rows
+            for _, _, tenant, doc_id, rev, body, gone in rows
             # The one row that is always there carries the cursor.
             if tenant is not None
         ]
-        return found, rows[0][0]
+        # What was still being written at the first page of a look is behind all of its pages.
+        horizon = begin if behind else rows[0][0]
+        if len(found) < limit:
+            return found, horizon
+        return found, f"{horizon} {rows[-1][1]} {found[-1].tenant} {found[-1].id}"

@@ -17,6 +17,7 @@ from trunkline.errors import StoreError
 from trunkline.store.hints import HintBroadcast
 from trunkline.store.postgres.address import DATABASE_ERRORS, DatabaseAddress
 from trunkline.store.postgres.sessions import SQL, hang_up
+from trunkline.store.records import DocHint, Hint
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
@@ -32,6 +33,7 @@ _IDLE_SECONDS = 5.0
 _DIAL_SECONDS = 2.0
 _LONGEST_PAUSE = 1.0
 
+# A task that has grown by its tenant, id and seq; or, without a tenant, a kind of documents.
 _Grown = tuple[str, str, int]
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[_Grown]).decode
@@ -40,10 +42,13 @@ _decode = msgspec.json.Decoder(list[_Grown]).decode
 class PostgresHints:
     """One session that tells the other replicas which logs have grown, and hears of theirs."""
 
-    def __init__(self, address: DatabaseAddress, listeners: HintBroadcast) -> None:
+    def __init__(
+        self, address: DatabaseAddress, tasks: HintBroadcast[Hint], docs: HintBroadcast[DocHint]
+    ) -> None:
         self._address = address
-        self._listeners = listeners
-        self._pending: dict[str, _Grown] = {}
+        self._tasks = tasks
+        self._docs = docs
+        self._pending: dict[tuple[str, str], _Grown] = {}
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._over = False
@@ -74,7 +79,7 @@ class PostgresHints:
     def tell(self, grown: Iterable[_Grown]) -> None:
         """Tell the other replicas, soon."""
         for one in grown:
-            self._pending[one[1]] = one
+            self._pending[one[:2]] = one
         if self._pending:
             self._wake.set()
 
@@ -88,7 +93,7 @@ class PostgresHints:
                     await connection.add_listener(self._address.schema, self._heard)
                     connection.add_termination_listener(lambda _: self._wake.set())
                     if lost:
-                        self._listeners.miss()
+                        self._miss()
                     pause, lost = 0.05, False
                     self._connected = True
                     self._ready.set()
@@ -135,13 +140,20 @@ class PostgresHints:
             yield from _payloads(list(self._pending.values()))
 
     def _heard(self, _connection: object, pid: int, _channel: str, payload: object) -> None:
-        if pid == self._pid or not self._listeners.heard:
+        if pid == self._pid or not (self._tasks.heard or self._docs.heard):
             return
         try:
-            self._listeners.tell(_decode(str(payload)))
+            grown = _decode(str(payload))
         except msgspec.DecodeError:
             # It says so, or somebody else uses our channel.
-            self._listeners.miss()
+            self._miss()
+            return
+        self._tasks.tell(Hint(*one) for one in grown if one[0])
+        self._docs.tell(DocHint(kind) for tenant, kind, _ in grown if not tenant)
+
+    def _miss(self) -> None:
+        self._tasks.miss()
+        self._docs.miss()
 
 
 def _payloads(grown: list[_Grown]) -> Iterator[str]:

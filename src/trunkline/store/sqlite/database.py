@@ -16,7 +16,8 @@ from urllib.parse import quote
 
 from trunkline.errors import Misuse, StoreError, StoreInUse
 from trunkline.store.group_commit import Entry, GroupCommit
-from trunkline.store.hints import HintBroadcast
+from trunkline.store.hints import DOC_POLL_EVERY, HintBroadcast
+from trunkline.store.records import DocHint, Hint
 from trunkline.store.sqlite.append_plan import AppendPlan
 from trunkline.store.sqlite.threads import MemoryWriter, Readers, WriterThread
 from trunkline.store.sqlite.transaction import SqliteTransactions
@@ -51,7 +52,8 @@ class SqliteDatabase:
         self._lock = FileLock(self._path)
         # The files that were opened, by path: device and inode.
         self._opened: dict[str, tuple[int, int]] = {}
-        self.hints = HintBroadcast()
+        self.hints = HintBroadcast[Hint]()
+        self.doc_hints = HintBroadcast[DocHint](DOC_POLL_EVERY)
         self.plan = AppendPlan(now_ms)
         self.group_commit = GroupCommit(self._submit, self.hints)
         self._transactions = SqliteTransactions(self._connect, self.plan)
@@ -104,6 +106,7 @@ class SqliteDatabase:
         if self._read_only:
             await asyncio.to_thread(self._readers.close)
             self.hints.end()
+            self.doc_hints.end()
             return
         try:
             async with asyncio.timeout(_PATIENCE):
@@ -116,6 +119,7 @@ class SqliteDatabase:
             raise StoreError(f"{self._name} did not finish writing within {_PATIENCE:.0f} s") from None
         finally:
             self.hints.end()
+            self.doc_hints.end()
         self._lock.release()
 
     def _find_file(self) -> None:

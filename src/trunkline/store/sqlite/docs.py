@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import AsyncIterator
 
 from trunkline.errors import Conflict
-from trunkline.store.records import START, Cursor, Doc, DocChange, TenantDoc
+from trunkline.store.records import START, Cursor, Doc, DocChange, DocHint, Poll, TenantDoc
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import statements
 
@@ -30,7 +31,9 @@ class SqliteDocs:
             connection.execute(_SQL["put_doc"], values)
             return rev + 1
 
-        return await self._database.change(put)
+        rev = await self._database.change(put)
+        self._database.doc_hints.tell([DocHint(kind)])
+        return rev
 
     async def get(self, tenant: str, kind: str, doc_id: str) -> Doc | None:
         """See `Docs`."""
@@ -59,14 +62,23 @@ class SqliteDocs:
     async def delete(self, tenant: str, kind: str, doc_id: str) -> bool:
         """See `Docs`."""
         values = {"tenant": tenant, "kind": kind, "id": doc_id, "now": self._database.now_ms()}
-        return await self._database.change(
+        gone = await self._database.change(
             lambda connection: connection.execute(_SQL["delete_doc"], values).rowcount == 1
         )
+        self._database.doc_hints.tell([DocHint(kind)])
+        return gone
 
-    async def changes(self, kind: str, cursor: Cursor = START) -> tuple[list[DocChange], Cursor]:
+    def hints(self) -> AsyncIterator[DocHint | Poll]:
         """See `Docs`."""
+        return self._database.doc_hints.listen()
+
+    async def changes(
+        self, kind: str, cursor: Cursor = START, limit: int = 1000
+    ) -> tuple[list[DocChange], Cursor]:
+        """See `Docs`."""
+        values = (kind, int(cursor or "0"), limit)
         rows = await self._database.read(
-            lambda connection: connection.execute(_SQL["doc_changes"], (kind, int(cursor or "0"))).fetchall()
+            lambda connection: connection.execute(_SQL["doc_changes"], values).fetchall()
         )
         found = [
             DocChange(tenant, doc_id, None if gone else Doc(doc_id, rev, body))

@@ -479,11 +479,14 @@ ORDER BY tenant, id
 LIMIT :limit::bigint;
 
 -- From the oldest transaction that was still writing at the last look, so that none is missed; those that
--- are younger and were seen then are told again.
+-- are younger and were seen then are told again. Inside a look pages follow each other by (xid, tenant, id).
 -- name: doc_changes
-SELECT pg_snapshot_xmin(pg_current_snapshot())::text, d.tenant, d.id, d.rev, d.body, d.gone_at IS NOT NULL
+SELECT
+    pg_snapshot_xmin(pg_current_snapshot())::text, d.xid::text, d.tenant, d.id, d.rev, d.body, d.gone_at IS NOT NULL
 FROM (VALUES (1)) AS always (one)
-    LEFT JOIN docs AS d ON d.kind = :kind AND d.xid >= :xid::text::xid8;
+    LEFT JOIN docs AS d ON d.kind = :kind AND (d.xid, d.tenant, d.id) > (:xid::text::xid8, :tenant, :id)
+ORDER BY d.xid, d.tenant, d.id
+LIMIT :limit::bigint;
 
 -- name: add_doc
 INSERT INTO docs AS d (tenant, kind, id, rev, body) VALUES (:tenant, :kind, :id, 1, :body)

@@ -346,7 +346,8 @@ LIMIT ?;
 SELECT tenant, id, rev, body, gone_at IS NOT NULL, changed
 FROM docs
 WHERE kind = ? AND changed > ?
-ORDER BY changed;
+ORDER BY changed
+LIMIT ?;
 
 -- name: put_doc
 INSERT OR REPLACE INTO docs (tenant, kind, id, rev, body, changed)

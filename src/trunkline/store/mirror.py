@@ -1,0 +1,118 @@
+"""A mirror: the documents of one kind, decoded, in memory, as the store had them a moment ago.
+
+Whatever of this process needs documents at hand for each request keeps them here: keys, signing keys.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from trunkline.errors import Misuse, StoreError
+from trunkline.store.base import Docs
+from trunkline.store.records import START, Cursor, Doc, DocChange, Poll
+
+log = logging.getLogger("trunkline.store")
+PAGE = 500
+BYTES_LIMIT = 64 << 20
+T = TypeVar("T")
+
+
+class Mirrored(Struct, Generic[T], frozen=True):
+    """A document as it was read: its value, its revision, and how many bytes it has in the store."""
+
+    value: T
+    rev: int
+    size: int
+
+
+class Mirror(Generic[T]):
+    """The documents of one kind by tenant and id; `changed` is told of each that is new, changed or gone."""
+
+    def __init__(
+        self,
+        docs: Docs,
+        kind: str,
+        decode: Callable[[Doc], T],
+        changed: Callable[[str, str, T | None], None] = lambda tenant, doc_id, value: None,
+    ) -> None:
+        """Take how to read a document; a `StoreError` or `Misuse` of `decode` or `changed` concerns it alone."""
+        self._docs = docs
+        self._kind = kind
+        self._decode = decode
+        self._changed = changed
+        self._cursor: Cursor = START
+        self._size = 0
+        self._refused: dict[tuple[str, str], StoreError | Misuse] = {}
+        self.documents: dict[tuple[str, str], Mirrored[T]] = {}
+        # Invariant: what is read or written is taken before the next is begun, so an old reading never
+        # comes after a newer one, and nobody's revocation is undone.
+        self._turn = asyncio.Lock()
+
+    async def refresh(self) -> None:
+        """Take up everything that has changed, here or elsewhere.
+
+        Raises:
+            StoreError: the store does not answer, or one of them cannot be read; the others are taken then.
+            Misuse: whoever is told of the changes refuses one; it has the others.
+        """
+        async with self._turn:
+            page_is_full = True
+            while page_is_full:
+                page, self._cursor = await self._docs.changes(self._kind, self._cursor, PAGE)
+                for change in page:
+                    try:
+                        self._take(change)
+                    except (StoreError, Misuse) as error:
+                        # Another one's revocation must not wait for it.
+                        self._refused[change.tenant, change.id] = error
+                page_is_full = len(page) >= PAGE
+        for error in self._refused.values():
+            # It is raised as often as somebody looks: its traceback must not grow with each.
+            raise error.with_traceback(None)
+
+    async def put(self, tenant: str, doc_id: str, body: bytes, *, expected_rev: int) -> None:
+        """Write a document over the revision `expected_rev`; this process has it at once.
+
+        Raises:
+            Conflict: the document stands at another revision; it is known after a refresh.
+        """
+        async with self._turn:
+            rev = await self._docs.put(tenant, self._kind, doc_id, body, expected_rev)
+            self._take(DocChange(tenant, doc_id, Doc(doc_id, rev, body)))
+
+    async def follow(self) -> None:
+        """Take up what other processes change until the store closes; for stores that processes share."""
+        async for hint in self._docs.hints():
+            if not isinstance(hint, Poll) and hint.kind != self._kind:
+                continue
+            try:
+                await self.refresh()
+            except (StoreError, Misuse) as error:
+                # What is known stays good; what was revoked elsewhere holds until the store is back.
+                log.warning("documents.stale kind=%s error=%s", self._kind, error)
+
+    def _take(self, change: DocChange) -> None:
+        key, doc = (change.tenant, change.id), change.doc
+        known = self.documents.get(key)
+        before = 0 if known is None else known.size
+        if doc is None:
+            if known is not None:
+                self._changed(change.tenant, change.id, None)
+                del self.documents[key]
+        else:
+            # One that is known already is always taken: its change may be that it opens nothing any more.
+            if known is None and self._size + len(doc.body) > BYTES_LIMIT:
+                raise StoreError(
+                    f"document {doc.id}: those of kind {self._kind} take more than {BYTES_LIMIT >> 20} MiB"
+                )
+            value = self._decode(doc)
+            if known is None or known.value != value:
+                self._changed(change.tenant, change.id, value)
+            self.documents[key] = Mirrored(value, doc.rev, len(doc.body))
+        self._size += (0 if doc is None else len(doc.body)) - before
+        self._refused.pop(key, None)

@@ -1,0 +1,187 @@
+"""The mirror of documents: whole, in order, bounded, and unharmed by a document that cannot be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from trunkline.errors import Conflict, StoreError
+from trunkline.store import mirror as module
+from trunkline.store.mirror import Mirror
+from trunkline.store.records import Doc
+from trunkline.store.sqlite.store import SqliteStore
+
+KIND = "agent"
+TOLD = list[tuple[str, str, str | None]]
+
+
+def decode(doc: Doc) -> str:
+    if doc.body == b"damaged":
+        raise StoreError(f"{doc.id} cannot be read")
+    return doc.body.decode()
+
+
+class Reader:
+    """A mirror with what it has told."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.told: TOLD = []
+        self.mirror = Mirror(store.docs, KIND, decode, lambda *change: self.told.append(change))
+
+    @property
+    def values(self) -> dict[str, str]:
+        return {doc_id: one.value for (_, doc_id), one in self.mirror.documents.items()}
+
+
+def with_store(work: Callable[[SqliteStore, Reader], Awaitable[None]]) -> None:
+    async def main() -> None:
+        store = SqliteStore(None, now_ms=lambda: 1)
+        await store.open()
+        try:
+            async with asyncio.timeout(30):
+                await work(store, Reader(store))
+        finally:
+            await store.close()
+
+    asyncio.run(main())
+
+
+def test_a_mirror_tells_what_is_new_changed_and_gone() -> None:
+    async def work(store: SqliteStore, reader: Reader) -> None:
+        await store.docs.put("a", KIND, "x", b"1", 0)
+        await store.docs.put("b", KIND, "x", b"2", 0)
+        await store.docs.put("a", "other", "y", b"3", 0)
+        await reader.mirror.refresh()
+        await store.docs.put("a", KIND, "x", b"4", 1)
+        await store.docs.put("b", KIND, "x", b"2", 1)
+        await reader.mirror.refresh()
+        assert reader.mirror.documents["b", "x"].rev == 2
+        await store.docs.delete("b", KIND, "x")
+        await reader.mirror.refresh()
+        await reader.mirror.refresh()
+        assert reader.told == [("a", "x", "1"), ("b", "x", "2"), ("a", "x", "4"), ("b", "x", None)]
+        assert reader.values == {"x": "4"}
+
+    with_store(work)
+
+
+def test_a_document_that_was_made_anew_is_the_new_one() -> None:
+    async def work(store: SqliteStore, reader: Reader) -> None:
+        await store.docs.put("a", KIND, "x", b"old", 0)
+        await reader.mirror.refresh()
+        await store.docs.delete("a", KIND, "x")
+        await store.docs.put("a", KIND, "x", b"new", 0)
+        await reader.mirror.refresh()
+        assert reader.values == {"x": "new"}
+
+    with_store(work)
+
+
+def test_more_than_a_page_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAGE", 3)
+
+    async def work(store: SqliteStore, reader: Reader) -> None:
+        for number in range(9):
+            await store.docs.put("a", KIND, str(number), b"", 0)
+        await reader.mirror.refresh()
+        assert len(reader.told) == len(reader.values) == 9
+
+    with_store(work)
+
+
+def test_a_write_is_known_at_once_and_a_lost_one_never() -> None:
+    async def work(_: SqliteStore, reader: Reader) -> None:
+        await reader.mirror.put("a", "x", b"1", expected_rev=0)
+        with pytest.raises(Conflict):
+            await reader.mirror.put("a", "x", b"2", expected_rev=0)
+        assert reader.told == [("a", "x", "1")]
+
+    with_store(work)
+
+
+def test_a_reading_under_way_does_not_undo_a_write() -> None:
+    async def work(store: SqliteStore, reader: Reader) -> None:
+        await store.docs.put("a", KIND, "x", b"open", 0)
+        real, read, go_on = store.docs.changes, asyncio.Event(), asyncio.Event()
+
+        async def changes(kind: str, cursor: str, limit: int) -> object:
+            page = await real(kind, cursor, limit)
+            read.set()
+            await go_on.wait()
+            return page
+
+        setattr(reader.mirror._docs, "changes", changes)  # noqa: B010
+        reading = asyncio.ensure_future(reader.mirror.refresh())
+        await read.wait()
+        writing = asyncio.ensure_future(reader.mirror.put("a", "x", b"revoked", expected_rev=1))
+        go_on.set()
+        await asyncio.gather(reading, writing)
+        assert reader.values == {"x": "revoked"}
+
+    with_store(work)
+
+
+def test_a_damaged_document_keeps_no_other_out_and_is_named_each_time() -> None:
+    async def work(store: SqliteStore, reader: Reader) -> None:
+        for name, body in (("a", b"1"), ("b", b"damaged"), ("c", b"3")):
+            await store.docs.put("t", KIND, name, body, 0)
+        for _ in range(2):
+            with pytest.raises(StoreError, match="b cannot be read"):
+                await reader.mirror.refresh()
+        assert reader.values == {"a": "1", "c": "3"}
+        await store.docs.put("t", KIND, "b", b"2", 1)
+        await reader.mirror.refresh()
+        assert reader.values == {"a": "1", "b": "2", "c": "3"}
+
+    with_store(work)
+
+
+def test_what_is_too_much_is_refused_and_what_is_known_still_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BYTES_LIMIT", 10)
+
+    async def work(store: SqliteStore, reader: Reader) -> None:
+        await store.docs.put("t", KIND, "a", b"12345678", 0)
+        await store.docs.put("t", KIND, "b", b"123", 0)
+        await store.docs.put("t", KIND, "c", b"12", 0)
+        with pytest.raises(StoreError, match="document b: those of kind agent take more than"):
+            await reader.mirror.refresh()
+        assert set(reader.values) == {"a", "c"}
+        await store.docs.put("t", KIND, "a", b"1234567890123", 1)
+        with pytest.raises(StoreError):
+            await reader.mirror.refresh()
+        assert reader.values["a"] == "1234567890123"
+        await store.docs.delete("t", KIND, "a")
+        await store.docs.put("t", KIND, "b", b"now", 1)
+        await reader.mirror.refresh()
+        assert reader.values == {"b": "now", "c": "12"}
+
+    with_store(work)
+
+
+def test_following_goes_on_when_the_store_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(store: SqliteStore, reader: Reader) -> None:
+        real, asked, known = store.docs.changes, 0, asyncio.Event()
+
+        async def changes(kind: str, cursor: str, limit: int) -> object:
+            nonlocal asked
+            asked += 1
+            if asked == 1:
+                await store.docs.put("a", KIND, "y", b"2", 0)
+                raise StoreError("away")
+            return await real(kind, cursor, limit)
+
+        setattr(reader.mirror._docs, "changes", changes)  # noqa: B010
+        reader.mirror._changed = lambda *_: known.set()
+        following = asyncio.ensure_future(reader.mirror.follow())
+        await asyncio.sleep(0)
+        # Another kind's change is not looked at, this one's is.
+        await store.docs.put("a", "other", "x", b"1", 0)
+        await store.docs.put("a", KIND, "x", b"1", 0)
+        await known.wait()
+        await store.close()
+        await following
+
+    with_store(work)
+    assert "documents.stale kind=agent error=away" in caplog.text
