@@ -90,7 +90,10 @@ class Log(Protocol):
         ...
 
     async def tail(self, cursor: Cursor, limit: int = 1000) -> tuple[list[TailRecord], Cursor]:
-        """The whole log in commit order from a cursor (`START` first): at least once, never skips."""
+        """The whole log in commit order from a cursor (`START` first): at least once, never skips.
+
+        An append that cannot be read back is logged with its task, and comes as one `Unread` at its last seq.
+        """
         ...
 
 

@@ -40,7 +40,7 @@ class Mirror(Generic[T]):
         decode: Callable[[Doc], T],
         changed: Callable[[str, str, T | None], None] = lambda tenant, doc_id, value: None,
     ) -> None:
-        """Take how to read a document; a `StoreError` or `Misuse` of `decode` or `changed` concerns it alone."""
+        """Take how to read a document; a `StoreError` or `Misuse` of that or of `changed` is its own."""
         self._docs = docs
         self._kind = kind
         self._decode = decode

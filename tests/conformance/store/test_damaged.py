@@ -8,7 +8,7 @@ from tests.conformance.store.given import AT, A, delta, status, task
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
 from trunkline.store.check import check
-from trunkline.store.records import Hint
+from trunkline.store.records import START, Hint
 from trunkline.wire.types import TaskState
 
 DEEP = b'{"kind":"later","x":%b%b}' % (b"[" * 3000, b"]" * 3000)
@@ -88,3 +88,24 @@ def test_compaction_and_pruning_go_on(run, store, body, caplog):
         return await store.maintenance.compact(AT + 100_000), await store.maintenance.prune(AT + 100_000)
 
     assert run(case()) == (1, 2)
+
+
+@BODIES
+@pytest.mark.parametrize("limit", [1, 7, 1000])
+def test_a_tail_goes_past_it_and_names_it(run, store, body, limit, caplog):
+    async def case():
+        await task(store, "t0")
+        await damaged(store, "t1", body)
+        await task(store, "t2")
+        found, cursor = [], START
+        while (page := await store.log.tail(cursor, limit))[0]:
+            found += page[0]
+            cursor = page[1]
+        return found
+
+    found = run(case())
+    seqs = [record.recorded.seq for record in found if record.task_id == "t1"]
+    assert seqs == list(range(1, 74))
+    assert [record.task_id for record in found if isinstance(record.recorded.event, ev.Unread)] == ["t1"]
+    assert [record.task_id for record in found[-2:]] == ["t2", "t2"]
+    assert "store.damaged task=t1 seq=73" in caplog.text

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from trunkline.errors import StoreError
 from trunkline.log.compact import Append
-from trunkline.log.events import DECODE_ERRORS, Recorded, decode, placed
+from trunkline.log.events import DECODE_ERRORS, Recorded, Unread, decode, placed
 from trunkline.log.fold import Head, State
 from trunkline.log.ids import Position
 from trunkline.store.columns import NUMBERS, HeadRow, filters, head_page
@@ -118,6 +118,15 @@ def _placed(task_id: str, last: int, at: int, body: bytes) -> list[Recorded]:
         raise StoreError.damaged(task_id, error) from error
 
 
+def _readable(task_id: str, last: int, at: int, body: bytes) -> list[Recorded]:
+    try:
+        return _placed(task_id, last, at, body)
+    except StoreError as error:
+        # A tail goes on: one damaged task must not keep all others from those who read everything.
+        _logger.error("store.damaged task=%s seq=%d reason=%s", task_id, last, error)
+        return [Recorded(last, at, Unread(body))]
+
+
 async def _news(connection: Connection, places: Sequence[Hint], limit: int) -> list[TailRecord]:
     rows = await fetch(
         connection,
@@ -145,7 +154,7 @@ async def _tail(connection: Connection, cursor: Cursor, limit: int) -> tuple[lis
     rows = await fetch(connection, "tail", xid=xid, task_id=task_id, seq=seq, limit=limit)
     found: list[TailRecord] = []
     for number, tenant, name, last, at, body in rows:
-        for one in _placed(name, last, at, body):
+        for one in _readable(name, last, at, body):
             if (number, name) == (xid, task_id) and one.seq <= seq:
                 continue
             found.append(TailRecord(tenant, name, one))

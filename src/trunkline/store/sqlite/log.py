@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.errors import StoreError
-from trunkline.log.events import DECODE_ERRORS, Known, Recorded, decode, placed
+from trunkline.log.events import DECODE_ERRORS, Known, Recorded, Unread, decode, placed
 from trunkline.log.fold import Head, State
 from trunkline.log.ids import Position
 from trunkline.store.columns import HeadRow, filters, head_page
@@ -183,24 +183,39 @@ def _tail(connection: sqlite3.Connection, cursor: Cursor, limit: int) -> tuple[l
         after = int(cursor or "0")
     except ValueError:
         raise StoreError(f"cursor {cursor!r} is not from this store; start again without it") from None
+    values = {"after": after, "limit": limit}
     try:
-        (page,) = connection.execute(_SQL["tail"], {"after": after, "limit": limit}).fetchone()
+        (page,) = connection.execute(_SQL["tail"], values).fetchone()
+        found = [
+            (append.id - (append.last - recorded.seq), TailRecord(append.tenant, append.task_id, recorded))
+            for append in _appends(page or "[]")
+            for recorded in append.placed()
+        ]
     except sqlite3.DataError:
         if limit <= 1:
             raise
         return _tail(connection, cursor, limit // 2)
-    if page is None:
+    except (sqlite3.OperationalError, *DECODE_ERRORS) as error:
+        if isinstance(error, sqlite3.OperationalError) and "decode" not in str(error):
+            raise
+        found = _tail_rows(connection, values)
+    if not found:
         return [], cursor
-    try:
-        found = [
-            (append.id - (append.last - recorded.seq), TailRecord(append.tenant, append.task_id, recorded))
-            for append in _appends(page)
-            for recorded in append.placed()
-        ]
-    except DECODE_ERRORS as error:
-        raise StoreError(f"the log cannot be read after cursor {cursor!r}: {error}") from error
     newer = [(number, record) for number, record in found if number > after][:limit]
     return [record for _, record in newer], str(newer[-1][0])
+
+
+def _tail_rows(connection: sqlite3.Connection, values: dict[str, int]) -> list[tuple[int, TailRecord]]:
+    """The same page append by append: one damaged task must not keep all others from who reads everything."""
+    found: list[tuple[int, TailRecord]] = []
+    for number, tenant, task_id, last, at, body in connection.execute(_SQL["tail_rows"], values):
+        try:
+            records = placed(last, at, decode(body))
+        except DECODE_ERRORS as error:
+            _logger.error("store.damaged task=%s seq=%d reason=%s", task_id, last, error)
+            records = [Recorded(last, at, Unread(body))]
+        found += [(number - (last - one.seq), TailRecord(tenant, task_id, one)) for one in records]
+    return found
 
 
 def _appends(page: str) -> Sequence[_Append]:

@@ -89,6 +89,13 @@ FROM (
     ORDER BY e.id
 );
 
+-- A body as bytes, because one that is damaged may be no text.
+-- name: tail_rows
+SELECT e.id, t.tenant, t.task_id, e.seq, e.at, CAST(e.body AS BLOB)
+FROM events AS e CROSS JOIN tasks AS t ON t.num = e.task
+WHERE e.id > :after AND e.id < (SELECT min(id) FROM events WHERE id > :after) + :limit
+ORDER BY e.id;
+
 -- name: head
 SELECT
     task_id, coalesce(context_id, task_id), owner, state, status_at, seq, node, agent, parent, child, wake_at
