@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ def test_the_skill_marked_default_takes_it(agent: Agent) -> None:
     assert text(send(agent, "hi")) == "third: hi"
 
 
-@pytest.mark.parametrize("name", ["skillHint", "skill"])
+@pytest.mark.parametrize("name", ["skillHint", "skill", "skillId"])
 @pytest.mark.parametrize("place", ["message", "params"])
 def test_metadata_names_the_skill(agent: Agent, name: str, place: str) -> None:
     async def talk(client: TestClient) -> Any:
@@ -73,12 +74,29 @@ def test_the_hint_of_the_message_goes_before_that_of_the_request(agent: Agent) -
     assert text(drive(agent, talk)) == "second: hi"
 
 
+@pytest.mark.parametrize("name", ["skill", "skillId"])
 @pytest.mark.parametrize("wanted", ["third", "", 5, ["first"], {"id": "first"}, True])
-def test_an_unknown_skill_is_a_clear_error(agent: Agent, wanted: object) -> None:
-    error = refusal(agent, "hi", metadata={"skillHint": wanted})
+def test_an_unknown_skill_is_a_clear_error(agent: Agent, name: str, wanted: object) -> None:
+    error = refusal(agent, "hi", metadata={name: wanted, "skillHint": "second-one"})
     assert error["code"] == -32602
-    assert field_of(error) == "message.metadata.skillHint"
+    assert field_of(error) == f"message.metadata.{name}"
     assert "first, second-one, add, name" in error["message"]
+
+
+@pytest.mark.parametrize("metadata", [{"skillHint": "chat"}, {"skillHint": "chat", "skill": "chat"}])
+def test_a_hint_that_names_no_skill_is_none(
+    agent: Agent, metadata: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "trunkline.agent")
+    assert text(send(agent, "hi", metadata=metadata)) == "first: hi"
+    assert "skill.hint.unknown agent='under test' hint='chat'" in caplog.text
+
+
+def test_the_name_of_a_skill_goes_before_a_hint(agent: Agent) -> None:
+    metadata = {"skillHint": "first", "skill": "second-one"}
+    assert text(send(agent, "hi", metadata=metadata)) == "second: hi"
+    # Our own client says both; what a caller names by an argument is no hint.
+    assert refusal(agent, "hi", metadata={"skillHint": "third", "skillId": "third"})["code"] == -32602
 
 
 def test_no_task_is_made_for_an_unknown_skill(agent: Agent) -> None:

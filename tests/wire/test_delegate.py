@@ -7,6 +7,7 @@ import pytest
 
 from tests.wire.samples import plain
 from trunkline import errors as e
+from trunkline.client.message import compose
 from trunkline.wire import types as t
 from trunkline.wire.delegate import read_record, read_submission, record, request_of, submission_of
 
@@ -40,6 +41,13 @@ def test_the_skill_is_whom_it_is_for() -> None:
     part = t.Part(text="x")
     assert plain(submission_of(asked(part, metadata={"skill": "s"}), "coder"))["agent_id"] == "s"
     assert plain(submission_of(asked(part, metadata={"skill": 7}), "coder"))["agent_id"] == "coder"
+    ours = compose("x", {"skill": "s"})
+    assert (
+        plain(submission_of(ours, "coder"))["agent_id"] == plain(submission_of(ours, ""))["agent_id"] == "s"
+    )
+    hint = asked(part, metadata={"skillHint": "chat"})
+    assert plain(submission_of(hint, "coder"))["agent_id"] == "coder"
+    assert plain(submission_of(hint, ""))["agent_id"] == "chat"
     with pytest.raises(e.UnsupportedOperation, match="name the skill"):
         submission_of(asked(part), "")
 
@@ -63,6 +71,15 @@ def test_what_has_no_place_in_a_submission() -> None:
         ({"status": "submitted"}, S.SUBMITTED, (), ""),
         ({"status": "working", "output": None}, S.WORKING, (), ""),
         ({"status": "input-required"}, S.INPUT_REQUIRED, (), ""),
+        ({"status": "input-required", "output": {"prompt": "which?"}}, S.INPUT_REQUIRED, (), "which?"),
+        ({"status": "input-required", "output": {"prompt": ["a"]}}, S.INPUT_REQUIRED, (), '["a"]'),
+        (
+            {"status": "input-required", "output": {"prompt": "which?", "of": 2}},
+            S.INPUT_REQUIRED,
+            (t.Part(data={"of": 2}),),
+            "which?",
+        ),
+        ({"status": "input-required", "output": "which?"}, S.INPUT_REQUIRED, (t.Part(text="which?"),), ""),
         ({"status": "failed", "error": "no"}, S.FAILED, (), "no"),
         ({"status": "failed", "error": {"code": 1}}, S.FAILED, (), '{"code":1}'),
         (
@@ -90,6 +107,15 @@ def test_a_record_of_ours_is_read() -> None:
     read = read_record(record(task))
     assert (read.id, read.status.state, read.artifacts[0].parts) == ("t", S.COMPLETED, (t.Part(text="x"),))
     assert read_record(b'{"id":7,"status":"working"}').id == "7"
+    question = t.Message("q", parts=(t.Part(text="which?"),))
+    asks = read_record(record(t.Task("t", "c", t.TaskStatus(S.AUTH_REQUIRED, question))))
+    assert asks.status.state is S.INPUT_REQUIRED
+    assert asks.status.message is not None
+    assert asks.status.message.parts == question.parts
+    assert plain(record(t.Task("t", "c", t.TaskStatus(S.INPUT_REQUIRED)))) == {
+        "id": "t",
+        "status": "input-required",
+    }
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,13 @@ import pytest
 from trunkline.errors import InvalidParams
 from trunkline.wire.read import read_send
 from trunkline.wire.types import Part
+from trunkline.wire.writer import Dialect
 
 
 def read(part: dict[str, Any], *, proto: bool = False) -> Part:
     params = {"message": {"messageId": "m", "role": "user", "parts": [part]}}
-    return read_send(msgspec.json.encode(params), proto=proto).message.parts[0]
+    dialect = Dialect.V03_PROTO if proto else Dialect.V03
+    return read_send(msgspec.json.encode(params), dialect).message.parts[0]
 
 
 @pytest.mark.parametrize(

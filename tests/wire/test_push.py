@@ -221,22 +221,24 @@ def body(given: Task, version: str, *, whole: bool = False, **more: Any) -> Any:
 
 @pytest.mark.parametrize("state", ENDS)
 def test_0_3_tells_an_end_with_its_whole_artifact(state: TaskState) -> None:
+    answer = {
+        "artifactId": "answer",
+        "parts": [{"kind": "text", "text": "the answer"}],
+        "append": False,
+        "lastChunk": True,
+    }
     assert body(task(state, "answer"), "0.3") == {
         "kind": "status-update",
         "taskId": "t-1",
         "contextId": "c-1",
         "status": {"state": ENDS[state], "timestamp": STAMP},
         "final": True,
-        "artifact": {
-            "artifactId": "answer",
-            "parts": [{"kind": "text", "text": "the answer"}],
-            "append": False,
-            "lastChunk": True,
-        },
+        "artifact": answer,
+        "artifacts": [answer],
     }
 
 
-def test_0_3_has_one_artifact_and_all_of_them_if_there_are_more() -> None:
+def test_0_3_has_the_last_artifact_and_all_of_them() -> None:
     told_all = body(task(TaskState.COMPLETED, "notes", "answer"), "0.3")
     assert told_all["artifact"]["artifactId"] == "answer"
     assert [one["artifactId"] for one in told_all["artifacts"]] == ["notes", "answer"]

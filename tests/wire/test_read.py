@@ -17,6 +17,7 @@ from trunkline.wire.read import (
     task_query_from,
 )
 from trunkline.wire.types import Message, Part, PushConfig, Role, TaskState
+from trunkline.wire.writer import Dialect
 
 
 def body(message: dict[str, Any] | None = None, **params: Any) -> bytes:
@@ -92,6 +93,25 @@ def test_SND_21_ERR_06_a_bad_member_is_named(message: dict[str, Any], field: str
     assert error.message.startswith(field)
 
 
+@pytest.mark.parametrize(
+    ("message", "may_lack_it"),
+    [
+        ({"messageId": ""}, {Dialect.V03, Dialect.V03_PROTO}),
+        ({"messageId": "", "kind": "message"}, {Dialect.V03, Dialect.V03_PROTO}),
+        ({"messageId": None}, {Dialect.V03}),
+        ({"messageId": None, "kind": "message"}, set()),
+    ],
+)
+@pytest.mark.parametrize("dialect", Dialect)
+def test_SND_21_before_1_0_a_message_may_lack_its_id(
+    message: dict[str, Any], may_lack_it: set[Dialect], dialect: Dialect
+) -> None:
+    if dialect in may_lack_it:
+        assert read_send(body(message), dialect).message.message_id == ""
+    else:
+        assert refused(body(message), dialect=dialect).field == "message.messageId"
+
+
 def test_SND_21_no_message() -> None:
     assert refused(b"{}").field == "message"
     assert refused(b'{"message":null}').field == "message"
@@ -138,7 +158,7 @@ def test_snake_case_of_the_python_sdk_over_rest() -> None:
             "configuration": {"push_notification": {"url": "http://y"}, "history_length": 0},
         }
     )
-    request = read_send(raw, proto=True)
+    request = read_send(raw, Dialect.V03_PROTO)
     assert request.message.context_id == "c1"
     assert request.message.parts == (
         Part(url="http://x", media_type="a/b", filename="n"),
@@ -380,11 +400,11 @@ junk = st.recursive(
 )
 
 
-@given(st.binary() | junk.map(msgspec.json.encode), st.booleans())
-@example(b'{"message":{"messageId":"m","role":"user","parts":[{"*extra":{"a":1},"text":""}]}}', False)
-def test_SEC_06_any_bytes_are_read_or_refused(raw: bytes, proto: bool) -> None:
+@given(st.binary() | junk.map(msgspec.json.encode), st.sampled_from(Dialect))
+@example(b'{"message":{"messageId":"m","role":"user","parts":[{"*extra":{"a":1},"text":""}]}}', Dialect.V03)
+def test_SEC_06_any_bytes_are_read_or_refused(raw: bytes, dialect: Dialect) -> None:
     for read in (
-        lambda: read_send(raw, proto=proto),
+        lambda: read_send(raw, dialect),
         lambda: read_task_query(raw),
         lambda: read_list_query(raw),
     ):

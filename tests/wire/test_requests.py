@@ -49,7 +49,7 @@ def test_what_is_asked_before_is_read_as_far_as_it_can_say(request: t.SendReques
     read = read_send(requests.send_params(request, V03))
     assert (read.wait, read.history_length, read.push) == (request.wait, request.history_length, request.push)
     assert (read.message.message_id, read.message.role) == (request.message.message_id, t.Role.USER)
-    read = read_send(requests.send_params(request, PROTO), proto=True)
+    read = read_send(requests.send_params(request, PROTO), PROTO)
     assert read.wait is (request.wait is not False)
     assert read.push == request.push
     assert len(read.message.parts) == len(request.message.parts)
@@ -113,6 +113,7 @@ HOOK = {"id": "c", "url": CONFIG.url, "token": "t"}
                     "pushNotificationConfig": {**HOOK, "authentication": OLD_AUTHENTICATION},
                 },
                 "metadata": {"k": 1},
+                "contextId": "c",
             },
         ),
         (

@@ -20,6 +20,7 @@ from trunkline.wire.types import (
     TaskStatus,
 )
 
+DELTA = "application/vnd.protolabs.worldstate-delta{}+json"
 FLAT = {
     "kind": "message",
     "messageId": "m2",
@@ -66,6 +67,10 @@ def test_VER_06_task() -> None:
             {"kind": "data", "data": {}, "metadata": {"mimeType": "a/b", "filename": "own"}},
         ),
         (Part(text="x", media_type="a/b"), {"kind": "text", "text": "x", "metadata": {"mimeType": "a/b"}}),
+        (
+            Part(data={}, media_type=DELTA.format("-v1"), metadata={"mimeType": DELTA.format("-v1")}),
+            {"kind": "data", "data": {}, "metadata": {"mimeType": DELTA.format("")}},
+        ),
     ],
 )
 def test_parts(part: Part, expected: dict[str, Any]) -> None:

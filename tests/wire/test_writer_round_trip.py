@@ -6,6 +6,7 @@ from tests.wire import samples
 from trunkline.wire import v03, v03proto, v1
 from trunkline.wire.read import read_send
 from trunkline.wire.types import Message
+from trunkline.wire.writer import Dialect
 
 
 @given(samples.messages())
@@ -27,4 +28,4 @@ def test_round_trip_v03(message: Message) -> None:
 @given(samples.messages())
 def test_round_trip_v03proto(message: Message) -> None:
     written = v03proto.message(message)
-    assert v03proto.message(read_send(samples.sent(written), proto=True).message) == written
+    assert v03proto.message(read_send(samples.sent(written), Dialect.V03_PROTO).message) == written

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from typing import cast
 
@@ -10,12 +11,14 @@ from trunkline.agent.declaration import DriftMonitor
 from trunkline.agent.result import complete, end_early, record_failure, record_stop
 from trunkline.agent.skill import Skill
 from trunkline.agent.turn import Coalesce, Turn, VerdictGiven
-from trunkline.errors import InvalidParams, Refused, TurnOver
+from trunkline.errors import InvalidParams, Refused, RouteNotFound, TurnOver
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.hops import Bounds, Grants
 from trunkline.wire.types import Message, Metadata, SendRequest, TaskState
 
-_HINTS = ("skillHint", "skill")
+log = logging.getLogger("trunkline.agent")
+HINT = "skillHint"
+_BINDING = ("skill", "skillId")
 
 
 class SkillExecutor:
@@ -51,16 +54,25 @@ class SkillExecutor:
         return skill.id
 
     def _hinted(self, metadata: Metadata | None, place: str) -> Skill | None:
-        for hint in _HINTS if metadata else ():
-            wanted = (metadata or {}).get(hint)
-            if wanted is None:
+        """The skill that metadata name: a hint may name one that is not here, any other name may not."""
+        if not metadata:
+            return None
+        hint = metadata.get(HINT)
+        for name in _BINDING:
+            wanted = metadata.get(name)
+            # Hubs repeat their hint as `skill`, whatever the agent has.
+            if wanted is None or (name == "skill" and wanted == hint):
                 continue
             if isinstance(wanted, str) and wanted in self._skills:
                 return self._skills[wanted]
             known = ", ".join(self._listed()) or "none that it lists"
             raise InvalidParams(
-                f"there is no skill {wanted!r}; this agent has {known}", field=f"{place}.{hint}"
+                f"there is no skill {wanted!r}; this agent has {known}", field=f"{place}.{name}"
             )
+        if isinstance(hint, str) and hint in self._skills:
+            return self._skills[hint]
+        if hint is not None:
+            log.info("skill.hint.unknown agent=%a hint=%a", self._name, str(hint)[:64])
         return None
 
     def _listed(self) -> list[str]:
@@ -88,7 +100,7 @@ class SkillExecutor:
         if name == self._name:
             return ""
         known = ", ".join([self._name, *self._listed()])
-        raise InvalidParams(f"there is no agent or skill {name!r} here; there are {known}", field="agent_id")
+        raise RouteNotFound(f"there is no agent or skill {name!r} here; there are {known}")
 
     def on_crash(self, skill: str) -> OnCrash:
         """What becomes of a task of this skill whose process died."""

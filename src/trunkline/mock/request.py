@@ -114,7 +114,7 @@ def read_rpc(
         operation, version = _operation(envelope.method, _version(exchange, persona, quirks), persona, quirks)
         _check_offered(operation, quirks)
         dialect = Dialect.V1 if version is Version.V1 else Dialect.V03
-        params = _rpc_params(operation, envelope.params)
+        params = _rpc_params(operation, envelope.params, dialect)
     except errors.Refused as refused:
         return _rpc_refusal(refused, envelope.id, quirks)
     return MockRequest(
@@ -155,10 +155,10 @@ def _check_offered(operation: Operation, quirks: Quirks) -> None:
         raise errors.MethodNotFound(f"there is no {NAMES[operation]} here")
 
 
-def _rpc_params(operation: Operation, raw: msgspec.Raw | None) -> Params:
+def _rpc_params(operation: Operation, raw: msgspec.Raw | None, dialect: Dialect) -> Params:
     match operation:
         case Operation.SEND | Operation.STREAM:
-            return read.read_send(raw)
+            return read.read_send(raw, dialect)
         case Operation.GET | Operation.CANCEL | Operation.SUBSCRIBE:
             return read.read_task_query(raw)
         case Operation.LIST:
@@ -183,7 +183,7 @@ def read_rest(
         version = _version(exchange, persona, quirks)
         dialect = dialect_of(call, version if "0.3" in persona.versions else Version.V1)
         _check_offered(call.operation, quirks)
-        params = _rest_params(call, body, exchange.query, proto=dialect is Dialect.V03_PROTO)
+        params = _rest_params(call, body, exchange.query, dialect)
     except errors.Refused as refused:
         return _rest_refusal(refused, dialect)
     return MockRequest(
@@ -191,10 +191,10 @@ def read_rest(
     )
 
 
-def _rest_params(call: RestCall, body: bytes, query: dict[str, str], *, proto: bool) -> Params:
+def _rest_params(call: RestCall, body: bytes, query: dict[str, str], dialect: Dialect) -> Params:
     match call.operation:
         case Operation.SEND | Operation.STREAM:
-            return read.read_send(body, proto=proto)
+            return read.read_send(body, dialect)
         case Operation.GET:
             return read.task_query_from(call.task_id, query)
         case Operation.CANCEL | Operation.SUBSCRIBE:

@@ -126,7 +126,7 @@ class Executor(Protocol):
         """The id of the skill of this name; empty if the name is the agent's own.
 
         Raises:
-            InvalidParams: there is neither.
+            RouteNotFound: there is neither.
         """
         ...
 

@@ -13,9 +13,11 @@ from hashlib import blake2b
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trunkline import errors
 from trunkline.auth.principal import Principal
+from trunkline.clock import new_id
 from trunkline.log.decide import LIMITS
 from trunkline.log.events import PushTarget, Replied
 from trunkline.log.fold import NOBODY, Head, State
@@ -143,8 +145,10 @@ class Operations:
         """The task that has taken the message, and whether it is a new one."""
         who = caller.principal
         self._check_tenant(who, request.tenant)
-        message = request.message
         dedup = _dedup(caller, request)
+        if not request.message.message_id:
+            request = replace(request, message=replace(request.message, message_id=new_id()))
+        message = request.message
         try:
             if message.task_id:
                 feed = await self._tasks.find(who.tenant, who.name, message.task_id, self._agents)
@@ -212,7 +216,7 @@ class Operations:
         """The skill that a workflow engine means; the agent's own name means its default one.
 
         Raises:
-            InvalidParams: there is neither a skill nor an agent of that name.
+            RouteNotFound: there is neither a skill nor an agent of that name.
         """
         return self._runner.agent(self._agent).executor.named(name)
 

@@ -65,12 +65,12 @@ async def perform(
     encoded: EncodedOperations, call: RestCall, caller: Caller, body: bytes, query: dict[str, str]
 ) -> bytes | Subscription:
     """Read path, query and body, and make the call."""
-    operations, proto = encoded.operations, caller.dialect is Dialect.V03_PROTO
+    operations = encoded.operations
     match call.operation:
         case Operation.SEND:
-            return await encoded.send(caller, read.read_send(body, proto=proto))
+            return await encoded.send(caller, read.read_send(body, caller.dialect))
         case Operation.STREAM:
-            return await operations.stream(caller, read.read_send(body, proto=proto))
+            return await operations.stream(caller, read.read_send(body, caller.dialect))
         case Operation.GET:
             return await encoded.get(caller, read.task_query_from(call.task_id, query))
         case Operation.CANCEL:

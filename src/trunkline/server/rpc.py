@@ -34,11 +34,11 @@ def operation_of(method: str, asked: Version | None) -> tuple[Operation, Version
     if asked is not Version.V03 and (found := METHODS_V1.get(method)) is not None:
         # A 1.0 name without a version header is served as 1.0: nobody means anything else by it.
         return found, Version.V1
-    if asked is not Version.V1 and (found := METHODS_V03.get(method)) is not None:
+    if (found := METHODS_V03.get(method)) is not None:
+        # Clients in the field name version 1.0 and speak 0.3: the name of the method says what they read.
         return found, Version.V03
     version = (asked or Version.V03).value
-    other = METHODS_V03.get(method) or METHODS_V1.get(method)
-    advice = "; it is a method of another version, see the A2A-Version header" if other is not None else ""
+    advice = "; it is a method of 1.0, see the A2A-Version header" if method in METHODS_V1 else ""
     raise errors.MethodNotFound(f"there is no such method in A2A {version}{advice}")
 
 
@@ -61,11 +61,11 @@ async def perform(
     operations = encoded.operations
     match operation:
         case Operation.SEND:
-            return await encoded.send(caller, read.read_send(params))
+            return await encoded.send(caller, read.read_send(params, caller.dialect))
         case Operation.GET:
             return await encoded.get(caller, read.read_task_query(params))
         case Operation.STREAM:
-            return await operations.stream(caller, read.read_send(params))
+            return await operations.stream(caller, read.read_send(params, caller.dialect))
         case Operation.SUBSCRIBE:
             return await operations.subscribe(caller, read.read_task_query(params))
         case Operation.CANCEL:

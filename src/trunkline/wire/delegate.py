@@ -98,9 +98,17 @@ def request_of(submission: Submission, skill: str) -> SendRequest:
 def record(task: Task) -> bytes:
     """A task as the dialect shows it."""
     status = _STATUS[task.status.state]
-    if status == "completed":
-        return _encode(_Record(task.id, status, _output(task)))
-    return _encode(_Record(task.id, status, error=_said(task) if status == "failed" else ""))
+    said = _said(task)
+    match status:
+        case "completed":
+            return _encode(_Record(task.id, status, _output(task)))
+        case "input-required":
+            return _encode(_Record(task.id, status, {"prompt": said} if said else None))
+        case "failed":
+            said = said or f"the task ended as {plain_state(task.status.state)}"
+            return _encode(_Record(task.id, status, error=said))
+        case _:
+            return _encode(_Record(task.id, status))
 
 
 def submission_of(request: SendRequest, agent: str) -> bytes:
@@ -127,8 +135,10 @@ def submission_of(request: SendRequest, agent: str) -> bytes:
             raise _no_place("files; send text or data")
     if texts:
         given.setdefault("task", "\n".join(texts))
-    skill = (message.metadata or {}).get("skill")
-    wanted = (skill if isinstance(skill, str) else "") or agent
+    named = {**(request.metadata or {}), **(message.metadata or {}), "agent": agent}
+    # A hint may name what is not there; the agent takes it.
+    names = (named.get(name) for name in ("skillId", "skill", "agent", "skillHint"))
+    wanted = next((name for name in names if name and isinstance(name, str)), "")
     if not wanted:
         raise _no_place("a submission for nobody; name the skill")
     return _encode(Submission(wanted, message.message_id, given))
@@ -139,7 +149,7 @@ def _no_place(what: str) -> UnsupportedOperation:
 
 
 def read_record(body: bytes) -> Task:
-    """A record as a task: its output is an artifact, its error what was said at the end.
+    """A record as a task: its output is an artifact, its error or its prompt what was said.
 
     Raises:
         Unreadable: it is none.
@@ -152,9 +162,14 @@ def read_record(body: bytes) -> Task:
     state = state_named(found.status)
     if state is None or not found.id:
         raise Unreadable(f"{found.status!a} is no state of a task: {excerpt(body)}")
-    error = found.error if isinstance(found.error, str) or not found.error else _encode(found.error).decode()
-    said = Message("", role=Role.AGENT, parts=(Part(text=error),)) if error else None
-    parts = _parts(found.output)
+    text = found.error if isinstance(found.error, str) or not found.error else _encode(found.error).decode()
+    output = found.output
+    if state is TaskState.INPUT_REQUIRED and isinstance(output, dict):
+        output = dict(cast("Metadata", output))
+        prompt = output.pop("prompt", "")
+        text = prompt if isinstance(prompt, str) else _encode(prompt).decode()
+    said = Message("", role=Role.AGENT, parts=(Part(text=text),)) if text else None
+    parts = _parts(output)
     artifacts = (Artifact("output", parts=parts),) if parts else ()
     return Task(str(found.id), "", TaskStatus(state, said), artifacts)
 
@@ -196,5 +211,4 @@ def _is_report(part: Part) -> bool:
 
 def _said(task: Task) -> str:
     message = task.status.message
-    said = "\n".join(part.text for part in message.parts if part.text) if message is not None else ""
-    return said or f"the task ended as {plain_state(task.status.state)}"
+    return "\n".join(part.text for part in message.parts if part.text) if message is not None else ""

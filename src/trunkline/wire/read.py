@@ -16,6 +16,7 @@ from trunkline.wire.push import inline_config
 from trunkline.wire.raw import RawConfiguration, RawListQuery, RawMessage, RawSend, RawTaskQuery
 from trunkline.wire.spellings import check_id, milliseconds, plain_task_id, role_named, state_named
 from trunkline.wire.types import STATES, ListQuery, Message, Role, SendRequest, TaskQuery, TaskState
+from trunkline.wire.writer import Dialect
 
 _send = msgspec.json.Decoder(RawSend)
 _task = msgspec.json.Decoder(RawTaskQuery)
@@ -23,8 +24,8 @@ _list = msgspec.json.Decoder(RawListQuery)
 _NO_CONFIGURATION = RawConfiguration()
 
 
-def read_send(body: bytes | Raw | None, *, proto: bool = False) -> SendRequest:
-    """Params of `send` and `stream`; `proto` says that the body is ProtoJSON of the 0.3 proto.
+def read_send(body: bytes | Raw | None, dialect: Dialect = Dialect.V1) -> SendRequest:
+    """Params of `send` and `stream`. In 0.3 the message may come without an id: see `_may_lack_id`.
 
     Raises:
         ParseError: the bytes are not JSON.
@@ -35,8 +36,9 @@ def read_send(body: bytes | Raw | None, *, proto: bool = False) -> SendRequest:
     if said is None:
         raise InvalidParams("message is missing", field="message")
     wanted = raw.configuration or _NO_CONFIGURATION
+    proto = dialect is Dialect.V03_PROTO
     return SendRequest(
-        message=_message(said, path, raw.context_id or "", proto=proto),
+        message=_message(said, path, raw.context_id or "", dialect),
         accepted_output_modes=wanted.accepted_output_modes or (),
         # In the proto of 0.3 a history length of 0 is the same as none given.
         history_length=(wanted.history_length or None) if proto else wanted.history_length,
@@ -90,17 +92,17 @@ def list_query_from(query: dict[str, str]) -> ListQuery:
     return _list_query(read_query(RawListQuery, query))
 
 
-def _message(raw: RawMessage, path: str, outer_context: str, *, proto: bool) -> Message:
+def _message(raw: RawMessage, path: str, outer_context: str, dialect: Dialect) -> Message:
     where = "parts" if raw.content is None else "content"
     parts = raw.parts or raw.content
-    if not raw.message_id:
+    if not raw.message_id and not _may_lack_id(raw, dialect):
         raise InvalidParams(f"{path}.messageId is missing", field=f"{path}.messageId")
     if not parts:
         raise InvalidParams(f"{path}.parts must have at least one part", field=f"{path}.parts")
     _check_role(raw.role, f"{path}.role")
-    place = f"{path}.{where}"
+    place, proto = f"{path}.{where}", dialect is Dialect.V03_PROTO
     return Message(
-        check_id(raw.message_id, f"{path}.messageId"),
+        check_id(raw.message_id, f"{path}.messageId") if raw.message_id else "",
         _context(raw.context_id or "", outer_context, path),
         plain_task_id(raw.task_id or ""),
         Role.USER,
@@ -109,6 +111,16 @@ def _message(raw: RawMessage, path: str, outer_context: str, *, proto: bool) -> 
         raw.extensions or (),
         raw.reference_task_ids or (),
         raw.extra,
+    )
+
+
+def _may_lack_id(raw: RawMessage, dialect: Dialect) -> bool:
+    """Whether a message without an id gets one of ours: in 0.3, if the id is empty or the message sketchy.
+
+    Whoever writes messages of 0.3 with their `kind` knows the specification, which demands an id.
+    """
+    return dialect is not Dialect.V1 and (
+        raw.message_id == "" or (raw.kind is None and dialect is Dialect.V03)
     )
 
 

@@ -44,6 +44,7 @@ class _Send(WireStruct, frozen=True):
     tenant: str = ""
     configuration: _Configuration | None = None
     metadata: Metadata | None = None
+    context_id: str = ""
 
 
 class _List(WireStruct, frozen=True):
@@ -83,6 +84,8 @@ def send_params(request: SendRequest, dialect: Dialect) -> bytes:
             request.tenant if dialect is Dialect.V1 else "",
             None if wanted == _NONE else wanted,
             request.metadata,
+            # Some agents of 0.3 read it here only; the readers of ProtoJSON refuse what they do not know.
+            message.context_id if dialect is Dialect.V03 else "",
         )
     )
 

@@ -17,6 +17,9 @@ _encode = msgspec.json.Encoder().encode
 _STATES = {state: plain_state(state) for state in t.STATES} | {t.TaskState.UNSPECIFIED: "unknown"}
 _ROLES = {t.Role.USER: "user", t.Role.AGENT: "agent", None: "agent"}
 
+# The report whose media type has another name in 0.3.
+_DELTA, _DELTA_03 = [f"application/vnd.protolabs.worldstate-delta{end}+json" for end in ("-v1", "")]
+
 # A part or a message; one with unknown members is a dict, since a struct has no room for them.
 Written = Struct | Metadata
 
@@ -157,7 +160,7 @@ def artifact_frame(update: t.ArtifactUpdate) -> bytes:
 def notification(update: t.StatusUpdate, artifacts: tuple[t.Artifact, ...], *, final: bool) -> bytes:
     """A push notification: the change of status, and what the task has made once it has ended.
 
-    Receivers of that time read one `artifact`: the last, which is the answer. If there are more, all follow.
+    Some receivers of that time read one `artifact`, the last, which is the answer; others only `artifacts`.
     """
     made = [_whole(artifact) for artifact in artifacts]
     written = StatusUpdate03(
@@ -167,7 +170,7 @@ def notification(update: t.StatusUpdate, artifacts: tuple[t.Artifact, ...], *, f
         final,
         update.metadata,
         made[-1] if made else None,
-        made if len(made) > 1 else [],
+        made,
     )
     return _encode(written)
 
@@ -244,7 +247,8 @@ def part_metadata(part: t.Part) -> Metadata | None:
         return part.metadata
     # `mimeType` is 0.3's word, and where agents of that time look for the type of a data part.
     notes = {"mimeType": part.media_type, "filename": part.filename}
-    return {**{name: text for name, text in notes.items() if text}, **(part.metadata or {})}
+    written = {**{name: text for name, text in notes.items() if text}, **(part.metadata or {})}
+    return {**written, "mimeType": _DELTA_03} if written.get("mimeType") == _DELTA else written
 
 
 def data_object(value: Any) -> Metadata:

@@ -52,7 +52,7 @@ def test_AG_21_send_that_waits(demo: Agent) -> None:
         {"message": {}},
         {"message": message("x", "0.3", parts=[])},
         {"message": message("x", "0.3", parts=[{"kind": "text"}])},
-        {"message": message("x", "0.3", metadata={"skillHint": "juggle"})},
+        {"message": message("x", "0.3", metadata={"skill": "juggle"})},
         [],
     ],
     ids=["empty", "empty message", "no parts", "part without content", "no such skill", "array"],

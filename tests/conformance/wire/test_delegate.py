@@ -11,6 +11,8 @@ import pytest
 
 from tests.harness import Agent
 
+QUESTIONS = {"ask": "What is your answer?", "auth": "Please authorize access to the demo."}
+
 
 def _submit(demo: Agent, agent_id: str, given: dict[str, Any], correlation: str = "") -> httpx2.Response:
     body = {
@@ -56,7 +58,8 @@ def test_what_did_not_succeed_is_failed_with_a_reason(demo: Agent, text: str) ->
 @pytest.mark.parametrize("text", ["ask", "auth"])
 def test_who_waits_is_input_required(demo: Agent, text: str) -> None:
     task_id = _submit(demo, "demo", {"task": text}).json()["id"]
-    assert _poll(demo, task_id, "input-required") == {"id": task_id, "status": "input-required"}
+    asks = _poll(demo, task_id, "input-required")
+    assert asks == {"id": task_id, "status": "input-required", "output": {"prompt": QUESTIONS[text]}}
 
 
 def test_same_correlation_id_is_the_same_task(demo: Agent) -> None:
@@ -70,7 +73,7 @@ def test_same_correlation_id_is_the_same_task(demo: Agent) -> None:
 def test_agent_name_means_the_default_skill_and_unknown_ones_are_refused(demo: Agent) -> None:
     assert _submit(demo, "Trunkline demo", {"task": "echo hi"}).status_code == 201
     refused = _submit(demo, "coder", {"task": "x"})
-    assert refused.status_code == 400
+    assert refused.status_code == 404
     assert "coder" in refused.json()["message"]
 
 
