@@ -10,7 +10,7 @@ from trunkline.agent.turn import Turn
 from trunkline.errors import Misuse, Refused, TrunklineError, TurnOver, Unreachable, Unreadable
 from trunkline.http.mounts import Route
 from trunkline.wire.card import Provider
-from trunkline.wire.types import Artifact, Message, Part, TaskState
+from trunkline.wire.types import Artifact, Message, Part, PushConfig, TaskState
 
 if TYPE_CHECKING:
     from trunkline.bridge.tools import tools
@@ -37,6 +37,7 @@ __all__ = [
     "Misuse",
     "Part",
     "Provider",
+    "PushConfig",
     "Refused",
     "Result",
     "Route",

@@ -163,6 +163,142 @@ def test_the_data_part_is_found_among_others() -> None:
     assert field_of(error) == "message.parts[1].data.a"
 
 
+class Hotel(pydantic.BaseModel):
+    name: str = pydantic.Field(validation_alias=pydantic.AliasChoices("name", "title"))
+    stars: int = 3
+
+
+class OpenHotel(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="ignore")
+    name: str
+
+
+class Cat(msgspec.Struct, tag=True):
+    lives: int = 9
+
+
+class Dog(msgspec.Struct, tag=True):
+    tricks: int = 0
+
+
+def hotel(hotel: Hotel) -> list[Any]:
+    return [hotel.name, hotel.stars]
+
+
+def open_hotel(hotel: OpenHotel) -> str:
+    return hotel.name
+
+
+def kennel(pet: Cat | Dog, by_name: dict[str, Cat] = {}, spare: Order | None = None) -> str:  # noqa: B006
+    return type(pet).__name__
+
+
+def weather(city: str, days: int = 1) -> str:
+    return f"{city} {days}"
+
+
+def open_weather(city: str, days: int = 1, **rest: float) -> dict[str, Any]:
+    return {"city": city, "days": days, "rest": rest}
+
+
+def open_order(order: Order, **rest: Any) -> dict[str, Any]:
+    return {"item": order.item, "rest": rest}
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "at", "told"),
+    [
+        (weather, {"city": "Rome", "dys": 3}, ".dys", "there is no 'dys'; did you mean 'days'?"),
+        (weather, {"city": "Rome", "unit": "C"}, ".unit", "there is no 'unit'; there are city, days"),
+        (order, {"item": "tea", "cuont": 2}, ".cuont", "did you mean 'count'?"),
+        (place, {"city": "Oslo", "zip_code": 1}, ".zip_code", "there are city, zip"),
+        (query, {"words": [], "limit": 1, "limits": 2}, ".limits", "did you mean 'limit'?"),
+        (booking, {"nights": 1, "rooom": "double"}, ".rooom", "did you mean 'room'?"),
+        (trip, {"to": {"item": "a", "cout": 1}}, ".to.cout", "did you mean 'count'?"),
+        (
+            trip,
+            {"to": {"item": "a"}, "via": [{"item": "b", "tag": []}]},
+            ".via[0].tag",
+            "did you mean 'tags'?",
+        ),
+        (kennel, {"pet": {"type": "Cat", "live": 1}}, ".pet.live", "did you mean 'lives'?"),
+        (kennel, {"pet": {"type": "Dog"}, "by_name": {"a": {"live": 1}}}, ".by_name.a.live", "lives"),
+        (kennel, {"pet": {"type": "Dog"}, "spare": {"item": "x", "count_": 1}}, ".spare.count_", "count"),
+        (open_weather, {"city": "Rome", "wind": "no"}, ".wind", "float"),
+        (open_order, {"item": "tea", "count": "x"}, ".count", "int"),
+    ],
+    ids=lambda one: getattr(one, "__name__", str(one)[:30]),
+)
+def test_a_misspelt_name_is_refused_with_the_nearest(
+    function: Callable[..., object], given: Any, at: str, told: str
+) -> None:
+    error = refusal(agent_with(function), data(given))
+    assert error["code"] == -32602
+    assert told in error["message"]
+    assert field_of(error) in ("message.parts[0].data" + at, "message.parts[0].data[...]"), error
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "expected"),
+    [
+        (hotel, {"title": "Ritz"}, ["Ritz", 3]),
+        (open_hotel, {"name": "Ritz", "pool": True}, "Ritz"),
+        (kennel, {"pet": {"type": "Dog", "tricks": 1}, "spare": None}, "Dog"),
+        (open_weather, {"city": "Rome", "wind": 3.5}, {"city": "Rome", "days": 1, "rest": {"wind": 3.5}}),
+        (open_order, {"item": "tea", "order": "7"}, {"item": "tea", "rest": {}}),
+        (open_order, {"item": "tea", "sugar": 2}, {"item": "tea", "rest": {"sugar": 2}}),
+    ],
+    ids=lambda one: getattr(one, "__name__", str(one)[:30]),
+)
+def test_an_author_may_take_other_names(function: Callable[..., object], given: Any, expected: Any) -> None:
+    task = send(agent_with(function), data(given))
+    assert parts(task) == [{"text": expected} if isinstance(expected, str) else {"data": expected}]
+
+
+def test_a_schema_is_closed_unless_its_author_opens_it() -> None:
+    for function in (weather, order, place, query, booking, trip, hotel):
+        assert (bind(function).schema or {})["additionalProperties"] is False
+    assert (bind(trip).schema or {})["$defs"]["Order"]["additionalProperties"] is False
+    for function in (open_weather, open_order):
+        assert (bind(function).schema or {})["additionalProperties"] is True
+    assert "additionalProperties" not in (bind(open_hotel).schema or {})
+
+
+def test_the_only_skill_that_reads_data_says_what_is_wrong_with_it() -> None:
+    agent = Agent("under test")
+    agent.skill(lambda text: text, id="say")
+    agent.skill(weather)
+    assert "did you mean 'days'?" in refusal(agent, data({"city": "Rome", "dys": 3}))["message"]
+    assert text(send(agent, data({"city": "Rome"}))) == "Rome 1"
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [(weather, "Rome 1"), (hotel, ["Rome", 3]), (order, {"got": ["Rome", 1, []], "type": "Order"})],
+    ids=["parameters", "pydantic", "dataclass"],
+)
+def test_text_fills_the_one_required_string(function: Callable[..., object], expected: Any) -> None:
+    task = send(agent_with(function), "Rome")
+    assert parts(task) == [{"text": expected} if isinstance(expected, str) else {"data": expected}]
+
+
+def test_text_that_fills_a_string_is_beside_data_only_text() -> None:
+    agent = agent_with(weather)
+    assert agent.skills["weather"].input_modes == ("application/json", "text/plain")
+    assert text(send(agent, [{"text": "please"}, {"data": {"city": "Oslo", "days": 2}}])) == "Oslo 2"
+
+
+def test_two_required_strings_are_not_guessed_from_text() -> None:
+    def both(a: str, b: str) -> str:
+        return a + b
+
+    def optional(a: str = "x", b: str = "y") -> str:
+        return a + b
+
+    for function in (both, optional, plain):
+        assert field_of(refusal(agent_with(function), "just text")) == "message.parts"
+
+
 def test_no_data_part_says_what_is_wanted() -> None:
     error = refusal(agent_with(plain), "just text")
     assert error["code"] == -32602
@@ -222,9 +358,6 @@ def test_plain_functions_have_no_schema() -> None:
 def star(*words: str) -> None: ...
 
 
-def stars(**words: str) -> None: ...
-
-
 def positional(a: str, b: int, /) -> None: ...
 
 
@@ -238,7 +371,6 @@ def complex_one(a: complex, b: int) -> None: ...
     ("function", "told"),
     [
         (star, "star: parameters must be named; *words"),
-        (stars, "stars: parameters must be named; **words"),
         (positional, "positional: parameters must be named; a"),
         (unknown, "unknown: annotation not found: name 'Nowhere'"),
         (complex_one, "complex_one: no JSON schema"),

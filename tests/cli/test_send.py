@@ -233,11 +233,12 @@ def test_parts_keep_their_order_and_their_types(
     peer.methods["SendMessage"] = lambda _: {"task": task("COMPLETED")}
     (tmp_path / "report.bin").write_bytes(b"\x00\x01")
     (tmp_path / "notes.txt").write_text("plain")
+    (tmp_path / "trip.json").write_text('["Rome"]')
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"b": 2}')))
     trunkline(
         "send", peer.url, "first",
         "--file", "report.bin", "--media-type", "application/pdf",
-        "--text", "second", "--data", "-", "--file", "notes.txt",
+        "--text", "second", "--data", "-", "--data", '{"a": [1]}', "--data", "@trip.json", "--file", "notes.txt",
         "--file", "https://example.com/big.zip", "--text", "third", "--media-type", "text/markdown",
     )  # fmt: skip
     parts = peer.params("SendMessage")[0]["message"]["parts"]
@@ -247,6 +248,8 @@ def test_parts_keep_their_order_and_their_types(
         {"raw": raw, "filename": "report.bin", "mediaType": "application/pdf"},
         {"text": "second"},
         {"data": {"b": 2}, "mediaType": "application/json"},
+        {"data": {"a": [1]}, "mediaType": "application/json"},
+        {"data": ["Rome"], "mediaType": "application/json"},
         {"raw": base64.b64encode(b"plain").decode(), "filename": "notes.txt", "mediaType": "text/plain"},
         {"url": "https://example.com/big.zip", "filename": "big.zip", "mediaType": "application/zip"},
         {"text": "third", "mediaType": "text/markdown"},
@@ -259,7 +262,12 @@ def test_parts_keep_their_order_and_their_types(
         (("hi", "--media-type", "a/b"), "follows no --text"),
         ((), "nothing to send"),
         (("--file", "none.txt"), "No such file"),
-        (("--data", "bad.json"), "holds no JSON"),
+        (("--data", "bad.json"), "this is no JSON: JSON is malformed"),
+        (("--data", "bad.json"), "a file is named by --data @FILE"),
+        (("--data", "@bad.json"), "bad.json holds no JSON"),
+        (("--data", "@none.json"), "--data none.json: No such file"),
+        (("--data", "@/dev/zero"), "--data /dev/zero is larger than 64 MiB"),
+        (("--file", "/dev/zero"), "--file /dev/zero is larger than 64 MiB"),
         (("hi", "--metadata", "[1]"), "--metadata: give a JSON object"),
         (("hi", "--wait", "--async"), "choose one"),
         (("hi", "--stream", "--async"), "choose one"),

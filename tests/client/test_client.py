@@ -119,7 +119,7 @@ def test_a_list_of_tasks_by_pages() -> None:
 def test_push_configs() -> None:
     async def talk(client: Client) -> None:
         task_id = (await client.send("ask", wait=True)).task_id
-        made = await client.set_push(task_id, PushConfig("http://127.0.0.1:9/hook", token="t"))
+        made = await client.set_push(task_id, {"url": "http://127.0.0.1:9/hook", "token": "t"})
         assert (await client.get_push(task_id, made.id)).url == "http://127.0.0.1:9/hook"
         assert [one.id for one in await client.list_push(task_id)] == [made.id]
         await client.delete_push(task_id, made.id)
@@ -127,6 +127,36 @@ def test_push_configs() -> None:
 
     settings = {"egress_hosts": ["127.0.0.1"], "secret_key": "a-secret-key-for-the-tests-of-push"}
     call(talk, settings=settings)
+
+
+def test_a_push_config_is_sent_with_a_message() -> None:
+    async def talk(client: Client) -> None:
+        sent = await client.send("ask", push={"url": "http://127.0.0.1:9/hook", "id": "mine"})
+        assert (await client.get_push(sent.task_id, "mine")).url == "http://127.0.0.1:9/hook"
+
+    settings = {"egress_hosts": ["127.0.0.1"], "secret_key": "a-secret-key-for-the-tests-of-push"}
+    call(talk, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "url"),
+        ({"url": "https://example.com/hook", "tokn": "t"}, "tokn"),
+        ({"url": 7}, "Expected `str`"),
+        (
+            "https://example.com/hook",
+            "a PushConfig, or a dict with texts of url, id, token, scheme, credentials",
+        ),
+    ],
+)
+def test_a_push_config_that_is_none_is_named(given: Any, told: str) -> None:
+    async def talk(client: Client) -> None:
+        with pytest.raises(Misuse, match="push: ") as caught:
+            await client.send("ask", push=given)
+        assert told in str(caught.value)
+
+    call(talk)
 
 
 def test_what_the_card_does_not_offer_is_not_called() -> None:

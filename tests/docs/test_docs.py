@@ -54,6 +54,28 @@ def test_serving_page_mounts_an_agent(tmp_path: Path, monkeypatch: pytest.Monkey
     assert outer["url"] == inner["url"]
 
 
+def test_serving_page_composes_lifespans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scribe.py").write_text(blocks("README.md", "python")[0])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("TRUNKLINE_STORE", "memory:")
+    monkeypatch.delitem(sys.modules, "scribe", raising=False)
+    space: dict[str, Any] = {}
+    (block,) = [one for one in blocks("docs/serving.md", "python") if "asynccontextmanager" in one]
+    exec(compile(block, "docs/serving.md", "exec"), space)
+
+    async def main() -> None:
+        app = space["app"]
+        async with (
+            app.router.lifespan_context(app),
+            httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as client,
+        ):
+            assert app.state.prices == {"tea": 3}
+            assert (await client.get("/agents/scribe/readyz")).status_code == 200
+        assert app.state.prices == {}
+
+    asyncio.run(main())
+
+
 def test_every_setting_is_on_the_serving_page() -> None:
     text = Path(__file__).parents[2].joinpath("docs/serving.md").read_text(encoding="utf-8")
     assert [name for name in Settings.__struct_fields__ if f"`{name}`" not in text] == []

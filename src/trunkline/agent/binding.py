@@ -1,7 +1,8 @@
 """The functions of an author: how their parameters are filled from a message, and where they run.
 
 A `Turn` is passed as it is; a single `str` (or a bare name) takes the text; a dataclass, msgspec
-struct, TypedDict or pydantic model takes a data part as a whole; several parameters take its fields.
+struct, TypedDict or pydantic model takes a data part as a whole; several parameters take its fields,
+and `**rest` those that are left. Text alone fills the one field that is required, if it is a `str`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from functools import partial
 import msgspec
 from msgspec import Struct
 
+from trunkline.agent.schema import Schema, refuse_unknown, schema_of, text_member
 from trunkline.errors import InvalidParams, Misuse
 from trunkline.wire.types import Message
 
@@ -35,39 +37,48 @@ class Binding(Struct, frozen=True):
     turn: str = ""
     text: str = ""
     whole: str = ""
+    # Takes the members of a data part that are nobody else's.
+    rest: str = ""
+    rest_type: object = None
     model: object = None
-    schema: dict[str, object] | None = None
+    schema: Schema | None = None
+    # The member of the data that a message of text alone fills.
+    text_member: str = ""
 
     @property
     def typed(self) -> bool:
         """Whether the function reads a data part."""
         return self.model is not None
 
-    def read(self, message: Message) -> object:
-        """The typed value in a message.
+    def read(self, message: Message) -> dict[str, object]:
+        """The arguments that a message holds as data, or as the text that stands for it.
 
         Raises:
             InvalidParams: there is no data part, or it does not fit; the field is named.
         """
         for place, part in enumerate(message.parts):
             if part.data is not msgspec.UNSET:
-                return _convert(part.data, self.model, f"message.parts[{place}].data")
+                return self._read(part.data, f"message.parts[{place}].data")
+        if self.text_member and any(part.text is not None for part in message.parts):
+            return self._read({self.text_member: message.text}, "message.parts")
         raise InvalidParams(
             f"this skill reads a data part with {_members(self.schema)}", field="message.parts"
         )
 
-    def arguments(self, turn: object, text: str, value: object) -> dict[str, object]:
+    def _read(self, data: object, field: str) -> dict[str, object]:
+        schema = self.schema or {}
+        refuse_unknown(data, schema, self.model, field)
+        value = _convert(data, self.model, field)
+        filled = {self.whole: value} if self.whole else msgspec.structs.asdict(typing.cast("Struct", value))
+        if not self.rest:
+            return filled
+        given = typing.cast("dict[str, object]", data)
+        others = {name: one for name, one in given.items() if name not in schema["properties"]}
+        return typing.cast("dict[str, object]", _convert(others, self.rest_type, field)) | filled
+
+    def arguments(self, turn: object, values: dict[str, object]) -> dict[str, object]:
         """The keyword arguments of one call."""
-        filled: dict[str, object] = {}
-        if self.turn:
-            filled[self.turn] = turn
-        if self.text:
-            filled[self.text] = text
-        if self.whole:
-            filled[self.whole] = value
-        elif self.model is not None:
-            filled.update(msgspec.structs.asdict(typing.cast("Struct", value)))
-        return filled
+        return {**values, self.turn: turn} if self.turn else values
 
 
 def bind(function: AuthorFunction) -> Binding:
@@ -78,25 +89,26 @@ def bind(function: AuthorFunction) -> Binding:
     """
     signature = inspect.signature(function)
     hints = _hints(function)
-    turn, rest = "", list[inspect.Parameter]()
+    turn, rest, rest_type, taken = "", "", object, list[inspect.Parameter]()
     for parameter in signature.parameters.values():
-        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
             raise Misuse(f"{name_of(function)}: parameters must be named; {parameter} cannot be filled")
         hint = hints.get(parameter.name)
-        if parameter.name == "turn" or getattr(hint, "__name__", "") in _TURNS:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            rest, rest_type = parameter.name, dict[str, hints.get(parameter.name, typing.Any)]
+        elif parameter.name == "turn" or getattr(hint, "__name__", "") in _TURNS:
             turn = parameter.name
         else:
-            rest.append(parameter)
-    if not rest:
+            taken.append(parameter)
+    if not taken and not rest:
         return Binding(turn=turn)
-    if len(rest) == 1:
-        hint = hints.get(rest[0].name, str)
-        if hint is str:
-            return Binding(turn=turn, text=rest[0].name)
-        if _is_model(hint):
-            return Binding(turn=turn, whole=rest[0].name, model=hint, schema=_schema(hint, function))
-    model = _model_of(rest, hints, function)
-    return Binding(turn=turn, model=model, schema=_schema(model, function))
+    only = hints.get(taken[0].name, str) if len(taken) == 1 else None
+    if only is str and not rest:
+        return Binding(turn=turn, text=taken[0].name)
+    whole = taken[0].name if _is_model(only) else ""
+    model = only if whole else _model_of(taken, hints, function)
+    schema = _schema(model, function, is_open=bool(rest))
+    return Binding(turn, "", whole, rest, rest_type, model, schema, text_member(schema))
 
 
 def _hints(function: AuthorFunction) -> dict[str, object]:
@@ -180,28 +192,15 @@ def _is_model(hint: object) -> bool:
     )
 
 
-def _schema(model: object, function: AuthorFunction) -> dict[str, object]:
-    pydantic_schema = getattr(model, "model_json_schema", None)
+def _schema(model: object, function: AuthorFunction, *, is_open: bool) -> Schema:
     try:
-        found = pydantic_schema() if callable(pydantic_schema) else _flat(msgspec.json.schema(model))
+        return schema_of(model, is_open=is_open)
     except TypeError as error:
         raise Misuse(f"{name_of(function)}: no JSON schema for its parameters: {error}") from error
-    return typing.cast("dict[str, object]", found)
 
 
-def _flat(schema: dict[str, typing.Any]) -> dict[str, typing.Any]:
-    """A schema whose top is an object and not a reference to one."""
-    reference: str = schema.get("$ref", "")
-    if not reference:
-        return schema
-    definitions = dict[str, typing.Any](schema.get("$defs", {}))
-    top = definitions.pop(reference.rsplit("/", 1)[-1])
-    return {**top, "$defs": definitions} if definitions else top
-
-
-def _members(schema: dict[str, object] | None) -> str:
-    properties = typing.cast("dict[str, object]", (schema or {}).get("properties", {}))
-    return ", ".join(properties) or "an object"
+def _members(schema: Schema | None) -> str:
+    return ", ".join((schema or {}).get("properties", {})) or "an object"
 
 
 def _convert(data: object, model: object, field: str) -> object:

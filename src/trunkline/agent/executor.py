@@ -7,6 +7,8 @@ import logging
 from collections.abc import Mapping
 from typing import cast
 
+from msgspec import UNSET
+
 from trunkline.agent.declaration import DriftMonitor
 from trunkline.agent.result import complete, end_early, record_failure, record_stop
 from trunkline.agent.skill import Skill
@@ -84,14 +86,17 @@ class SkillExecutor:
         plain = parts[0].text is not None if len(parts) == 1 else all([one.text is not None for one in parts])
         if plain or len(self._skills) == 1:
             return None
-        for skill in self._skills.values():
-            if skill.binding.typed:
-                try:
-                    skill.check(message)
-                except Refused:
-                    continue
-                return skill
-        return None
+        typed = [skill for skill in self._skills.values() if skill.binding.typed]
+        for skill in typed:
+            try:
+                skill.check(message)
+            except Refused:
+                continue
+            return skill
+        # The only one that reads data says what is wrong with it; a skill that reads none could not.
+        default = self._skills[self._default]
+        unread = any(part.data is not UNSET and not default.reads(part) for part in parts)
+        return typed[0] if unread and len(typed) == 1 and typed[0].public else None
 
     def named(self, name: str) -> str:
         """The id of the skill of this name; empty if the name is the agent's own."""

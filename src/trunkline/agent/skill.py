@@ -82,13 +82,14 @@ class Skill(Struct, frozen=True):
                 )
         if self.binding.typed:
             self.binding.read(message)
-        elif not any(self._reads(part) for part in message.parts):
+        elif not any(self.reads(part) for part in message.parts):
             raise InvalidParams(
                 f"skill {self.id} reads {', '.join(self.input_modes)}; the message has no such part",
                 field="message.parts",
             )
 
-    def _reads(self, part: Part) -> bool:
+    def reads(self, part: Part) -> bool:
+        """Whether it reads a part of this kind."""
         if part.text is not None:
             return _covers(self.input_modes, TEXT)
         if part.data is not UNSET:
@@ -99,14 +100,15 @@ class Skill(Struct, frozen=True):
     async def call(self, turn: Turn) -> Result:
         """Run the function for one turn."""
         binding, function = self.binding, self.function
-        value = binding.read(turn.request) if binding.typed else None
-        text = turn.text if binding.text else ""
+        values: dict[str, object] = {binding.text: turn.text} if binding.text else {}
+        if binding.typed:
+            values = binding.read(turn.request)
         if self.kind is FunctionKind.COROUTINE:
-            return await cast("Awaitable[Result]", function(**binding.arguments(turn, text, value)))
+            return await cast("Awaitable[Result]", function(**binding.arguments(turn, values)))
         if self.kind is FunctionKind.ASYNC_GENERATOR:
-            return await _unfold(turn, function(**binding.arguments(turn, text, value)))
+            return await _unfold(turn, function(**binding.arguments(turn, values)))
         blocking = SyncTurn(turn)
-        arguments = binding.arguments(blocking, text, value)
+        arguments = binding.arguments(blocking, values)
         try:
             given = await in_thread(lambda: _sync(function, arguments, blocking))
         finally:
@@ -144,7 +146,7 @@ def make_skill(
     summary = (inspect.getdoc(inner(function)) or "").split("\n\n", 1)[0].replace("\n", " ")
     effects = read_effects(about.get("effects", ()))
     emits = emitted_by(function, binding.turn) | {*read_emits(about.get("emits", ()))}
-    modes = tuple(about.get("input_modes", ())) or input_modes or ((JSON,) if binding.typed else (TEXT,))
+    modes = tuple(about.get("input_modes", ())) or input_modes or _modes(binding)
     return Skill(
         id=own_id,
         name=about.get("name") or own_id.replace("_", " ").capitalize(),
@@ -162,6 +164,12 @@ def make_skill(
         effects=effects,
         public=about.get("public", True),
     )
+
+
+def _modes(binding: Binding) -> tuple[str, ...]:
+    if not binding.typed:
+        return (TEXT,)
+    return (JSON, TEXT) if binding.text_member else (JSON,)
 
 
 def read_on_crash(value: object) -> OnCrash:

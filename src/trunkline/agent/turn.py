@@ -133,7 +133,7 @@ class Turn:
     @property
     def text(self) -> str:
         """All text parts of the request, a line each."""
-        return _text(self._work.state.message)
+        return self._work.state.message.text
 
     @property
     def data(self) -> list[object]:
@@ -359,7 +359,7 @@ class Turn:
 
     async def ask(self, question: str) -> str:
         """Ask the caller and wait, however long; gives the text of the answer."""
-        return _text(await self.ask_message(question))
+        return (await self.ask_message(question)).text
 
     async def ask_message(self, question: str) -> Message:
         """Like `ask`, but gives the whole message."""
@@ -409,13 +409,6 @@ class Turn:
     def effect(self, domain: str, path: str, value: object = 1, op: str = "inc") -> None:
         """Record a change of shared state; reported as `worldstate-delta-v1` when the run succeeds."""
         self.report.add_change(Change(domain, path, value, op))
-
-
-def _text(message: Message) -> str:
-    parts = message.parts
-    if len(parts) == 1:
-        return parts[0].text or ""
-    return "\n".join(part.text for part in parts if part.text is not None)
 
 
 def _part(text: str | None, data: object, file: bytes | str | None, filename: str, media_type: str) -> Part:

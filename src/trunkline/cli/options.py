@@ -107,8 +107,8 @@ _TABLE = (
         help="A part that is a file, sent along, or the address of one; repeatable.",
     ),
     Option(
-        name="data", kind="list", lasting=False, metavar="PATH|-",
-        help="A part of data from a JSON file, or from standard input; repeatable.",
+        name="data", kind="list", lasting=False, metavar="JSON|@PATH|-",
+        help="A part of data: JSON itself, from a file, or from standard input; repeatable.",
     ),
     Option(
         name="media-type", kind="list", lasting=False, metavar="TYPE",

@@ -7,6 +7,7 @@ import mimetypes
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -21,6 +22,8 @@ from trunkline.wire.types import RESTING, Part
 
 _ADDRESSES = ("http://", "https://")
 _UNKNOWN = "application/octet-stream"
+# No agent takes a message of this size; what is larger was named by mistake, or never ends.
+_READ_LIMIT = 64 << 20
 
 
 async def send(session: Session) -> None:
@@ -108,17 +111,33 @@ def _file_part(value: str) -> Part:
 
 
 def _data_part(value: str) -> Part:
-    raw = sys.stdin.buffer.read() if value == "-" else _read(Path(value), "--data")
+    where, raw = "", value.encode()
+    if value == "-":
+        where, raw = "standard input", _bounded(sys.stdin.buffer, "--data -")
+    elif value.startswith("@"):
+        where, raw = value[1:], _read(Path(value[1:]), "--data")
     try:
         data = msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
-        where = "standard input" if value == "-" else value
-        raise Misuse(f"--data: {where} holds no JSON: {error}") from None
+        if where:
+            raise Misuse(f"--data: {where} holds no JSON: {error}") from None
+        raise Misuse(f"--data: this is no JSON: {error}; a file is named by --data @FILE") from None
     return Part(data=data, media_type="application/json")
 
 
 def _read(path: Path, flag: str) -> bytes:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            return _bounded(file, f"{flag} {path}")
     except OSError as error:
         raise Misuse(f"{flag} {path}: {error.strerror}") from None
+
+
+def _bounded(source: BinaryIO, flag: str) -> bytes:
+    """What a source holds; one without end (a device, a pipe) is not read without end."""
+    raw = source.read(_READ_LIMIT + 1)
+    if len(raw) > _READ_LIMIT:
+        raise Misuse(
+            f"{flag} is larger than {_READ_LIMIT >> 20} MiB; give the agent a URL of it (--file URL)"
+        )
+    return raw

@@ -11,7 +11,7 @@ from typing import TypeVar, Unpack
 from trunkline.client.assembler import Assembler
 from trunkline.client.chat import Chat
 from trunkline.client.credentials import Auth, FixedHeaders, Guarded, credentials
-from trunkline.client.message import Content, Sending, compose
+from trunkline.client.message import Content, Sending, compose, push_config
 from trunkline.client.negotiation import Negotiation
 from trunkline.client.options import Options, check_seconds
 from trunkline.client.result import Result
@@ -269,14 +269,14 @@ class Client:
         """
         return Result(await self._ask(CancelAttempt(_named(task_id))))
 
-    async def set_push(self, task_id: str, config: PushConfig) -> PushConfig:
+    async def set_push(self, task_id: str, config: PushConfig | Mapping[str, str]) -> PushConfig:
         """Have a webhook told of a task.
 
         Raises:
             PushNotSupported: the agent's card says that it sends no notifications.
         """
         await self._session.check_push()
-        request = PushRequest(_named(task_id), config)
+        request = PushRequest(_named(task_id), push_config(config))
         return await self._ask(lambda transport, call: transport.set_push(request, call))
 
     async def get_push(self, task_id: str, config_id: str = "") -> PushConfig:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
+import msgspec
+
 from trunkline.clock import new_id
 from trunkline.errors import Misuse
 from trunkline.wire.types import Message, Metadata, Part, PushConfig, Role, SendRequest
@@ -21,7 +23,7 @@ class Sending(TypedDict, total=False):
     context_id: str
     message_id: str
     metadata: Metadata | None
-    push: PushConfig | None
+    push: PushConfig | Mapping[str, str] | None
     output_modes: Sequence[str]
     history_length: int | None
     extensions: Sequence[str]
@@ -97,4 +99,21 @@ def compose(content: Content, said: Sending, *, wait: bool = True) -> SendReques
             tuple(told("extensions", ())),
         )
     modes, length = tuple(told("output_modes", ())), told("history_length")
-    return SendRequest(message, modes, length, wait, told("push"), told("metadata"))
+    given = told("push")
+    push = None if given is None else push_config(given)
+    return SendRequest(message, modes, length, wait, push, told("metadata"))
+
+
+def push_config(given: PushConfig | Mapping[str, str]) -> PushConfig:
+    """A push config, or the members of one.
+
+    Raises:
+        Misuse: a member is not known or not text, or there is no `url`.
+    """
+    if isinstance(given, PushConfig):
+        return given
+    try:
+        return PushConfig(**msgspec.convert(given, dict[str, str]))
+    except (TypeError, msgspec.ValidationError) as error:
+        known = ", ".join(PushConfig.__struct_fields__)
+        raise Misuse(f"push: {error}; it is a PushConfig, or a dict with texts of {known}") from None

@@ -259,7 +259,7 @@ class SyncClient:
         """Stop a task."""
         return self._loop.run(self._client.cancel(task_id))
 
-    def set_push(self, task_id: str, config: PushConfig) -> PushConfig:
+    def set_push(self, task_id: str, config: PushConfig | Mapping[str, str]) -> PushConfig:
         """Have a webhook told of a task."""
         return self._loop.run(self._client.set_push(task_id, config))
 

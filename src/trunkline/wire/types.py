@@ -75,6 +75,14 @@ class Message(WireStruct, frozen=True):
     reference_task_ids: tuple[str, ...] = ()
     extra: Metadata | None = None
 
+    @property
+    def text(self) -> str:
+        """All text parts, a line each."""
+        parts = self.parts
+        if len(parts) == 1:
+            return parts[0].text or ""
+        return "\n".join(part.text for part in parts if part.text is not None)
+
 
 class TaskStatus(WireStruct, frozen=True):
     """A state, when it was reached and what was said with it."""
