@@ -115,7 +115,7 @@ class Host:
         keyring = Keyring(settings.keys)
         self.key_store = KeyStore(self.store.docs, keyring, now_ms)
         self.identity = Identity(keyring, self._tokens())
-        self.admin = Admin(self.store, self.key_store, self._signer, self.runner.tasks.forget)
+        self.admin = Admin(self.store, self.key_store, self._signer, self.runner.tasks)
         cors = Cors(settings.cors_origins) if settings.cors_origins else None
         admission, refusals = self._admission(cors), Refusals(self.identity)
         read_body = BodyReader(settings.body_limit, settings.body_timeout)

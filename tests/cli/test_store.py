@@ -17,7 +17,7 @@ import pytest
 
 from tests.conformance.store.given import Author, delta, status, submitted, task
 from tests.harness import Agent, ServerProcess
-from trunkline.clock import now_ms
+from trunkline.clock import Ids, now_ms
 from trunkline.store.sqlite.database import SQLITE
 from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import TaskState
@@ -103,7 +103,7 @@ def test_check_changes_nothing(command: Command, filled: Path) -> None:
     assert filled.read_bytes() == before
 
 
-@pytest.mark.parametrize("name", ["check", "prune", "export"])
+@pytest.mark.parametrize("name", ["check", "prune", "waiting", "export"])
 def test_no_file_is_made_where_none_was(command: Command, tmp_path: Path, name: str) -> None:
     code, _, said = command(name, "--store", "sqlite:///typo.db")
     assert code == 2
@@ -111,7 +111,9 @@ def test_no_file_is_made_where_none_was(command: Command, tmp_path: Path, name: 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("args", [("check",), ("migrate",), ("prune",), ("export",), ("import", "-")])
+@pytest.mark.parametrize(
+    "args", [("check",), ("migrate",), ("prune",), ("waiting",), ("export",), ("import", "-")]
+)
 def test_a_store_in_memory_is_of_no_use_here(command: Command, args: tuple[str, ...]) -> None:
     code, _, said = command(*args, "--store", "memory:")
     assert (code, said) == (
@@ -150,6 +152,36 @@ def test_an_older_store_is_not_read_before_it_is_migrated(command: Command, fill
     code, _, said = command("check")
     assert code == 2
     assert f"has schema 0 and this trunkline reads {NEWEST}: run trunkline store migrate" in said
+
+
+# waiting and cancel
+
+
+def test_without_a_server_every_open_task_waits_and_can_be_canceled(command: Command, tmp_path: Path) -> None:
+    task_id = Ids().new()
+
+    async def fill() -> None:
+        store = SqliteStore(str(tmp_path / "trunkline.db"), now_ms=now_ms)
+        await store.open()
+        # As a process that was killed leaves it.
+        await store.nodes.join("n1", ["alpha"])
+        author = Author(store, task_id, "north")
+        await author.append(submitted(agent="alpha"), status())
+        await task(store, "ended", state=TaskState.COMPLETED)
+        await store.close()
+
+    asyncio.run(fill())
+    assert command("waiting") == (0, f"{task_id}  working         alpha  north\nwaiting  1\n", "")
+    assert command("waiting", "--tenant", "south") == (0, "waiting  0\n", "")
+    told = [{"id": task_id, "tenant": "north", "agent": "alpha", "state": "working"}]
+    assert json.loads(command("waiting", "--json")[1]) == told
+    code, _, said = command("cancel", task_id)
+    assert (code, said) == (
+        2, f"trunkline: no task '{task_id}' waits for its agent; see the list of waiting tasks\n",
+    )  # fmt: skip
+    assert command("cancel", task_id, "--tenant", "north") == (0, f"task {task_id} is canceled\n", "")
+    assert command("waiting") == (0, "waiting  0\n", "")
+    assert "is not the id of a task" in command("cancel", "a/b")[2]
 
 
 # prune

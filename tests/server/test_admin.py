@@ -10,10 +10,12 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.conformance.store.given import delta
+from tests.conformance.store.given import Author, delta, status, submitted
 from trunkline import Agent
 from trunkline.auth.principal import Scope
+from trunkline.clock import Ids
 from trunkline.host import Application
+from trunkline.log.events import CancelRequested
 from trunkline.server import operations
 from trunkline.store.records import DeliveryOutcome, DeliveryResult, OutboxEntry
 
@@ -70,6 +72,8 @@ ACTS = [
     ("GET", "/admin/deliveries"),
     ("POST", "/admin/deliveries/x:replay"),
     ("POST", "/admin/store:prune"),
+    ("GET", "/admin/tasks?waiting=1"),
+    ("POST", "/admin/tasks/x:cancel"),
     ("GET", "/admin/"),
     ("GET", "/admin/nothing"),
 ]
@@ -289,6 +293,7 @@ def test_an_admin_acts_on_its_own_tenant_and_an_operator_on_all() -> None:
         ("/admin/keys/a%00b:revoke", None, "printable characters only"),
         ("/admin/deliveries/a%00b:replay", None, "printable characters only"),
         ("/admin/deliveries:replay?task=a%00b", None, "printable characters only"),
+        ("/admin/tasks/nobody:cancel", None, "no task 'nobody' waits for its agent"),
         ("/admin/store:prune", None, "required field `older_than_ms`"),
         ("/admin/store:prune", {"older_than_ms": 10**12}, "older_than_ms must be 0 to"),
     ],
@@ -392,3 +397,60 @@ def test_the_store_is_pruned() -> None:
         assert held is not None and (await get(at, task_id))["error"]["code"] == -32001
 
     office(work)
+
+
+async def stranded(at: Office, tenant: str, agent: str = "gone") -> str:
+    """A working task of an agent that nobody carries."""
+    author = Author(at.application.host.store, Ids().new(), tenant)
+    await author.append(submitted(agent=agent, node="dead"), status())
+    return author.state.task_id
+
+
+def test_tasks_that_wait_for_their_agent_are_listed_by_tenant_and_page() -> None:
+    async def work(at: Office) -> None:
+        keys = at.application.host.key_store
+        admin = {"X-API-Key": (await keys.create("ann", tenant="north", scopes=["admin"])).token}
+        north = sorted([await stranded(at, "north") for _ in range(3)])
+        south = await stranded(at, "south")
+        await stranded(at, "north", agent="echo")
+        listed = (await at.act("GET", "/admin/tasks?waiting=1", None, **admin)).json()["tasks"]
+        assert listed == [
+            {"id": task_id, "tenant": "north", "agent": "gone", "state": "working"} for task_id in north
+        ]
+        page = await at.act("GET", f"/admin/tasks?waiting=1&limit=1&after={north[0]}", None, **admin)
+        assert [one["id"] for one in page.json()["tasks"]] == [north[1]]
+        every = (await at.act("GET", "/admin/tasks?waiting=1")).json()["tasks"]
+        assert [one["id"] for one in every] == sorted([*north, south])
+        narrowed = (await at.act("GET", "/admin/tasks?waiting=1&tenant=south")).json()["tasks"]
+        assert [one["id"] for one in narrowed] == [south]
+        assert (await at.act("GET", "/admin/tasks?waiting=1&tenant=south", None, **admin)).status_code == 403
+        assert "say waiting=1" in (await at.act("GET", "/admin/tasks")).text
+
+    office(work)
+
+
+def test_a_task_that_waits_for_its_agent_is_canceled_by_an_admin_of_its_tenant(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work(at: Office) -> None:
+        keys, store = at.application.host.key_store, at.application.host.store
+        admin = {"X-API-Key": (await keys.create("ann", tenant="north", scopes=["admin"])).token}
+        ours, theirs = await stranded(at, "north"), await stranded(at, "south")
+        carried = await stranded(at, "north", agent="echo")
+        refused = {
+            (answer.status_code, answer.text.replace(task_id, "TASK"))
+            for task_id in (theirs, carried, Ids().new())
+            for answer in [await at.act("POST", f"/admin/tasks/{task_id}:cancel", None, **admin)]
+        }
+        assert len(refused) == 1
+        answer = await at.act("POST", f"/admin/tasks/{ours}:cancel", None, **admin)
+        assert (answer.status_code, answer.json()) == (200, {"id": ours, "state": "canceled"})
+        assert [record.event for record in await store.log.read("north", ours)][2] == CancelRequested("ann")
+        assert (await at.act("POST", f"/admin/tasks/{ours}:cancel", None, **admin)).status_code == 400
+        # An operator says whose it is.
+        assert (await at.act("POST", f"/admin/tasks/{theirs}:cancel")).status_code == 400
+        assert (await at.act("POST", f"/admin/tasks/{theirs}:cancel?tenant=south")).status_code == 200
+
+    caplog.set_level("INFO")
+    office(work)
+    assert "admin.task.canceled" in caplog.text

@@ -27,12 +27,14 @@ from trunkline.host import hosts_of
 from trunkline.net.egress import Egress, target
 from trunkline.net.http import HttpRequest
 from trunkline.net.http_client import SocketHttpClient
+from trunkline.run.tasks import Tasks
 from trunkline.server.admin import LOCAL, PREFIX, Admin
 from trunkline.store.base import Store
 from trunkline.store.url import database_file, store_from_url
 
 log = logging.getLogger("trunkline.admin")
 KEYS = PREFIX + "keys"
+TASKS = PREFIX + "tasks"
 TIMEOUT_S = 60.0
 _ANSWER_BYTES = 64 << 20
 _SUFFIX = ".admin"
@@ -121,11 +123,13 @@ async def _here(settings: Settings, method: str, path: str, query: Mapping[str, 
 async def _perform(
     settings: Settings, method: str, path: str, query: Mapping[str, str], body: bytes
 ) -> bytes:
-    # What only reads may be done beside a running server.
-    store = store_from_url(settings.store, read_only=method == "GET")
+    # What only reads may be done beside a running server, but not the list of tasks that wait: which
+    # processes live, only the server knows, or whoever has the store for itself.
+    store = store_from_url(settings.store, read_only=method == "GET" and path != TASKS)
     await store.open()
     try:
-        acts = Admin(store, KeyStore(store.docs, Keyring(()), now_ms), lambda: _signer(settings, store))
+        keys = KeyStore(store.docs, Keyring(()), now_ms)
+        acts = Admin(store, keys, lambda: _signer(settings, store), Tasks(store))
         _, answer = await acts.perform(method, path, query, body, principal=LOCAL)
     finally:
         await store.close()

@@ -13,12 +13,13 @@ from typing import BinaryIO
 import msgspec
 
 from trunkline import __version__
-from trunkline.cli.admin import ask, span_ms
+from trunkline.cli.admin import TASKS, ask, span_ms
 from trunkline.cli.admin import settings_for as _settings
 from trunkline.cli.private_file import write_private
 from trunkline.config import Settings
 from trunkline.errors import Misuse
-from trunkline.server.admin import PREFIX, Prune
+from trunkline.log.ids import is_task_id
+from trunkline.server.admin import PREFIX, Prune, WaitingTask
 from trunkline.store.backup import export as lines_of
 from trunkline.store.backup import restore
 from trunkline.store.base import Store
@@ -75,6 +76,32 @@ def prune(url: str | None, older_than: str | None) -> None:
     settings = _settings(url)
     done = ask(settings, "POST", f"{PREFIX}store:prune", Prune(_age_ms(older_than, settings)))
     print(f"forgotten  {done['forgotten']}\ncompacted  {done['compacted']}")
+
+
+def waiting(url: str | None, tenant: str, *, as_json: bool) -> None:
+    """Print the open tasks of agents that no process carries."""
+    settings, found = _settings(url), list[WaitingTask]()
+    query = {"waiting": "1", "tenant": tenant, "limit": "1000", "after": ""}
+    while True:
+        page = msgspec.convert(ask(settings, "GET", TASKS, query=query)["tasks"], list[WaitingTask])
+        found += page
+        if len(page) < int(query["limit"]):
+            break
+        query["after"] = page[-1].id
+    if as_json:
+        print(msgspec.json.encode(found).decode())
+        return
+    for one in found:
+        print(f"{one.id}  {one.state:<14}  {one.agent or '(the agent at the origin)'}  {one.tenant}")
+    print(f"waiting  {len(found)}")
+
+
+def cancel(url: str | None, task_id: str, tenant: str) -> None:
+    """Cancel a task that waits for its agent."""
+    if not is_task_id(task_id):
+        raise Misuse(f"{task_id!r} is not the id of a task; trunkline store waiting lists those that wait")
+    done = ask(_settings(url), "POST", f"{TASKS}/{task_id}:cancel", query={"tenant": tenant})
+    print(f"task {done['id']} is {done['state']}")
 
 
 def export(url: str | None, tenant: str | None, file: str) -> None:

@@ -1,4 +1,4 @@
-"""What operators do: keys, the signing key, deliveries, pruning; by HTTP under `/admin/`, or on a store.
+"""What operators do: keys, deliveries, waiting tasks, pruning; by HTTP under `/admin/`, or on a store.
 
 The command line comes by the same function; it uses HTTP only where a running server has the store.
 """
@@ -21,8 +21,11 @@ from trunkline.auth.principal import DEFAULT_TENANT, OPERATOR, Principal, Scope
 from trunkline.auth.signing import Signer
 from trunkline.clock import random_bits
 from trunkline.config import Secret
+from trunkline.log.decide import Cancel, ForceCancel
 from trunkline.run.retention import prune
+from trunkline.run.tasks import Tasks
 from trunkline.store.base import Store
+from trunkline.wire.spellings import plain_state
 
 log = logging.getLogger("trunkline.admin")
 PREFIX = "/admin/"
@@ -56,20 +59,29 @@ class Prune(Struct, frozen=True, forbid_unknown_fields=True):
     older_than_ms: int
 
 
+class WaitingTask(Struct, frozen=True):
+    """An open task of an agent that no living process carries."""
+
+    id: str
+    tenant: str
+    agent: str
+    state: str
+
+
 class Admin:
     """The acts of operators on one store."""
 
     def __init__(
         self,
         store: Store,
-        book: KeyStore,
+        keys: KeyStore,
         signer: Callable[[], Signer | None],
-        forget: Callable[[int], None] | None = None,
+        tasks: Tasks,
     ) -> None:
-        """Take a store with its keys and signer; `forget` lets go of what this process holds of old tasks."""
+        """Take a store with its keys, its signer and its tasks as this process sees them."""
         self._store = store
-        self._forget = forget
-        self._book = book
+        self._tasks = tasks
+        self._stored_keys = keys
         self._signer = signer
         # Whoever can read the file that the server writes it to may do everything.
         self.token = Secret(f"{random_bits(256):064x}")
@@ -98,9 +110,7 @@ class Admin:
             raise errors.InvalidParams("names and filters hold printable characters only")
         crosses, by = Scope.OPERATOR in principal.scopes, principal.name
         if not crosses:
-            if query.get("tenant", principal.tenant) != principal.tenant:
-                raise _beyond("another tenant")
-            query = {**query, "tenant": principal.tenant}
+            query = _narrowed(query, principal.tenant)
         try:
             match method, kind, name, act if colon else "":
                 case "GET", "keys", "", "":
@@ -108,17 +118,19 @@ class Admin:
                 case "POST", "keys", "", "":
                     return _CREATED, await self._create(_read(body, KeyOrder), principal)
                 case "POST", "keys", key_id, "revoke":
-                    await self._check_key(key_id, principal)
-                    return 200, await self._revoke(key_id, by)
+                    return 200, await self._revoke(key_id, principal)
                 case "POST", "keys", key_id, "rotate":
-                    await self._check_key(key_id, principal)
-                    return 200, await self._rotate(key_id, _read(body, Rotation), by)
+                    return 200, await self._rotate(key_id, _read(body, Rotation), principal)
                 case "GET", "deliveries", "", "":
                     return 200, await self._deliveries(query)
                 case "POST", "deliveries", "", "replay":
                     return 200, await self._replay_dead(query, by)
                 case "POST", "deliveries", delivery_id, "replay":
                     return 200, await self._replay(delivery_id, principal)
+                case "GET", "tasks", "", "":
+                    return 200, await self._waiting(query)
+                case "POST", "tasks", task_id, "cancel":
+                    return 200, await self._cancel(task_id, query.get("tenant", principal.tenant), by)
                 case "POST", "signing" | "store", "", "rotate" | "prune" if not crosses:
                     raise _beyond("the whole server")
                 case "POST", "signing", "", "rotate":
@@ -131,7 +143,7 @@ class Admin:
             raise errors.InvalidParams(str(misuse)) from None
 
     async def _keys(self, principal: Principal) -> list[KeyInfo]:
-        known = await self._book.list()
+        known = await self._stored_keys.list()
         return (
             known if Scope.OPERATOR in principal.scopes else [one for one in known if _is_of(one, principal)]
         )
@@ -151,7 +163,7 @@ class Admin:
                 raise _beyond("another tenant")
             if Scope.OPERATOR.value in wanted.scopes:
                 raise _beyond("the whole server")
-        made = await self._book.create(
+        made = await self._stored_keys.create(
             wanted.owner,
             tenant=wanted.tenant,
             scopes=wanted.scopes,
@@ -162,14 +174,16 @@ class Admin:
         )
         return msgspec.json.encode(made)
 
-    async def _revoke(self, key_id: str, by: str) -> bytes:
-        shown = await self._book.revoke(key_id)
-        log.info("admin.key.revoked key=%s owner=%a by=%a", shown.id, shown.owner, by)
+    async def _revoke(self, key_id: str, principal: Principal) -> bytes:
+        await self._check_key(key_id, principal)
+        shown = await self._stored_keys.revoke(key_id)
+        log.info("admin.key.revoked key=%s owner=%a by=%a", shown.id, shown.owner, principal.name)
         return msgspec.json.encode(shown)
 
-    async def _rotate(self, key_id: str, wanted: Rotation, by: str) -> bytes:
-        made = await self._book.rotate(key_id, _span(wanted.grace_ms, "grace_ms"))
-        log.info("admin.key.rotated key=%s owner=%a by=%a", made.key.id, made.key.owner, by)
+    async def _rotate(self, key_id: str, wanted: Rotation, principal: Principal) -> bytes:
+        await self._check_key(key_id, principal)
+        made = await self._stored_keys.rotate(key_id, _span(wanted.grace_ms, "grace_ms"))
+        log.info("admin.key.rotated key=%s owner=%a by=%a", made.key.id, made.key.owner, principal.name)
         return msgspec.json.encode(made)
 
     async def _rotate_signing(self, by: str) -> bytes:
@@ -184,17 +198,47 @@ class Admin:
         state = query.get("state") or None
         if state is not None and state not in _STATES:
             raise errors.InvalidParams(f"state is one of {', '.join(_STATES)}", field="state")
-        limit = query.get("limit", "100")
-        if not limit.isascii() or not limit.isdigit() or len(limit) > 4 or not 0 < int(limit) <= _MOST:
-            raise errors.InvalidParams(f"limit is a number from 1 to {_MOST}", field="limit")
         found = await self._store.outbox.list(
             tenant=query.get("tenant") or None,
             task_id=query.get("task") or None,
             state=state,
-            limit=int(limit),
+            limit=_limit(query),
             after=query.get("after", ""),
         )
         return msgspec.json.encode({"deliveries": found})
+
+    async def _waiting(self, query: Mapping[str, str]) -> bytes:
+        if query.get("waiting") != "1":
+            raise errors.InvalidParams(
+                "say waiting=1: the tasks whose agent no process carries", field="waiting"
+            )
+        found = await self._store.nodes.waiting(
+            query.get("tenant") or None, _limit(query), query.get("after", "")
+        )
+        return msgspec.json.encode(
+            {
+                "tasks": [
+                    WaitingTask(one.task_id, one.tenant, one.agent, plain_state(one.state)) for one in found
+                ]
+            }
+        )
+
+    async def _cancel(self, task_id: str, tenant: str, by: str) -> bytes:
+        # The list is in the order of ids: from a prefix on, the task itself is among the first.
+        page = await self._store.nodes.waiting(tenant, after=task_id[:-1])
+        feed = None
+        if any([one.task_id == task_id for one in page]):
+            feed = await self._tasks.load(tenant, task_id)
+        if feed is None:
+            raise errors.InvalidParams(
+                f"no task {task_id!r} waits for its agent; see the list of waiting tasks"
+            )
+        # Nobody runs it, so there is nobody who could be asked to stop first.
+        await self._tasks.change(feed, Cancel(by))
+        if not feed.state.over:
+            await self._tasks.change(feed, ForceCancel())
+        log.info("admin.task.canceled task=%s tenant=%a by=%a", task_id, tenant, by)
+        return msgspec.json.encode({"id": task_id, "state": plain_state(feed.state.state)})
 
     async def _replay(self, delivery_id: str, principal: Principal) -> bytes:
         by = principal.name
@@ -231,8 +275,7 @@ class Admin:
         now = await self._store.clock.now()
         before = now - _span(wanted.older_than_ms, "older_than_ms")
         gone = await prune(self._store, before)
-        if self._forget is not None:
-            self._forget(before)
+        self._tasks.forget(before)
         shrunk = await self._store.maintenance.compact(now)
         log.info("admin.store.pruned forgotten=%d compacted=%d by=%a", gone, shrunk, by)
         return msgspec.json.encode({"forgotten": gone, "compacted": shrunk})
@@ -244,6 +287,19 @@ def _is_of(key: KeyInfo, principal: Principal) -> bool:
 
 def _beyond(what: str) -> errors.Forbidden:
     return errors.Forbidden(f"this concerns {what}; it needs a key with the scope operator")
+
+
+def _narrowed(query: Mapping[str, str], tenant: str) -> Mapping[str, str]:
+    if query.get("tenant", tenant) != tenant:
+        raise _beyond("another tenant")
+    return {**query, "tenant": tenant}
+
+
+def _limit(query: Mapping[str, str]) -> int:
+    text = query.get("limit", "100")
+    if not text.isascii() or not text.isdigit() or len(text) > 4 or not 0 < int(text) <= _MOST:
+        raise errors.InvalidParams(f"limit is a number from 1 to {_MOST}", field="limit")
+    return int(text)
 
 
 def _span(milliseconds: int, field: str) -> int:

@@ -160,6 +160,8 @@ ACTS = {
     ("GET", "deliveries", ""): b"",
     ("POST", "deliveries", "replay"): b"",
     ("POST", "deliveries/{id}", "replay"): b"",
+    ("GET", "tasks", ""): b"",
+    ("POST", "tasks/{id}", "cancel"): b"",
     ("POST", "store", "prune"): b'{"older_than_ms":100000000000}',
 }
 

@@ -63,7 +63,7 @@ def serve(
 
 
 store_app = typer.Typer(
-    no_args_is_help=True, help="Look after a store: check, migrate, prune, export, import."
+    no_args_is_help=True, help="Look after a store: check, migrate, prune, waiting, cancel, export, import."
 )
 
 
@@ -100,6 +100,32 @@ def store_prune(
     from trunkline.cli.store import prune
 
     prune(store, older_than)
+
+
+@store_app.command("waiting")
+def store_waiting(
+    *,
+    store: StoreUrl = None,
+    tenant: Annotated[str, typer.Option(help="Only this tenant's tasks.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+) -> None:
+    """List open tasks whose agent no running process carries."""
+    from trunkline.cli.store import waiting
+
+    waiting(store, tenant, as_json=as_json)
+
+
+@store_app.command("cancel")
+def store_cancel(
+    task_id: Annotated[str, typer.Argument(metavar="TASK", help="The id of a task that waits.")],
+    *,
+    store: StoreUrl = None,
+    tenant: Annotated[str, typer.Option(help="The tenant that the task belongs to.")] = "default",
+) -> None:
+    """Cancel a task whose agent no running process carries."""
+    from trunkline.cli.store import cancel
+
+    cancel(store, task_id, tenant)
 
 
 @store_app.command("export")
