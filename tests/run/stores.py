@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from typing import Any
 
@@ -37,3 +38,17 @@ def _through(name: str) -> Callable[..., Any]:
 for names in PARTS.values():
     for name in names:
         setattr(Intercepted, name, _through(name))
+
+
+async def set_back(store: SqliteStore, task_id: str, seq: int) -> None:
+    """Lose what was appended to a log after a seq, as a failover to a standby that was behind may do."""
+
+    def cut(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "DELETE FROM events WHERE seq > ? AND task = (SELECT num FROM tasks WHERE task_id = ?)",
+            (seq, task_id),
+        )
+
+    await store.database.change(cut)
+    store.database.plan.forget((task_id,))
+    await store.heads.rebuild()

@@ -8,6 +8,7 @@ import pytest
 
 from tests.run.desk import DONE, answer, delta, run, said
 from tests.run.pair import ask, hang, pair, seen, until_read
+from tests.run.stores import set_back
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
 from trunkline.run.executor import Verdict, Work
@@ -119,3 +120,17 @@ def test_a_log_that_cannot_be_decoded_does_not_end_the_others(caplog: pytest.Log
     run(case())
     # Once by each of the two.
     assert caplog.text.count("feed.broken") == 2
+
+
+def test_a_follower_of_a_log_that_was_set_back_is_told() -> None:
+    async def case() -> None:
+        async with pair(ask) as (here, there):
+            feed = await here.open()
+            await here.reach(feed, ASKING)
+            far = await seen(there, feed)
+            await set_back(here.store, feed.state.task_id, 1)
+            with pytest.raises(StoreError, match="ends at seq 1 and was seen up to"):
+                await until_read(there, far, lambda: False)
+            assert (await seen(there, feed)).state.seq == 1
+
+    run(case())

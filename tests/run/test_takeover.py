@@ -28,18 +28,22 @@ from tests.run.desk import (
     until,
 )
 from tests.run.pair import ask, die, hang, pair, seen
+from tests.run.stores import set_back
 from trunkline.clock import Ids
 from trunkline.errors import Duplicate, StoreError, TaskNotCancelable, TaskNotFound
 from trunkline.log import events as ev
 from trunkline.log.fold import State
+from trunkline.run import takeover
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Limits
+from trunkline.run.runner import Runner
 from trunkline.store.ack import Ack
 from trunkline.store.records import Dedup
 from trunkline.wire.types import SendRequest, TaskState
 
 ASKING, CANCELED, COMPLETED = TaskState.INPUT_REQUIRED, TaskState.CANCELED, TaskState.COMPLETED
+FAILED = TaskState.FAILED
 SLOW_DRAIN = Limits(cancel_s=0.2, drain_s=15)
 
 
@@ -571,3 +575,109 @@ def test_a_damaged_orphan_is_named_once_and_the_others_are_taken(caplog: pytest.
 
     run(case())
     assert caplog.text.count("task.damaged") == 1
+
+
+async def quick(work: Work) -> Verdict:
+    return DONE
+
+
+async def by_hand(runner: Desk, *, times: int = 2) -> None:
+    """The looks at our own, as often as it takes."""
+    for _ in range(times):
+        await runner._takeover.own_round()
+
+
+def test_a_commit_that_came_after_everybody_gave_it_up_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "OWN_S", 3600.0)
+
+    async def give_up(*_: object) -> None:
+        """It looked for the commit for a while, and in vain."""
+
+    monkeypatch.setattr(Runner, "_resolve", give_up)
+
+    class Stalled(Shared):
+        """The first commit stalls until it is let go."""
+
+        kept: tuple[tuple[Any, ...], dict[str, Any]] | None = None
+
+        def append(self, *args: Any, **kwargs: Any) -> Ack:
+            if self.kept is not None:
+                return super().append(*args, **kwargs)
+            self.kept = (args, kwargs)
+            ack = Ack()
+            ack.settle(StoreError("the connection was lost while writing"))
+            return ack
+
+    async def main() -> None:
+        store = Stalled()
+        await store.open()
+        async with desk(quick, store=store) as runner:
+            with pytest.raises(StoreError):
+                await runner.open()
+            assert store.kept is not None
+            await store.real["append"](*store.kept[0], **store.kept[1])
+            feed = await runner.find(store.kept[0][1])
+            await by_hand(runner, times=1)
+            # It might be on its way to its executor.
+            assert feed.state.state is TaskState.SUBMITTED and not runner.running
+            await by_hand(runner, times=1)
+            assert await runner.ended(feed) is COMPLETED
+            assert runner.takeovers == 0
+        await store.close()
+
+    run(main())
+
+
+def test_what_runs_or_rests_is_not_taken_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "OWN_S", 3600.0)
+    runs: list[str] = []
+
+    async def act(work: Work) -> Verdict:
+        runs.append(work.state.task_id)
+        return await (ask if work.state.message.parts[0].text == "ask" else hang)(work)
+
+    async def main() -> None:
+        async with desk(act) as runner:
+            asking, working = await runner.open("ask"), await runner.open("hang")
+            await runner.reach(asking, TaskState.INPUT_REQUIRED)
+            await runner.reach(working, TaskState.WORKING)
+            await by_hand(runner, times=3)
+            assert len(runs) == runner.running == 2
+
+    run(main())
+
+
+@pytest.mark.parametrize(("crash", "state"), [(OnCrash.FAIL, FAILED), (OnCrash.RESUME, COMPLETED)])
+def test_the_owner_of_a_log_that_was_set_back_leaves_and_it_goes_on_from_there(
+    crash: OnCrash, state: TaskState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(takeover, "OWN_S", 3600.0)
+    go = asyncio.Event()
+
+    async def act(work: Work) -> Verdict:
+        await work.emit(delta("one"))
+        await work.drain()
+        await work.emit(delta(" two"))
+        await work.drain()
+        await go.wait()
+        await work.emit(delta(" three"))
+        return DONE
+
+    async def main() -> None:
+        async with desk(act, crash=crash) as runner:
+            feed = await runner.open()
+            await until(lambda: feed.state.seq == 4)
+            await set_back(runner.store, feed.state.task_id, 3)
+            go.set()
+            await runner.left_all()
+            fresh = await runner.find(feed.state.task_id)
+            assert (fresh is feed, fresh.state.seq) == (False, 3)
+            await by_hand(runner)
+            assert await runner.ended(fresh) is state
+            if state is COMPLETED:
+                assert answer(fresh) == "one two three"
+            else:
+                assert "lost it" in reason(fresh)
+            await runner.log(fresh)
+
+    run(main())

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from typing import Any
 
 import pytest
 
 from tests.run.desk import DONE, LIMIT_S, WORKING, Flaky, delta, desk, question, run, said, until
+from tests.run.stores import set_back
 from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotFound, UnsupportedOperation
 from trunkline.log import events as ev
 from trunkline.log.decide import Cancel, Claim, ForceCancel, Say
+from trunkline.run import tasks as tasks_module
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.tasks import CONTEXT_TASKS, Tasks
+from trunkline.store.ack import Ack
 from trunkline.store.records import Dedup
 from trunkline.wire.types import Message, TaskState
 
@@ -314,5 +318,60 @@ def test_only_so_many_tasks_are_looked_at() -> None:
             for number in range(CONTEXT_TASKS + 5):
                 await runner.ended(await runner.open(str(number), context_id="c"))
         assert heard[-1] == [str(n) for n in range(4, CONTEXT_TASKS + 4)]
+
+    run(main())
+
+
+def test_a_log_that_was_set_back_is_read_anew() -> None:
+    async def main() -> None:
+        found = await tasks(WORKING)
+        await found.store.log.append("t", "x", 2, [delta("lost")], at=2)
+        feed = await found.find("t", "me", "x", ("",))
+        await set_back(found.store, "x", 2)
+        waiting = [feed.changed(found.loop), feed.rested(found.loop)]
+        with pytest.raises(Conflict):
+            await found.change(feed, Cancel("me"))
+        # Whoever follows it is told at once, also one who comes too late to hear it.
+        for future in (*waiting, feed.changed(found.loop)):
+            with pytest.raises(Conflict):
+                await future
+        fresh = await found.find("t", "me", "x", ("",))
+        assert fresh is not feed
+        assert await found.change(fresh, Cancel("me")) == (ev.CancelRequested("me"),)
+        assert fresh.state.seq == 3
+        await found.store.close()
+
+    run(main())
+
+
+def test_a_conflict_with_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks_module, "RETRY_S", 0.0)
+    monkeypatch.setattr(tasks_module, "LONGEST_CHANGE_S", 0.05)
+
+    async def main() -> None:
+        found = await tasks(WORKING)
+        feed = await found.find("t", "me", "x", ("",))
+
+        def refuse(*_: Any, **__: Any) -> Ack:
+            ack = Ack()
+            ack.settle(Conflict(9))
+            return ack
+
+        monkeypatch.setattr(found.store.log, "append", refuse)
+        with pytest.raises(Conflict):
+            await found.change(feed, Cancel("me"))
+        assert feed.callers == 0
+        await found.store.close()
+
+    run(main())
+
+
+def test_a_hundred_who_race_are_all_heard() -> None:
+    async def main() -> None:
+        found = await tasks(WORKING)
+        feed = await found.find("t", "me", "x", ("",))
+        await asyncio.gather(*(found.change(feed, Say(said(str(n)))) for n in range(100)))
+        assert feed.state.seq == 102
+        await found.store.close()
 
     run(main())

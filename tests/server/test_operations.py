@@ -181,7 +181,7 @@ def test_a_damaged_task_is_listed_by_its_head_and_hides_no_other(caplog: pytest.
             await runner.store.log.append(
                 ME.tenant, broken.id, feed.state.seq, [ev.Unread(b'{"kind":"cla')], at=1
             )
-            runner.tasks.drop(feed)
+            runner.tasks.drop(feed, errors.StoreError("it is damaged"))
             page = await operations.list(caller, ListQuery())
             shown = {task.id: task for task in page.tasks}
             assert (page.total_size, shown[sound.id].status) == (2, sound.status)

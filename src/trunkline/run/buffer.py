@@ -192,8 +192,10 @@ class EventBuffer:
 
     async def _look(self, error: StoreError) -> None:
         task_id = self._feed.state.task_id
-        if isinstance(error, Conflict) and self._expected and not error.actual:
-            self._come_late(TurnOver(f"task {task_id} has ended elsewhere and is no longer kept"))
+        if isinstance(error, Conflict) and error.actual < self._expected:
+            # Forgotten, or set back: what was said is about a task that is no more.
+            self._node.tasks.drop(self._feed, error)
+            self._come_late(TurnOver(f"task {task_id} has lost what was recorded of it"))
             return
         if not isinstance(error, Conflict):
             await self._wait("task.unwritten task=%s error=%s", task_id, error)

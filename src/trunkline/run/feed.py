@@ -29,12 +29,17 @@ class Watcher(Protocol):
         """The feed has taken events in, or the last caller has spoken."""
         ...
 
+    def abandon(self) -> None:
+        """The feed is not what the log holds: leave the task as it is."""
+        ...
+
 
 class Feed:
     """A task's committed state, its newest events, and those who wait for more."""
 
     __slots__ = (
         "__weakref__",
+        "_broken",
         "_resters",
         "_waiters",
         "base",
@@ -60,6 +65,7 @@ class Feed:
         self.callers = 0
         self._waiters: list[Future[None]] = []
         self._resters: list[Future[None]] = []
+        self._broken: StoreError | None = None
 
     def take(self, expected: int, events: Sequence[AnyEvent], at: int, size: int) -> bool:
         """Fold committed events in; False if the feed does not stand at `expected`."""
@@ -108,14 +114,18 @@ class Feed:
 
     def changed(self, loop: AbstractEventLoop) -> Future[None]:
         """Done at the next change."""
-        future: Future[None] = loop.create_future()
-        self._waiters.append(future)
-        return future
+        return self._future(loop, self._waiters)
 
     def rested(self, loop: AbstractEventLoop) -> Future[None]:
         """Done when the task next reaches a terminal or interrupted state."""
+        return self._future(loop, self._resters)
+
+    def _future(self, loop: AbstractEventLoop, waiting: list[Future[None]]) -> Future[None]:
         future: Future[None] = loop.create_future()
-        self._resters.append(future)
+        if self._broken is None:
+            waiting.append(future)
+        else:
+            future.set_exception(self._broken)
         return future
 
     def forget(self, future: Future[None]) -> None:
@@ -129,6 +139,13 @@ class Feed:
         for future in waiters:
             if not future.done():
                 future.set_exception(error)
+
+    def give_up(self, error: StoreError) -> None:
+        """The feed is not what the log holds, and will not move again: whoever runs or awaits it goes."""
+        self._broken = error
+        if self.runner is not None:
+            self.runner.abandon()
+        self.fail(error)
 
     def nudge(self) -> None:
         """Wake the readers without news, so that they look at the clock or at the exit."""

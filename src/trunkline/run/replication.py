@@ -70,7 +70,8 @@ class Replication:
                 if not error.damaged_task:
                     raise
                 for key in [key for key in feeds if key[1] == error.damaged_task]:
-                    self._fail(feeds.pop(key), error)
+                    # It concerns those who read it, not the other feeds.
+                    self._tasks.drop(feeds.pop(key), error)
                 continue
             count = len(news)
             for key, records in _by_task(news).items():
@@ -80,16 +81,10 @@ class Replication:
         try:
             feed.catch_up(records)
         except ValueError as error:
-            self._fail(feed, StoreError.damaged(feed.state.task_id, error))
+            self._tasks.drop(feed, StoreError.damaged(feed.state.task_id, error))
         if not feed.state.node and not feed.state.resting:
             # Its owner has let go: somebody here should go on with it, and not only at the next round.
             self._released()
-
-    def _fail(self, feed: Feed, error: StoreError) -> None:
-        # A damaged log concerns those who read it, not the other feeds.
-        log.error("feed.broken task=%s error=%s", feed.state.task_id, error)
-        feed.fail(error)
-        self._tasks.drop(feed)
 
 
 def _by_task(news: list[TailRecord]) -> dict[_Key, list[Recorded]]:

@@ -83,6 +83,7 @@ class Runner:
         self._takeover.call()
         node.spawn(self._watch())
         node.spawn(self._takeover.run())
+        node.spawn(self._takeover.run_own())
         node.spawn(self._retention.run())
         node.spawn(self._children.run())
         if self._store.shared:

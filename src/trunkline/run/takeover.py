@@ -1,6 +1,8 @@
-"""Looks for tasks that no living node runs: orphans of a dead one, and parked ones that are due.
+"""Looks for tasks that nobody runs: orphans of a dead node, parked ones that are due, and our own.
 
-An orphan goes on as its skill wants it, a parked task where it was. The log decides who takes over: a
+Our own are those that this node has claimed without anybody here to run them: a commit that came after
+everybody had given it up, or a log that was set back. An orphan goes on as its skill wants it, a parked
+task where it was. The log decides who takes over: a
 claim names the node before, and only one claim can follow its last word.
 """
 
@@ -24,10 +26,11 @@ from trunkline.wire.types import Message, Part, Role, TaskState
 
 log = logging.getLogger("trunkline.run")
 SHARED_S = 0.25
-ALONE_S = 5.0
+ALONE_S = OWN_S = 5.0
 PAGE = 1000
 TOGETHER = 100
 DIED = "The process that ran this task ended before the task did."
+LEFT = "Whoever ran this task lost it before it ended."
 DEADLY = (
     "The process that ran this task ended before the task did, also after it was begun again {} times "
     "without getting any further."
@@ -46,6 +49,8 @@ class Takeover:
         self._unsure: set[Orphan] = set()
         # Found damaged, named once and left alone while this process lives.
         self._damaged: set[Orphan] = set()
+        # What the last look found to be claimed by this node and not run here.
+        self._unrun: set[Orphan] = set()
         # When tasks that were parked here are due, the next one first.
         self._moments: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -110,6 +115,25 @@ class Takeover:
             orphans.sort(key=lambda orphan: hash((orphan.task_id, self._node.id)))
             await self._take_all(orphans)
 
+    async def run_own(self) -> None:
+        """Look for our own that nobody runs again and again, for ever."""
+        while True:
+            await asyncio.sleep(OWN_S)
+            try:
+                await self.own_round()
+            except StoreError as error:
+                log.error("claimed.unread error=%s", error)
+
+    async def own_round(self) -> None:
+        """Take up what this node has claimed and nobody here runs, now and at the last look."""
+        node, unrun, after = self._node, set[Orphan](), ""
+        while page := await self._store.nodes.claimed(node.id, node.names, PAGE, after):
+            after = page[-1].task_id
+            unrun.update(one for one in page if not node.tasks.is_run(one.tenant, one.task_id))
+        # Twice the same claim: what is just being begun is on its way from the store to its executor.
+        again, self._unrun = unrun & self._unrun, unrun
+        await self._take_all([one for one in again if one not in self._damaged])
+
     async def _take_all(self, orphans: list[Orphan]) -> None:
         for start in range(0, len(orphans), TOGETHER):
             # Together, so that they share their commits: a crash may leave thousands.
@@ -153,21 +177,27 @@ class Takeover:
         wake_at = state.wake_at
         if wake_at is not None and wake_at > now_ms():
             return
-        claimed = await node.tasks.change(feed, Claim(node.id, orphan.node))
-        if not claimed and not (orphan in self._unsure and self._is_idle(feed)):
+        own = orphan.node == node.id
+        claimed = () if own else await node.tasks.change(feed, Claim(node.id, orphan.node))
+        if not claimed and not ((own or orphan in self._unsure) and self._is_idle(feed)):
             return
+        if own and state.seq == 1:
+            # Nothing of it was begun.
+            log.warning("task.unrun task=%s", state.task_id)
+            return self._begin(feed, agent, Again.NO)
         if wake_at is not None:
             # Only what can be played again is ever parked, whatever the skill says today.
             again = Again.RESUME
             log.info("task.woken task=%s", state.task_id)
         else:
             again = _again(state, agent.executor.on_crash(state.skill))
-            self.takeovers[again] += 1
-            log.warning("task.orphaned task=%s dead=%s again=%s", state.task_id, orphan.node, again.value)
+            self.takeovers[again] += not own
+            name = "task.unrun" if own else "task.orphaned"
+            log.warning("%s task=%s node=%s again=%s", name, state.task_id, orphan.node, again.value)
         if state.cancel_requested:
             await node.tasks.change(feed, ForceCancel())
         elif again is Again.NO:
-            verdict = Status(TaskState.FAILED, self._message(state, DIED))
+            verdict = Status(TaskState.FAILED, self._message(state, LEFT if own else DIED))
             await node.tasks.change(feed, Emit(node.id, (verdict,)))
         elif state.takeovers > node.limits.takeovers:
             # It may be what ends the processes, and would go on until none is left.

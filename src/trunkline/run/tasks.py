@@ -29,6 +29,9 @@ log = logging.getLogger("trunkline.run")
 CANCELED = TaskState.CANCELED
 # How many earlier tasks of a context are read for the next one.
 CONTEXT_TASKS = 20
+# How long a change gives way to others that are faster.
+LONGEST_CHANGE_S = 10.0
+RETRY_S = 0.5
 Watch = Callable[[str, Head, str, tuple[TaskState, int] | None], None]
 
 
@@ -111,10 +114,12 @@ class Tasks:
         """When a task of these agents must have ended to be in the store still, whoever has pruned it."""
         return max([self._pruned.get(name, 0) for name in (None, *agents)])
 
-    def drop(self, feed: Feed) -> None:
-        """Let go of a feed that cannot be read on; whoever asks for its task again hears why."""
+    def drop(self, feed: Feed, error: StoreError) -> None:
+        """Let go of a feed that is not what the log holds; whoever asks for its task reads the log anew."""
+        log.error("feed.broken task=%s seq=%d error=%s", feed.state.task_id, feed.state.seq, error)
         if self._feeds.get(key := (feed.tenant, feed.state.task_id)) is feed:
             del self._feeds[key]
+        feed.give_up(error)
 
     async def at(self, tenant: str, task_id: str, seq: int) -> Feed | None:
         """The feed of a task that stands at this seq or later."""
@@ -129,6 +134,11 @@ class Tasks:
             # It is being read right now, and may be older than this when it is there.
             self._missed.add(key)
         return feed if feed is not None and feed.state.seq < hint.seq else None
+
+    def is_run(self, tenant: str, task_id: str) -> bool:
+        """Whether an executor of this process is at work on a task."""
+        feed = self._feeds.get((tenant, task_id))
+        return feed is not None and feed.runner is not None
 
     def open_feeds(self) -> list[Feed]:
         """The feeds that may still move."""
@@ -260,20 +270,30 @@ class Tasks:
         """Decide on the newest state and append, until nobody was faster; gives what was added.
 
         Nothing is, if `unless` is so by the time it would be.
+
+        Raises:
+            Conflict: others were faster for too long, or the log is shorter than what was seen of it.
+            TaskNotFound: it has ended elsewhere and was forgotten since.
         """
         feed.callers += 1
         try:
+            until = self.loop.time() + LONGEST_CHANGE_S
             while events := () if unless is not None and unless() else decide(feed.state, command):
                 expected = feed.state.seq
                 try:
                     await self.append(feed, events, dedup)
                     break
                 except Conflict as conflict:
-                    if expected and not conflict.actual:
-                        # It has ended elsewhere and was forgotten since.
-                        raise not_found(feed.state.task_id) from None
-                    if feed.state.seq == expected:
-                        await self.refresh(feed)
+                    if conflict.actual < expected:
+                        self.drop(feed, conflict)
+                        raise (conflict if conflict.actual else not_found(feed.state.task_id)) from None
+                    if self.loop.time() >= until:
+                        raise
+                if feed.state.seq == expected:
+                    await self.refresh(feed)
+                if feed.state.seq == expected:
+                    # A conflict with nothing: to ask faster does not help.
+                    await asyncio.sleep(RETRY_S)
             return events
         finally:
             feed.callers -= 1

@@ -85,7 +85,8 @@ class Log(Protocol):
         Fewer than `limit` events in all mean that this is everything; else ask again from where they end.
 
         Raises:
-            StoreError: the store failed, or the log of its `damaged_task` cannot be read back: leave it out.
+            StoreError: the store failed, or the log of its `damaged_task` cannot be read back, or ends before
+                the named seq: leave it out.
         """
         ...
 
@@ -138,6 +139,12 @@ class Nodes(Protocol):
         Submitted or working, not parked and last claimed by no living node; or parked until a moment that
         has come.
         """
+        ...
+
+    async def claimed(
+        self, node: str, agents: Sequence[str], limit: int = 100, after: str = ""
+    ) -> list[Orphan]:
+        """Submitted and working tasks of these agents that a node claimed last, by id, behind `after`."""
         ...
 
     async def waiting(self, tenant: str | None = None, limit: int = 100, after: str = "") -> list[Waiting]:

@@ -167,12 +167,16 @@ class HeadPage(Struct, frozen=True, gc=False):
 
 
 class Orphan(Struct, frozen=True, gc=False):
-    """A task to be taken up: `node` claimed it last and is dead; none did if it was let go or parked."""
+    """A task to be taken up: `node` claimed it last and is dead; none did if it was let go or parked.
+
+    Or it lives and does not run it; then `seq` is its head's, by which two looks know the same claim.
+    """
 
     tenant: str
     task_id: str
     node: str
     agent: str = ""
+    seq: int = 0
 
 
 class Waiting(Struct, frozen=True, gc=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.store.given import AT, A, B, deltas, task
+from trunkline.errors import StoreError
 from trunkline.log import events as ev
 from trunkline.store.records import Hint
 from trunkline.wire.types import TaskState
@@ -34,8 +35,21 @@ def test_no_places(run, three):
 
 
 def test_nothing_new(run, three):
-    places = [Hint(A, "t1", 2), Hint(A, "t2", 5), Hint(A, "t3", 9), Hint(A, "t3", 50)]
+    places = [Hint(A, "t1", 2), Hint(A, "t2", 5), Hint(A, "t3", 9)]
     assert run(three.log.news(places)) == []
+
+
+def test_a_log_that_ends_before_its_place_is_named(run, three):
+    async def case():
+        with pytest.raises(
+            StoreError, match="task t2 cannot be read: it ends at seq 5 and was seen up to 6"
+        ) as raised:
+            await three.log.news([Hint(A, "t1", 0), Hint(A, "t2", 6), Hint(A, "t3", 9)])
+        # Nobody learns that another tenant's is there.
+        assert await three.log.news([Hint(B, "t2", 6), Hint(A, "nobody", 6)]) == []
+        return raised.value.damaged_task
+
+    assert run(case()) == "t2"
 
 
 def test_unknown_tasks_and_other_tenants_have_no_news(run, three):

@@ -177,3 +177,23 @@ def test_nodes_do_not_survive_their_process(run, bench):
         return found
 
     assert run(case()) == ["t1"]
+
+
+def test_what_a_node_claimed_last_and_has_not_rested_page_by_page(run, store):
+    async def case():
+        await store.nodes.join("n1", ("", "other"))
+        authors = [await task(store, f"t{n}", node="n1", tenant=A if n % 2 else B) for n in range(5)]
+        await authors[1].append(ev.Claimed("n2"))
+        await authors[2].append(status(TaskState.INPUT_REQUIRED))
+        await task(store, "t9", node="n1", agent="other")
+        whole = await store.nodes.claimed("n1", ("",))
+        first = await store.nodes.claimed("n1", ("", "other"), 2)
+        rest = await store.nodes.claimed("n1", ("", "other"), 9, first[-1].task_id)
+        await authors[0].append(status(TaskState.WORKING))
+        return whole, first + rest, (await store.nodes.claimed("n1", ("",), 1))[0].seq
+
+    whole, paged, seq = run(case())
+    assert whole == [Orphan(B, "t0", "n1", "", 2), Orphan(A, "t3", "n1", "", 2), Orphan(B, "t4", "n1", "", 2)]
+    assert paged == [*whole, Orphan(A, "t9", "n1", "other", 2)]
+    # Told apart from the claim before: something has happened to the task in between.
+    assert seq == 3

@@ -25,10 +25,10 @@ SELECT
     CASE WHEN n % 10 = 0 THEN 'task-1' ELSE '' END, '', CASE WHEN n > 10000 THEN NULL ELSE {NEVER} END
 """
 NUMBERS = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 110000) "
-ASKED = ("orphans", "waiting", "ended_children", "open_children_of_canceled", "ended_tasks")
+ASKED = ("orphans", "claimed", "waiting", "ended_children", "open_children_of_canceled", "ended_tasks")
 GIVEN = {
     "agents": ["", "alpha"], "now": AT, "limit": 100, "after": "", "tenant": None, "before": 5, "carried": [""],
-    "dead": ["", "gone"], "known": ["gone"], "search": False, "agent": "", "after_at": 0, "after_id": "",
+    "dead": ["", "gone"], "known": ["gone"], "search": False, "node": "gone", "agent": "", "after_at": 0, "after_id": "",
 }  # fmt: skip
 
 

@@ -137,8 +137,10 @@ async def _news(connection: Connection, places: Sequence[Hint], limit: int) -> l
         limit=limit,
     )
     found: list[TailRecord] = []
-    for number, last, at, body in rows:
+    for number, end, last, at, body in rows:
         place = places[int(number) - 1]
+        if last is None:
+            raise StoreError.damaged(place.task_id, f"it ends at seq {end} and was seen up to {place.seq}")
         found += [
             TailRecord(place.tenant, place.task_id, one)
             for one in _placed(place.task_id, last, at, body)

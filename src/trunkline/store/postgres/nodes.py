@@ -64,6 +64,13 @@ class PostgresNodes:
         """See `Nodes`."""
         return await self._database.read(EVERY_TENANT, partial(self._orphans, agents=agents, limit=limit))
 
+    async def claimed(
+        self, node: str, agents: Sequence[str], limit: int = 100, after: str = ""
+    ) -> list[Orphan]:
+        """See `Nodes`."""
+        call = partial(fetch, name="claimed", node=node, agents=agents, limit=limit, after=after)
+        return [Orphan(*row) for row in await self._database.read(EVERY_TENANT, call)]
+
     async def waiting(self, tenant: str | None = None, limit: int = 100, after: str = "") -> list[Waiting]:
         """See `Nodes`."""
 

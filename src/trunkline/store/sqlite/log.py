@@ -232,6 +232,11 @@ def _news(connection: sqlite3.Connection, places: Sequence[Hint], limit: int) ->
         if left <= 0:
             break
         page = read_events(connection, place.tenant, place.task_id, after=place.seq, limit=left)
+        if not page:
+            for _, _, tenant, end in connection.execute(_ROWS["find_tasks"].one, (place.task_id,)).fetchall():
+                if tenant == place.tenant and (end or 0) < place.seq:
+                    text = f"it ends at seq {end} and was seen up to {place.seq}"
+                    raise StoreError.damaged(place.task_id, text)
         found += [TailRecord(place.tenant, place.task_id, recorded) for recorded in page]
     return found
 

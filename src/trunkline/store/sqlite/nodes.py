@@ -45,6 +45,13 @@ class SqliteNodes:
         values = {"agents": json_text(agents), "now": self._database.now_ms(), "limit": limit}
         return [Orphan(*row) for row in await self._rows("orphans", values)]
 
+    async def claimed(
+        self, node: str, agents: Sequence[str], limit: int = 100, after: str = ""
+    ) -> list[Orphan]:
+        """See `Nodes`."""
+        values = {"node": node, "agents": json_text(agents), "limit": limit, "after": after}
+        return [Orphan(*row) for row in await self._rows("claimed", values)]
+
     async def waiting(self, tenant: str | None = None, limit: int = 100, after: str = "") -> list[Waiting]:
         """See `Nodes`."""
         rows = await self._rows("waiting", {"tenant": tenant, "limit": limit, "after": after})

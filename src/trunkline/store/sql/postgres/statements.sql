@@ -134,14 +134,15 @@ WHERE e.task_id = :task_id AND e.tenant = :tenant
     AND e.first <= :after::bigint + :limit::bigint AND e.last > :after::bigint
 ORDER BY e.first;
 
--- Most places have nothing new: for them it is one look at the newest row.
+-- Most places have nothing new: for them it is one look at the newest row. A log that ends before its place
+-- gives that end and nothing else.
 -- name: news
-SELECT p.n, e.last, e.at, e.body
+SELECT p.n, newest.last, e.last, e.at, e.body
 FROM unnest(:task_ids::text[], :tenants::text[], :seqs::bigint[]) WITH ORDINALITY AS p (task_id, tenant, seq, n)
     CROSS JOIN LATERAL (
-        SELECT b.last FROM events AS b WHERE b.task_id = p.task_id ORDER BY b.first DESC LIMIT 1
+        SELECT b.last, b.tenant FROM events AS b WHERE b.task_id = p.task_id ORDER BY b.first DESC LIMIT 1
     ) AS newest
-    CROSS JOIN LATERAL (
+    LEFT JOIN LATERAL (
         SELECT a.first, a.last, a.at, a.body
         FROM events AS a
         WHERE a.task_id = p.task_id AND a.tenant = p.tenant AND a.last > p.seq
@@ -156,8 +157,8 @@ FROM unnest(:task_ids::text[], :tenants::text[], :seqs::bigint[]) WITH ORDINALIT
             )
         ORDER BY a.first
         LIMIT :limit::bigint
-    ) AS e
-WHERE newest.last > p.seq
+    ) AS e ON true
+WHERE newest.last <> p.seq AND newest.tenant = p.tenant
 ORDER BY p.n, e.first
 LIMIT :limit::bigint;
 
@@ -273,6 +274,14 @@ FROM (
         AND agent = ANY (:agents::text[]) AND node > '' AND node <> ALL (:known::text[])
 ) AS found
 ORDER BY status_at, task_id
+LIMIT :limit::bigint;
+
+-- name: claimed
+SELECT tenant, task_id, node, agent, seq
+FROM tasks
+WHERE state <= 4 AND state = ANY ('{1,2}'::smallint[]) AND agent = ANY (:agents::text[])
+    AND wake_at IS NULL AND node = :node AND task_id > :after
+ORDER BY task_id
 LIMIT :limit::bigint;
 
 -- Open tasks of agents that no node carries, by a leap from one agent to the next.

@@ -186,6 +186,14 @@ FROM (
 ORDER BY status_at, task_id
 LIMIT :limit;
 
+-- name: claimed
+SELECT tenant, task_id, node, agent, seq
+FROM tasks INDEXED BY tasks_open
+WHERE state <= 4 AND state IN (1, 2) AND agent IN (SELECT value FROM json_each(:agents))
+    AND wake_at IS NULL AND node = :node AND task_id > :after
+ORDER BY task_id
+LIMIT :limit;
+
 -- Open tasks of agents that no node carries, by a leap from one agent to the next.
 -- name: waiting
 WITH RECURSIVE agents (agent) AS (
