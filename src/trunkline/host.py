@@ -341,6 +341,7 @@ class Host:
     async def _begin(self) -> list[asyncio.Task[None]]:
         """Take up the work, once it is clear who may ask for any; gives what goes on beside it."""
         await self.key_store.mirror.refresh()
+        self.key_store.report_reserved([prefix.split("/")[1] for prefix in self.mounts.prefixes])
         if self.exposed and not self.identity.enforced:
             raise exposure(self.settings)
         if self.notifier is not None:
@@ -354,13 +355,12 @@ class Host:
             log.warning("push.off reason=setting pending=yes fix=push")
         await self.runner.start()
         self._started = True
-        loop = asyncio.get_running_loop()
-        ticking = [loop.create_task(self.streams.watch())]
+        beside = [self.streams.watch()]
         if self.mounts:
-            ticking.append(loop.create_task(self.mounts.watch()))
+            beside.append(self.mounts.watch())
         if self.store.shared:
-            ticking.append(loop.create_task(self.key_store.mirror.follow()))
-        return ticking
+            beside.append(self.key_store.mirror.follow())
+        return [asyncio.create_task(work) for work in beside]
 
     def drain(self) -> None:
         """The server is going down: take nothing new, end the streams, let running skills come to an end.

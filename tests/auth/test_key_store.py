@@ -7,10 +7,11 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 
 from trunkline.auth.key_store import KIND, KeyStore, has_keys
-from trunkline.auth.keys import Keyring
+from trunkline.auth.keys import Keyring, StoredKey
 from trunkline.auth.principal import Principal, Scope
 from trunkline.errors import Conflict, Misuse, StoreError, Unauthenticated
 from trunkline.store.sqlite.store import SqliteStore
@@ -147,7 +148,7 @@ def test_a_key_that_is_not_there(act: str) -> None:
         ("alice", "", [], "cannot be a tenant"),
         ("alice", "a/b", [], "cannot be a tenant"),
         ("alice", "..", [], "cannot be a tenant"),
-        ("alice", "admin", [], "none of a2a, admin, delegate, tasks, v1"),
+        ("alice", "admin", [], "none of a2a, admin, agents, api, card, delegate, extendedAgentCard, healthz, mcp"),
         ("alice", "default", ["tasks:read", "root"], "no scope 'root': choose tasks:read, tasks:write, metrics, admin"),
     ],
 )  # fmt: skip
@@ -233,3 +234,19 @@ def test_a_key_that_cannot_be_read_does_not_open_the_door(body: bytes) -> None:
                 await reading()
 
     at_desk(work)
+
+
+def test_keys_of_a_tenant_whose_name_was_reserved_later_are_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def work(desk: Desk) -> None:
+        for owner, tenant, revoked in (("a", "ui", 0), ("b", "files", 0), ("c", "blue", 0), ("d", "mcp", 1)):
+            key = StoredKey(
+                id=owner, tenant=tenant, owner=owner, scopes=(), digest="00", created_at=1, revoked_at=revoked
+            )
+            await desk.store.docs.put("default", KIND, owner, msgspec.json.encode(key), 0)
+        await desk.book.mirror.refresh()
+        desk.book.report_reserved(["files"])
+
+    at_desk(work)
+    assert [record.args[0] for record in caplog.records if record.args] == ["files", "ui"]

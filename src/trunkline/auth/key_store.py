@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from base64 import b32encode, urlsafe_b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline.auth.keys import Keyring, StoredKey, digest_of
-from trunkline.auth.principal import CALLER, DEFAULT_TENANT, Scope, check_tenant
+from trunkline.auth.principal import CALLER, DEFAULT_TENANT, RESERVED, Scope, check_tenant
 from trunkline.clock import random_bits
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.store.base import Docs
@@ -18,6 +19,7 @@ from trunkline.store.mirror import Mirror
 from trunkline.store.records import Doc
 from trunkline.wire.spellings import timestamp
 
+log = logging.getLogger("trunkline.auth")
 KIND = "api-key"
 _TRIES = 10
 _LONGEST_OWNER = 128
@@ -51,6 +53,15 @@ class KeyStore:
         self._now = now_ms
         # A key is never deleted, so there is always one to take.
         self.mirror = Mirror(docs, KIND, _read, lambda _, key_id, key: key and ring.take(key))
+
+    def report_reserved(self, mounted: Collection[str]) -> None:
+        """Say which tenants of known keys are called like a path of ours, or one that is mounted."""
+        taken = {one.value.tenant for one in self.mirror.documents.values() if not one.value.revoked_at}
+        for tenant in sorted(taken & {*RESERVED, *mounted}):
+            # Made before the word was reserved: its keys still open everything but `/{tenant}/…`.
+            log.warning(
+                "tenant.reserved tenant=%s path=/%s fix=make its keys in another tenant", tenant, tenant
+            )
 
     async def list(self) -> list[KeyInfo]:
         """All keys, revoked ones too, oldest first."""

@@ -11,8 +11,11 @@ from trunkline.errors import Misuse
 
 DEFAULT_TENANT = "default"
 _TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-# The first words of our own paths: `/{tenant}/tasks` must not be one of them.
-_TAKEN = frozenset({"a2a", "admin", "delegate", "tasks", "v1"})
+# The first segments of paths of our own, served now or by a hub: `/{tenant}/tasks` must not be one of them.
+RESERVED = frozenset(
+    ("a2a", "admin", "agents", "api", "card", "delegate", "extendedAgentCard", "healthz", "mcp", "message")
+    + ("metrics", "readyz", "tasks", "ui", "v1")
+)
 
 
 class Scope(Enum):
@@ -50,8 +53,8 @@ def check_tenant(name: str) -> None:
     Raises:
         Misuse: it may not.
     """
-    if _TENANT.fullmatch(name) is None or name in _TAKEN:
+    if _TENANT.fullmatch(name) is None or name in RESERVED:
         raise Misuse(
             f"{name!r} cannot be a tenant: use 1 to 64 letters, digits, dots, hyphens and underscores, "
-            f"and none of {', '.join(sorted(_TAKEN))}"
+            f"and none of {', '.join(sorted(RESERVED))}"
         )

@@ -33,6 +33,7 @@ from tests.conformance.wire.routes import (
 )
 from tests.conftest import Shelf
 from trunkline import Agent, Turn
+from trunkline.auth.principal import RESERVED
 from trunkline.server.admin import Admin
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 from trunkline.wire.rest import routes
@@ -177,6 +178,12 @@ def test_every_route_has_a_row() -> None:
     assert {(verb, kind if quoted else f"{kind}/{{id}}", act) for verb, kind, quoted, act in acts} == set(
         ACTS
     ), "an act of operators without a row"
+
+
+def test_the_first_segment_of_every_path_is_reserved_for_tenants() -> None:
+    paths = [*OWN, *(path for _, path, _ in routes())]
+    first = {path.split("/")[1].partition(":")[0] for path in paths}
+    assert {word for word in first if word and word[0].isalnum()} <= RESERVED
 
 
 def test_SEC_04_what_another_owns_is_answered_like_what_nobody_owns(shelf: Shelf, tmp_path: Path) -> None:
