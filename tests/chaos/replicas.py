@@ -24,7 +24,7 @@ from trunkline.wire.types import Message, Part, Role, TaskState
 
 WHO = "c0"
 TTL_S = 3.0
-GRACE_S = 3.0
+GRACE_S = 3.5
 
 
 @row(
@@ -135,7 +135,7 @@ async def row_08(run: Run) -> Result:
     kills = run.count(50, option="kills")
     fleet = run.fleet(2)
     await fleet.start()
-    # A database that has just come up gives everybody two seconds to say that they live.
+    # A database that has just come up gives everybody three seconds to say that they live.
     await asyncio.sleep(GRACE_S)
     client = Client(WHO, KEYS[WHO], run.history)
     lags: list[float] = []

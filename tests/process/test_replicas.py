@@ -277,9 +277,7 @@ def again_and_again(database: postgres.Database, statement: str) -> Iterator[Non
 
 def test_streams_go_on_without_a_doorbell(replicas: Replicas) -> None:
     a, _, _ = replicas.agents
-    cut = (
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'trunkline doorbell'"
-    )
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'trunkline hints %'"
     with again_and_again(replicas.database, cut):
         reader = Reader(replicas.servers[1], a.send("count 60 40", wait=False)["id"])
         stream = reader.end()

@@ -20,7 +20,7 @@ def run() -> Iterator[Callable[[Coroutine[Any, Any, Any]], Any]]:
     """Runs a coroutine; all of a test share one loop."""
 
     async def limited(work: Coroutine[Any, Any, Any]) -> Any:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await work
 
     with asyncio.Runner() as runner:

@@ -49,7 +49,7 @@ def opened() -> Opened:
     return opening
 
 
-async def until(condition: Callable[[], object], seconds: float = 5.0) -> float:
+async def until(condition: Callable[[], object], seconds: float = 30.0) -> float:
     """Wait for something that is asked again and again; gives the seconds it took."""
     loop = asyncio.get_running_loop()
     started = loop.time()

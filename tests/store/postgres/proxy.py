@@ -27,6 +27,10 @@ class Proxy:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all connections and take no more."""
         assert self._server is not None
         self._server.close()
         self.cut()

@@ -84,9 +84,7 @@ def test_a_key_that_our_own_lost_append_recorded_is_no_duplicate(run, postgres_u
 
 
 def test_a_killed_session_costs_nothing(run, postgres_url, postgres_database, opened):
-    kill = (
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'trunkline writer'"
-    )
+    kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'trunkline writer %'"
 
     async def case():
         async with opened(postgres_url) as store:
@@ -101,9 +99,7 @@ def test_a_killed_session_costs_nothing(run, postgres_url, postgres_database, op
 
 
 def test_sessions_killed_under_load_lose_and_repeat_nothing(run, postgres_url, postgres_database, opened):
-    kill = (
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'trunkline writer'"
-    )
+    kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'trunkline writer %'"
 
     async def case():
         over = asyncio.Event()

@@ -11,7 +11,7 @@ from trunkline.store.postgres.hints import MOST_HINTS, PAYLOAD_BYTES, PostgresHi
 from trunkline.store.records import Hint, Poll
 
 AT = 1_800_000_000_000
-KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'trunkline hints'"
+KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'trunkline hints %'"
 
 
 async def next_hint(listener):

@@ -11,7 +11,7 @@ from trunkline.log.events import Delta
 from trunkline.store.postgres.sessions import SIZE
 
 AT = 1_800_000_000_000
-KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'trunkline reader'"
+KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'trunkline reader %'"
 
 
 def sleep(seconds):

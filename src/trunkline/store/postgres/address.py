@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import asyncpg
 
+from trunkline.clock import random_bits
 from trunkline.config import Secret
 from trunkline.errors import Misuse, StoreError
 
@@ -46,7 +47,7 @@ _SESSION_OVER = ("08", "57P")
 class DatabaseAddress:
     """A database by its URL, without the parameters that are ours: `schema`."""
 
-    __slots__ = ("_dsn", "_password", "name", "schema")
+    __slots__ = ("_dsn", "_password", "name", "process", "schema")
 
     def __init__(self, url: str) -> None:
         """Take a URL apart.
@@ -69,6 +70,8 @@ class DatabaseAddress:
         rest = [(name, value) for name, value in query if name != "schema"]
         self._dsn = Secret(urlunsplit(parts._replace(query=urlencode(rest))))
         self._password = Secret(password or dict(query).get("password", ""))
+        # In the name of every session, so that others see whether any of this process is left.
+        self.process = f"{random_bits(64):016x}"
         self.name = f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     async def connect(self, role: str, *, seconds: float, **settings: str) -> Connection:
@@ -84,7 +87,7 @@ class DatabaseAddress:
                 command_timeout=STATEMENT_SECONDS,
                 max_cached_statement_lifetime=0,
                 server_settings={
-                    "application_name": f"trunkline {role}",
+                    "application_name": f"trunkline {role} {self.process}",
                     "search_path": f'"{self.schema}"',
                     "trunkline.tenant": EVERY_TENANT,
                     "statement_timeout": f"{STATEMENT_SECONDS:.0f}s",
@@ -92,6 +95,8 @@ class DatabaseAddress:
                     # Plans over 16 partitions are made once, not for each call.
                     "plan_cache_mode": "force_generic_plan",
                     "jit": "off",
+                    # The session of a process that died in a statement ends soon, not with the statement.
+                    "client_connection_check_interval": "100ms",
                 }
                 | settings,
             )

@@ -1,7 +1,8 @@
 """That this process lives, told from a thread of its own: a skill that blocks the loop is not dead.
 
 A session holds an advisory lock for each node that joined, so that its end is seen at once; and it
-beats, so that one that only looks connected is seen after a while. Uses asyncio on its own loop.
+beats, so that one that only looks connected is seen after a while. Cut, it is dialled again at once.
+Uses asyncio on its own loop.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("trunkline.store")
 
 BEAT_SECONDS = 0.5
-# After a restart of the database everybody has lost the lock; each takes it again within this time.
-GRACE_SECONDS = 2.0
+# Whatever cut our session may have cut everybody's; each has this time to come back.
+GRACE_SECONDS = 3.0
 _RETRY_SECONDS = 0.1
 _DIAL_SECONDS = 1.0
 _CALL_SECONDS = 1.0
@@ -35,7 +36,6 @@ _SETTINGS = {
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "1",
     "tcp_keepalives_count": "3",
-    "client_connection_check_interval": "2s",
 }
 
 
@@ -50,12 +50,13 @@ class Liveness:
         self._nodes: dict[str, tuple[int, str]] = {}
         self._locked: set[str] = set()
         self._connection: Connection | None = None
+        self._stopping = False
         self._dialled = 0
         self._redialled_at = 0.0
 
-    def judging(self) -> bool:
-        """Whether a silent node may be taken for dead: not just after a loss of our own session."""
-        return not self._redialled_at or time.monotonic() - self._redialled_at > GRACE_SECONDS
+    def lost_lately(self) -> bool:
+        """Whether our own session was lost a moment ago, and perhaps those of others with it."""
+        return bool(self._redialled_at) and time.monotonic() - self._redialled_at <= GRACE_SECONDS
 
     def holds(self, node: str) -> bool:
         """Whether a node joined here."""
@@ -102,7 +103,8 @@ class Liveness:
                 await self._ask(lambda: self._leave(list(self._nodes)))
         except StoreError as error:
             _logger.warning("liveness.unsaid reason=%s", error)
-        self._loop.call_soon_threadsafe(self._stop.set)
+        self._stopping = True
+        self._loop.call_soon_threadsafe(self._wake.set)
         await asyncio.to_thread(self._thread.join, 5.0)
         self._thread = None
 
@@ -123,11 +125,13 @@ class Liveness:
         asyncio.run(self._run(started))
 
     async def _run(self, started: threading.Event) -> None:
-        self._stop = asyncio.Event()
+        # Set at the end of the session, and at ours.
+        self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
         self._loop = asyncio.get_running_loop()
         started.set()
-        while not self._stop.is_set():
+        while not self._stopping:
+            self._wake.clear()
             try:
                 if self._nodes:
                     await self._alone(self._beat)
@@ -136,7 +140,7 @@ class Liveness:
                 pause = _RETRY_SECONDS
             try:
                 async with asyncio.timeout(pause):
-                    await self._stop.wait()
+                    await self._wake.wait()
             except TimeoutError:
                 continue
         if self._connection is not None:
@@ -158,6 +162,7 @@ class Liveness:
             return self._connection
         self._locked.clear()
         self._connection = await self._address.connect("liveness", seconds=_DIAL_SECONDS, **_SETTINGS)
+        self._connection.add_termination_listener(lambda _: self._wake.set())
         if self._dialled:
             self._redialled_at = time.monotonic()
         self._dialled += 1
@@ -172,7 +177,7 @@ class Liveness:
             if await self._lock(connection, node, key):
                 break
             await asyncio.sleep(0.01)
-        await fetch(connection, "join", node=node, key=key, agents=agents)
+        await fetch(connection, "join", node=node, key=key, agents=agents, process=self._address.process)
         self._nodes[node] = key, msgspec.json.encode(agents).decode()
 
     async def _lock(self, connection: Connection, node: str, key: int) -> bool:

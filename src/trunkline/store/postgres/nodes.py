@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from trunkline.store.columns import STATES
 from trunkline.store.postgres.address import EVERY_TENANT
 from trunkline.store.postgres.database import PostgresDatabase
+from trunkline.store.postgres.liveness import GRACE_SECONDS
 from trunkline.store.postgres.sessions import fetch
 from trunkline.store.records import EndedChild, Orphan, TaskRef, Waiting
 
-if TYPE_CHECKING:
-    from trunkline.store.postgres.address import Connection
-
 # How often all running tasks are looked at for nodes that nobody has heard of.
 SEARCH_SECONDS = 5.0
+# One look may fall between the end of a session and the beginning of the next.
+LOOK_AGAIN_SECONDS = 0.15
 
 
-# A node, whether it lives, and the agents it carries.
-_Node = tuple[str, bool, list[str]]
+class NodeSigns(NamedTuple):
+    """What one look shows of a node."""
+
+    node: str
+    agents: list[str]
+    # Whether it has left in peace.
+    gone: bool
+    # Milliseconds since its last beat.
+    silent_ms: int
+    # Whether its liveness session holds its lock.
+    locked: bool
+    # Whether its sessions can be found by their names, and whether one was.
+    named: bool
+    connected: bool
+    # Milliseconds since the database started.
+    up_ms: int
+
+
+def lives(signs: NodeSigns, *, ttl_ms: int, calm: bool) -> bool | None:
+    """Whether a node lives; None if that takes a second look.
+
+    A killed process loses all its sessions at once; one that lives has others when its liveness session is
+    cut. Where sessions cannot be found only silence counts. While it is not `calm`, what cut the sessions of
+    whoever looks may have cut all others too, and nobody is called dead.
+    """
+    if signs.gone:
+        return False
+    if not calm or signs.up_ms < GRACE_SECONDS * 1000:
+        return True
+    if signs.silent_ms > ttl_ms:
+        return False
+    if signs.locked or signs.connected or not signs.named:
+        return True
+    return None
 
 
 class PostgresNodes:
-    """A node is dead if it never joined, has left, lost its session, or was silent for too long."""
+    """A node is dead if it never joined, has left, lost all its sessions, or was silent for too long."""
 
     def __init__(self, database: PostgresDatabase, ttl_s: float) -> None:
         self._database = database
@@ -52,17 +85,31 @@ class PostgresNodes:
 
     async def alive(self, node: str) -> bool:
         """See `Nodes`."""
-        rows = await self._database.read(EVERY_TENANT, partial(self._known, node=node))
-        return any(lives for _, lives, _ in rows)
+        return (await self._living()).get(node) is not None
 
     async def dead(self) -> list[str]:
         """The nodes that are known and dead."""
-        rows = await self._database.read(EVERY_TENANT, self._known)
-        return [node for node, lives, _ in rows if not lives]
+        return [node for node, agents in (await self._living()).items() if agents is None]
 
     async def orphans(self, agents: Sequence[str], limit: int = 100) -> list[Orphan]:
         """See `Nodes`."""
-        return await self._database.read(EVERY_TENANT, partial(self._orphans, agents=agents, limit=limit))
+        living = await self._living()
+        search = time.monotonic() - self._searched >= SEARCH_SECONDS
+        call = partial(
+            fetch,
+            name="orphans",
+            agents=agents,
+            # Nobody's tasks among them: those that a node has released.
+            dead=["", *(node for node, carried in living.items() if carried is None)],
+            search=search,
+            now=self._database.now_ms(),
+            limit=limit,
+        )
+        rows = await self._database.read(EVERY_TENANT, call)
+        # While there are some, the next look is a search again.
+        if search and not rows:
+            self._searched = time.monotonic()
+        return [Orphan(*row) for row in rows]
 
     async def claimed(
         self, node: str, agents: Sequence[str], limit: int = 100, after: str = ""
@@ -73,17 +120,10 @@ class PostgresNodes:
 
     async def waiting(self, tenant: str | None = None, limit: int = 100, after: str = "") -> list[Waiting]:
         """See `Nodes`."""
-
-        async def search(connection: Connection) -> list[Waiting]:
-            carried = [
-                agent for _, lives, agents in await self._known(connection) if lives for agent in agents
-            ]
-            rows = await fetch(
-                connection, "waiting", tenant=tenant, carried=carried, limit=limit, after=after
-            )
-            return [Waiting(of, task_id, agent, STATES[state]) for of, task_id, agent, state in rows]
-
-        return await self._database.read(EVERY_TENANT, search)
+        carried = [agent for agents in (await self._living()).values() for agent in agents or ()]
+        call = partial(fetch, name="waiting", tenant=tenant, carried=carried, limit=limit, after=after)
+        rows = await self._database.read(EVERY_TENANT, call)
+        return [Waiting(of, task_id, agent, STATES[state]) for of, task_id, agent, state in rows]
 
     async def ended_children(self, limit: int = 100) -> list[EndedChild]:
         """See `Nodes`."""
@@ -96,27 +136,23 @@ class PostgresNodes:
         call = partial(fetch, name="open_children_of_canceled", limit=limit)
         return [TaskRef(*row) for row in await self._database.read(EVERY_TENANT, call)]
 
-    async def _known(self, connection: Connection, node: str | None = None) -> list[_Node]:
-        """The nodes that ever joined and were not tidied away: whether they live, and their agents."""
-        judging = self._database.liveness.judging()
-        rows = await fetch(connection, "nodes", node=node, ttl=self._ttl_ms, judging=judging)
-        return [(name, lives, agents) for name, lives, agents in rows]
+    async def _living(self) -> dict[str, list[str] | None]:
+        """The nodes that joined and were not tidied away: the agents of each that lives, None if dead."""
+        first = found = await self._look()
+        if any(alive is None for alive, _ in first.values()):
+            await asyncio.sleep(LOOK_AGAIN_SECONDS)
+            found = await self._look()
 
-    async def _orphans(self, connection: Connection, agents: Sequence[str], limit: int) -> list[Orphan]:
-        known = await self._known(connection)
-        search = time.monotonic() - self._searched >= SEARCH_SECONDS
-        rows = await fetch(
-            connection,
-            "orphans",
-            agents=agents,
-            # Nobody's tasks among them: those that a node has released.
-            dead=["", *(node for node, lives, _ in known if not lives)],
-            known=[node for node, _, _ in known],
-            search=search,
-            now=self._database.now_ms(),
-            limit=limit,
-        )
-        # While there are some, the next look is a search again.
-        if search and not rows:
-            self._searched = time.monotonic()
-        return [Orphan(*row) for row in rows]
+        def is_dead(node: str, alive: bool | None) -> bool:
+            return alive is False or (alive is None and node in first and first[node][0] is None)
+
+        return {node: None if is_dead(node, alive) else agents for node, (alive, agents) in found.items()}
+
+    async def _look(self) -> dict[str, tuple[bool | None, list[str]]]:
+        rows = await self._database.read(EVERY_TENANT, partial(fetch, name="nodes"))
+        found = [NodeSigns(*row) for row in rows]
+        # Asked only now: whoever sees its own lock free, or took it anew, was cut before it looked.
+        liveness = self._database.liveness
+        cut = any(liveness.holds(signs.node) and not signs.locked for signs in found)
+        calm = not cut and not liveness.lost_lately()
+        return {signs.node: (lives(signs, ttl_ms=self._ttl_ms, calm=calm), signs.agents) for signs in found}

@@ -220,9 +220,13 @@ AND status_at >= :status_from::bigint;
 -- name: filter_after
 AND (status_at, task_id) < (:after_at::bigint, :after_id);
 
+-- Findable by its sessions only if this one shows the name that it was given: a pooler may have another.
 -- name: join
-INSERT INTO nodes (id, key, beat, agents) VALUES (:node, :key, now_ms(), :agents::text[])
-ON CONFLICT (id) DO UPDATE SET beat = now_ms(), gone = false, agents = excluded.agents;
+INSERT INTO nodes (id, key, beat, agents, process)
+SELECT :node, :key, now_ms(), :agents::text[], coalesce(max(:process::text), '')
+FROM pg_stat_activity
+WHERE pid = pg_backend_pid() AND split_part(application_name, ' ', 3) = :process
+ON CONFLICT (id) DO UPDATE SET beat = now_ms(), gone = false, agents = excluded.agents, process = excluded.process;
 
 -- name: lock_node
 SELECT pg_try_advisory_lock(:key::bigint);
@@ -240,17 +244,19 @@ ON CONFLICT (id) DO UPDATE SET beat = now_ms() WHERE NOT nodes.gone;
 -- name: leave
 UPDATE nodes SET gone = true WHERE id = ANY (:nodes::text[]);
 
+-- What shows of each node: whether its lock is held and, if not, whether any session of its process is there.
 -- A free lock is taken for the length of this statement only, and shared with whoever else looks.
--- Just after a start of the database nobody has had the time to take a lock or to beat.
 -- name: nodes
-SELECT id, CASE
-    WHEN gone THEN false
-    WHEN NOT :judging::boolean OR clock_timestamp() - pg_postmaster_start_time() < interval '2 seconds' THEN true
-    WHEN beat < now_ms() - :ttl::bigint THEN false
-    ELSE NOT pg_try_advisory_xact_lock_shared(key)
-END, agents
-FROM nodes
-WHERE id = coalesce(:node::text, id);
+SELECT
+    n.id, n.agents, n.gone, now_ms() - n.beat, n.locked, n.process <> '',
+    NOT n.locked AND EXISTS (
+        SELECT FROM pg_stat_activity AS a WHERE split_part(a.application_name, ' ', 3) = n.process
+    ),
+    (extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000)::bigint
+FROM (
+    SELECT *, NOT gone AND NOT pg_try_advisory_xact_lock_shared(key) AS locked
+    FROM nodes
+) AS n;
 
 -- Running tasks of these nodes ('' among them: what was let go), and parked ones whose time has come: of any
 -- state that is not ended, because a question may have a deadline. The third part finds those of nodes that
@@ -271,7 +277,7 @@ FROM (
     SELECT tenant, task_id, node, agent, status_at
     FROM tasks
     WHERE :search::boolean AND state <= 4 AND state = ANY ('{1,2}'::smallint[])
-        AND agent = ANY (:agents::text[]) AND node > '' AND node <> ALL (:known::text[])
+        AND agent = ANY (:agents::text[]) AND node > '' AND node NOT IN (SELECT id FROM nodes)
 ) AS found
 ORDER BY status_at, task_id
 LIMIT :limit::bigint;
