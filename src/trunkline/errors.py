@@ -12,6 +12,7 @@ TrunklineError
 ├── StoreError
 │   ├── Conflict  Duplicate  StoreInUse
 ├── TurnOver                    the task ended or moved while its executor still worked
+├── Unanswered                  a skill's question: its deadline has passed, or its answer is a rejection
 ├── TaskFull                    an executor has said more than a task may hold
 ├── Unreachable                 nobody was reached out there, or nobody may be
 │   ├── TimedOut  Uncertain
@@ -172,6 +173,14 @@ class StoreInUse(StoreError):
 
 class TurnOver(TrunklineError):
     """The task has ended, or another node owns it; this executor must stop."""
+
+
+class Unanswered(TrunklineError):
+    """A question got no answer before its deadline, or was `rejected` by who was asked; the text says why."""
+
+    def __init__(self, message: str, *, rejected: bool = False) -> None:
+        super().__init__(message)
+        self.rejected = rejected
 
 
 class TaskFull(TrunklineError):

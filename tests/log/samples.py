@@ -50,8 +50,14 @@ OPEN = [TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED]
 ENDS = [TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELED, TaskState.REJECTED]
 middle = st.one_of(
     st.builds(ev.Claimed, node=st.sampled_from(["n1", "n2"])),
-    st.builds(ev.Said, message=messages),
-    st.builds(ev.Status, state=st.sampled_from(OPEN), message=st.none() | messages, metadata=metadata),
+    st.builds(ev.Said, message=messages, by=st.sampled_from(["", "approver"])),
+    st.builds(
+        ev.Status,
+        state=st.sampled_from(OPEN),
+        message=st.none() | messages,
+        metadata=metadata,
+        deadline=st.sampled_from([0, 7_000]),
+    ),
     st.builds(ev.Delta, artifact_id=ids, text=texts, append=st.booleans(), last=st.booleans()),
     st.builds(ev.Chunk, artifact=artifacts, append=st.booleans(), last=st.booleans(), closes=st.booleans()),
     st.builds(ev.CancelRequested, by=texts),
@@ -59,6 +65,7 @@ middle = st.one_of(
         ev.Stepped, place=st.integers(0, 9), name=texts, result=st.none() | st.lists(texts, max_size=2)
     ),
     st.builds(ev.Taken, place=st.integers(0, 3)),
+    st.builds(ev.QuestionClosed, place=st.integers(0, 3), withdrawn=st.booleans()),
     st.builds(ev.Parked, wake_at=st.sampled_from([0, 5_000]), child=st.sampled_from(["", "k"])),
     st.builds(ev.ChildEnded, child=st.sampled_from(["k", "l"]), state=st.sampled_from(ENDS)),
     st.just(ev.Unread(b'{"kind":"later","x":[1, 2]}')),

@@ -26,7 +26,7 @@ def test_kind_is_the_class_name() -> None:
     assert ev.encode_one(ev.Status(TaskState.WORKING)) == b'{"kind":"status","state":"TASK_STATE_WORKING"}'
     assert sorted(KINDS) == [
         "cancelrequested", "childended", "chunk", "claimed", "compacted", "delta", "parked", "pushdeleted", "pushset",
-        "replied", "said", "status",
+        "questionclosed", "replied", "said", "status",
         "stepped", "submitted", "taken",
     ]  # fmt: skip
 

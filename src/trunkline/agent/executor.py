@@ -13,7 +13,7 @@ from trunkline.agent.declaration import DriftMonitor
 from trunkline.agent.result import complete, end_early, record_failure, record_stop
 from trunkline.agent.skill import Skill
 from trunkline.agent.turn import Coalesce, Turn, VerdictGiven
-from trunkline.errors import InvalidParams, Refused, RouteNotFound, TurnOver
+from trunkline.errors import InvalidParams, Refused, RouteNotFound, TurnOver, Unanswered
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.hops import Bounds, Grants
 from trunkline.wire.types import Message, Metadata, SendRequest, TaskState
@@ -126,7 +126,7 @@ class SkillExecutor:
             verdict = await complete(turn, result)
             success = True
             return verdict
-        except (VerdictGiven, BaseExceptionGroup) as error:
+        except (VerdictGiven, Unanswered, BaseExceptionGroup) as error:
             # A verdict given inside a task group comes wrapped in what it stopped.
             if (given := _verdict_given(error)) is not None:
                 if turn.lost_step is not None and given.state is not TaskState.FAILED:
@@ -154,4 +154,6 @@ def _verdict_given(error: BaseException) -> VerdictGiven | None:
     if isinstance(error, BaseExceptionGroup):
         inside = cast("BaseExceptionGroup[BaseException]", error).exceptions
         return next((found for one in inside if (found := _verdict_given(one)) is not None), None)
+    if isinstance(error, Unanswered):
+        return VerdictGiven(TaskState.FAILED, str(error))
     return error if isinstance(error, VerdictGiven) else None

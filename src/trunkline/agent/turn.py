@@ -34,6 +34,7 @@ from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
 from trunkline.run.executor import Work
 from trunkline.run.hops import Grants
 from trunkline.telemetry import traces
+from trunkline.wire.question import question_metadata
 from trunkline.wire.types import Artifact, Message, Metadata, Part, Role, TaskState
 
 ANSWER = "answer"
@@ -347,9 +348,11 @@ class Turn:
         """A message of the agent; returned from a skill before any output it is the direct answer."""
         return self._message(read_parts("content", content), read_metadata("metadata", metadata))
 
-    def _message(self, parts: tuple[Part, ...], metadata: Metadata | None = None) -> Message:
+    def _message(
+        self, parts: tuple[Part, ...], metadata: Metadata | None = None, *, message_id: str = ""
+    ) -> Message:
         return Message(
-            message_id=self._work.ids.new(),
+            message_id=message_id or self._work.ids.new(),
             context_id=self.context_id,
             task_id=self.task_id,
             role=Role.AGENT,
@@ -363,18 +366,18 @@ class Turn:
 
     async def ask_message(self, question: str) -> Message:
         """Like `ask`, but gives the whole message."""
-        return await self._interrupt(
-            Status(TaskState.INPUT_REQUIRED, self._message(read_parts("question", question)))
-        )
+        return await self._interrupt(TaskState.INPUT_REQUIRED, read_parts("question", question))
 
     async def need_auth(self, what: str) -> Message:
         """Say which authorization is missing and wait for the caller's next message."""
-        return await self._interrupt(Status(TaskState.AUTH_REQUIRED, self._message(read_parts("what", what))))
+        return await self._interrupt(TaskState.AUTH_REQUIRED, read_parts("what", what))
 
-    async def _interrupt(self, status: Status) -> Message:
+    async def _interrupt(self, state: TaskState, parts: tuple[Part, ...]) -> Message:
         await self.flush()
         self._spoke = True
-        return deepcopy(await self._work.ask(status))
+        question_id = self._work.ids.new()
+        message = self._message(parts, question_metadata(question_id), message_id=question_id)
+        return deepcopy(await self._work.ask(Status(state, message)))
 
     def reject(self, reason: str) -> NoReturn:
         """Refuse the task; this ends the function."""

@@ -13,16 +13,21 @@ from msgspec import Struct
 from trunkline import errors
 from trunkline.log import events as ev
 from trunkline.log.fold import NEVER, State
+from trunkline.wire.question import QUESTION_KEY, answered_question
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TERMINAL, Message, TaskState
 
 
 class Say(Struct, frozen=True):
-    """The caller says something more on a task; `claim` is the node that goes on with it, if that changes."""
+    """Somebody says something more on a task; `claim` is the node that goes on with it, if that changes.
+
+    `by` is who says it, if that is not whose task it is.
+    """
 
     message: Message
     claim: str = ""
     push: ev.PushTarget | None = None
+    by: str = ""
 
 
 class Cancel(Struct, frozen=True):
@@ -179,11 +184,24 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
             f"task {state.task_id} has reached its limit ({LIMITS}); send without taskId to start another",
             field="message.taskId",
         )
+    _check_answer(state, message)
     push = () if command.push is None else _set_push(state, command.push, state.principal)
+    said = ev.Said(message, command.by)
     if not state.interrupted:
-        return (*push, ev.Said(message))
+        return (*push, said)
     claim = (ev.Claimed(command.claim),) if command.claim and command.claim != state.node else ()
-    return (*claim, *push, ev.Said(message), ev.Status(TaskState.WORKING))
+    return (*claim, *push, said, ev.Status(TaskState.WORKING))
+
+
+def _check_answer(state: State, message: Message) -> None:
+    """A message may name the question that it answers: an older one must not be taken for the open one."""
+    named = answered_question(message)
+    if named and (state.question is None or named != state.question.message_id):
+        raise errors.InvalidParams(
+            f"task {state.task_id} does not ask the question {named!r} now; get the task to see what it asks",
+            field=f"message.metadata.{QUESTION_KEY}",
+            conflict="QUESTION_CLOSED",
+        )
 
 
 def _cancel(state: State, by: str) -> tuple[ev.AnyEvent, ...]:
@@ -198,12 +216,17 @@ def _emit(state: State, command: Emit) -> tuple[ev.AnyEvent, ...]:
         raise errors.TurnOver(f"task {state.task_id} has ended ({plain_state(state.state)})")
     if state.node != command.node:
         raise errors.TurnOver(f"task {state.task_id} is now run by another node")
-    events = _to_the_end(command.events)
+    events = _to_the_end(tuple([event for event in command.events if not _is_answered(state, event)]))
     if _overflows(state, events):
         raise errors.TaskFull(f"task {state.task_id} has reached its limit ({LIMITS})")
     if state.state is TaskState.SUBMITTED and not _opens(events[0]):
         return (ev.Status(TaskState.WORKING), *events)
     return events
+
+
+def _is_answered(state: State, event: ev.AnyEvent) -> bool:
+    # An answer that came before the deadline was recorded as passed is one.
+    return isinstance(event, ev.QuestionClosed) and not event.withdrawn and event.place < len(state.answers)
 
 
 def is_full(state: State) -> bool:

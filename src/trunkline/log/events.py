@@ -62,17 +62,23 @@ class Claimed(Event, frozen=True):
 
 
 class Said(Event, frozen=True):
-    """The caller's further message on an open task."""
+    """A further message on an open task; `by` is who sent it, if that is not whose task it is."""
 
     message: Message
+    by: str = ""
 
 
 class Status(Event, frozen=True):
-    """The task is now in this state."""
+    """The task is now in this state.
+
+    The id of a question is that of its message; `deadline` is when it is closed without an answer
+    (milliseconds since the epoch, 0 for never).
+    """
 
     state: TaskState
     message: Message | None = None
     metadata: Metadata | None = None
+    deadline: int = 0
 
 
 class Delta(Event, frozen=True):
@@ -137,6 +143,13 @@ class Taken(Event, frozen=True):
     place: int
 
 
+class QuestionClosed(Event, frozen=True):
+    """A question has no answer: its deadline has passed, or it was withdrawn; `place` is as in `Taken`."""
+
+    place: int
+    withdrawn: bool = False
+
+
 class PushSet(Event, frozen=True):
     """Somebody wants to be told of the task from here on; a target of the same id is replaced."""
 
@@ -183,6 +196,7 @@ Known = (
     | Parked
     | ChildEnded
     | Taken
+    | QuestionClosed
     | PushSet
     | PushDeleted
     | Compacted

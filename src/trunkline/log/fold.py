@@ -70,6 +70,7 @@ class State:
         "cancel_requested",
         "child",
         "context_id",
+        "deadline",
         "ended_children",
         "extensions",
         "interrupted",
@@ -120,15 +121,17 @@ class State:
         self.push: Mapping[str, ev.PushTarget] = NOBODY
         # Since when each of them is there without a gap: one that was deleted and set again is another.
         self.push_since: Mapping[str, int] = {}
-        self.answers: list[Message] = []
-        # How many of them an executor has taken up.
+        # What became of each question, in their order; how many of them an executor has taken up.
+        self.answers: list[Message | ev.QuestionClosed] = []
         self.taken = 0
         # How many nodes in a row died over it without its executor having got any further.
         self.takeovers = 0
         # Whether the run since the last takeover began from the beginning, or said something otherwise.
         self._restarted = self._rewritten = False
         self.cancel_requested = False
-        # While it is parked: when it is due again, and the child whose end it waits for.
+        # When the open question is closed without an answer; None if never, or if there is none.
+        self.deadline: int | None = None
+        # While it is parked or has such a question: when it is due, and the child whose end it waits for.
         self.wake_at: int | None = None
         self.child = ""
         # Never changed in place: most tasks have no children and share the empty one.
@@ -162,6 +165,11 @@ class State:
         """What was said so far, oldest first."""
         return tuple(self._history)
 
+    @property
+    def question(self) -> Message | None:
+        """The open question, which is named by its message id; None if nothing is asked."""
+        return self.status_message if self.interrupted else None
+
     def artifact(self, artifact_id: str) -> Artifact:
         """The whole of an artifact as it stands."""
         return self._artifacts[artifact_id].whole()
@@ -187,14 +195,14 @@ class State:
         seq, changed = self.seq, 0
         state, status_at, node = self.state, self.status_at, self.node
         context_id, principal, agent, parent = self.context_id, self.principal, self.agent, self.parent
-        wake_at, child = self.wake_at, self.child
+        wake_at, child, deadline = self.wake_at, self.child, self.deadline
         for event in events:
             seq += 1
             match event:
                 case ev.Status(state=state):
-                    status_at, changed = at, seq
-                    if wake_at is not None and state in TERMINAL:
-                        wake_at, child = None, ""
+                    status_at, changed, deadline = at, seq, _deadline(event)
+                    if node or state in TERMINAL:
+                        wake_at, child = deadline, ""
                 case ev.Submitted(
                     context_id=context_id, principal=principal, node=node, agent=agent, parent=parent
                 ):
@@ -203,13 +211,13 @@ class State:
                     state, status_at, changed = TaskState.COMPLETED, at, seq
                     wake_at, child = None, ""
                 case ev.Claimed(node=node):
-                    wake_at, child, changed = None, "", seq
+                    wake_at, child, changed = deadline, "", seq
                 case ev.Parked(wake_at=moment, child=awaited):
                     node, changed = "", seq
                     if state not in TERMINAL:
                         wake_at, child = moment or NEVER, awaited
                 case ev.Said() | ev.CancelRequested() | ev.ChildEnded():
-                    if wake_at is not None:
+                    if wake_at is not None and not node:
                         wake_at, changed = at, seq
                 case ev.Compacted(count=count):
                     seq += count - 1
@@ -244,7 +252,7 @@ class State:
             case ev.Chunk() as event:
                 self._chunk(event)
             case ev.Status() as event:
-                self._enter(event.state, event.message, recorded.at)
+                self._enter(event.state, event.message, recorded.at, _deadline(event))
             case ev.Submitted() as event:
                 self._submitted(event, recorded.at)
             case ev.Said(message=message):
@@ -267,8 +275,8 @@ class State:
                         for whole in artifacts
                     }
                 )
-            case ev.Taken(place=place):
-                self.taken = place + 1
+            case ev.Taken() | ev.QuestionClosed() as event:
+                self._settle_question(event)
             case ev.PushSet(target=target):
                 self._set_push(target)
             case ev.PushDeleted(id=gone):
@@ -310,7 +318,8 @@ class State:
             self.takeovers += 1
             self._restarted = self._rewritten = False
         self.node = node
-        self.wake_at, self.child = None, ""
+        # Whoever has it may die too: an open question stays due.
+        self.wake_at, self.child = self.deadline, ""
 
     def _gets_further(self, event: ev.AnyEvent) -> bool:
         """Whether an event shows that the run since the last takeover has done more than those that died."""
@@ -325,7 +334,7 @@ class State:
             case ev.Status(state=state):
                 # A status adds nothing to the one before it; a run could say new ones for ever.
                 return state is not TaskState.WORKING
-            case ev.Taken() | ev.Parked():
+            case ev.Taken() | ev.QuestionClosed() | ev.Parked():
                 return True
             case _:
                 return False
@@ -346,27 +355,40 @@ class State:
 
     def _wake(self, at: int) -> None:
         # Whatever is said to a parked task makes it due: its executor is to hear it, at whichever node.
-        if self.wake_at is not None:
+        if self.wake_at is not None and not self.node:
             self.wake_at = at
 
     def _said(self, message: Message, at: int) -> None:
         self._wake(at)
         if self.interrupted:
             self.answers.append(message)
-            if self.status_message is not None:
-                self._history.append(self.status_message)
-                self.status_message = None
+            self._keep_question()
         self._history.append(message)
 
-    def _enter(self, state: TaskState, message: Message | None, at: int) -> None:
+    def _settle_question(self, event: ev.Taken | ev.QuestionClosed) -> None:
+        self.taken = event.place + 1
+        if isinstance(event, ev.QuestionClosed):
+            # An answer that came while the question was withdrawn counts for nothing: nobody waited for it.
+            self.answers[event.place :] = [event]
+            if self.interrupted:
+                self._keep_question()
+
+    def _keep_question(self) -> None:
+        if self.status_message is not None:
+            self._history.append(self.status_message)
+            self.status_message = None
+
+    def _enter(self, state: TaskState, message: Message | None, at: int, deadline: int | None = None) -> None:
         self.state = state
         self.over = state in TERMINAL
         self.interrupted = state in INTERRUPTED
         self.resting = self.over or self.interrupted
         self.status_message = message
         self.status_at = at
-        if self.over:
-            self.wake_at, self.child = None, ""
+        self.deadline = deadline
+        if self.node or self.over:
+            # Not of a parked task: what it waits for is its own, whatever is said meanwhile.
+            self.wake_at, self.child = deadline, ""
 
     def _set_push(self, target: ev.PushTarget) -> None:
         self.push = {**self.push, target.id: target}
@@ -397,6 +419,10 @@ class State:
             growing.extend(event.artifact)
         else:
             self._artifacts[event.artifact.artifact_id] = GrowingArtifact(event.artifact)
+
+
+def _deadline(event: ev.Status) -> int | None:
+    return event.deadline or None if event.state in INTERRUPTED else None
 
 
 def _newest(history: list[Message], length: int) -> list[Message]:

@@ -87,6 +87,10 @@ class Work(Protocol):
         """Interrupt the task with a question and wait for the caller's answer.
 
         Answers that the log already holds are returned at once, in the order they were given.
+
+        Raises:
+            Unanswered: its deadline has passed.
+            TimeoutError: an earlier run has withdrawn the question, as it did not wait any longer.
         """
         ...
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from trunkline.clock import now_ms
 from trunkline.errors import Misuse, StoreError, TaskFull, TurnOver
 from trunkline.log.decide import LIMITS, Park
-from trunkline.log.events import AnyEvent, Replied, Status, Stepped, Taken
+from trunkline.log.events import AnyEvent, Replied, Status, Stepped
 from trunkline.log.fold import State
 from trunkline.run import hops
 from trunkline.run.buffer import RETRY_S, UNFLUSHED_LIMIT, EventBuffer
@@ -22,6 +22,7 @@ from trunkline.run.executor import Again, OnCrash, Verdict
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
 from trunkline.run.parking import is_bounded
+from trunkline.run.questions import Questions
 from trunkline.run.replay import Replay, replay
 from trunkline.telemetry import traces
 from trunkline.wire.types import TERMINAL, Message, Part, Role, TaskState
@@ -37,8 +38,6 @@ class Owner:
     __slots__ = (
         "_abandoned",
         "_again",
-        "_asked",
-        "_asking",
         "_begun",
         "_buffer",
         "_continues",
@@ -49,7 +48,7 @@ class Owner:
         "_node",
         "_open_steps",
         "_park_due",
-        "_question",
+        "_questions",
         "_replay",
         "_spoken",
         "_started_at",
@@ -81,7 +80,7 @@ class Owner:
         # The task whose end the executor waits for.
         self.child = ""
         self._waits = self._open_steps = 0
-        self._asking = self._park_due = False
+        self._park_due = False
         self._node = node
         self._left = left
         self._loop = node.loop
@@ -89,8 +88,7 @@ class Owner:
         self._continues = continues
         self._again = again
         self._replay: Replay | None = None
-        self._question: asyncio.Lock | None = None
-        self._asked = 0
+        self._questions: Questions | None = None
         opening = feed.state.state is TaskState.SUBMITTED
         self._buffer = EventBuffer(node, feed, self._settled, self._refused, opening=opening)
         self._stop: Status | None = None
@@ -118,12 +116,12 @@ class Owner:
     @property
     def idle(self) -> bool:
         """Whether nothing is lost if the process ends now."""
-        return self._asking or self._abandoned or self.feed.state.over
+        return self.asking or self._abandoned or self.feed.state.over
 
     @property
     def asking(self) -> bool:
         """Whether the executor waits for its caller."""
-        return self._asking
+        return self._questions is not None and self._questions.asking
 
     @property
     def waiting(self) -> bool:
@@ -148,7 +146,7 @@ class Owner:
     def put(self, event: AnyEvent) -> None:
         """Record an event with the next flush, unless a dead run has recorded it."""
         self._check()
-        if self._question is not None and isinstance(event, Status) and self._question.locked():
+        if self._questions is not None and isinstance(event, Status) and self._questions.open:
             # Another coroutine of the executor has a question open; only the answer may close it.
             if event.state is TaskState.WORKING:
                 return
@@ -186,26 +184,13 @@ class Owner:
         return found
 
     async def ask(self, status: Status) -> Message:
-        """Interrupt the task and wait for the caller; the log holds the answers."""
-        # One question at a time: the answer to one must not be taken for the answer to another.
-        self._question = self._question or asyncio.Lock()
-        async with self._question:
-            self._check()
-            place, state = self._asked, self.feed.state
-            if place == len(state.answers):
-                self._buffer.put_now(status)
-                await self._buffer.drain()
-                self._asking = True
-                try:
-                    await self._wait(lambda: place < len(state.answers))
-                finally:
-                    self._asking = False
-            self._asked += 1
-            if place >= state.taken:
-                # Before the executor does anything with it: until then a crash costs nothing.
-                self._buffer.put_now(Taken(place))
-                await self._buffer.drain()
-            return state.answers[place]
+        """Interrupt the task and wait for the caller."""
+        self._check()
+        if self._questions is None:
+            state = self.feed.state
+            reopens = self._again is Again.RESUME and state.interrupted
+            self._questions = Questions(state, self._buffer, self._wait, self._goes_on, reopens=reopens)
+        return await self._questions.ask(status)
 
     async def sleep_until(self, moment: int) -> None:
         """Wait for a moment, in milliseconds since the epoch."""
@@ -267,7 +252,7 @@ class Owner:
 
     async def _park(self, ready: Callable[[], bool], wake_at: int, child: str) -> None:
         """Let go of the task until it is due; returns if it is to go on here instead."""
-        if not self._asking:
+        if not self.asking:
             deadline = hops.deadline(self.feed.state)
             wake_at = min(wake_at or deadline, deadline) if deadline else wake_at
         try:
@@ -368,6 +353,7 @@ class Owner:
         if self.feed.runner is self:
             self.feed.runner = None
         self._buffer.detach()
+        self._questions = None
         self._left(self)
 
     async def _verdict(self) -> Verdict:
@@ -451,6 +437,9 @@ class Owner:
                 # Also an exit, which would end the process, or a cancel that is the executor's own.
                 failed = self._failed(error)
                 return self._stop or failed
+
+    def _goes_on(self) -> bool:
+        return self._stop is None and self._ours() and not self._node.ending
 
     def _ours(self) -> bool:
         state = self.feed.state

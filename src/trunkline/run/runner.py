@@ -26,6 +26,7 @@ from trunkline.run.takeover import Takeover
 from trunkline.store.ack import Ack
 from trunkline.store.base import Store
 from trunkline.store.records import Dedup
+from trunkline.wire.question import answered_question
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Message, SendRequest, TaskState
 
@@ -271,29 +272,37 @@ class Runner:
             self._node.spawn(self._resolve(feed))
 
     async def say(
-        self, feed: Feed, message: Message, dedup: Dedup | None = None, push: PushTarget | None = None
+        self,
+        feed: Feed,
+        message: Message,
+        dedup: Dedup | None = None,
+        push: PushTarget | None = None,
+        *,
+        by: str = "",
     ) -> None:
-        """Add the caller's message; if the task waited for it and nobody runs it, go on here.
+        """Add a message; if the task waited for it and nobody runs it, go on here.
+
+        `by` is who sent it, if that is not whose task it is.
 
         Raises:
-            Refused: the task has ended, or belongs to another context.
+            Refused: the task has ended, belongs to another context, or does not ask what is answered.
             Unavailable: the runner is stopping.
         """
         self._check_open()
         self._arriving += 1
-        await self._node.complete(self._say(feed, message, dedup, push))
+        await self._node.complete(self._say(feed, Say(message, push=push, by=by), dedup))
 
-    async def _say(self, feed: Feed, message: Message, dedup: Dedup | None, push: PushTarget | None) -> None:
+    async def _say(self, feed: Feed, command: Say, dedup: Dedup | None) -> None:
         try:
-            await self._take(feed, message, dedup, push)
+            await self._take(feed, command, dedup)
         finally:
             self._arriving -= 1
 
-    async def _take(self, feed: Feed, message: Message, dedup: Dedup | None, push: PushTarget | None) -> None:
-        state = feed.state
+    async def _take(self, feed: Feed, command: Say, dedup: Dedup | None) -> None:
+        state, message = feed.state, command.message
         said = replace(message, task_id=state.task_id, context_id=message.context_id or state.context_id)
-        if dedup is not None and state.over and said in state.history:
-            # A retry of what the task has taken; that it has ended since is no reason to refuse it.
+        if dedup is not None and (state.over or answered_question(said)) and said in state.history:
+            # A retry of what the task has taken; that it went on or ended since is no reason to refuse it.
             return
         elsewhere = feed.runner is None and state.interrupted and await self._lives_elsewhere(state.node)
         # Not if it asks only now: then whoever asked lives, or is found to be dead.
@@ -301,7 +310,8 @@ class Runner:
         claims = feed.runner is None and state.interrupted and not elsewhere and agent is not None
         claim = self.node if claims else ""
         try:
-            events = await self.tasks.change(feed, Say(said, claim, push), self._own(dedup, state.agent))
+            command = replace(command, message=said, claim=claim)
+            events = await self.tasks.change(feed, command, self._own(dedup, state.agent))
         except (Conflict, Duplicate):
             raise
         except StoreError:

@@ -59,7 +59,7 @@ class Auditor:
                 return event.principal, f"message {event.message.message_id}"
             case ev.Said():
                 self.last_said = event.message.message_id
-                return self.owner, f"message {event.message.message_id}"
+                return event.by or self.owner, f"message {event.message.message_id}"
             case ev.Claimed():
                 before, self.node = self.node, event.node
                 return event.node or before, f"taken from {before}" if event.node else "let go"
@@ -79,6 +79,8 @@ class Auditor:
                 return self.node, f"answer to {self.last_said}"
             case ev.Delta() | ev.Chunk() | ev.Stepped() | ev.Taken() | ev.Parked() | ev.Compacted():
                 return self.node, "its run"
+            case ev.QuestionClosed():
+                return self.node, "withdrawn" if event.withdrawn else "its deadline"
             case _:
                 raise AssertionError(f"no rule for {event}")
 
@@ -197,7 +199,7 @@ def test_the_log_alone_tells_who_when_for_whom_and_why(shelf: Shelf, tmp_path: P
     # Everything that can happen did, and was by whom it must be.
     kinds = {type(one.recorded.event) for one in records}
     # Compaction comes later, and nothing here writes piece by piece for long, waits or has children.
-    rare = {ev.Compacted, ev.Delta, ev.Taken, ev.Parked, ev.ChildEnded}
+    rare = {ev.Compacted, ev.Delta, ev.Taken, ev.QuestionClosed, ev.Parked, ev.ChildEnded}
     assert kinds >= set(get_args(ev.Known)) - rare, kinds
     ends = {one.what for one in accounts}
     assert {state.name.lower() for state in TERMINAL} <= ends

@@ -258,9 +258,9 @@ FROM (
     FROM nodes
 ) AS n;
 
--- Running tasks of these nodes ('' among them: what was let go), and parked ones whose time has come: of any
--- state that is not ended, because a question may have a deadline. The third part finds those of nodes that
--- nobody has heard of; it passes over all that run, so it is left out most of the time.
+-- Tasks of these nodes ('' among them: what was let go): those that run, and of any state that is not ended
+-- those whose time has come, as they were parked or ask a question with a deadline. The third part finds those
+-- of nodes that nobody has heard of; it passes over all that run, so it is left out most of the time.
 -- name: orphans
 SELECT tenant, task_id, node, agent
 FROM (
@@ -272,12 +272,13 @@ FROM (
     SELECT tenant, task_id, node, agent, status_at
     FROM tasks
     WHERE state <= 4 AND state = ANY ('{1,2,3,4}'::smallint[]) AND agent = ANY (:agents::text[])
-        AND node = '' AND wake_at <= (SELECT coalesce(:now::bigint, now_ms()))
+        AND node = ANY (:dead::text[]) AND wake_at <= (SELECT coalesce(:now::bigint, now_ms()))
     UNION ALL
     SELECT tenant, task_id, node, agent, status_at
     FROM tasks
-    WHERE :search::boolean AND state <= 4 AND state = ANY ('{1,2}'::smallint[])
-        AND agent = ANY (:agents::text[]) AND node > '' AND node NOT IN (SELECT id FROM nodes)
+    WHERE :search::boolean AND state <= 4 AND agent = ANY (:agents::text[]) AND node > ''
+        AND node NOT IN (SELECT id FROM nodes)
+        AND (state <= 2 OR wake_at <= (SELECT coalesce(:now::bigint, now_ms())))
 ) AS found
 ORDER BY status_at, task_id
 LIMIT :limit::bigint;

@@ -168,8 +168,8 @@ DELETE FROM nodes WHERE id = ?;
 -- name: alive
 SELECT id FROM nodes WHERE id = :node;
 
--- Running tasks that no living node has claimed, and parked ones whose time has come: of any state that is
--- not ended, because a question may have a deadline.
+-- Tasks that no living node has claimed: those that run, and of any state that is not ended those whose time
+-- has come, as they were parked or ask a question with a deadline.
 -- name: orphans
 SELECT tenant, task_id, node, agent
 FROM (
@@ -181,7 +181,7 @@ FROM (
     SELECT tenant, task_id, node, agent, status_at
     FROM tasks INDEXED BY tasks_open
     WHERE state <= 4 AND state IN (1, 2, 3, 4) AND agent IN (SELECT value FROM json_each(:agents))
-        AND wake_at <= :now
+        AND wake_at <= :now AND node NOT IN (SELECT id FROM nodes)
 )
 ORDER BY status_at, task_id
 LIMIT :limit;

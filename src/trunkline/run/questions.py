@@ -1,0 +1,87 @@
+"""The questions of one executor, one at a time; the log holds what became of each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from trunkline.clock import now_ms
+from trunkline.errors import Unanswered
+from trunkline.log.events import QuestionClosed, Status, Taken
+from trunkline.log.fold import State
+from trunkline.run.buffer import EventBuffer
+from trunkline.wire.types import Message, TaskState
+
+Wait = Callable[[Callable[[], bool], int], Awaitable[None]]
+
+
+class Questions:
+    """Asks the questions of an executor and waits for their answers.
+
+    `wait` waits until something is so or a moment has come, `is_ours` says whether the executor still speaks
+    for the task, and `reopens` that the next question stands open since an earlier run.
+    """
+
+    __slots__ = ("_asked", "_buffer", "_is_ours", "_lock", "_reopens", "_state", "_wait", "asking")
+
+    def __init__(
+        self, state: State, buffer: EventBuffer, wait: Wait, is_ours: Callable[[], bool], *, reopens: bool
+    ) -> None:
+        # Whether the executor waits for its caller now.
+        self.asking = False
+        self._state = state
+        self._buffer = buffer
+        self._wait = wait
+        self._is_ours = is_ours
+        self._reopens = reopens
+        self._asked = 0
+        # One question at a time: the answer to one must not be taken for the answer to another.
+        self._lock = asyncio.Lock()
+
+    @property
+    def open(self) -> bool:
+        """Whether a question is being asked."""
+        return self._lock.locked()
+
+    async def ask(self, status: Status) -> Message:
+        """The answer to a question, from the log or from the caller."""
+        async with self._lock:
+            # Counted before it is answered: the answer to one that is given up is never that to the next.
+            place, state = self._asked, self._state
+            self._asked += 1
+            if place >= len(state.answers):
+                try:
+                    await self._ask(place, status)
+                except asyncio.CancelledError:
+                    if self._is_ours():
+                        self._close(place, withdrawn=True)
+                    raise
+            if place >= state.taken:
+                # Before the executor does anything with it: until then a crash costs nothing.
+                self._buffer.put_now(Taken(place))
+                await self._buffer.drain()
+            found = state.answers[place]
+        if isinstance(found, Message):
+            return found
+        raise TimeoutError if found.withdrawn else Unanswered("The question was not answered in time.")
+
+    async def _ask(self, place: int, status: Status) -> None:
+        """Wait until a question is answered, or its deadline is recorded as passed."""
+        state = self._state
+        if not self._reopens:
+            self._buffer.put_now(status)
+        self._reopens = False
+        await self._buffer.drain()
+        deadline = state.deadline or 0
+        self.asking = True
+        try:
+            await self._wait(lambda: place < len(state.answers) or 0 < deadline <= now_ms(), deadline)
+        finally:
+            self.asking = False
+        if place == len(state.answers):
+            self._close(place)
+            await self._buffer.drain()
+
+    def _close(self, place: int, *, withdrawn: bool = False) -> None:
+        self._buffer.put(QuestionClosed(place, withdrawn))
+        self._buffer.put_now(Status(TaskState.WORKING))
