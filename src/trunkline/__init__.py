@@ -7,7 +7,7 @@ from trunkline.agent.agent import Agent
 from trunkline.agent.declaration import Effect
 from trunkline.agent.skill import SyncTurn
 from trunkline.agent.turn import Turn
-from trunkline.errors import Misuse, Refused, TrunklineError, TurnOver, Unreachable, Unreadable
+from trunkline.errors import Misuse, Refused, TrunklineError, TurnOver, Unanswered, Unreachable, Unreadable
 from trunkline.http.mounts import Route
 from trunkline.wire.card import Provider
 from trunkline.wire.types import Artifact, Message, Part, PushConfig, TaskState
@@ -48,6 +48,7 @@ __all__ = [
     "TrunklineError",
     "Turn",
     "TurnOver",
+    "Unanswered",
     "Unreachable",
     "Unreadable",
     "lifespan",

@@ -19,12 +19,12 @@ from msgspec.structs import replace
 
 from tests.chaos.history import Logged
 from tests.chaos.inside import Inside, inside
-from trunkline import Agent, Turn
+from trunkline import Agent, Turn, Unanswered
 from trunkline.demo import agent
-from trunkline.log.events import ChildEnded
+from trunkline.log.events import ChildEnded, QuestionClosed
 from trunkline.log.fold import Head, fold
 from trunkline.store.backup import export
-from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, Task
+from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, Task, TaskState
 from trunkline.wire.writer import WRITERS, Dialect
 
 HERE = Path(__file__).parent
@@ -99,7 +99,7 @@ async def _record(name: str, store: str) -> int:
         asked = await app.send("ask which one?")
     # Half of them as compaction leaves them, and one that was taken over.
     async with inside(agent, store, coalesce_milliseconds=0) as app:
-        await app.host.store.maintenance.compact(await app.host.store.clock.now() + 1)
+        await app.store.maintenance.compact(await app.store.clock.now() + 1)
         await app.send("this one", taskId=asked["id"])
         await _drive(app)
     async with inside(steps, store) as app:
@@ -163,13 +163,39 @@ async def _record_waiting(name: str, store: str) -> int:
         return await _keep(name, app)
 
 
+asking = Agent("asking")
+
+
+@asking.skill
+async def approve(turn: Turn) -> str:
+    """Asks twice: what nobody answers in time, and then for one of two words."""
+    try:
+        return await turn.ask("How much?", schema={"type": "integer"}, deadline=0.02)
+    except Unanswered:
+        return await turn.ask("Shall I?", choices=["yes", "no"], deadline=3600)
+
+
+async def _record_questions(name: str, store: str) -> int:
+    """Questions with a deadline and a wanted answer: one overdue, one answered, one open."""
+    async with inside(asking, store, coalesce_milliseconds=0) as app:
+        answered, _ = [await app.send("go", wait=False) for _ in range(2)]
+        await _until(app, lambda logs: all(_is_second(log) for log in logs))
+        await app.send("yes", taskId=answered["id"])
+        return await _keep(name, app)
+
+
+def _is_second(log: Logged) -> bool:
+    closed = any(isinstance(one.event, QuestionClosed) for one in log.records)
+    return closed and log.head is not None and log.head.state is TaskState.INPUT_REQUIRED
+
+
 async def _until(app: Inside, reached: Callable[[list[Logged]], bool]) -> None:
     while not reached(await app.logs()):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
 
 
 async def _keep(name: str, app: Inside) -> int:
-    pages = b"".join([page async for page in export(app.host.store, importlib.metadata.version("trunkline"))])
+    pages = b"".join([page async for page in export(app.store, importlib.metadata.version("trunkline"))])
     logs = await app.logs()
     (HERE / f"{name}.jsonl").write_bytes(pages)
     lines = [msgspec.json.encode(kept(log)) for log in sorted(logs, key=lambda log: log.task_id)]
@@ -180,7 +206,12 @@ async def _keep(name: str, app: Inside) -> int:
 def main() -> None:
     """Record what was not recorded before."""
     version = importlib.metadata.version("trunkline")
-    parts = {version: _record, f"{version}-push": _record_push, f"{version}-waiting": _record_waiting}
+    parts = {
+        version: _record,
+        f"{version}-push": _record_push,
+        f"{version}-waiting": _record_waiting,
+        f"{version}-questions": _record_questions,
+    }
     left = {name: record for name, record in parts.items() if not (HERE / f"{name}.jsonl").exists()}
     if not left:
         raise SystemExit(f"{version} is recorded already, and a recording is never changed")

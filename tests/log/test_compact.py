@@ -116,6 +116,21 @@ def test_a_webhook_that_comes_late_tells_what_it_would_have_told(log: list[Appen
             assert then.task().artifacts == told.task().artifacts
 
 
+def test_nodes_that_died_over_a_task_count_no_more_when_it_has_ended() -> None:
+    pieces = (ev.Delta("a", "", append=False), ev.Delta("a", "", append=False))
+    log = split((opening(), ev.Claimed("n1"), *pieces, ev.Replied(said())), [])
+    assert picture(folded(compact("t", log) or log)) == picture(folded(log))
+
+
+def test_ranges_that_cannot_merge_count_too() -> None:
+    pieces = (ev.Delta("a", "", append=False), ev.Delta("b", "", append=False), ev.Stepped(0, ""))
+    log = split((opening(), *pieces, DONE), [2])
+    whole, left = (
+        len(ev.encode([one.event for one in placed(each)])) for each in (log, compact("t", log) or log)
+    )
+    assert left <= whole
+
+
 def test_an_artifact_that_grows_over_many_questions_is_not_kept_whole_at_each() -> None:
     asked, working = ev.Status(TaskState.INPUT_REQUIRED), ev.Status(TaskState.WORKING)
     turns = [one for _ in range(40) for one in (ev.Delta("a", "x" * 500), asked, ev.Said(said()), working)]

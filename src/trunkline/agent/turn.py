@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from copy import deepcopy
+from datetime import datetime
 from functools import partial
 from itertools import count
 from typing import Any, NoReturn, ParamSpec, TypeVar, cast, overload
@@ -19,6 +20,7 @@ import msgspec
 
 from trunkline.agent.binding import AuthorFunction
 from trunkline.agent.extensions import Change, RunReport, Usage
+from trunkline.agent.question import LONGEST_S, moment_of, typed_question
 from trunkline.agent.step import encoded, fitted, perform
 from trunkline.agent.validation import (
     read_back,
@@ -29,18 +31,17 @@ from trunkline.agent.validation import (
     read_text,
 )
 from trunkline.clock import now_ms
-from trunkline.errors import Misuse, TurnOver
+from trunkline.errors import Misuse, TurnOver, Unanswered
 from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
 from trunkline.run.executor import Work
 from trunkline.run.hops import Grants
 from trunkline.telemetry import traces
-from trunkline.wire.question import question_metadata
+from trunkline.wire.question import Rejection, question_metadata, read_answer
 from trunkline.wire.types import Artifact, Message, Metadata, Part, Role, TaskState
 
 ANSWER = "answer"
-# The name under which the moment of a sleep is recorded as a step, and how long one may last.
+# The name under which the moment of a sleep is recorded as a step.
 SLEEP = "sleep"
-LONGEST_SLEEP_S = 366 * 24 * 3600
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -330,8 +331,8 @@ class Turn:
         Raises:
             Misuse: that is no time to wait.
         """
-        if not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_SLEEP_S:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise Misuse(f"a sleep takes 0 to {LONGEST_SLEEP_S} seconds, not {seconds!r}")
+        if not isinstance(seconds, int | float) or not 0 <= seconds <= LONGEST_S:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise Misuse(f"a sleep takes 0 to {LONGEST_S} seconds, not {seconds!r}")
         place = self.next_step(SLEEP)
         stepped = await self.recall(place, SLEEP)
         until = now_ms() + round(seconds * 1000) if stepped is None else stepped.result
@@ -360,24 +361,56 @@ class Turn:
             metadata=metadata,
         )
 
-    async def ask(self, question: str) -> str:
-        """Ask the caller and wait, however long; gives the text of the answer."""
-        return (await self.ask_message(question)).text
+    @overload
+    async def ask(
+        self, question: str, *, choices: Sequence[str] = (), deadline: float | datetime | None = None
+    ) -> str: ...
+
+    @overload
+    async def ask(
+        self, question: str, *, schema: Metadata, deadline: float | datetime | None = None
+    ) -> Any: ...
+
+    async def ask(
+        self,
+        question: str,
+        *,
+        choices: Sequence[str] = (),
+        schema: Metadata | None = None,
+        deadline: float | datetime | None = None,
+    ) -> Any:
+        """Ask and wait; gives the text of the answer, one of the `choices`, or data that fits the `schema`.
+
+        Without a `deadline` (seconds from now, or a datetime) the wait has no end. The answer is checked when
+        it is given: one that does not fit is refused, and the question stays open.
+
+        Raises:
+            Unanswered: the deadline has passed, or who was asked declines. It ends the task as failed, with
+                that reason, unless it is caught.
+        """
+        parts, due = read_parts("question", question), moment_of(deadline)
+        wanted = typed_question(question, choices, schema, due)
+        if (part := wanted.part()) is not None:
+            parts = (*parts, part)
+        answer = read_answer(wanted, await self._interrupt(TaskState.INPUT_REQUIRED, parts, due))
+        if isinstance(answer, Rejection):
+            raise Unanswered(answer.text or "The question was declined.", rejected=True)
+        return answer
 
     async def ask_message(self, question: str) -> Message:
-        """Like `ask`, but gives the whole message."""
+        """Ask and wait, however long; gives the whole message that answers."""
         return await self._interrupt(TaskState.INPUT_REQUIRED, read_parts("question", question))
 
     async def need_auth(self, what: str) -> Message:
         """Say which authorization is missing and wait for the caller's next message."""
         return await self._interrupt(TaskState.AUTH_REQUIRED, read_parts("what", what))
 
-    async def _interrupt(self, state: TaskState, parts: tuple[Part, ...]) -> Message:
+    async def _interrupt(self, state: TaskState, parts: tuple[Part, ...], deadline: int = 0) -> Message:
         await self.flush()
         self._spoke = True
         question_id = self._work.ids.new()
         message = self._message(parts, question_metadata(question_id), message_id=question_id)
-        return deepcopy(await self._work.ask(Status(state, message)))
+        return deepcopy(await self._work.ask(Status(state, message, deadline=deadline)))
 
     def reject(self, reason: str) -> NoReturn:
         """Refuse the task; this ends the function."""

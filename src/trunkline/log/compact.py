@@ -71,7 +71,9 @@ def compact(task_id: str, appends: Sequence[Append]) -> list[Append] | None:
         return None
     _shrink(drafts, segment, state)
     kept = _without_runs([Append(append.last, append.at, _merge(append.events)) for append in drafts])
-    return None if _count(kept) == _count(appends) else kept
+    # Ranges that something keeps from merging may take more than the few small pieces they stand for.
+    gains = _count(kept) < _count(appends) and _size(kept) <= _size(appends)
+    return kept if gains else None
 
 
 def _is_told(event: ev.AnyEvent, entered: TaskState) -> bool:
@@ -134,3 +136,7 @@ def _alone(append: Append) -> ev.Compacted | None:
 
 def _count(appends: Sequence[Append]) -> int:
     return sum(len(append.events) for append in appends)
+
+
+def _size(appends: Sequence[Append]) -> int:
+    return sum([len(ev.encode_one(event)) + 1 for append in appends for event in append.events])

@@ -13,7 +13,7 @@ from msgspec import Struct
 from trunkline import errors
 from trunkline.log import events as ev
 from trunkline.log.fold import NEVER, State
-from trunkline.wire.question import QUESTION_KEY, answered_question
+from trunkline.wire.question import QUESTION_KEY, answered_question, read_answer, read_question
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TERMINAL, Message, TaskState
 
@@ -195,13 +195,15 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
 
 def _check_answer(state: State, message: Message) -> None:
     """A message may name the question that it answers: an older one must not be taken for the open one."""
-    named = answered_question(message)
-    if named and (state.question is None or named != state.question.message_id):
+    named, question = answered_question(message), state.question
+    if named and (question is None or named != question.message_id):
         raise errors.InvalidParams(
             f"task {state.task_id} does not ask the question {named!r} now; get the task to see what it asks",
             field=f"message.metadata.{QUESTION_KEY}",
             conflict="QUESTION_CLOSED",
         )
+    if question is not None:
+        read_answer(read_question(question), message)
 
 
 def _cancel(state: State, by: str) -> tuple[ev.AnyEvent, ...]:

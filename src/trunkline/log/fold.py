@@ -334,7 +334,7 @@ class State:
             case ev.Status(state=state):
                 # A status adds nothing to the one before it; a run could say new ones for ever.
                 return state is not TaskState.WORKING
-            case ev.Taken() | ev.QuestionClosed() | ev.Parked():
+            case ev.Taken() | ev.QuestionClosed() | ev.Parked() | ev.Replied():
                 return True
             case _:
                 return False
