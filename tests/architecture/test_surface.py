@@ -20,7 +20,8 @@ SIGNALS = {
     "agent/turn.py VerdictGiven",
     "demo/tour_server.py Gone",
     "demo/tour_server.py StepFailed",
-    "doctor/check.py NotPossible",
+    "doctor/exchange.py NotPossible",
+    "doctor/exchange.py NotCalled",
     "http/exchange.py Disconnected",
 }
 

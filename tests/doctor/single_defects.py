@@ -115,6 +115,42 @@ def _takes_any_hook(call: Call) -> None:
     call.params.get("configuration", {}).pop("taskPushNotificationConfig", None)
 
 
+def _names_no_task(value: Json) -> None:
+    if "parts" in value and value.get("role") == "ROLE_AGENT":
+        value["taskId"] = "of-no-task"
+
+
+def _older_frames(call: Call, frame: Json) -> list[Json]:
+    """Updates as in 0.3, within a stream of 1.0."""
+    result = frame.get("result", {})
+    for name in ("statusUpdate", "artifactUpdate"):
+        if name in result:
+            frame["result"] = result[name]
+    return [frame]
+
+
+def _follows_twice(call: Call) -> AgentAnswer | None:
+    """A subscription to a running task, each piece of which is stored twice."""
+    task_id = call.params.get("id")
+
+    def task(text: str, state: str) -> Json:
+        artifact = {"artifactId": "a", "parts": [{"text": text}]}
+        return {"id": task_id, "contextId": "c", "status": {"state": state}, "artifacts": [artifact]}
+
+    if call.is_a("GetTask"):
+        return _result(task("one twotwo", "TASK_STATE_COMPLETED"))(call)
+    if not call.is_a("SubscribeToTask"):
+        return None
+    piece = {"taskId": task_id, "contextId": "c", "append": True}
+    frames = [
+        {"task": task("one ", "TASK_STATE_WORKING")},
+        {"artifactUpdate": {**piece, "artifact": {"artifactId": "a", "parts": [{"text": "two"}]}}},
+    ]
+    bodies = [{"jsonrpc": "2.0", "id": call.document.get("id"), "result": one} for one in frames]
+    body = "".join(f"data: {json.dumps(one)}\n\n" for one in bodies)
+    return AgentAnswer(200, {"content-type": "text/event-stream"}, body.encode())
+
+
 def _requiring(document: Json) -> None:
     document["capabilities"]["extensions"].append({"uri": "https://must.example/v1", "required": True})
 
@@ -186,6 +222,10 @@ _FAULTS: list[tuple[str, Fault, dict[str, Any]]] = [
     ("push-refuses-with-message", _asks(_takes_any_hook), {}),
     ("extension-required", card(_requiring), {}),
     ("extension-unknown-ignored", _when(lambda c: "nobody-knows" in c.headers.get("a2a-extensions", ""), -32602), {}),
+    ("send-message-task-exists", objects(_names_no_task), {"text": "message hello", "only": ("sending", "streaming", "subscribing")}),
+    ("subscribe-refusal-codes", _when(lambda c: c.is_a("SubscribeToTask"), -32000), {"only": ("subscribing",)}),
+    ("subscribe-changes-nothing", instead(_follows_twice), {}),
+    ("wire-wrapper", FunctionFault(frames=_older_frames), {}),
     ("wire-artifacts", objects(_empty_artifacts), {"only": ("wire-artifacts", "sending")}),
     ("body-limit", _when(lambda c: len(c.body) > 1_000_000, BROKEN), {}),
     ("deep-nesting", _when(lambda c: b"[[[[" in c.body, BROKEN), {}),

@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
+from tests.cli.peers import served
 from tests.doctor.conftest import Examine, Sound
-from tests.doctor.defects import KEY, FunctionFault, card
+from tests.doctor.defects import KEY, FunctionFault, card, objects
 from tests.doctor.faulty_agent import AgentAnswer, Call, FaultyAgent, never, refusal
+from trunkline.demo import agent
 from trunkline.doctor import report as reports
-from trunkline.doctor.check import FAMILIES, CheckOutcome
+from trunkline.doctor.check import FAMILIES, CheckOutcome, Severity
 from trunkline.doctor.checks import CHECKS
 from trunkline.doctor.run import DoctorReport, chosen
 from trunkline.doctor.run import examine as run
 from trunkline.doctor.subject import DoctorOptions
-from trunkline.errors import Misuse
+from trunkline.errors import Misuse, Unreachable
+from trunkline.net.http import HttpRequest, HttpResponse
 from trunkline.net.in_process import InProcessHttpClient
 
 SOUND = [
@@ -108,7 +111,7 @@ def test_a_round_trip_of_a_webhook(sound: Sound, examine: Examine) -> None:
 
 
 def test_a_running_task_is_followed_again(sound: Sound, examine: Examine) -> None:
-    found = examine(sound(), text="count 12 30", only=("subscribing",))
+    found = examine(sound(), text="count 60 30", only=("subscribing",))
     assert _outcomes(found, "subscribe-live") == {CheckOutcome.PASSED}
 
 
@@ -127,6 +130,78 @@ def test_an_older_agent_is_judged_by_its_own_version(version: str, sound: Sound,
     found = examine(FaultyAgent(sound(), card(older)))
     assert [one.partition(" at ")[0] for one in found.interfaces] == ["JSONRPC 0.3"]
     assert _failed(found) == []
+
+
+def test_what_0_3_allows_is_no_finding(sound: Sound, examine: Examine) -> None:
+    def bare(document: dict[str, Any]) -> None:
+        del document["supportedInterfaces"]
+        document.update(skills=[], provider=None, additionalInterfaces=[])
+
+    assert _failed(examine(FaultyAgent(sound(), card(bare)), only=("card",))) == []
+
+
+def test_a_bare_message_needs_no_context(sound: Sound, examine: Examine) -> None:
+    def without(value: dict[str, Any]) -> None:
+        if "parts" in value:
+            value.pop("contextId", None)
+            value.pop("taskId", None)
+
+    found = examine(FaultyAgent(sound(), objects(without)), text="message hello", only=("sending", "shapes"))
+    assert _failed(found) == []
+
+
+@pytest.mark.parametrize("named", ["localhost", "127.0.0.1"])
+def test_all_names_of_this_machine_are_one(named: str, runner: asyncio.Runner) -> None:
+    """Over sockets: the card names another one than the operator, and the doctor follows it there."""
+    other = {"localhost": "127.0.0.1", "127.0.0.1": "localhost"}[named]
+    inner = agent.asgi(store="memory:", log_level="error", public_url="http://replaced.example")
+    port = ""
+
+    def rename(call: Call, answer: AgentAnswer) -> None:
+        if call.is_card:
+            answer.body = answer.body.replace(b"replaced.example", f"{other}:{port}".encode())
+
+    faulty = FaultyAgent(inner, FunctionFault(tells=rename))
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await (inner if scope["type"] == "lifespan" else faulty)(scope, receive, send)
+
+    with served(app) as url:
+        port = url.rpartition(":")[2]
+        only = ("interfaces", "card-found")
+        found = runner.run(run(f"http://{named}:{port}", DoctorOptions(only=only)))
+    assert _failed(found) == []
+    assert _outcomes(found, "interface-answers") == {CheckOutcome.PASSED}
+
+
+def test_what_the_doctor_does_not_call_is_no_failure_of_the_agent(
+    sound: Sound, runner: asyncio.Runner
+) -> None:
+    class Kept(InProcessHttpClient):
+        async def open(self, request: HttpRequest) -> HttpResponse:
+            if "10.0.0.5" in request.url:
+                raise Unreachable("10.0.0.5 leads to an address that is not public", reason="refused")
+            return await super().open(request)
+
+    def elsewhere(document: dict[str, Any]) -> None:
+        document["supportedInterfaces"] = [
+            {"url": "http://10.0.0.5:1/a2a", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}
+        ]
+        del document["url"]
+
+    async def gone(call: Call) -> AgentAnswer | None:
+        return None if call.is_card else AgentAnswer(404, {}, b"")
+
+    fault = card(elsewhere)
+    fault.answers = gone
+    client = Kept(FaultyAgent(sound(), fault), base="")
+    found = runner.run(run("http://localhost", DoctorOptions(), client))
+    assert [one.check for one in found.failed() if one.severity is Severity.ERROR] == []
+    assert _outcomes(found, "interface-answers") == {CheckOutcome.UNKNOWN}
+    assert "does not follow the card" in next(
+        one.seen for one in found.findings if one.check == "interface-answers"
+    )
+    assert reports.exit_code(found) == reports.LOCKED
 
 
 def test_nothing_is_sent_when_nothing_may_be(sound: Sound, examine: Examine) -> None:

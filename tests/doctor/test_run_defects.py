@@ -10,6 +10,9 @@ from tests.doctor.faulty_agent import FaultyAgent
 from tests.doctor.single_defects import SINGLE_DEFECTS
 from trunkline.doctor.checks import CHECKS
 
+# Of these, what follows from them is not told as well.
+ALONE = ("send-message-task-exists", "subscribe-refusal-codes")
+
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda one: one.name.replace(" ", "-"))
 def test_a_defect_is_found_by_name(defect: Defect, examine: Examine, sound: Sound) -> None:
@@ -17,14 +20,15 @@ def test_a_defect_is_found_by_name(defect: Defect, examine: Examine, sound: Soun
     report = examine(app, defect.url, keyed="keys" in defect.settings, **defect.options)
     assert sorted({one.check for one in report.failed()}) == sorted(defect.checks)
     assert all(one.seen and one.means and one.fix and one.evidence for one in report.failed())
-    assert report.took_s < 8
 
 
 @pytest.mark.parametrize("defect", SINGLE_DEFECTS, ids=lambda one: one.name)
 def test_a_check_fails(defect: Defect, examine: Examine, sound: Sound) -> None:
     app = FaultyAgent(sound(**defect.settings), defect.fault)
     report = examine(app, defect.url, keyed="keys" in defect.settings, **defect.options)
-    assert defect.name in {one.check for one in report.failed()}
+    found = {one.check for one in report.failed()}
+    assert defect.name in found
+    assert defect.name not in ALONE or found == {defect.name}
 
 
 def test_every_check_is_seen_to_fail() -> None:

@@ -79,10 +79,6 @@ def refused_with(answer: ProbeAnswer, *codes: int, request: str = "") -> CheckVe
     return judge_answer(any(answer.is_code(code) for code in codes), answer, request)
 
 
-class NotPossible(Exception):  # noqa: N818 - it is no error: what a check needs is not there
-    """A check cannot be done; the text says why. It becomes a skipped one."""
-
-
 class Check(Struct, frozen=True, kw_only=True):
     """One check. Its name never changes its meaning: reports and command lines rely on it."""
 

@@ -1,6 +1,7 @@
 """Requests with a deadline, and the record of each: what was sent and what came back.
 
 Nothing here raises for what an agent does: silence, a cut connection and nonsense are things to record.
+Where the doctor's own rules keep it from calling, `NotCalled` says so.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import asyncio
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +25,14 @@ _LIMIT = 8 * 1024 * 1024
 _SHOWN = 400
 _LEAST_S = 0.05
 _SECRET_HEADERS = frozenset(("authorization", "x-api-key", "cookie", "proxy-authorization"))
+
+
+class NotPossible(Exception):  # noqa: N818 - it is no error: what a check needs is not there
+    """A check cannot be done; the text says why. It becomes a skipped one."""
+
+
+class NotCalled(NotPossible):
+    """The doctor itself does not call there, which says nothing of the agent. The outcome stays unknown."""
 
 
 class Evidence(Struct, frozen=True):
@@ -147,6 +157,12 @@ class ProbeClient:
             except TooLarge as error:
                 exchange.trouble = str(error)
             except TrunklineError as error:
+                if isinstance(error, Unreachable) and error.reason == "refused":
+                    host = urlsplit(exchange.request.url).hostname
+                    raise NotCalled(
+                        f"the doctor does not follow the card into a private network, to {host}; "
+                        "if that is the agent, examine it at that address"
+                    ) from None
                 exchange.trouble = f"the connection failed: {error}"
             exchange.took_s = loop.time() - began
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from msgspec import Struct
 
 from trunkline.clock import new_id, random_bits
-from trunkline.doctor.check import NotPossible
+from trunkline.doctor.exchange import NotPossible
 from trunkline.doctor.json_access import (
     AT_REST,
     INTERRUPTED,
@@ -82,6 +82,9 @@ class Fixtures:
         self.streamed = Once(self._streamed)
         self.race = Once(self._race)
         self.dropped = Once(self._dropped)
+        self.followed = Once(self._followed)
+        self.followed_unknown = Once(self._followed_unknown)
+        self.followed_ended = Once(self._followed_ended)
         self.pushed = Once(self._pushed)
         self.context_id = f"doctor-{random_bits(64):016x}"
 
@@ -192,6 +195,30 @@ class Fixtures:
         if not left.task_id:
             raise NotPossible("the stream names no task")
         return left
+
+    async def _followed(self) -> ProbeStream:
+        """A subscription to the task of a stream that was left."""
+        task_id = (await self.dropped()).task_id
+        # A task that waits for its caller may be followed for as long as the caller likes.
+        stream = await self._probe.follow(
+            "subscribe", {"id": task_id}, enough=lambda frame: frame.state in INTERRUPTED
+        )
+        if stream.is_refused and state_of(await self.settled(task_id)) in TERMINAL:
+            raise NotPossible("the task had ended; give --text something that takes a second or two")
+        return stream
+
+    async def _followed_unknown(self) -> ProbeStream:
+        """A subscription to a task that never was."""
+        self._probe.subject.needs("streaming")
+        return await self._probe.follow("subscribe", {"id": new_id()}, timeout_s=self._probe.client.timeout_s)
+
+    async def _followed_ended(self) -> ProbeStream:
+        """A subscription to a task that has ended."""
+        self._probe.subject.needs("streaming")
+        task = await self.ended()
+        return await self._probe.follow(
+            "subscribe", {"id": task["id"]}, timeout_s=self._probe.client.timeout_s
+        )
 
     async def _pushed(self) -> PushProbe:
         """A task whose notifications come to this machine."""

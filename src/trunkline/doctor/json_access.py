@@ -81,13 +81,24 @@ class ProtocolObject(Struct, frozen=True):
         return state_of(self.value)
 
 
+def _wrapper(found: dict[str, Any]) -> str:
+    # A message or an update of 0.3 may have members of these names itself.
+    if "parts" in found or "taskId" in found:
+        return ""
+    names = ("task", "message", "statusUpdate", "artifactUpdate")
+    return next((name for name in names if isinstance(found.get(name), dict)), "")
+
+
+def is_wrapped(result: object) -> bool:
+    """Whether a result holds its object under the object's name, as in 1.0."""
+    return bool(_wrapper(members(result)))
+
+
 def protocol_object(result: object) -> ProtocolObject | None:
     """The task, message or update in a result of either version; None if there is none."""
     found = members(result)
-    for name in ("task", "message", "statusUpdate", "artifactUpdate"):
-        # A message or an update of 0.3 may have members of these names itself.
-        if isinstance(found.get(name), dict) and "parts" not in found and "taskId" not in found:
-            return ProtocolObject(_UPDATES.get(name, name), members(found[name]), name)
+    if name := _wrapper(found):
+        return ProtocolObject(_UPDATES.get(name, name), members(found[name]), name)
     kind = text(found.get("kind"))
     if kind in _KINDS:
         return ProtocolObject(kind, found, kind)

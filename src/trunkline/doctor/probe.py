@@ -129,8 +129,9 @@ class ProbeStream(Struct, frozen=True):
 
     @property
     def task_id(self) -> str:
-        """The task that it is about; empty if it never says so."""
-        ids = (frame.object.task_id for frame in self.frames if frame.object is not None)
+        """The task that it is about; empty if it never says so. A message may name one that is not there."""
+        known = (frame.object for frame in self.frames if frame.kind != "message")
+        ids = (found.task_id for found in known if found is not None)
         return next((one for one in ids if one), "")
 
     @property

@@ -130,7 +130,7 @@ def _summary(report: DoctorReport) -> Iterator[str]:
     left = f", {report.left} of them could not be ended" if report.left else ""
     yield f"{made}{left}; {report.requests} requests in {report.took_s:.1f} s"
     if report.locked:
-        yield "nothing is served without credentials: give --key, --bearer or --header"
+        yield "nothing could be examined; see interface-answers. Credentials: --key, --bearer or --header"
 
 
 def _counted(report: DoctorReport) -> dict[str, int]:

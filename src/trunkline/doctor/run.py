@@ -13,15 +13,15 @@ from trunkline.doctor.check import (
     CheckOutcome,
     CheckVerdict,
     Finding,
-    NotPossible,
     Severity,
     skipped,
     unknown,
 )
 from trunkline.doctor.checks import CHECKS
+from trunkline.doctor.exchange import NotCalled, NotPossible
 from trunkline.doctor.json_access import TERMINAL, text
 from trunkline.doctor.probe import InterfaceProbe
-from trunkline.doctor.subject import DoctorOptions, Subject, host_of
+from trunkline.doctor.subject import DoctorOptions, Subject, host_of, is_loopback
 from trunkline.errors import Misuse
 from trunkline.net.egress import Egress
 from trunkline.net.http import HttpClient
@@ -73,8 +73,9 @@ async def examine(
         if name not in CHECKS and name not in FAMILIES:
             raise Misuse(f"there is no check or family {name!r}; see trunkline doctor --list")
     own = http_client is None
-    # The operator has named this host; where its card leads is a stranger's word.
-    subject = Subject(url, http_client or SocketHttpClient(Egress(hosts=(host_of(url),))), options)
+    # The operator has named this host, by one of its names; where its card leads is a stranger's word.
+    egress = Egress(hosts=(host_of(url),), loopback=is_loopback(host_of(url)))
+    subject = Subject(url, http_client or SocketHttpClient(egress), options)
     client, began = subject.client, asyncio.get_running_loop().time()
     try:
         client.deadline = began + options.timeout_s * (1 - _CLEANUP_SHARE)
@@ -176,7 +177,7 @@ async def _run_all(
         elif check.name == why.check:
             findings.append(why)
         else:
-            verdict = skipped(f"nothing is served there; see {why.check}")
+            verdict = skipped(f"nothing is examined there; see {why.check}")
             findings.append(_finding(check, probe, verdict, subject))
     tasks = [asyncio.create_task(_run(check, subject, probe)) for check, probe in work]
     limit_s = subject.client.deadline - asyncio.get_running_loop().time() - reserve_s
@@ -202,6 +203,8 @@ async def _run(check: Check, subject: Subject, probe: InterfaceProbe | None) -> 
             verdict = await check.of_agent(subject)
         else:
             verdict = skipped("there is no interface for it")
+    except NotCalled as why:
+        verdict = unknown(str(why))
     except NotPossible as why:
         verdict = skipped(str(why))
     return _finding(check, probe, verdict, subject)

@@ -36,12 +36,16 @@ async def required(subject: Subject) -> CheckVerdict:
     """Everything that must be there is there, in the layout of its version.
 
     Means: Clients that check cards refuse this one.
-    Fix: Add the missing members; lists must have at least one entry.
+    Fix: Add the missing members; lists must have at least one entry, but for the skills of 0.3.
     """
+    newer = bool(items(subject.card.get("supportedInterfaces")))
     missing = _empty(subject.card, *_TEXTS) + [name for name in _LISTS if not items(subject.card.get(name))]
+    if not newer and subject.card.get("skills") == []:
+        # In 0.3 an agent may have none to name.
+        missing.remove("skills")
     if not isinstance(subject.card.get("capabilities"), dict):
         missing.append("capabilities")
-    if not items(subject.card.get("supportedInterfaces")):
+    if not newer:
         older = _empty(subject.card, "url", "protocolVersion")
         missing += ["supportedInterfaces"] if len(older) == 2 else older
     return judge(not missing, f"missing or empty: {', '.join(missing)}")
@@ -160,7 +164,7 @@ async def provider(subject: Subject) -> CheckVerdict:
     Means: Clients that check cards refuse this one.
     Fix: Give the provider both organization and url, or leave it out.
     """
-    if "provider" not in subject.card:
+    if subject.card.get("provider") is None:
         return skipped("the card names no provider")
     lacking = _empty(members(subject.card.get("provider")), "organization", "url")
     return judge(not lacking, f"provider lacks {', '.join(lacking)}")

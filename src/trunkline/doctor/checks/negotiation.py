@@ -14,11 +14,10 @@ from trunkline.doctor.check import (
     WARNING,
     CheckVerdict,
     Family,
-    NotPossible,
     judge_answer,
     refused_with,
 )
-from trunkline.doctor.exchange import encoded
+from trunkline.doctor.exchange import NotPossible, encoded
 from trunkline.doctor.probe import NO_EXTENSION, NO_METHOD, NO_VERSION, NOT_FOUND, InterfaceProbe, ProbeAnswer
 
 versions = Family("versions", versions=V1)

@@ -9,12 +9,12 @@ from trunkline.doctor.check import (
     V1,
     CheckVerdict,
     Family,
-    NotPossible,
     failed,
     judge,
     refused_with,
     skipped,
 )
+from trunkline.doctor.exchange import NotPossible
 from trunkline.doctor.fixtures import PushProbe
 from trunkline.doctor.json_access import TERMINAL, at, items, members, parsed, protocol_object, text
 from trunkline.doctor.probe import (

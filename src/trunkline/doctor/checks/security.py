@@ -13,13 +13,13 @@ from trunkline.doctor.check import (
     WARNING,
     CheckVerdict,
     Family,
-    NotPossible,
     failed,
     judge,
     judge_answer,
     skipped,
 )
 from trunkline.doctor.checks.card import required_schemes
+from trunkline.doctor.exchange import NotPossible
 from trunkline.doctor.json_access import at, members, text
 from trunkline.doctor.probe import InterfaceProbe, ProbeAnswer
 from trunkline.net.http import Headers

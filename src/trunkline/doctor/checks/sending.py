@@ -102,9 +102,9 @@ async def context_made(probe: InterfaceProbe) -> CheckVerdict:
     Fix: Make a contextId when none is given, and put it into the answer.
     """
     answer = await probe.fixtures.sent()
-    found = answer.object
-    named = found is not None and text(found.value.get("contextId"))
-    return judge(named, "the answer names no contextId", answer.exchange)
+    if not answer.task:
+        return skipped("the agent answers with a message, which need not open a conversation")
+    return judge(text(answer.task.get("contextId")), "the answer names no contextId", answer.exchange)
 
 
 @sending.interface("send-context-kept", ERROR, "§3.4.1, SND-13, AG-16", first=True)
@@ -120,6 +120,22 @@ async def context_kept(probe: InterfaceProbe) -> CheckVerdict:
     return judge(
         back == fixtures.context_id, f"sent {fixtures.context_id!r}, got {back!r}", race.sent.exchange
     )
+
+
+@sending.interface("send-message-task-exists", ERROR, "§4.1.4, SND-01", first=True)
+async def message_task(probe: InterfaceProbe) -> CheckVerdict:
+    """A message that names a task names one that can be read.
+
+    Means: Callers that go on with the task, read it or follow it are told that there is none.
+    Fix: Leave taskId out of a message that answers without a task, or record the task.
+    """
+    answer = await probe.fixtures.sent()
+    found = answer.object
+    task_id = "" if found is None or found.kind != "message" else found.task_id
+    if not task_id:
+        return skipped("the answer is no message that names a task")
+    read = await probe.call("get", {"id": task_id})
+    return judge(not read.refused, f"it names {task_id!r}: {read.summary()}", answer.exchange, read.exchange)
 
 
 @sending.interface("send-tasks-distinct", ERROR, "§3.4.2, SND-11", first=True)

@@ -9,8 +9,9 @@ from trunkline.doctor.check import ERROR, PASSED, RPC, V1, CheckVerdict, Family,
 from trunkline.doctor.exchange import ProbeExchange
 from trunkline.doctor.json_access import (
     ProtocolObject,
+    at,
+    is_wrapped,
     items,
-    members,
     nested_objects,
     objects,
     snake_members,
@@ -76,17 +77,23 @@ async def kind(probe: InterfaceProbe) -> CheckVerdict:
 
 @shapes.interface("wire-wrapper", ERROR, "§3.2.3, A.2", sends=True)
 async def wrapper(probe: InterfaceProbe) -> CheckVerdict:
-    """The answer of a send is wrapped in 1.0 and bare in 0.3.
+    """The answer of a send and each frame of a stream are wrapped in 1.0 and bare in 0.3.
 
     Means: Clients look for the result in another place and find nothing.
-    Fix: In 1.0 wrap what a send gives as {task: …} or {message: …}; in 0.3 give it bare.
+    Fix: In 1.0 wrap what a send gives, and each frame, as {task: …}, {message: …} …; in 0.3 give it bare.
     """
     answer = await probe.fixtures.sent()
-    found = members(answer.result)
-    wrapped = "task" in found or ("message" in found and "parts" not in found)
-    if wrapped == probe.is_v1:
-        return PASSED
-    return failed(f"the result is {'wrapped' if wrapped else 'bare'}", answer.exchange)
+    seen = [("the result", answer.result, answer.exchange)]
+    if probe.subject.flag("streaming"):
+        stream = await probe.fixtures.streamed()
+        results = [
+            at(frame.envelope, "result") if probe.is_rpc else frame.envelope for frame in stream.frames
+        ]
+        seen += [(f"frame {index}", one, stream.exchange) for index, one in enumerate(results, 1) if one]
+    for what, result, exchange in seen:
+        if is_wrapped(result) != probe.is_v1:
+            return failed(f"{what} is {'bare' if probe.is_v1 else 'wrapped'}", exchange)
+    return PASSED
 
 
 @shapes.interface("wire-states", ERROR, "§4.1.3, DAT-02")

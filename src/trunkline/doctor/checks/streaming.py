@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from trunkline.clock import new_id
-from trunkline.doctor.check import ERROR, INFO, PASSED, RPC, V03, CheckVerdict, Family, failed, judge, skipped
+from trunkline.doctor.check import (
+    ERROR,
+    INFO,
+    PASSED,
+    RPC,
+    V03,
+    WARNING,
+    CheckVerdict,
+    Family,
+    failed,
+    judge,
+    skipped,
+)
 from trunkline.doctor.json_access import (
     AT_REST,
     INTERRUPTED,
@@ -217,9 +229,8 @@ async def subscribe_unknown(probe: InterfaceProbe) -> CheckVerdict:
     Means: Clients wait on a stream that never says anything.
     Fix: Answer a subscription to a task that nobody knows with TaskNotFound (-32001).
     """
-    probe.subject.needs("streaming")
-    stream = await probe.follow("subscribe", {"id": new_id()}, timeout_s=probe.client.timeout_s)
-    return judge(stream.is_code(NOT_FOUND), stream.summary(), stream.exchange)
+    stream = await probe.fixtures.followed_unknown()
+    return judge(stream.is_refused, stream.summary(), stream.exchange)
 
 
 @subscribing.interface("subscribe-ended-task", ERROR, "§3.1.6, SUB-03, AG-52")
@@ -229,11 +240,26 @@ async def subscribe_ended(probe: InterfaceProbe) -> CheckVerdict:
     Means: Clients that come back too late wait for ever.
     Fix: Refuse with UnsupportedOperation (-32004) in 1.0; in 0.3 send the end again and close, or refuse.
     """
-    probe.subject.needs("streaming")
-    task = await probe.fixtures.ended()
-    stream = await probe.follow("subscribe", {"id": task["id"]}, timeout_s=probe.client.timeout_s)
-    good = stream.is_code(UNSUPPORTED) if probe.is_v1 else stream.exchange.closed or stream.is_refused
+    stream = await probe.fixtures.followed_ended()
+    good = stream.is_refused or (stream.exchange.closed and not probe.is_v1)
     return judge(good, stream.summary(), stream.exchange)
+
+
+@subscribing.interface("subscribe-refusal-codes", WARNING, "§3.1.6, SUB-03, SUB-04, AG-52")
+async def refusal_codes(probe: InterfaceProbe) -> CheckVerdict:
+    """Refused subscriptions have the agreed codes.
+
+    Means: Clients cannot tell a task that is gone, or has ended, from a broken agent.
+    Fix: Use TaskNotFound (-32001) for an unknown task, in 1.0 UnsupportedOperation (-32004) for an ended one.
+    """
+    stream = await probe.fixtures.followed_unknown()
+    if stream.is_refused and not stream.is_code(NOT_FOUND):
+        return failed(f"a task that never was: {stream.summary()}", stream.exchange)
+    if probe.is_v1:
+        stream = await probe.fixtures.followed_ended()
+        if stream.is_refused and not stream.is_code(UNSUPPORTED):
+            return failed(f"a task that has ended: {stream.summary()}", stream.exchange)
+    return PASSED
 
 
 @subscribing.interface("subscribe-live", ERROR, "§3.1.6, SUB-01, SUB-02, AG-51", first=True)
@@ -243,21 +269,34 @@ async def subscribe_live(probe: InterfaceProbe) -> CheckVerdict:
     Means: A caller whose connection broke cannot take up the stream again.
     Fix: Begin a subscription with the task as it stands, go on with what follows, close at the end.
     """
-    dropped = await probe.fixtures.dropped()
-    stream = await probe.follow(
-        "subscribe",
-        {"id": dropped.task_id},
-        # A task that waits for its caller may be followed for as long as the caller likes.
-        enough=lambda frame: frame.state in INTERRUPTED,
-    )
-    if stream.is_code(UNSUPPORTED):
-        return skipped("the task had ended; give --text something that takes a second or two")
+    stream = await probe.fixtures.followed()
     if not stream.is_stream or not stream.frames:
         return failed(stream.summary(), stream.exchange)
     if probe.is_v1 and stream.frames[0].kind != "task":
         return failed("the first frame is not the task", stream.exchange)
     paused = stream.frames[-1].state in INTERRUPTED
     return judge(paused or stream.exchange.closed, stream.summary(), stream.exchange)
+
+
+@subscribing.interface("subscribe-changes-nothing", ERROR, "§3.1.6, SUB-02", first=True)
+async def changes_nothing(probe: InterfaceProbe) -> CheckVerdict:
+    """A task that was followed again has each piece of its artifacts once.
+
+    Means: The stored result holds what came after the subscription twice; whoever reads the task gets that.
+    Fix: Let one reader of a task's events write to the store, however many follow the task.
+    """
+    stream = await probe.fixtures.followed()
+    if not stream.frames:
+        return skipped("nothing came; see subscribe-live")
+    answer = await probe.call("get", {"id": (await probe.fixtures.dropped()).task_id})
+    kept = texts(answer.task.get("artifacts"))
+    for artifact_id, sent in _artifact_texts(stream.frames).items():
+        stored = kept.get(artifact_id, "")
+        # A subscription that does not begin with the task begins in the middle.
+        if stored != sent and (stream.frames[0].kind == "task" or not stored.endswith(sent)):
+            said = f"the subscription gave {sent!r}, the task has {stored!r}"
+            return failed(said, stream.exchange, answer.exchange)
+    return PASSED
 
 
 @subscribing.interface("stream-resume", INFO, "WHATWG §9.2.4", first=True)

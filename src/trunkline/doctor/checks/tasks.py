@@ -13,12 +13,12 @@ from trunkline.doctor.check import (
     WARNING,
     CheckVerdict,
     Family,
-    NotPossible,
     failed,
     judge,
     refused_with,
     unknown,
 )
+from trunkline.doctor.exchange import NotPossible
 from trunkline.doctor.json_access import TERMINAL, at, items, members, objects, state_of, text, texts
 from trunkline.doctor.probe import (
     BAD_PARAMS,
