@@ -14,7 +14,8 @@ from bench.generator import run
 from bench.scenario import Sample, Scale
 from bench.servers import Contender
 from trunkline.clock import now_ms
-from trunkline.log.events import Chunk, encode
+from trunkline.log.encoding import encode
+from trunkline.log.events import Chunk
 from trunkline.store.base import Store
 from trunkline.store.postgres.address import DatabaseAddress
 from trunkline.store.postgres.append import append_statement

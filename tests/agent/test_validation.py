@@ -20,7 +20,8 @@ from trunkline.agent.result import complete, emit_piece, end_early
 from trunkline.agent.testing import TestClient
 from trunkline.agent.turn import Coalesce, VerdictGiven
 from trunkline.clock import Ids
-from trunkline.log.events import AnyEvent, Chunk, Status, decode, encode
+from trunkline.log.encoding import decode, encode
+from trunkline.log.events import AnyEvent, Chunk, Status
 from trunkline.run.executor import Work
 from trunkline.run.hops import Bounds, Grants
 from trunkline.wire.types import Artifact, Message, Part, TaskState

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from tests.chaos.checker import check, shown
 from tests.chaos.history import OK, REFUSED, UNKNOWN, Death, Got, History, Logged, Reading, Seen, Told
+from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.compact import Append, compact
 from trunkline.log.fold import Head, fold
@@ -42,7 +43,7 @@ WANTS = "p.0 p.1 "
 
 
 def logged(*events: ev.AnyEvent, task_id: str = "t1") -> Logged:
-    return placed(ev.placed(ev.spanned(events), AT, events), task_id)
+    return placed(encoding.placed(ev.spanned(events), AT, events), task_id)
 
 
 def placed(records: list[ev.Recorded], task_id: str = "t1") -> Logged:
@@ -183,7 +184,7 @@ def test_H2_a_head_without_events(good: Logged) -> None:
 
 
 def test_H2_a_log_without_a_beginning() -> None:
-    records = ev.placed(1, AT, EVENTS[1:2])
+    records = encoding.placed(1, AT, EVENTS[1:2])
     assert broken(Logged("default", "t1", records, None)) == ["H2"]
 
 
@@ -341,7 +342,9 @@ def test_H8_a_stranger_got_in(good: Logged) -> None:
 def folded(good: Logged) -> Logged:
     merged = compact("t1", [Append(one.seq, one.at, [one.event]) for one in good.records])
     assert merged is not None
-    return placed([one for append in merged for one in ev.placed(append.last, append.at, append.events)])
+    return placed(
+        [one for append in merged for one in encoding.placed(append.last, append.at, append.events)]
+    )
 
 
 def test_a_compacted_log_is_dense_and_shows_the_same_end(good: Logged, folded: Logged) -> None:

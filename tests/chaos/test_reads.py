@@ -13,7 +13,7 @@ import pytest
 from tests.chaos.client import Refusal
 from tests.chaos.inside import Inside, inside
 from trunkline import Agent, Turn
-from trunkline.log.events import encode_one
+from trunkline.log.encoding import encode_one
 from trunkline.wire.types import Message
 
 READS = 5_000

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tests.chaos.checker import check
 from tests.chaos.history import History, Logged, collect
 from tests.corpus.record import Kept, kept, written
+from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.fold import fold
 from trunkline.store.backup import export, restore
@@ -43,7 +44,7 @@ def heads(path: Path) -> dict[str, Kept]:
 
 def logs(path: Path) -> dict[str, list[ev.Recorded]]:
     return {
-        task_id: [ev.Recorded(line.seq, line.at, ev.decode_one(line.event)) for line in found]
+        task_id: [ev.Recorded(line.seq, line.at, encoding.decode_one(line.event)) for line in found]
         for task_id, found in groupby(lines(path), key=lambda line: line.task)
     }
 
@@ -81,9 +82,9 @@ def test_every_log_folds_to_what_it_was(path: Path) -> None:
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_every_event_is_written_as_it_was_read(path: Path) -> None:
     for line in lines(path):
-        event = ev.decode_one(line.event)
+        event = encoding.decode_one(line.event)
         assert not isinstance(event, ev.Unread)
-        assert msgspec.json.decode(ev.encode_one(event)) == msgspec.json.decode(line.event)
+        assert msgspec.json.decode(encoding.encode_one(event)) == msgspec.json.decode(line.event)
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tests.log.samples import ends, middle, opening, said, submitted
 from tests.log.test_fold import picture
+from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.compact import Append, compact
 from trunkline.log.fold import State, fold
@@ -37,7 +38,7 @@ logs = st.builds(split, ended, st.lists(st.integers(1, 4), max_size=12))
 
 
 def placed(appends: Sequence[Append]) -> list[ev.Recorded]:
-    return [one for append in appends for one in ev.placed(append.last, append.at, append.events)]
+    return [one for append in appends for one in encoding.placed(append.last, append.at, append.events)]
 
 
 def folded(appends: Sequence[Append]) -> State:
@@ -50,9 +51,9 @@ def events_of(appends: Sequence[Append]) -> list[list[ev.AnyEvent]]:
 
 @given(logs)
 def test_a_compacted_log_tells_the_same(log: list[Append]) -> None:
-    before = ev.encode([one.event for one in placed(log)])
+    before = encoding.encode([one.event for one in placed(log)])
     shorter = compact("t", log)
-    assert ev.encode([one.event for one in placed(log)]) == before
+    assert encoding.encode([one.event for one in placed(log)]) == before
     if shorter is None:
         return
     assert picture(folded(shorter)) == picture(folded(log))
@@ -95,15 +96,15 @@ def test_a_reader_who_comes_back_in_the_middle_ends_with_the_same_task(
 @given(logs)
 def test_what_compaction_wrote_is_stored_like_any_event(log: list[Append]) -> None:
     for append in compact("t", log) or ():
-        assert ev.decode(ev.encode(append.events)) == append.events
+        assert encoding.decode(encoding.encode(append.events)) == append.events
 
 
 @given(logs)
 def test_a_webhook_that_comes_late_tells_what_it_would_have_told(log: list[Append]) -> None:
     """1.7: at every seq that a target is told of, the compacted log folds to the artifacts of that moment."""
     shorter = compact("t", log) or log
-    assert len(ev.encode([one.event for one in placed(shorter)])) <= len(
-        ev.encode([one.event for one in placed(log)])
+    assert len(encoding.encode([one.event for one in placed(shorter)])) <= len(
+        encoding.encode([one.event for one in placed(log)])
     ), "compaction never makes a log larger"
     told = State("t")
     for recorded in placed(log):
@@ -136,7 +137,7 @@ def test_an_artifact_that_grows_over_many_questions_is_not_kept_whole_at_each() 
     turns = [one for _ in range(40) for one in (ev.Delta("a", "x" * 500), asked, ev.Said(said()), working)]
     log = split((opening(), *turns, DONE), [1] * 200)
     shorter = compact("t", log) or log
-    whole, left = (len(ev.encode([one.event for one in placed(each)])) for each in (log, shorter))
+    whole, left = (len(encoding.encode([one.event for one in placed(each)])) for each in (log, shorter))
     assert left <= whole
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.log.samples import ends, logs, middle, opening, recorded, said
+from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.fold import NEVER, Head, State, fold
 from trunkline.wire.types import Artifact, Part, TaskState
@@ -27,12 +28,12 @@ def picture(state: State) -> dict[str, object]:
 
 
 def digest(log: Sequence[ev.AnyEvent]) -> bytes:
-    return blake2b(b"\n".join(map(ev.encode_one, log))).digest()
+    return blake2b(b"\n".join(map(encoding.encode_one, log))).digest()
 
 
 @given(logs)
 def test_a_stored_log_folds_to_the_same_state(log: Log) -> None:
-    again = [ev.decode_one(ev.encode_one(event)) for event in log]
+    again = [encoding.decode_one(encoding.encode_one(event)) for event in log]
     assert picture(fold("t", recorded(again))) == picture(fold("t", recorded(log)))
 
 
@@ -106,7 +107,7 @@ def test_a_child_of_an_agent_is_listed_as_such() -> None:
     head = State("t").head_after((first,), 5)
     assert head is not None
     assert (head.agent, head.parent, head.child, head.wake_at) == ("scribe", "p", "", None)
-    assert msgspec.json.decode(ev.encode((first,)))[0]["owner"] == "o"
+    assert msgspec.json.decode(encoding.encode((first,)))[0]["owner"] == "o"
 
 
 WAKING = [ev.Said(said("now")), ev.CancelRequested("o"), ev.ChildEnded("k", TaskState.FAILED)]

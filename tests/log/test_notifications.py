@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.fold import State
 from trunkline.log.notifications import announced, delivery_id, host, lane
@@ -29,7 +30,7 @@ def submitted(push: ev.PushTarget | None = None) -> ev.Submitted:
 
 def after(*events: ev.AnyEvent) -> State:
     state = State(TASK)
-    for recorded in ev.placed(ev.spanned(events), 1, events):
+    for recorded in encoding.placed(ev.spanned(events), 1, events):
         state.apply(recorded)
     return state
 

@@ -8,6 +8,7 @@ from tests.run.desk import run
 from tests.run.mail import DONE, IDS, KEY, WORKING, Mail, Passes
 from trunkline.auth.vault import Vault
 from trunkline.errors import InvalidParams, TaskNotFound, Unavailable
+from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.decide import PUSH_LIMIT
 from trunkline.net.egress import Egress
@@ -31,7 +32,7 @@ def test_a_config_is_an_event_and_its_secrets_are_sealed_in_it() -> None:
         assert shown == PushConfig(URL, "c-1", scheme="Basic")
         (recorded,) = await m.store.log.read("t", feed.state.task_id, 1)
         assert recorded.event == ev.PushSet(target, "me")
-        text = ev.encode_one(recorded.event)
+        text = encoding.encode_one(recorded.event)
         assert b"the-token" not in text and b"the-credentials" not in text
         assert proof_of(target, m.vault) == Proof("the-token", "the-credentials")
         assert target.version == "0.3"

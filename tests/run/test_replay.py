@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.run.desk import DONE, WORKING, said
 from tests.sample import at_most
 from trunkline.errors import Misuse
+from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.fold import State, fold
 from trunkline.run.executor import Again
@@ -38,7 +39,10 @@ def delta(text: str, append: bool = True, artifact_id: str = "answer", last: boo
 
 def placed(events: Iterable[ev.AnyEvent]) -> list[ev.Recorded]:
     """Events as a store gives them back."""
-    return [ev.Recorded(seq, 1, event) for seq, event in enumerate(ev.decode(ev.encode(list(events))), 1)]
+    return [
+        ev.Recorded(seq, 1, event)
+        for seq, event in enumerate(encoding.decode(encoding.encode(list(events))), 1)
+    ]
 
 
 def play(played: Replay | None, script: Script, cut: Callable[[str], list[str]]) -> list[ev.AnyEvent]:

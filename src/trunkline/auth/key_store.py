@@ -14,8 +14,8 @@ from trunkline.auth.keys import Keyring, StoredKey, digest_of
 from trunkline.auth.principal import CALLER, DEFAULT_TENANT, RESERVED, Scope, check_tenant
 from trunkline.clock import random_bits
 from trunkline.errors import Conflict, Misuse, StoreError
-from trunkline.store.base import Docs
 from trunkline.store.mirror import Mirror
+from trunkline.store.parts import Docs
 from trunkline.store.records import Doc
 from trunkline.wire.spellings import timestamp
 

@@ -18,8 +18,8 @@ from trunkline.auth.vault import Vault
 from trunkline.clock import Ids
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.net import webhook_signature
-from trunkline.store.base import Docs
 from trunkline.store.mirror import Mirror
+from trunkline.store.parts import Docs
 from trunkline.store.records import Doc
 
 log = logging.getLogger("trunkline.auth")

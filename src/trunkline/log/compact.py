@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.fold import State
 from trunkline.wire.types import TaskState
@@ -39,7 +40,7 @@ class _Segment:
 
     def add(self, place: tuple[int, int], event: ev.AnyEvent) -> None:
         self.places.append(place)
-        self.size += len(ev.encode_one(event))
+        self.size += len(encoding.encode_one(event))
         match event:
             case ev.Delta(artifact_id=name):
                 self.artifacts.add(name)
@@ -59,7 +60,7 @@ def compact(task_id: str, appends: Sequence[Append]) -> list[Append] | None:
     drafts = [Append(append.last, append.at, list(append.events)) for append in appends]
     state, segment = State(task_id), _Segment()
     for number, append in enumerate(appends):
-        for place, recorded in enumerate(ev.placed(append.last, append.at, append.events)):
+        for place, recorded in enumerate(encoding.placed(append.last, append.at, append.events)):
             event = recorded.event
             if isinstance(event, _MERGE):
                 segment.add((number, place), event)
@@ -93,7 +94,7 @@ def _shrink(drafts: list[Append], segment: _Segment, state: State) -> None:
         return
     *others, (number, place) = segment.places
     last = state.compacted(ev.span(drafts[number].events[place]), segment.artifacts)
-    if last.artifacts and len(ev.encode_one(last)) > segment.size:
+    if last.artifacts and len(encoding.encode_one(last)) > segment.size:
         return
     for each, where in others:
         drafts[each].events[where] = ev.Compacted(ev.span(drafts[each].events[where]))

@@ -13,7 +13,8 @@ from collections.abc import Callable
 
 from trunkline.errors import Conflict, Misuse, StoreError, TaskFull, TurnOver
 from trunkline.log.decide import Emit, decide
-from trunkline.log.events import AnyEvent, Status, decode, encode
+from trunkline.log.encoding import decode, encode
+from trunkline.log.events import AnyEvent, Status
 from trunkline.run.feed import Feed
 from trunkline.run.node import Node
 

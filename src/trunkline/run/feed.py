@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from trunkline.errors import StoreError
-from trunkline.log.events import AnyEvent, Compacted, Recorded, encode_one
+from trunkline.log.encoding import encode_one
+from trunkline.log.events import AnyEvent, Compacted, Recorded
 from trunkline.log.fold import State
 from trunkline.store.base import Log
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from trunkline.errors import Conflict, Misuse
+from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.fold import State
 from trunkline.log.ids import is_task_id
@@ -75,7 +76,11 @@ async def export(store: Store, version: str, tenant: str | None = None) -> Async
 
 
 def _rest(recorded: ev.Recorded) -> bytes:
-    return b'"seq":%d,"at":%d,"event":%b}\n' % (recorded.seq, recorded.at, ev.encode_one(recorded.event))
+    return b'"seq":%d,"at":%d,"event":%b}\n' % (
+        recorded.seq,
+        recorded.at,
+        encoding.encode_one(recorded.event),
+    )
 
 
 async def restore(store: Store, lines: Iterable[bytes]) -> Restored:
@@ -143,7 +148,7 @@ def _line(number: int, text: bytes) -> _Line:
 def _take(group: _Group, number: int, line: _Line) -> None:
     state = group.state
     try:
-        event = ev.decode_one(line.event)
+        event = encoding.decode_one(line.event)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         _refuse(number, f"task {line.task}, event {line.seq}: {error}")
     if line.seq - ev.span(event) != state.seq or line.seq <= state.seq:
@@ -226,7 +231,7 @@ def _appends(events: Sequence[ev.Recorded]) -> Iterable[list[ev.Recorded]]:
     part: list[ev.Recorded] = []
     size = 0
     for recorded in events:
-        length = len(ev.encode_one(recorded.event))
+        length = len(encoding.encode_one(recorded.event))
         if part and (recorded.at != part[0].at or len(part) >= APPEND_EVENTS or size + length > APPEND_BYTES):
             yield part
             part, size = [], 0

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from msgspec import Struct
 
 from trunkline.errors import StoreError
+from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.fold import Head, State
 from trunkline.store.base import Store
@@ -104,7 +105,7 @@ async def _look(store: Store, ref: TaskRef) -> _Look:
         for recorded in page:
             _take(look, recorded)
         look.events += len(page)
-        look.bytes += len(ev.encode([recorded.event for recorded in page]))
+        look.bytes += len(encoding.encode([recorded.event for recorded in page]))
     return look
 
 

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from trunkline.errors import Misuse, StoreError, TaskFull
 from trunkline.log.decide import BYTES_LIMIT, LIMITS
-from trunkline.log.events import AnyEvent, written
+from trunkline.log.encoding import written
+from trunkline.log.events import AnyEvent
 from trunkline.log.fold import Head
 from trunkline.store.ack import Ack
 from trunkline.store.base import Observer

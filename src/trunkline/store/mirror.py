@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from trunkline.errors import Misuse, StoreError
-from trunkline.store.base import Docs
+from trunkline.store.parts import Docs
 from trunkline.store.records import START, Cursor, Doc, DocChange, Poll
 
 log = logging.getLogger("trunkline.store")

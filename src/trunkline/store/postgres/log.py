@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from trunkline.errors import StoreError
 from trunkline.log.compact import Append
-from trunkline.log.events import DECODE_ERRORS, Recorded, Unread, decode, placed
+from trunkline.log.encoding import DECODE_ERRORS, decode, placed
+from trunkline.log.events import Recorded, Unread
 from trunkline.log.fold import Head, State
 from trunkline.log.ids import Position
 from trunkline.store.columns import NUMBERS, HeadRow, filters, head_page

@@ -8,7 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trunkline.log.compact import compact
-from trunkline.log.events import DECODE_ERRORS, encode, spanned
+from trunkline.log.encoding import DECODE_ERRORS, encode
+from trunkline.log.events import spanned
 from trunkline.store.columns import DAY_MS, LARGEST_BYTES, LONG_EVENTS, LONG_ROWS
 from trunkline.store.postgres.address import EVERY_TENANT
 from trunkline.store.postgres.database import PostgresDatabase

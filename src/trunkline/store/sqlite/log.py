@@ -11,7 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.errors import StoreError
-from trunkline.log.events import DECODE_ERRORS, Known, Recorded, Unread, decode, placed
+from trunkline.log.encoding import DECODE_ERRORS, decode, placed
+from trunkline.log.events import Known, Recorded, Unread
 from trunkline.log.fold import Head, State
 from trunkline.log.ids import Position
 from trunkline.store.columns import HeadRow, filters, head_page

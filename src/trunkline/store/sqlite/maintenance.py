@@ -15,7 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.log.compact import Append, compact
-from trunkline.log.events import DECODE_ERRORS, Compacted, decode, encode
+from trunkline.log.encoding import DECODE_ERRORS, decode, encode
+from trunkline.log.events import Compacted
 from trunkline.store.columns import DAY_MS, LARGEST_BYTES, LONG_EVENTS, LONG_ROWS
 from trunkline.store.records import Cursor, Fault, TaskRef
 from trunkline.store.sqlite.append_plan import Key
