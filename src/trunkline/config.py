@@ -113,6 +113,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     hop_limit: Annotated[int, Meta(ge=1, le=1000)] = 8
     task_budget: Annotated[int, Meta(ge=1, le=1_000_000)] = 64
     push: bool = True
+    stream_close: Literal["whole", "last"] = "whole"
+    unread_parts: Literal["pass", "refuse"] = "pass"
     push_format: Literal["event", "task"] = "event"
     push_retry: Literal["quick", "long"] = "quick"
     push_secrets: Literal["hide", "show"] = "hide"
@@ -163,6 +165,8 @@ OF_SITE = frozenset(
         "coalesce_characters",
         "coalesce_milliseconds",
         "push_format",
+        "stream_close",
+        "unread_parts",
     }
 )
 

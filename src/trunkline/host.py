@@ -22,7 +22,6 @@ from msgspec.structs import replace
 from trunkline.agent.agent import Agent
 from trunkline.agent.declaration import DriftMonitor
 from trunkline.agent.executor import SkillExecutor
-from trunkline.agent.turn import Coalesce
 from trunkline.auth.identity import Identity, Verifier
 from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
@@ -143,8 +142,7 @@ class Host:
         )
 
     def _hosted(self, agent: Agent, own: Settings, bounds: Bounds) -> HostedAgent:
-        coalesce = Coalesce(own.coalesce_characters, own.coalesce_milliseconds)
-        executor = SkillExecutor(agent.name, agent.skills, agent.default, coalesce, self.drift, bounds=bounds)
+        executor = SkillExecutor(agent.name, agent.skills, agent.default, own, self.drift, bounds=bounds)
         return HostedAgent(agent.id, executor, own.stall_limit, own.kept_s)
 
     def _site(
@@ -161,7 +159,7 @@ class Host:
             admission,
             refusals,
             read_body=read_body,
-            wait=own.reply == "wait",
+            own=own,
         )
 
     def _cards(self, agent: Agent, own: Settings) -> Cards:

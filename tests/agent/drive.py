@@ -106,9 +106,16 @@ def parts(task: Any) -> list[Any]:
 
 
 def pieces(frames: list[Any]) -> list[str]:
-    """The text of each artifact frame."""
-    return [
-        "".join(part.get("text", "") for part in frame["artifactUpdate"]["artifact"]["parts"])
-        for frame in frames
-        if "artifactUpdate" in frame
-    ]
+    """The text of each artifact frame; of one that tells an artifact whole, what is new in it."""
+    found: list[str] = []
+    told: dict[str, str] = {}
+    for update in [frame["artifactUpdate"] for frame in frames if "artifactUpdate" in frame]:
+        artifact = update["artifact"]
+        known = told.get(artifact["artifactId"], "")
+        piece = "".join(part.get("text", "") for part in artifact["parts"])
+        if known and not update.get("append"):
+            assert piece.startswith(known)
+            piece = piece.removeprefix(known)
+        told[artifact["artifactId"]] = known + piece
+        found.append(piece)
+    return found

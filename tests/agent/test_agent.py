@@ -129,10 +129,56 @@ def test_a_data_part_that_fits_nobody_is_refused_by_the_default_skill(agent: Age
 
 
 def test_a_media_type_that_nobody_reads(agent: Agent) -> None:
-    error = refusal(agent, [{"text": "see"}, {"raw": "aGk=", "mediaType": "image/png"}])
+    error = refusal(agent, [{"raw": "aGk=", "mediaType": "image/png"}])
     assert error["code"] == -32005
-    assert field_of(error) == "message.parts[1]"
+    assert field_of(error) == "message.parts[0]"
     assert "image/png" in error["message"]
+
+
+SEEN = [{"text": "see"}, {"raw": "aGk=", "mediaType": "image/png"}, {"data": {}, "mediaType": "a/b"}]
+
+
+def test_what_is_not_read_beside_what_is_comes_as_it_was() -> None:
+    agent = Agent("under test")
+
+    @agent.skill
+    async def read(turn: Turn) -> list[Any]:
+        return [turn.text, *[part.media_type for part in turn.request.parts]]
+
+    assert parts(send(agent, SEEN)) == [{"data": ["see", "", "image/png", "a/b"]}]
+
+
+def test_what_is_not_read_beside_what_is_may_be_refused() -> None:
+    agent = Agent("under test", unread_parts="refuse")
+
+    @agent.skill
+    def read(text: str) -> str:
+        return text
+
+    error = refusal(agent, SEEN)
+    assert (error["code"], field_of(error)) == (-32005, "message.parts[1]")
+
+
+def test_data_beside_text_goes_to_who_reads_the_text() -> None:
+    agent = Agent("under test")
+
+    @agent.skill
+    def first(text: str) -> str:
+        return f"first: {text}"
+
+    @agent.skill
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    assert text(send(agent, [{"text": "hi"}, {"data": {"task": "hi"}}])) == "first: hi"
+
+
+def test_what_is_not_read_does_not_choose_the_skill(agent: Agent) -> None:
+    @agent.skill
+    def anything(wish: str = "none") -> str:
+        return f"anything: {wish}"
+
+    assert text(send(agent, SEEN)) == "first: see"
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from tests.agent.drive import begin, drive, parts, pieces, refusal, said, send, 
 from trunkline import Agent, Artifact, Misuse, Part, SyncTurn, Turn, TurnOver
 from trunkline.agent.executor import SkillExecutor
 from trunkline.agent.testing import TestClient
-from trunkline.agent.turn import Coalesce
-from trunkline.errors import InvalidParams
+from trunkline.config import Settings
+from trunkline.errors import RouteNotFound
 
 
 @pytest.fixture
@@ -457,12 +457,12 @@ def test_a_skill_that_is_not_public_is_not_named_to_who_guesses(place: str) -> N
     def refund_all(text: str) -> str:
         return text
 
-    executor = SkillExecutor("shop", agent.skills, agent.default, Coalesce())
+    executor = SkillExecutor("shop", agent.skills, agent.default, Settings())
     if place == "metadata":
         told = refusal(agent, "x", metadata={"skill": "guess"})["message"]
         assert send(agent, "x", metadata={"skill": "refund_all"})["status"]["state"] == "TASK_STATE_COMPLETED"
     else:
-        with pytest.raises(InvalidParams) as caught:
+        with pytest.raises(RouteNotFound) as caught:
             executor.named("guess")
         told = caught.value.message
         assert executor.named("refund_all") == "refund_all"

@@ -22,7 +22,7 @@ from trunkline.agent.executor import SkillExecutor
 from trunkline.agent.skill import SyncTurn
 from trunkline.agent.step import encoded, fitted
 from trunkline.agent.testing import TestClient
-from trunkline.agent.turn import Coalesce
+from trunkline.config import Settings
 from trunkline.errors import Misuse
 from trunkline.run.executor import OnCrash
 
@@ -60,7 +60,7 @@ def test_what_becomes_of_a_crash_is_said_per_skill_or_per_agent() -> None:
     def two(text: str) -> str:
         return text
 
-    executor = SkillExecutor("a", agent.skills, agent.default, Coalesce())
+    executor = SkillExecutor("a", agent.skills, agent.default, Settings())
     assert [executor.on_crash(skill) for skill in ("one", "two", "gone")] == [
         OnCrash.RESTART,
         OnCrash.RESUME,

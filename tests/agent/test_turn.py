@@ -248,7 +248,7 @@ def test_write_sends_the_first_delta_at_once_and_gathers_the_rest() -> None:
     assert [len(piece) for piece in pieces(frames)] == [1, 24, 24, 3]
     assert "".join(pieces(frames)) == "abcdefghijklmnopqrstuvwxyz" * 2
     updates = [frame["artifactUpdate"] for frame in frames if "artifactUpdate" in frame]
-    assert [update.get("append", False) for update in updates] == [False, True, True, True]
+    assert [update.get("append", False) for update in updates] == [False, True, True, False]
     assert [update.get("lastChunk", False) for update in updates] == [False, False, False, True]
 
 
@@ -378,7 +378,7 @@ def test_artifact_that_grows() -> None:
         ("artifact-1", "two", True, False),
         ("artifact-1", "three", True, True),
         ("artifact-2", "another", False, True),
-        ("answer", "", True, True),
+        ("answer", "text held", False, True),
     ]
 
 

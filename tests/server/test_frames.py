@@ -67,3 +67,49 @@ def test_a_resume_into_a_range_gets_what_is_whole(dialect: Dialect, after: int) 
             assert "completed" in end.lower()
 
     run(case())
+
+
+CLOSING = Agent("closing", coalesce_milliseconds=0)
+
+
+@CLOSING.skill
+async def say(turn: Turn, text: str) -> None:
+    """Write a text in two pieces."""
+    await turn.write(text[:2])
+    await turn.write(text[2:])
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit", "last"),
+    [
+        ({}, 5, ("hello", False)),
+        ({}, 4, ("", True)),
+        ({"stream_close": "last"}, 5, ("", True)),
+    ],
+    ids=["whole", "too long", "as set"],
+)
+@pytest.mark.parametrize("version", ["1.0", "0.3"])
+def test_a_written_answer_closes_with_the_whole_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, str],
+    limit: int,
+    last: tuple[str, bool],
+    version: str,
+) -> None:
+    monkeypatch.setattr("trunkline.server.site.WHOLE_LIMIT", limit)
+
+    async def case() -> None:
+        message = {"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hello"}]}
+        method = "SendStreamingMessage" if version == "1.0" else "message/stream"
+        async with CLOSING.test_client(**settings) as client:
+            frames = [one async for one in client.frames(method, {"message": message})]
+        told = [one.get("artifactUpdate", one) for one in frames]
+        updates = [one for one in told if "artifact" in one]
+        assert [(one["artifact"]["parts"][0]["text"], one.get("append", False)) for one in updates] == [
+            ("he", False),
+            ("llo", True),
+            last,
+        ]
+        assert updates[-1]["lastChunk"]
+
+    run(case())

@@ -13,6 +13,7 @@ from trunkline.agent.declaration import DriftMonitor
 from trunkline.agent.result import complete, end_early, record_failure, record_stop
 from trunkline.agent.skill import Skill
 from trunkline.agent.turn import Coalesce, Turn, VerdictGiven
+from trunkline.config import Settings
 from trunkline.errors import InvalidParams, Refused, RouteNotFound, TurnOver, Unanswered
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.hops import Bounds, Grants
@@ -31,7 +32,7 @@ class SkillExecutor:
         name: str,
         skills: Mapping[str, Skill],
         default: str,
-        coalesce: Coalesce,
+        own: Settings,
         drift: DriftMonitor | None = None,
         *,
         bounds: Bounds | None = None,
@@ -39,7 +40,8 @@ class SkillExecutor:
         self._name = name
         self._skills = skills
         self._default = default
-        self._coalesce = coalesce
+        self._coalesce = Coalesce(own.coalesce_characters, own.coalesce_milliseconds)
+        self._reads_all = own.unread_parts == "refuse"
         self._bounds = bounds or Bounds()
         self._drift = drift or DriftMonitor()
 
@@ -52,6 +54,8 @@ class SkillExecutor:
             or self._typed(message)
             or self._skills[self._default]
         )
+        if self._reads_all:
+            skill.check_media_types(message)
         skill.check(message)
         return skill.id
 
@@ -89,14 +93,16 @@ class SkillExecutor:
         typed = [skill for skill in self._skills.values() if skill.binding.typed]
         for skill in typed:
             try:
+                skill.check_media_types(message)
                 skill.check(message)
             except Refused:
                 continue
             return skill
         # The only one that reads data says what is wrong with it; a skill that reads none could not.
         default = self._skills[self._default]
-        unread = any(part.data is not UNSET and not default.reads(part) for part in parts)
-        return typed[0] if unread and len(typed) == 1 and typed[0].public else None
+        unread = not any(default.reads(part) for part in parts)
+        has_data = any(part.data is not UNSET for part in parts)
+        return typed[0] if unread and has_data and len(typed) == 1 and typed[0].public else None
 
     def named(self, name: str) -> str:
         """The id of the skill of this name; empty if the name is the agent's own."""

@@ -64,32 +64,47 @@ class Skill(Struct, frozen=True):
     public: bool = True
 
     def check(self, message: Message) -> None:
-        """Whether this skill can read the message.
+        """Whether this skill can read the message, or at least one part of it.
 
         Raises:
-            ContentTypeNotSupported: a part has a media type that the skill does not read.
+            ContentTypeNotSupported: no part has a media type that the skill reads.
             InvalidParams: what the skill needs is missing or does not fit.
         """
         parts = message.parts
         if self.takes_text and len(parts) == 1 and parts[0].text is not None:
             return
-        for place, part in enumerate(parts):
-            kind = _media_type(part)
-            if kind and not _covers(self.input_modes, kind):
-                raise ContentTypeNotSupported(
-                    f"skill {self.id} reads {', '.join(self.input_modes)}, not {kind}",
-                    field=f"message.parts[{place}]",
-                )
+        readable = any([self.reads(part) for part in parts])
+        if not readable:
+            self.check_media_types(message)
         if self.binding.typed:
             self.binding.read(message)
-        elif not any(self.reads(part) for part in message.parts):
+        elif not readable:
             raise InvalidParams(
                 f"skill {self.id} reads {', '.join(self.input_modes)}; the message has no such part",
                 field="message.parts",
             )
 
+    def check_media_types(self, message: Message) -> None:
+        """Whether this skill reads the media type of every part.
+
+        Raises:
+            ContentTypeNotSupported: of one it does not.
+        """
+        for place, part in enumerate(message.parts):
+            if not self._reads_type(part):
+                raise ContentTypeNotSupported(
+                    f"skill {self.id} reads {', '.join(self.input_modes)}, not {_media_type(part)}",
+                    field=f"message.parts[{place}]",
+                )
+
+    def _reads_type(self, part: Part) -> bool:
+        kind = _media_type(part)
+        return not kind or _covers(self.input_modes, kind)
+
     def reads(self, part: Part) -> bool:
         """Whether it reads a part of this kind."""
+        if not self._reads_type(part):
+            return False
         if part.text is not None:
             return _covers(self.input_modes, TEXT)
         if part.data is not UNSET:

@@ -23,6 +23,9 @@ from trunkline.wire.types import (
 from trunkline.wire.writer import WRITERS, Dialect, Writer
 
 NOTHING = b""
+# A written answer that is longer closes with its last piece: readers have had all of it.
+WHOLE_LIMIT = 256 << 10
+NO_WHOLE = -1
 
 
 def range_frames(feed: Feed, event: Compacted, dialect: Dialect) -> list[bytes]:
@@ -30,27 +33,31 @@ def range_frames(feed: Feed, event: Compacted, dialect: Dialect) -> list[bytes]:
     return [whole(feed.state, artifact.artifact_id, WRITERS[dialect]) for artifact in event.artifacts]
 
 
-def frame(feed: Feed, recorded: Recorded, dialect: Dialect) -> bytes:
-    """The frame of one event; empty for events that are not on the wire."""
+def frame(feed: Feed, recorded: Recorded, dialect: Dialect, whole_limit: int = WHOLE_LIMIT) -> bytes:
+    """The frame of one event; empty for events that are not on the wire.
+
+    The end of a written answer tells all of it, if that has at most `whole_limit` characters: some clients
+    keep nothing but the frame with `lastChunk`.
+    """
     key = (dialect, recorded.seq)
     made = feed.frames.get(key)
     if made is None:
-        made = _encode(feed.state, recorded, dialect)
+        made = _encode(feed.state, recorded, dialect, whole_limit)
         if feed.readers > 1 and recorded.seq > feed.base:
             feed.frames[key] = made
     return made
 
 
-def _encode(state: State, recorded: Recorded, dialect: Dialect) -> bytes:
+def _encode(state: State, recorded: Recorded, dialect: Dialect, whole_limit: int) -> bytes:
     writer = WRITERS[dialect]
     match recorded.event:
         case Chunk() as event:
-            if event.closes and dialect is not Dialect.V1:
+            if event.closes and _length(state, event.artifact.artifact_id) <= whole_limit:
                 return whole(state, event.artifact.artifact_id, writer)
             update = ArtifactUpdate(state.task_id, state.context_id, event.artifact, event.append, event.last)
             return writer.artifact_frame(update)
         case Delta() as event:
-            if event.last and dialect is not Dialect.V1:
+            if event.last and _length(state, event.artifact_id) <= whole_limit:
                 return whole(state, event.artifact_id, writer)
             artifact = Artifact(event.artifact_id, parts=(Part(text=event.text),))
             return writer.artifact_frame(
@@ -65,6 +72,10 @@ def _encode(state: State, recorded: Recorded, dialect: Dialect) -> bytes:
             return writer.task_frame(writer.task(fold(state.task_id, (recorded,)).task()))
         case _:
             return NOTHING
+
+
+def _length(state: State, artifact_id: str) -> int:
+    return sum([len(part.text or "") for part in state.artifact(artifact_id).parts])
 
 
 def _status(state: State, status: TaskStatus, writer: Writer, metadata: Metadata | None = None) -> bytes:

@@ -9,12 +9,14 @@ from collections.abc import Awaitable, Callable
 
 from trunkline import errors
 from trunkline.auth.principal import Principal
+from trunkline.config import Settings
 from trunkline.http.exchange import EVENTS, Disconnected, Exchange, query, text
 from trunkline.server import delegate, rest, rpc
 from trunkline.server.admission import Admission, permit
 from trunkline.server.card import Cards
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.extensions import read_asked
+from trunkline.server.frames import NO_WHOLE, WHOLE_LIMIT
 from trunkline.server.operations import Caller, Subscription
 from trunkline.server.refusals import BodyReader, Refusals, internal, note
 from trunkline.server.scopes import NEEDED, READ, WRITE
@@ -45,15 +47,16 @@ class Site:
         refusals: Refusals,
         *,
         read_body: BodyReader,
-        wait: bool,
+        own: Settings,
     ) -> None:
-        """Take one agent's operations and cards; `wait` is whether a send waits that does not say so."""
+        """Take one agent's operations and cards, and its settings: who waits, and how streams close."""
         self.cards = cards
         self._operations = operations
         self._admission = admission
         self._refusals = refusals
         self._read_body = read_body
-        self._wait = wait
+        self._wait = own.reply == "wait"
+        self._whole_limit = WHOLE_LIMIT if own.stream_close == "whole" else NO_WHOLE
         card = refusals.guard(self._card)
         self.handlers: dict[str, Handler] = {
             # Clients that skip the card post to the base itself.
@@ -124,7 +127,7 @@ class Site:
         elif isinstance(answer, bytes):
             await exchange.respond(200, jsonrpc.result(envelope.id, answer))
         else:
-            return answer, StreamEncoding(dialect, *jsonrpc.envelope_parts(envelope.id))
+            return answer, StreamEncoding(dialect, *jsonrpc.envelope_parts(envelope.id), self._whole_limit)
         return None
 
     async def _base(self, exchange: Exchange, seen: TraceSeen) -> Following | None:
@@ -175,7 +178,7 @@ class Site:
             await self._refusals.answer(exchange, seen, internal(error), dialect)
             return None
         if isinstance(answer, Subscription):
-            return answer, StreamEncoding(dialect)
+            return answer, StreamEncoding(dialect, whole_limit=self._whole_limit)
         status = rest.success_status(call, dialect)
         await exchange.respond(status, answer, rest.media_type(exchange, dialect))
         return None

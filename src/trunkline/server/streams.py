@@ -17,7 +17,7 @@ from trunkline.errors import StoreError
 from trunkline.http.exchange import EVENTS, Exchange
 from trunkline.log.events import Compacted, Recorded
 from trunkline.run.feed import pages
-from trunkline.server.frames import frame, opening_frames, range_frames
+from trunkline.server.frames import WHOLE_LIMIT, frame, opening_frames, range_frames
 from trunkline.server.operations import Subscription
 from trunkline.store.base import Log
 from trunkline.wire import sse
@@ -37,11 +37,15 @@ Lasting = Callable[[], bool]
 
 
 class StreamEncoding(Struct, frozen=True):
-    """How a binding writes the frames of a stream: the dialect, and what stands around each of them."""
+    """How a binding writes the frames of a stream: the dialect, and what stands around each of them.
+
+    A written answer of at most `whole_limit` characters closes with the whole of it.
+    """
 
     dialect: Dialect
     before: bytes = b""
     behind: bytes = b""
+    whole_limit: int = WHOLE_LIMIT
 
 
 class Stream:
@@ -158,6 +162,7 @@ class Stream:
     def _render(self, records: Sequence[Recorded]) -> bytes:
         """The frames of the first of these events, as many as make a piece; they are behind us then."""
         subscription, dialect = self._subscription, self._encoding.dialect
+        limit = self._encoding.whole_limit
         pieces: list[bytes] = []
         size = 0
         for recorded in records:
@@ -166,7 +171,7 @@ class Stream:
                 seqs = [None] * (len(frames) - 1) + [recorded.seq]
                 pieces += [self._wrap(*one) for one in zip(seqs, frames, strict=False)]
                 size += sum(map(len, frames))
-            elif made := frame(subscription.feed, recorded, dialect):
+            elif made := frame(subscription.feed, recorded, dialect, limit):
                 pieces.append(self._wrap(recorded.seq, made))
                 size += len(made)
             subscription.after = recorded.seq

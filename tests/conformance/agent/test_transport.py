@@ -318,8 +318,10 @@ def test_AG_14_cancel_twice(talk: Talk) -> None:
 def _race(talk: Talk, place: int) -> tuple[str, str, str]:
     """Cancel a task at about the moment when it completes: its id, the cancel's answer, the first end seen."""
     length_s = 0.03
-    task_id = talk.send(f"sleep {length_s}", wait=False)["id"]
-    # Spread around the end. Chance decides each race; over all of them both sides win some.
+    # The first is surely canceled and the last one surely too late; chance decides the races between them.
+    task_id = talk.send(f"sleep {length_s if place else 600}", wait=False)["id"]
+    if place == RACES - 1:
+        talk.until(task_id, *TERMINAL)
     time.sleep(length_s * 1.5 * place / RACES)
     answer = talk.agent.rpc(talk.methods["cancel"], {"id": task_id}, version=talk.version)
     answered = plain_state(answer["result"]) if "result" in answer else str(answer["error"]["code"])
