@@ -127,7 +127,7 @@ def test_ranges_that_cannot_merge_count_too() -> None:
     pieces = (ev.Delta("a", "", append=False), ev.Delta("b", "", append=False), ev.Stepped(0, ""))
     log = split((opening(), *pieces, DONE), [2])
     whole, left = (
-        len(ev.encode([one.event for one in placed(each)])) for each in (log, compact("t", log) or log)
+        len(encoding.encode([one.event for one in placed(each)])) for each in (log, compact("t", log) or log)
     )
     assert left <= whole
 

@@ -140,4 +140,4 @@ def _count(appends: Sequence[Append]) -> int:
 
 
 def _size(appends: Sequence[Append]) -> int:
-    return sum([len(ev.encode_one(event)) + 1 for append in appends for event in append.events])
+    return sum([len(encoding.encode_one(event)) + 1 for append in appends for event in append.events])
