@@ -237,3 +237,44 @@ def test_what_is_told_is_what_is_there_whatever_is_repeated(texts: list[str], da
         for repeated in (one, frames[again]):
             told += "".join(update.text for update in gather.take(frame(repeated)))
     assert told == "".join(texts) == text(gather)
+
+
+def _told(*texts: str) -> list[str]:
+    """What updates tell of an agent whose statuses say this, and whose artifact is the last text."""
+    *said, answer = texts
+    frames = [status(WORKING, text) for text in said]
+    updates = read(Assembler(), *frames, chunk(answer, append=False), status(COMPLETED, answer))
+    return [update.text for update in updates]
+
+
+def test_statuses_that_tell_the_answer_from_its_beginning_are_told_once() -> None:
+    assert _told("Hel", "Hello", "Hello", "Hello world", "Hello world!") == [
+        "Hel",
+        "lo",
+        "",
+        " world",
+        "!",
+        "",
+    ]
+
+
+def test_statuses_that_tell_the_answer_piece_by_piece_are_told_once() -> None:
+    assert _told("Hel", "lo ", "world", "Hello world") == ["Hel", "lo ", "world", "", ""]
+
+
+def test_what_was_told_before_the_answer_began_does_not_matter() -> None:
+    assert _told("looking it up", "Hel", "Hello", "Hello") == ["looking it up", "Hel", "lo", "", ""]
+    assert _told("step 1", "step 2", "done") == ["step 1", "step 2", "done", ""]
+
+
+def test_a_question_that_comes_again_is_told_again() -> None:
+    question = status("TASK_STATE_INPUT_REQUIRED", "go on?")
+    updates = read(Assembler(), question, status(WORKING), question)
+    assert [update.text for update in updates] == ["go on?", "", "go on?"]
+
+
+def test_a_status_that_is_polled_twice_is_no_news() -> None:
+    gather = Assembler("t1")
+    assert [update.text for update in gather.settle(task_of(task(WORKING, said="step 1")))] == ["step 1"]
+    assert gather.settle(task_of(task(WORKING, said="step 1"))) == ()
+    assert [update.text for update in gather.settle(task_of(task(WORKING, said="step 2")))] == ["step 2"]

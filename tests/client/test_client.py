@@ -681,3 +681,35 @@ def test_a_method_that_a_liar_has_in_its_own_version_is_found() -> None:
                 await client.list()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("own", "asked"),
+    [
+        ({"protocolVersion": "0.3.0", "url": f"{HOME}/a2a", "preferredTransport": "JSONRPC"}, "tasks/get"),
+        ({}, SUBSCRIBE),
+    ],
+    ids=["0.3", "1.0"],
+)
+def test_who_waits_at_an_agent_of_0_3_does_not_subscribe(own: dict[str, str], asked: str) -> None:
+    """Agents on the SDK of 0.3 store what a task makes once for each stream of it."""
+    described = {**card(), **own}
+    if own:
+        del described["supportedInterfaces"]
+    looks = 0
+
+    def script(said: Asked) -> Any:
+        nonlocal looks
+        if said.method == SUBSCRIBE:
+            return Frames([task(WORKING), task(COMPLETED, "found")])
+        looks += 1
+        return stored(WORKING) if looks == 1 else stored(COMPLETED, "found")
+
+    stand = Stand(script, described)
+
+    async def talk(client: Client) -> None:
+        assert (await client.wait("t1")).text == "found"
+
+    ask(stand, talk)
+    assert stand.methods[1] == asked
+    assert "tasks/resubscribe" not in stand.methods

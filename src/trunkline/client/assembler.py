@@ -15,6 +15,7 @@ from trunkline.client.size_limit import LIMIT, SizeLimit
 from trunkline.client.transport import Frame
 from trunkline.wire.answers import Notice
 from trunkline.wire.types import (
+    INTERRUPTED,
     RESTING,
     TERMINAL,
     Artifact,
@@ -27,6 +28,9 @@ from trunkline.wire.types import (
     TaskState,
     TaskStatus,
 )
+
+# A longer answer is not told by statuses.
+_MAX_SPOKEN = 256 << 10
 
 Kind = Literal["task", "message", "status", "artifact"]
 
@@ -128,6 +132,8 @@ class Assembler:
         "_seen",
         "_size",
         "_skipped",
+        "_spoken",
+        "_status_text",
         "context_id",
         "damaged",
         "doubtful",
@@ -160,6 +166,9 @@ class Assembler:
         self._run: PartialArtifact | None = None
         self._history: tuple[Message, ...] = ()
         self._metadata: Metadata | None = None
+        # The newest text of a status, and all words that statuses have told: some agents tell their answer
+        # so, each time from its beginning or piece by piece, before they give it as an artifact.
+        self._status_text = self._spoken = ""
 
     @property
     def begun(self) -> bool:
@@ -227,7 +236,7 @@ class Assembler:
         self.message = answer
         self.task_id = self.task_id or answer.task_id
         self.context_id = answer.context_id or self.context_id
-        return (Update("message", text_of(answer), None, notice, frame.id),)
+        return (Update("message", self._unsaid(text_of(answer)), None, notice, frame.id),)
 
     def more(self, frame: Frame) -> Update | None:
         """What `take` would give, the short way, for what most frames are: the next piece of a text.
@@ -303,6 +312,7 @@ class Assembler:
             self.damaged = self.damaged or update.append
             text = artifact_text(artifact)
             partial.told.append(text)
+            text = self._unsaid(text)
         elif update.append:
             if not place:
                 self.doubtful = True
@@ -333,8 +343,30 @@ class Assembler:
         if update.metadata:
             self._metadata = {**(self._metadata or {}), **update.metadata}
             self._size.describe(update.metadata)
-        told.append(Update("status", text_of(update.status.message), update.status.state, notice, place))
+        text = self._said(text_of(update.status.message))
+        told.append(Update("status", text, update.status.state, notice, place))
+        if update.status.state in INTERRUPTED:
+            # What comes after a question may be the same again, and is news.
+            self._status_text = self._spoken = ""
         return tuple(told)
+
+    def _said(self, text: str) -> str:
+        """What is new in the text of a status."""
+        if not text or any(text == "".join(one.told) for one in self._artifacts.values()):
+            return ""
+        new = self._unsaid(text)
+        self._status_text = text
+        self._spoken += new
+        if len(self._spoken) > _MAX_SPOKEN:
+            self._spoken = ""
+        return new
+
+    def _unsaid(self, text: str) -> str:
+        """What is left of a text after the words that statuses have told, if it begins with them."""
+        for known in (self._spoken, self._status_text):
+            if known and text.startswith(known):
+                return text[len(known) :]
+        return text
 
     def _task(self, task: Task, notice: Notice, place: str, *, late: bool) -> tuple[Update, ...]:
         """A snapshot; what it lacks of what was told stays, and what it says otherwise is told whole."""
@@ -354,7 +386,7 @@ class Assembler:
             if partial is None:
                 partial = self._artifacts[artifact.artifact_id] = PartialArtifact(artifact)
                 partial.told.append(text := artifact_text(artifact))
-                news.append(text)
+                news.append(self._unsaid(text))
                 continue
             new = partial.replace(artifact)
             if new is None:
@@ -365,7 +397,7 @@ class Assembler:
                 news.append(new)
         if not late:
             self._arrange(task)
-        text = "\n".join(news) or ("" if self._artifacts else text_of(task.status.message))
+        text = "\n".join(news) or ("" if self._artifacts else self._said(text_of(task.status.message)))
         return (Update("task", text, task.status.state, notice, place), *others)
 
     def _arrange(self, task: Task) -> None:

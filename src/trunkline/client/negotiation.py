@@ -79,6 +79,12 @@ class Negotiation:
         self._chosen: Interface | None = None
 
     @property
+    def version(self) -> str:
+        """The version whose words the chosen interface takes; empty before one is chosen."""
+        chosen = self._chosen
+        return "" if chosen is None else chosen.words or chosen.version
+
+    @property
     def explanation(self) -> tuple[str, ...]:
         """How the card was found and the interface chosen, line by line."""
         return (*self._discovery.explanation, *self._told)

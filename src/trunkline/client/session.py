@@ -75,14 +75,25 @@ class AgentSession:
     @property
     def deduplicates(self) -> bool:
         """Whether the agent knows a message that comes twice."""
-        said, card = self.options.deduplicates, self.negotiation.known
-        if said is not None or card is None:
-            return said or False
-        if card is not self._judged:
+        said = self.options.deduplicates
+        return self._declares_idempotence if said is None else said
+
+    @property
+    def _declares_idempotence(self) -> bool:
+        card = self.negotiation.known
+        if card is not None and card is not self._judged:
             # Asked with every message; the card changes once in a while.
             self._judged = card
             self._declared = any(one.uri == IDEMPOTENT_SEND for one in card.extensions)
-        return self._declared
+        return card is not None and self._declared
+
+    @property
+    def follows_safely(self) -> bool:
+        """Whether a second stream of a task leaves it as it is.
+
+        Agents on the SDK of 0.3 record for each stream what the task makes, so that they store it twice.
+        """
+        return self.negotiation.version.startswith("1") or self._declares_idempotence
 
     async def ready(self, deadline: float | None = None) -> Transport:
         """The way to speak to it, found and chosen if that has not been done; no work is asked for yet."""

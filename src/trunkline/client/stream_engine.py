@@ -145,7 +145,9 @@ class StreamEngine:
         elif self.assembler.last_id:
             step = ResumeStep.RESUME
         else:
-            step = ResumeStep.SUBSCRIBE if streams else ResumeStep.POLL
+            # Whoever waits for the end and nothing else need not risk what a second stream does to the task.
+            follows = streams and (self._through or self._session.follows_safely)
+            step = ResumeStep.SUBSCRIBE if follows else ResumeStep.POLL
         self._resume = ResumePoint(step, streams=streams, retries=self._session.options.retries)
 
     async def _move(self) -> None:
