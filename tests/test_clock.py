@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trunkline.clock import Ids, new_id
-from trunkline.log.ids import is_task_id, is_uuid
+from trunkline.log.ids import UUID, is_task_id
 
 V7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\Z")
 
@@ -26,7 +26,7 @@ def test_ids_rise_whatever_the_clock_does(times: list[int], chance: int) -> None
     ids = Ids(lambda: next(ticks), lambda bits: chance % (1 << bits))
     made = [ids.new() for _ in range(60)]
     assert made == sorted(set(made))
-    assert all(V7.match(one) and is_uuid(one) and is_task_id(one) for one in made)
+    assert all(V7.match(one) and UUID.match(one) and is_task_id(one) for one in made)
 
 
 def test_a_full_counter_moves_on_to_the_next_millisecond() -> None:

@@ -23,7 +23,7 @@ from trunkline.clock import Ids
 from trunkline.log.encoding import decode, encode
 from trunkline.log.events import AnyEvent, Chunk, Status
 from trunkline.run.executor import Work
-from trunkline.run.hops import Bounds, Grants
+from trunkline.run.hops import Bounds
 from trunkline.wire.types import Artifact, Message, Part, TaskState
 
 
@@ -76,7 +76,7 @@ def recorded(say: Callable[[Turn], Any]) -> list[AnyEvent]:
 
     async def run() -> list[AnyEvent]:
         work = Recorder()
-        turn = Turn(cast("Work", work), "skill", Coalesce(), Grants(Bounds()))
+        turn = Turn(cast("Work", work), "skill", Coalesce(), Bounds())
         try:
             made = say(turn)
             verdict = await complete(turn, await made if inspect.isawaitable(made) else made)

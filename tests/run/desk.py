@@ -15,8 +15,8 @@ from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed, pages
 from trunkline.run.node import HostedAgent, Limits
 from trunkline.run.runner import Runner
-from trunkline.store.ack import Ack
 from trunkline.store.base import Log
+from trunkline.store.group_commit import Ack
 from trunkline.store.records import Dedup
 from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, TaskState
 

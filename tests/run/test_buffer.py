@@ -30,7 +30,7 @@ from trunkline.log import decide as rules
 from trunkline.log import events as ev
 from trunkline.run import buffer
 from trunkline.run.executor import OnCrash, Verdict, Work
-from trunkline.store.ack import Ack
+from trunkline.store.group_commit import Ack
 from trunkline.wire.types import Artifact, Part, TaskState
 
 FAILED, COMPLETED, ASKING = TaskState.FAILED, TaskState.COMPLETED, TaskState.INPUT_REQUIRED

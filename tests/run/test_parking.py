@@ -32,7 +32,7 @@ from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.run.node import Limits
 from trunkline.run.parking import is_bounded
-from trunkline.store.ack import Ack
+from trunkline.store.group_commit import Ack
 from trunkline.wire.types import Message, Part, Role, SendRequest, TaskState
 
 ASKING, CANCELED, COMPLETED = TaskState.INPUT_REQUIRED, TaskState.CANCELED, TaskState.COMPLETED

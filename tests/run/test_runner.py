@@ -40,7 +40,7 @@ from trunkline.run.executor import Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Limits
 from trunkline.run.runner import Runner
-from trunkline.store.ack import Ack
+from trunkline.store.group_commit import Ack
 from trunkline.wire.types import SendRequest, TaskState
 
 FAILED, CANCELED, COMPLETED = TaskState.FAILED, TaskState.CANCELED, TaskState.COMPLETED

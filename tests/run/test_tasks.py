@@ -16,7 +16,7 @@ from trunkline.log.decide import Cancel, Claim, ForceCancel, Say
 from trunkline.run import tasks as tasks_module
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.tasks import CONTEXT_TASKS, Tasks
-from trunkline.store.ack import Ack
+from trunkline.store.group_commit import Ack
 from trunkline.store.records import Dedup
 from trunkline.wire.types import Message, TaskState
 

@@ -16,7 +16,7 @@ from trunkline.agent.turn import Coalesce, Turn, VerdictGiven
 from trunkline.config import Settings
 from trunkline.errors import InvalidParams, Refused, RouteNotFound, TurnOver, Unanswered
 from trunkline.run.executor import OnCrash, Verdict, Work
-from trunkline.run.hops import Bounds, Grants
+from trunkline.run.hops import Bounds
 from trunkline.wire.types import Message, Metadata, SendRequest, TaskState
 
 log = logging.getLogger("trunkline.agent")
@@ -121,7 +121,7 @@ class SkillExecutor:
     async def run(self, work: Work) -> Verdict:
         """Call the skill that the task was admitted for."""
         skill = self._skills.get(work.state.skill)
-        turn = Turn(work, work.state.skill, self._coalesce, Grants(self._bounds))
+        turn = Turn(work, work.state.skill, self._coalesce, self._bounds)
         success = False
         try:
             if skill is None:

@@ -34,7 +34,7 @@ from trunkline.clock import now_ms
 from trunkline.errors import Misuse, TurnOver, Unanswered
 from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
 from trunkline.run.executor import Work
-from trunkline.run.hops import Grants
+from trunkline.run.hops import Bounds, Grants
 from trunkline.telemetry import traces
 from trunkline.wire.question import Rejection, question_metadata, read_answer
 from trunkline.wire.types import Artifact, Message, Metadata, Part, Role, TaskState
@@ -69,6 +69,7 @@ class Turn:
         "_begun",
         "_coalesce",
         "_count",
+        "_bounds",
         "_grants",
         "_held",
         "_loop",
@@ -82,9 +83,11 @@ class Turn:
         "skill",
     )
 
-    def __init__(self, work: Work, skill: str, coalesce: Coalesce, grants: Grants) -> None:
+    def __init__(self, work: Work, skill: str, coalesce: Coalesce, bounds: Bounds) -> None:
         self.skill = skill
-        self._grants = grants
+        self._bounds = bounds
+        # Most turns call nobody.
+        self._grants: Grants | None = None
         self.report = RunReport(work.state.extensions)
         self._work = work
         self._coalesce = coalesce
@@ -163,6 +166,7 @@ class Turn:
         Raises:
             Refused: the chain of agents is too long, or has made as many tasks as it may.
         """
+        self._grants = self._grants or Grants(self._bounds)
         return self._grants.take(self._work.state)
 
     @property

@@ -13,14 +13,10 @@ from msgspec import Meta, Struct
 
 from trunkline.errors import InvalidParams
 
-_UUID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\Z")
+# A caller's message id of this form is unique by construction, so that a repeat means a retry.
+UUID = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\Z")
 _OWN_ID_PATTERN = r"\A[A-Za-z0-9._~-]{1,128}\Z"
 _OWN_ID = re.compile(_OWN_ID_PATTERN)
-
-
-def is_uuid(text: str) -> bool:
-    """Whether a caller's message id is unique by construction, so that a repeat means a retry."""
-    return _UUID.match(text) is not None
 
 
 def is_task_id(text: str) -> bool:

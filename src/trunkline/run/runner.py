@@ -23,8 +23,8 @@ from trunkline.run.owner import RETRY_S, Owner
 from trunkline.run.replication import Replication
 from trunkline.run.retention import Retention
 from trunkline.run.takeover import Takeover
-from trunkline.store.ack import Ack
 from trunkline.store.base import Store
+from trunkline.store.group_commit import Ack
 from trunkline.store.records import Dedup
 from trunkline.wire.question import answered_question
 from trunkline.wire.spellings import plain_state

@@ -20,8 +20,8 @@ from trunkline.log.fold import Head, State
 from trunkline.log.ids import is_task_id
 from trunkline.log.notifications import announced, delivery_id, lane
 from trunkline.run.feed import PAGE, Feed, weight
-from trunkline.store.ack import Ack, Follower
 from trunkline.store.base import Store
+from trunkline.store.group_commit import Ack, Follower
 from trunkline.store.records import Dedup, Hint, OutboxEntry, Where
 from trunkline.wire.types import Message, Role, TaskState
 

@@ -114,7 +114,7 @@ class Admission:
             TooManyRequests: the caller is over its rate, has too much in flight, or sent too many wrong keys.
         """
         self._check_open(exchange)
-        if self._failed and _shows_key(exchange.headers) and self._is_caller(exchange):
+        if _shows_key(exchange.headers) and self._failed and self._is_caller(exchange):
             self._failed.check(self._place(exchange))
         try:
             principal = self._identity.known(exchange.headers)

@@ -12,7 +12,7 @@ from trunkline.wire.service_parameters import read_extensions
 HEADER = b"a2a-extensions"
 # Its name in 0.3.
 FORMER = b"x-a2a-extensions"
-_SPELLED = {HEADER: "A2A-Extensions", FORMER: "X-A2A-Extensions"}
+SPELLED = {HEADER: "A2A-Extensions", FORMER: "X-A2A-Extensions"}
 
 
 class Asked(Struct):
@@ -44,9 +44,7 @@ def read_asked(headers: Mapping[bytes, bytes]) -> Asked | None:
     Raises:
         InvalidParams: a header names too many, or one that is too long.
     """
-    if HEADER not in headers and FORMER not in headers:
-        return None
-    given = {_SPELLED[name]: headers[name].decode("latin-1") for name in _SPELLED if name in headers}
+    given = {SPELLED[name]: headers[name].decode("latin-1") for name in SPELLED if name in headers}
     named = read_extensions(given)
     # Always by its present name, and by the former one to who asks by it.
     return Asked(named, (HEADER, FORMER) if FORMER in headers else (HEADER,)) if named else None

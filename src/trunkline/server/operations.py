@@ -21,7 +21,7 @@ from trunkline.clock import new_id
 from trunkline.log.decide import LIMITS
 from trunkline.log.events import PushTarget, Replied
 from trunkline.log.fold import NOBODY, Head, State
-from trunkline.log.ids import Position, is_uuid, page_token, read_page_token
+from trunkline.log.ids import UUID, Position, page_token, read_page_token
 from trunkline.net.resolver import on_behalf_of
 from trunkline.run.feed import Feed
 from trunkline.run.push_configs import PushConfigs
@@ -394,7 +394,7 @@ def _dedup(caller: Caller, request: SendRequest) -> Dedup | None:
     key, message = caller.idempotency_key, request.message
     if key:
         key = f"{caller.principal.name}\x1fk\x1f{key}"
-    elif is_uuid(message.message_id):
+    elif UUID.match(message.message_id):
         key = f"{caller.principal.name}\x1fm\x1f{message.message_id}"
     else:
         return None

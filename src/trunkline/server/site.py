@@ -15,7 +15,7 @@ from trunkline.server import delegate, rest, rpc
 from trunkline.server.admission import Admission, permit
 from trunkline.server.card import Cards
 from trunkline.server.encoding import EncodedOperations
-from trunkline.server.extensions import read_asked
+from trunkline.server.extensions import SPELLED, read_asked
 from trunkline.server.frames import NO_WHOLE, WHOLE_LIMIT
 from trunkline.server.operations import Caller, Subscription
 from trunkline.server.refusals import BodyReader, Refusals, internal, note
@@ -196,7 +196,7 @@ class Site:
             key,
             text(exchange, b"last-event-id"),
             traces.recorded(exchange.headers),
-            read_asked(exchange.headers),
+            None if SPELLED.keys().isdisjoint(exchange.headers) else read_asked(exchange.headers),
             self._admission.lasting(exchange),
         )
 

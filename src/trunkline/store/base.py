@@ -7,14 +7,13 @@ outside `store/` is.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from trunkline.errors import StoreError
 from trunkline.log.events import AnyEvent, Recorded
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
-from trunkline.store.ack import Ack
+from trunkline.store.group_commit import Ack, Observer
 from trunkline.store.parts import Clock, Docs, Maintenance, Nodes, Outbox
 from trunkline.store.records import Cursor, Dedup, HeadPage, Hint, OutboxEntry, Poll, TailRecord, Where
 
@@ -89,10 +88,6 @@ class Heads(Protocol):
     async def rebuild(self, tenant: str | None = None) -> int:
         """Drop the heads and fold them again from the log; gives how many."""
         ...
-
-
-# What became of each append of a group (its last seq, or why not), and the seconds that took.
-Observer = Callable[[Sequence[int | StoreError], float], None]
 
 
 class Store(Protocol):

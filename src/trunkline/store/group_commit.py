@@ -7,8 +7,9 @@ callers one fsync together. Knows neither SQL nor threads; the backend calls `do
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from msgspec import Struct
 
@@ -17,16 +18,74 @@ from trunkline.log.decide import BYTES_LIMIT, LIMITS
 from trunkline.log.encoding import written
 from trunkline.log.events import AnyEvent
 from trunkline.log.fold import Head
-from trunkline.store.ack import Ack
-from trunkline.store.base import Observer
 from trunkline.store.hints import HintBroadcast
 from trunkline.store.records import Dedup, Hint, OutboxEntry
 
 GROUP_EVENTS = 500
 GROUP_BYTES = 1 << 20
 
+_logger = logging.getLogger("trunkline.store")
 # What became of one append: its last seq, or why it was refused.
 Outcome = int | StoreError
+Follower = Callable[[StoreError | None], None]
+# What became of each append of a group, and the seconds that took.
+Observer = Callable[[Sequence[Outcome], float], None]
+
+
+class Ack:
+    """The promise of an append. Settled once, on the loop: with the last seq that was written, or why not.
+
+    Cheaper than a future, and safer to wait for: whoever follows it with `then` is called at once when
+    it is settled, and a waiter who gives up does not take it away from the others.
+    """
+
+    __slots__ = ("_followers", "_outcome", "_waiters", "size")
+
+    def __init__(self, size: int = 0) -> None:
+        # The bytes that the append adds to its log.
+        self.size = size
+        self._outcome: int | StoreError | None = None
+        self._followers: list[Follower] = []
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def done(self) -> bool:
+        """Whether it is settled."""
+        return self._outcome is not None
+
+    def then(self, follower: Follower) -> None:
+        """Be called with the error, or None, before anybody who awaits is woken."""
+        if self._outcome is None:
+            self._followers.append(follower)
+        else:
+            # Never inside the call that appends: whoever it belongs to does not wait yet, and would in vain.
+            asyncio.get_running_loop().call_soon(self._tell, follower)
+
+    def settle(self, outcome: int | StoreError) -> None:
+        """End it."""
+        self._outcome = outcome
+        # Let go of them: a follower may hold this promise, and a circle costs a search for garbage.
+        followers, self._followers = self._followers, []
+        for follower in followers:
+            self._tell(follower)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _tell(self, follower: Follower) -> None:
+        try:
+            follower(self._outcome if isinstance(self._outcome, StoreError) else None)
+        except Exception as error:  # noqa: BLE001 - one follower's fault must not keep the rest of a group waiting
+            _logger.error("append.follower", exc_info=error)
+
+    def __await__(self) -> Generator[None, None, int]:
+        if self._outcome is None:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            yield from waiter
+        outcome = self._outcome
+        if isinstance(outcome, int):
+            return outcome
+        raise outcome or StoreError("the append was not settled")
 
 
 class Entry(Struct, gc=False, eq=False):

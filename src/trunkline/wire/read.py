@@ -43,7 +43,7 @@ def read_send(body: bytes | Raw | None, dialect: Dialect = Dialect.V1) -> SendRe
         # In the proto of 0.3 a history length of 0 is the same as none given.
         history_length=(wanted.history_length or None) if proto else wanted.history_length,
         wait=_wait(wanted),
-        push=inline_config(wanted),
+        push=None if wanted is _NO_CONFIGURATION else inline_config(wanted),
         metadata=raw.metadata,
         tenant=raw.tenant or "",
     )

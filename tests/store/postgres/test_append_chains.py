@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from trunkline.store.ack import Ack
-from trunkline.store.group_commit import Entry
+from trunkline.store.group_commit import Ack, Entry
 from trunkline.store.postgres.append import choose
 from trunkline.store.records import Dedup
 

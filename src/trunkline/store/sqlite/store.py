@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from trunkline.store.base import Observer
+from trunkline.store.group_commit import Observer
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.sqlite.docs import SqliteDocs
 from trunkline.store.sqlite.log import SqliteHeads, SqliteLog
