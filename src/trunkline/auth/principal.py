@@ -26,6 +26,8 @@ class Scope(Enum):
 
     READ = "tasks:read"
     WRITE = "tasks:write"
+    # To see and answer what the tasks of one's tenant ask, whoever opened them.
+    ANSWER = "answer"
     METRICS = "metrics"
     # Everything of one's own tenant; and of any tenant, and of the server as a whole.
     ADMIN = "admin"

@@ -184,7 +184,7 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
             f"task {state.task_id} has reached its limit ({LIMITS}); send without taskId to start another",
             field="message.taskId",
         )
-    _check_answer(state, message)
+    _check_answer(state, message, command.by)
     push = () if command.push is None else _set_push(state, command.push, state.principal)
     said = ev.Said(message, command.by)
     if not state.interrupted:
@@ -193,12 +193,17 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
     return (*claim, *push, said, ev.Status(TaskState.WORKING))
 
 
-def _check_answer(state: State, message: Message) -> None:
-    """A message may name the question that it answers: an older one must not be taken for the open one."""
+def _check_answer(state: State, message: Message, by: str) -> None:
+    """A message may name the question that it answers: an older one must not be taken for the open one.
+
+    Whoever is there to answer says nothing else.
+    """
     named, question = answered_question(message), state.question
-    if named and (question is None or named != question.message_id):
+    asks = question is not None and named in ("", question.message_id)
+    if (named and not asks) or (by and not (asks and state.state is TaskState.INPUT_REQUIRED)):
+        asked = f"the question {named!r}" if named else "anything"
         raise errors.InvalidParams(
-            f"task {state.task_id} does not ask the question {named!r} now; get the task to see what it asks",
+            f"task {state.task_id} does not ask {asked} now; get the task to see what it asks",
             field=f"message.metadata.{QUESTION_KEY}",
             conflict="QUESTION_CLOSED",
         )

@@ -66,6 +66,7 @@ class State:
         "_restarted",
         "_rewritten",
         "agent",
+        "answered_by",
         "answers",
         "cancel_requested",
         "child",
@@ -121,6 +122,8 @@ class State:
         self.push: Mapping[str, ev.PushTarget] = NOBODY
         # Since when each of them is there without a gap: one that was deleted and set again is another.
         self.push_since: Mapping[str, int] = {}
+        # Who said something on it, besides whose task it is.
+        self.answered_by: tuple[str, ...] = ()
         # What became of each question, in their order; how many of them an executor has taken up.
         self.answers: list[Message | ev.QuestionClosed] = []
         self.taken = 0
@@ -255,8 +258,8 @@ class State:
                 self._enter(event.state, event.message, recorded.at, _deadline(event))
             case ev.Submitted() as event:
                 self._submitted(event, recorded.at)
-            case ev.Said(message=message):
-                self._said(message, recorded.at)
+            case ev.Said() as event:
+                self._said(event, recorded.at)
             case ev.Replied(message=message):
                 self._replied(message, recorded.at)
             case ev.Claimed(node=node):
@@ -358,8 +361,11 @@ class State:
         if self.wake_at is not None and not self.node:
             self.wake_at = at
 
-    def _said(self, message: Message, at: int) -> None:
+    def _said(self, event: ev.Said, at: int) -> None:
+        message = event.message
         self._wake(at)
+        if event.by and event.by not in self.answered_by:
+            self.answered_by = (*self.answered_by, event.by)
         if self.interrupted:
             self.answers.append(message)
             self._keep_question()

@@ -195,13 +195,13 @@ class Admission:
             seen.holds = None
 
 
-def permit(principal: Principal, scope: Scope) -> None:
-    """Whether a caller may do something, before anything is looked up.
+def permit(principal: Principal, scope: Scope, instead: Scope | None = None) -> None:
+    """Whether a caller may do something, before anything is looked up; also one that has a scope `instead`.
 
     Raises:
         Forbidden: it has not the scope.
     """
-    if scope not in principal.scopes:
+    if scope not in principal.scopes and instead not in principal.scopes:
         raise Forbidden(
             f"this needs the scope {scope.value}, which the caller does not have", scope=scope.value
         )

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from msgspec import Struct
 
 from trunkline.server.operations import Caller, Operations
+from trunkline.server.scopes import READ
 from trunkline.telemetry import traces
 from trunkline.wire.push import write_config, write_configs
 from trunkline.wire.spellings import milliseconds
@@ -86,7 +87,7 @@ class EncodedOperations:
 
     async def get(self, caller: Caller, query: TaskQuery) -> bytes:
         """A task as it stands."""
-        if query.history_length is None and not query.tenant:
+        if query.history_length is None and not query.tenant and READ in caller.principal.scopes:
             principal = caller.principal
             key = (principal.tenant, query.id, caller.dialect)
             body = self._cache.get(key, principal.name, self.operations.pruned_before)
@@ -103,6 +104,9 @@ class EncodedOperations:
         dialect, principal = caller.dialect, caller.principal
         body = WRITERS[dialect].task(task)
         status = task.status
+        if READ not in principal.scopes:
+            # It may see less than whoever else has its name.
+            return body
         if query.history_length is None and status.state in TERMINAL and status.timestamp:
             ended_at = milliseconds(status.timestamp, "timestamp")
             self._cache.put((principal.tenant, task.id, dialect), principal.name, body, ended_at)

@@ -102,4 +102,4 @@ def opening_frames(given: Subscription, dialect: Dialect) -> Iterator[tuple[int 
         if given.after is None:
             for artifact in opening.artifacts:
                 yield None, whole(state, artifact.artifact_id, writer)
-            yield None, _status(state, state.status(), writer)
+            yield None, _status(state, opening.status, writer)

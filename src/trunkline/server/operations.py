@@ -9,6 +9,7 @@ import asyncio
 import builtins
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 
 import msgspec
@@ -16,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline import errors
-from trunkline.auth.principal import Principal
+from trunkline.auth.principal import Principal, Scope
 from trunkline.clock import new_id
 from trunkline.log.decide import LIMITS
 from trunkline.log.events import PushTarget, Replied
@@ -27,7 +28,10 @@ from trunkline.run.feed import Feed
 from trunkline.run.push_configs import PushConfigs
 from trunkline.run.runner import Runner
 from trunkline.run.tasks import not_found
+from trunkline.server.admission import permit
+from trunkline.server.answering import answers_as, may_see, owns, view
 from trunkline.server.extensions import Asked
+from trunkline.server.scopes import READ, WRITE
 from trunkline.store.records import Dedup, Where
 from trunkline.telemetry import traces
 from trunkline.wire.service_parameters import Version
@@ -41,6 +45,7 @@ from trunkline.wire.types import (
     Task,
     TaskPage,
     TaskQuery,
+    TaskState,
 )
 from trunkline.wire.writer import Dialect
 
@@ -121,14 +126,16 @@ class Operations:
         state = feed.state
         if caller.extensions is not None:
             caller.extensions.settle(state.extensions)
-        receipt = state.task(request.history_length) if state.seq == 1 and not wait else None
+        receipt = (
+            view(caller.principal, state, request.history_length) if state.seq == 1 and not wait else None
+        )
         if receipt is not None:
             await self._tasks.move(feed, FIRST_WORD_S)
         elif wait:
             await self._rest(caller, feed, due)
-        if state.reply is not None:
+        if state.reply is not None and owns(caller.principal, state):
             return state.reply
-        return receipt or state.task(request.history_length)
+        return receipt or view(caller.principal, state, request.history_length)
 
     async def _rest(self, caller: Caller, feed: Feed, due: float) -> None:
         """Wait for a rest until that moment, for as long as the caller is let in.
@@ -151,11 +158,13 @@ class Operations:
         message = request.message
         try:
             if message.task_id:
-                feed = await self._tasks.find(who.tenant, who.name, message.task_id, self._agents)
-                # Clients send their config with every message: it stays one.
-                push = await self._inline(caller, request, feed.state.push)
-                await self._runner.say(feed, message, dedup, push)
+                feed = await self._find_question(caller, TaskQuery(message.task_id))
+                by = answers_as(who, feed.state)
+                # Clients send their config with every message: it stays one, and is its caller's alone.
+                push = None if by else await self._inline(caller, request, feed.state.push)
+                await self._runner.say(feed, message, dedup, push, by=by)
                 return feed, False
+            permit(who, WRITE)
             push = await self._inline(caller, request, NOBODY)
             feed, opened = self._runner.submit(
                 who.tenant,
@@ -181,7 +190,7 @@ class Operations:
                     field="message.messageId",
                     conflict="DUPLICATE_ID",
                 ) from None
-            return await self._tasks.find(who.tenant, who.name, earlier.task_id, self._agents), False
+            return await self._find_question(caller, TaskQuery(earlier.task_id)), False
         except errors.TaskFull:
             # A log spells some values longer than the body did: a body within its limit may not fit.
             raise errors.TooLarge(f"the message is larger than a whole task may be ({LIMITS})") from None
@@ -196,13 +205,20 @@ class Operations:
 
     async def get(self, caller: Caller, query: TaskQuery) -> Task:
         """A task as it stands."""
-        return (await self._find(caller, query)).state.task(query.history_length)
+        feed = await self._find_question(caller, query)
+        return view(caller.principal, feed.state, query.history_length)
 
-    async def _find(self, caller: Caller, query: TaskQuery) -> Feed:
+    async def _find_question(self, caller: Caller, query: TaskQuery) -> Feed:
+        """A task of the caller's own, or one whose question it may answer."""
+        return await self._find(caller, query, partial(may_see, caller.principal))
+
+    async def _find(
+        self, caller: Caller, query: TaskQuery, also: Callable[[State], bool] | None = None
+    ) -> Feed:
         who = caller.principal
         if query.tenant and query.tenant != who.tenant:
             raise not_found(query.id)
-        feed = await self._tasks.find(who.tenant, who.name, query.id, self._agents)
+        feed = await self._tasks.find(who.tenant, who.name, query.id, self._agents, also)
         traces.about(query.id)
         return feed
 
@@ -210,7 +226,7 @@ class Operations:
         """Take a message; gives its task as soon as it is recorded, for those who poll."""
         feed, _ = await self._take(caller, request, wait=False)
         traces.about(feed.state.task_id)
-        return feed.state.task()
+        return view(caller.principal, feed.state)
 
     def skill_named(self, name: str) -> str:
         """The skill that a workflow engine means; the agent's own name means its default one.
@@ -232,11 +248,14 @@ class Operations:
         return feed.state.task(query.history_length)
 
     async def list(self, caller: Caller, query: ListQuery) -> TaskPage:
-        """A page of the caller's tasks, newest status first."""
+        """A page of the caller's tasks, newest status first; of what asks also others', if it may answer."""
         who = caller.principal
         self._check_tenant(who, query.tenant)
+        inbox = query.status is TaskState.INPUT_REQUIRED and Scope.ANSWER in who.scopes
+        if not inbox:
+            permit(who, READ)
         where = Where(
-            principal=who.name,
+            principal=None if inbox else who.name,
             context_id=query.context_id or None,
             state=query.status,
             status_from=query.status_timestamp_after,
@@ -246,7 +265,7 @@ class Operations:
         after = read_page_token(query.page_token, scope) if query.page_token else None
         page = await self._tasks.store.heads.list(who.tenant, where, size=query.page_size, after=after)
         async with self._listing:
-            found, read = await self._read_page(who.tenant, page.heads, query)
+            found, read = await self._read_page(who, page.heads, query)
         end = page.next
         if read < len(page.heads):
             last = page.heads[read - 1]
@@ -257,15 +276,15 @@ class Operations:
         return TaskPage(tuple(tasks), token, query.page_size, page.total)
 
     async def _read_page(
-        self, tenant: str, heads: Sequence[Head], query: ListQuery
+        self, who: Principal, heads: Sequence[Head], query: ListQuery
     ) -> tuple[builtins.list[tuple[int, Task]], int]:
         """The tasks behind the first heads, as many as make a page, with their times; and how many heads."""
         found: list[tuple[int, Task]] = []
         size = 0
         for read, head in enumerate(heads, 1):
-            state = await self._state(tenant, head)
+            state = await self._state(who.tenant, head)
             if state is not None:
-                task = state.task(query.history_length, artifacts=query.include_artifacts)
+                task = view(who, state, query.history_length, artifacts=query.include_artifacts)
                 found.append((state.status_at, task))
                 size += len(_encode(task))
             if size >= PAGE_BYTES:
@@ -293,6 +312,10 @@ class Operations:
         traces.about(feed.state.task_id)
         if caller.extensions is not None:
             caller.extensions.settle(feed.state.extensions)
+        if not owns(caller.principal, feed.state):
+            # It may know what became of its answer, and nothing of how.
+            await self._rest(caller, feed, self._tasks.loop.time() + self._wait_limit_s)
+            return Subscription(feed, None, opening=view(caller.principal, feed.state))
         if feed.state.seq == 1:
             await self._tasks.move(feed, FIRST_WORD_S)
         elif not new and (

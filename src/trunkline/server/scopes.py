@@ -19,3 +19,7 @@ NEEDED: dict[Operation, Scope] = {
     Operation.PUSH_LIST: READ,
     Operation.EXTENDED_CARD: READ,
 }
+# Who may only answer questions comes in too, and is then shown and taken no more than that.
+INSTEAD: dict[Operation, Scope] = dict.fromkeys(
+    (Operation.SEND, Operation.STREAM, Operation.GET, Operation.LIST), Scope.ANSWER
+)

@@ -19,7 +19,7 @@ from trunkline.server.extensions import SPELLED, read_asked
 from trunkline.server.frames import NO_WHOLE, WHOLE_LIMIT
 from trunkline.server.operations import Caller, Subscription
 from trunkline.server.refusals import BodyReader, Refusals, internal, note
-from trunkline.server.scopes import NEEDED, READ, WRITE
+from trunkline.server.scopes import INSTEAD, NEEDED, READ, WRITE
 from trunkline.server.streams import StreamEncoding
 from trunkline.telemetry import traces
 from trunkline.telemetry.traces import TraceSeen
@@ -107,7 +107,7 @@ class Site:
                 return None
             operation, version = rpc.operation_of(envelope.method, _asked(exchange))
             seen.operation = NAMES[operation]
-            permit(principal, NEEDED[operation])
+            permit(principal, NEEDED[operation], INSTEAD.get(operation))
             dialect = Dialect.V1 if version is Version.V1 else Dialect.V03
             caller = self._caller(exchange, principal, dialect, wait=self._wait)
             answer = self._extended(exchange, operation, dialect)
@@ -156,7 +156,7 @@ class Site:
             rest.check_path(exchange)
             call = routes.match(exchange.method, exchange.path)
             seen.operation = NAMES[call.operation]
-            permit(principal, NEEDED[call.operation])
+            permit(principal, NEEDED[call.operation], INSTEAD.get(call.operation))
             dialect = rest.dialect_of(call, asked)
             if call.tenant and call.tenant != principal.tenant:
                 raise errors.RouteNotFound("no such path here; the card names the interfaces")

@@ -166,7 +166,7 @@ def keys_create(
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            help="tasks:read, tasks:write, metrics or admin; repeatable; the first two unless told."
+            help="tasks:read, tasks:write, answer, metrics or admin; repeatable; the first two unless told."
         ),
     ] = None,
     expires: Annotated[
