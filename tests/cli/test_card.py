@@ -11,6 +11,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.peers import Scripted, task
 from tests.cli.test_send import fields
+from trunkline.cli.card import card_faults
 
 Make = Callable[..., Scripted]
 
@@ -109,3 +110,23 @@ def test_an_interface_that_nobody_here_speaks_is_said(trunkline: Run, scripted: 
     code, out, _ = trunkline("card", peer.url)
     assert code == 0
     assert "Offers: GRPC 1.0" in out
+
+
+def test_a_card_of_0_3_is_judged_by_0_3() -> None:
+    card = {
+        "name": "old",
+        "description": "of 0.3",
+        "url": "https://old.example/a2a",
+        "version": "1",
+        "protocolVersion": "0.3.0",
+        "capabilities": {},
+        "defaultInputModes": ["text/plain"],
+        "defaultOutputModes": ["text/plain"],
+        "skills": [],
+        "provider": None,
+    }
+    assert card_faults(card) == []
+    del card["protocolVersion"]
+    assert card_faults(card) == ["protocolVersion is missing"]
+    del card["url"]
+    assert card_faults(card) == ["supportedInterfaces is missing"]

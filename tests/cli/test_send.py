@@ -165,7 +165,8 @@ def test_a_question_says_how_to_answer_it_and_the_answer_goes_there(trunkline: R
     shown = fields(out)
     assert shown["State"] == "TASK_STATE_INPUT_REQUIRED"
     assert blocks(out, "Status") == ["which colour"]
-    assert shown["Next"] == f"trunkline send -a {demo_url} --task-id {shown['Task']} '<reply>'"
+    going_on = f"--context-id {shown['Context']} --task-id {shown['Task']}"
+    assert shown["Next"] == f"trunkline send -a {demo_url} {going_on} '<reply>'"
     assert "which colour" in err
     code, after, _ = trunkline("send", demo_url, "--task-id", shown["Task"], "blue")
     assert code == 0

@@ -187,11 +187,31 @@ def test_an_older_version_is_spoken_only_when_it_is_told(trunkline: Run, scripte
     code, out, _ = trunkline("send", peer.url, "hi", "-o", "json")
     error = json.loads(out)["error"]
     assert (code, error["code"]) == (1, "VersionNotSupportedError")
-    assert "--a2a-version 0.3" in error["hint"]
+    assert error["hint"] == f"trunkline send -a {peer.url} --a2a-version 0.3 '<text>'"
     assert not peer.params("message/send")
     code, out, _ = trunkline("send", peer.url, "hi", "--a2a-version", "0.3", "-o", "json")
     assert (code, json.loads(out)) == (0, {"task": task("COMPLETED")})
     assert peer.asked[-1][2]["a2a-version"] == "0.3"
+    _, out, _ = trunkline("send", peer.url, "hi", "--a2a-version", "0.3")
+    assert fields(out)["Next"] == f"trunkline send -a {peer.url} --a2a-version 0.3 --context-id c1 '<reply>'"
+    shown = fields(trunkline("card", peer.url)[1])
+    assert shown["Interface"].startswith("none: the agent speaks 0.3")
+    assert shown["Next"] == f"trunkline send -a {peer.url} --a2a-version 0.3 '<text>'"
+
+
+def test_an_agent_with_a_send_alone_needs_no_version(trunkline: Run, scripted: Make) -> None:
+    """Its card names neither a place nor a version, and no task can be read."""
+    peer = scripted(supportedInterfaces=[])
+    peer.methods.clear()
+    peer.methods["message/send"] = lambda _: {
+        "kind": "task",
+        "id": "t1",
+        "contextId": "c1",
+        "status": {"state": "completed"},
+    }
+    code, out, _ = trunkline("send", peer.url, "hi", "-o", "json")
+    assert (code, json.loads(out)) == (0, {"task": task("COMPLETED")})
+    assert len(peer.params("message/send")) == 1
 
 
 def test_a_version_that_is_told_is_not_given_up(trunkline: Run, demo_url: str) -> None:

@@ -278,3 +278,12 @@ def test_a_peer_that_is_not_there_is_unreachable_and_not_misunderstood() -> None
         assert caught.value.reason == "connect"
 
     talk(Stand([], offering(interface())), conversation, base="http://elsewhere")
+
+
+@pytest.mark.parametrize("listed", [{}, {"card": None}], ids=["a card without a URL", "no card"])
+def test_an_agent_with_a_send_alone_is_spoken_to(listed: dict[str, Any]) -> None:
+    def only_send(asked: Any) -> Any:
+        return DONE if asked.method == "message/send" else Error(-32601, "method not found")
+
+    stand = Stand(only_send, listed.get("card", card(supportedInterfaces=[])))
+    talk(stand, _send)

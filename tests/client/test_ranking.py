@@ -13,7 +13,14 @@ from tests.client.web import Asked, Page, Web
 from trunkline.client.ranking import Candidate, candidates, is_final, named, no_interface, probe, probes, rank
 from trunkline.client.rpc import JsonRpcTransport
 from trunkline.client.transport import Call
-from trunkline.errors import Forbidden, InternalError, TooManyRequests, Unauthenticated, Unavailable
+from trunkline.errors import (
+    Forbidden,
+    InternalError,
+    TooManyRequests,
+    TrunklineError,
+    Unauthenticated,
+    Unavailable,
+)
 from trunkline.wire.peer_card import Interface, PeerCard, read_card
 
 HOME = "https://agent.example/a2a"
@@ -265,13 +272,13 @@ def _error(code: int, status: int = 200) -> Any:
     ],
 )
 def test_a_harmless_question_shows_who_understands(page: Any, understood: bool) -> None:
-    async def main() -> str:
+    async def main() -> TrunklineError | None:
         web = Web({HOME: page})
         got = await probe(JsonRpcTransport(Interface(HOME, "JSONRPC", "1.0"), web), Call())
         assert len(web.asked) == 1
         return got
 
-    assert (asyncio.run(main()) == "") is understood
+    assert (asyncio.run(main()) is None) is understood
 
 
 def test_a_task_of_that_id_counts_as_an_answer() -> None:
@@ -280,10 +287,10 @@ def test_a_task_of_that_id_counts_as_an_answer() -> None:
         answer = {"jsonrpc": "2.0", "id": msgspec.json.decode(asked.body)["id"], "result": task}
         return Page(200, msgspec.json.encode(answer))
 
-    async def main() -> str:
+    async def main() -> TrunklineError | None:
         return await probe(JsonRpcTransport(Interface(HOME, "JSONRPC", "1.0"), Web({HOME: page})), Call())
 
-    assert asyncio.run(main()) == ""
+    assert asyncio.run(main()) is None
 
 
 @pytest.mark.parametrize(

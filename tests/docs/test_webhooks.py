@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 from tests.cli.conftest import Run, trunkline
 from tests.conformance.agent.talk import until
@@ -50,3 +52,19 @@ def test_the_commands(tmp_path: Path, trunkline: Run) -> None:
         assert delivery_id in listed and task["id"] in shown
         assert "due again" in replayed and "deliveries are due again" in rest
         assert [post.id for post in hooks.wait("/hook", 4)[2:]] == [post.id for post in posts]
+
+
+def test_the_receiver_keeps_a_text_that_came_before_the_end() -> None:
+    space: dict[str, Any] = {}
+    exec(compile(blocks("docs/webhooks.md", "python")[0], "docs/webhooks.md", "exec"), space)
+    headers = {"Authorization": "Bearer a-long-random-token"}
+    piece = {"artifactId": "a1", "parts": [{"kind": "text", "text": "4 words"}]}
+    ids = {"taskId": "t1", "contextId": "c1"}
+    end = {"state": "completed", "timestamp": "2026-01-31T12:00:00Z"}
+    for body in (
+        {"kind": "artifact-update", **ids, "artifact": piece},
+        {"kind": "status-update", **ids, "final": True, "status": end},
+    ):
+        notification = space["receiver"].receive(headers, json.dumps(body).encode())
+        asyncio.run(space["listen"](notification))
+    assert space["results"] == {"t1": "4 words"}

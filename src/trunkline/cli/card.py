@@ -31,9 +31,11 @@ async def get(session: Session) -> None:
     if config.flag("validate"):
         print_field("Valid", "yes")
     try:
+        await session.compatible_card()
         print_field("Interface", await session.client.interface())
     except TrunklineError as error:
         print_field("Interface", f"none: {error}")
+    print_field("Next", session.command("send", "<text>"))
 
 
 def _show(card: PeerCard, *, verbose: bool) -> None:
@@ -134,14 +136,15 @@ _OF_0_3: dict[str, Any] = {"url": str, "protocolVersion": str}
 def card_faults(card: dict[str, Any]) -> list[str]:
     """Whatever a card lacks or has of the wrong type, each with the member that it is about.
 
-    A card without `supportedInterfaces` is judged as one of 0.3 if it says so.
+    A card without `supportedInterfaces` is judged as one of 0.3 if it says so, or has the `url` of one.
     """
-    older = "supportedInterfaces" not in card and str(card.get("protocolVersion", "")).startswith("0.")
+    named = str(card.get("protocolVersion", ""))
+    older = "supportedInterfaces" not in card and (named.startswith("0.") or (not named and "url" in card))
     required = {**_REQUIRED, **(_OF_0_3 if older else _SINCE_1_0)}
     found = [f"{name} is missing" for name in required if name not in card]
     for name, kind in {**required, **_OPTIONAL}.items():
         try:
-            if name in card:
+            if name in required and name in card or card.get(name) is not None:
                 msgspec.convert(card[name], kind)
         except msgspec.ValidationError as error:
             text, _, path = str(error).partition(" - at `$")

@@ -155,7 +155,7 @@ def hint_for(failure: CommandFailure, error: Exception, session: Session | None)
         case "A2ACLI_ERR_CARD_NOT_FOUND":
             return "give the card's whole URL or its file: trunkline card get -a https://host/path/agent-card.json"
         case "VersionNotSupportedError":
-            return "an agent of an older version is spoken to with --a2a-version 0.3"
+            return session.command("send", "<text>")
         case "TaskNotFoundError" if not session.invocation.flags.get("task_id"):
             return session.command("task list")
         case _:

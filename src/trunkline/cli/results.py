@@ -134,7 +134,9 @@ def _encode(result: Result, *, wrapped: bool) -> bytes:
 def _show_next(session: Session, result: Result) -> None:
     """The command to go on with."""
     if result.state in INTERRUPTED:
-        print_field("Next", session.command("send", REPLY, task_id=result.task_id))
+        print_field(
+            "Next", session.command("send", REPLY, context_id=result.context_id, task_id=result.task_id)
+        )
     elif result.task is not None and not result.ended:
         print_field("Next", session.command("task get", result.task_id, flags=["--wait"]))
     elif result.context_id:

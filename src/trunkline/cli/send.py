@@ -28,10 +28,11 @@ _READ_LIMIT = 64 << 20
 
 async def send(session: Session) -> None:
     """Send a message and show what comes of it."""
-    config, client = session.config, session.client
+    config = session.config
     parts = message_parts(session.arguments, session.invocation.parts)
     waits = _waits(config)
     card = await session.compatible_card()
+    client = session.client
     session.message_id = new_id()
     sending = _sending(config, session.message_id)
     if config.flag("verbose") and not config.as_json:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from trunkline import errors as e
 from trunkline.cli.commands.parsing import Invocation
-from trunkline.cli.configuration import ClientConfiguration
+from trunkline.cli.configuration import DEFAULT, FLAG, ClientConfiguration
 from trunkline.cli.console import print_notice
 from trunkline.cli.target import (
     AgentTarget,
@@ -58,6 +58,8 @@ class Session:
         self._login_withheld = not typed and is_target_found(config)
         self.config = withhold_credentials(config, typed=typed)
         self._client: Client | None = None
+        self._credentials: tuple[Secret | None, Secret | None] = None, None
+        self._headers: dict[str, str] = {}
         self._trace: HttpClient | None = None
         self._target: AgentTarget | None = None
 
@@ -88,13 +90,28 @@ class Session:
             VersionNotSupported: it does not; an older one is never spoken unless that is told.
         """
         card = await self.card()
-        wanted = protocol_version(self.config.text("a2a-version"))
-        offered = sorted({each.version for each in card.interfaces if each.version})
-        if offered and not any(protocol_version(each) == wanted for each in offered):
+        wanted, offered = self._wanted_version, _versions(card)
+        if offered and wanted not in offered:
             raise e.VersionNotSupported(
                 f"the agent speaks {', '.join(offered)}, and not {wanted}; say so with --a2a-version"
             )
+        if not offered and self.config.value("a2a-version").source == DEFAULT:
+            # Neither the caller nor the card names a version: whichever is understood is spoken.
+            await self.client.close()
+            self._client = self._connected("", card)
         return card
+
+    @property
+    def _wanted_version(self) -> str:
+        return protocol_version(self.config.text("a2a-version"))
+
+    @property
+    def _version_option(self) -> list[str]:
+        """The version to say in a command that goes on: the one that was typed, or the agent's own."""
+        offered = () if self.known_card is None else _versions(self.known_card)
+        if self.config.value("a2a-version").source == FLAG:
+            return ["--a2a-version", self._wanted_version]
+        return ["--a2a-version", offered[-1]] if offered and self._wanted_version not in offered else []
 
     async def _find_card(self) -> PeerCard:
         seconds = self.config.seconds("timeout")
@@ -127,8 +144,13 @@ class Session:
 
     def command(self, name: str, *arguments: str, flags: Sequence[str] = (), **options: str) -> str:
         """A command for this agent that can be copied; whatever an agent calls its task, it is no option."""
-        words = ["trunkline", *name.split(), *_option("-a", "--agent-card", self.agent)]
-        for option, value in options.items():
+        words = [
+            "trunkline",
+            *name.split(),
+            *_option("-a", "--agent-card", self.agent),
+            *self._version_option,
+        ]
+        for option, value in {name: value for name, value in options.items() if value}.items():
             long = f"--{option.replace('_', '-')}"
             words += _option(long, long, value)
         hidden = any(one.startswith("-") for one in arguments)
@@ -153,18 +175,25 @@ class Session:
         # As a key looks in a URL.
         known += [quote(one, safe="") for one in known]
         self._trace = self._tracing_client(target, Redaction(known, headers))
-        version = protocol_version(config.text("a2a-version"))
+        version = self._wanted_version
         if version.startswith("0"):
             # 0.3 itself has no such header; but the contract wants it said, and here it was asked for.
             headers = {"A2A-Version": version, **headers}
-        self._client = Client(
-            target.url,
+        self._credentials = bearer, api_key
+        self._headers = headers
+        self._client = self._connected(version, target.card)
+
+    def _connected(self, version: str, card: PeerCard | None) -> Client:
+        """A client that speaks this version; without one, whichever the agent understands."""
+        config, (bearer, api_key) = self.config, self._credentials
+        return Client(
+            self.target.url,
             bearer=bearer or "",
             api_key=api_key or "",
-            headers=headers,
+            headers=self._headers,
             version=version,
             bindings=binding_names(config.items("transport")),
-            card=target.card,
+            card=card,
             timeout_s=config.seconds("timeout"),
             poll_s=config.seconds("poll-interval"),
             verify_tls=not config.flag("insecure"),
@@ -202,6 +231,11 @@ class Session:
         return (
             WireTrace(http_client_for(target, self.config), redaction) if self.config.flag("debug") else None
         )
+
+
+def _versions(card: PeerCard) -> list[str]:
+    """The versions that a card offers, the oldest first."""
+    return sorted({protocol_version(each.version) for each in card.interfaces if each.version})
 
 
 def _option(short: str, long: str, value: str) -> list[str]:

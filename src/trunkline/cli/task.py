@@ -20,9 +20,9 @@ _ID = "the task's id"
 
 async def get(session: Session) -> None:
     """Show a task, at once or when it rests."""
-    config, client = session.config, session.client
     session.task_id = session.argument(_ID)
     await session.compatible_card()
+    config, client = session.config, session.client
     result = await client.get(session.task_id, history_length=config.count("history"))
     if config.flag("wait") and result.state not in RESTING:
         result = await client.wait(session.task_id)

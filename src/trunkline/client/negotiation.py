@@ -16,6 +16,7 @@ from trunkline.client.rest import RestTransport
 from trunkline.client.rpc import JsonRpcTransport
 from trunkline.client.transport import Call, Transport, TransportFactory
 from trunkline.errors import (
+    MethodNotFound,
     Misuse,
     PushNotSupported,
     RouteNotFound,
@@ -76,6 +77,8 @@ class Negotiation:
         self._told: list[str] = []
         self._notes: tuple[str, ...] = ()
         self._untried: list[Interface] = []
+        # Those that were taken though they cannot read a task; each is taken once.
+        self._spared: set[Interface] = set()
         self._chosen: Interface | None = None
 
     @property
@@ -107,7 +110,7 @@ class Negotiation:
     async def understands(self) -> bool:
         """Whether the chosen interface answers as one; asked once, by a question that does no work."""
         if not self.proven and self.transport is not None:
-            self.proven = not await self._probe(self.transport)
+            self.proven = await self._probe(self.transport) is None
         return self.proven
 
     async def reconsider(self, failed: Transport, error: TrunklineError) -> bool:
@@ -132,7 +135,8 @@ class Negotiation:
             if not is_dead and await self.understands():
                 return False
             attempts = [(self._chosen, str(error))] if self._chosen is not None else []
-            if await self._elsewhere(attempts, guess=not is_dead):
+            lacks_method = isinstance(error, MethodNotFound)
+            if await self._elsewhere(attempts, guess=not is_dead, lacks_method=lacks_method):
                 return True
             if is_dead or isinstance(error, _LACKS):
                 return False
@@ -176,34 +180,48 @@ class Negotiation:
         reasons = {one.interface: one.why for one in choice.candidates}
         if card is None:
             attempts: list[tuple[Interface, str]] = []
-            if await self._elsewhere(attempts, guess=False) and self.transport is not None:
+            found = await self._elsewhere(attempts, guess=False, lacks_method=True)
+            if found and self.transport is not None:
                 return self.transport
             raise no_interface(self._url, attempts, self._notes)
         first = self._untried.pop(0)
         return self._take(first, reasons[first])
 
-    async def _elsewhere(self, attempts: list[tuple[Interface, str]], *, guess: bool) -> bool:
-        """Ask the other candidates, and the usual places, if they understand; take the first that does."""
+    async def _elsewhere(
+        self, attempts: list[tuple[Interface, str]], *, guess: bool, lacks_method: bool
+    ) -> bool:
+        """Ask the other candidates, and the usual places, if they understand; take the first that does.
+
+        Where a method was missing, and none of them can read a task, one that knows no such method is taken.
+        """
         more = (
             probes(self._url, self._chosen, version=self._options.version)
             if guess and self._chosen is not None
             else ()
         )
         tried = {interface for interface, _ in attempts}
+        spare: Interface | None = None
         for interface in (*self._untried, *more):
             if interface in tried:
                 continue
             tried.add(interface)
             got = await self._probe(self._made(interface))
-            if not got:
+            if got is None:
                 self._take(interface, "it understood")
                 self.proven = True
                 return True
-            attempts.append((interface, got))
-            self._tell(f"{in_words(interface)}: {got}")
-        return False
+            if isinstance(got, MethodNotFound) and interface not in self._spared:
+                spare = spare or interface
+            attempts.append((interface, str(got) or type(got).__name__))
+            self._tell(f"{in_words(interface)}: {attempts[-1][1]}")
+        if spare is None or not lacks_method:
+            return False
+        # Somebody speaks JSON-RPC there and may have nothing but the method that is wanted.
+        self._spared.add(spare)
+        self._take(spare, "it understood, and has no method to read a task")
+        return True
 
-    async def _probe(self, transport: Transport) -> str:
+    async def _probe(self, transport: Transport) -> TrunklineError | None:
         return await probe(transport, Call(idle_s=self._options.idle_s))
 
     def _take(self, interface: Interface, why: str) -> Transport:

@@ -27,6 +27,7 @@ from trunkline.errors import (
     RouteNotFound,
     TaskNotFound,
     TooManyRequests,
+    TrunklineError,
     Unauthenticated,
     Unavailable,
     Unreachable,
@@ -153,8 +154,8 @@ def probes(operator_url: str, failed: Interface, *, version: str = "") -> tuple[
     return tuple(unique)
 
 
-async def probe(transport: Transport, call: Call) -> str:
-    """Ask for a task that does not exist; empty if that was understood, else what came instead.
+async def probe(transport: Transport, call: Call) -> TrunklineError | None:
+    """Ask for a task that does not exist; None if that was understood, else what came instead.
 
     Raises:
         Refused: somebody understood, and wants credentials or has no time.
@@ -164,16 +165,16 @@ async def probe(transport: Transport, call: Call) -> str:
     try:
         await transport.get(query, call)
     except TaskNotFound:
-        return ""
+        return None
     except STRANGE as error:
-        return str(error) or type(error).__name__
+        return error
     except PeerError as error:
         # A status of HTTP means that nobody read the question; a JSON-RPC code means that somebody did.
-        return str(error) if error.code > 0 else ""
+        return error if error.code > 0 else None
     except Refused as error:
         if is_final(error):
             raise
-    return ""
+    return None
 
 
 def is_final(error: Refused) -> bool:
