@@ -5,9 +5,13 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JS := tests/interop/js
+UV := .floors/uv/bin/uv
 ARGS ?=
+EXTRAS := langchain metrics postgres pydantic-ai websocket
+# As of the version that wants something of what we need, where it matters.
+NEIGHBOURS := langgraph pydantic-ai openai-agents google-adk>=2.13 crewai>=1.15 agno llama-index mcp a2a-sdk
 
-.PHONY: help setup dev js demo test quick chaos lint format bench tck lock clean
+.PHONY: help setup dev js demo test quick chaos lint format bench tck floors neighbours lock clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -49,15 +53,31 @@ bench: dev  ## compare with other A2A servers; ARGS="--quick", "--only send,get"
 tck: setup  ## the official test kit: TCK=DIR (a checkout of a2aproject/a2a-tck) LINE=1.0 or 0.3
 	$(BIN)/python scripts/tck.py $(or $(TCK),$(error TCK=DIR names a checkout of the test kit)) $(or $(LINE),1.0)
 
-lock:  ## pin the newest versions that pyproject.toml allows (needs uv)
+# What the tests need beside us is of its newest version; where that wants a newer one of ours, it gets the floor.
+floors: js $(UV)  ## the suite with the lowest version of every dependency; ARGS="tests/cli" narrows it
+	$(UV) pip compile --quiet --no-deps --resolution lowest-direct --no-header --no-annotate \
+		$(foreach one,$(EXTRAS),--extra $(one)) pyproject.toml -o .floors/lowest.txt
+	sed -n 's/^opentelemetry-api/opentelemetry-sdk/p' .floors/lowest.txt > .floors/sdk.txt
+	$(UV) venv --quiet --clear --python $(PYTHON) .floors/env
+	$(UV) pip install --quiet --python .floors/env/bin/python --override .floors/lowest.txt --override .floors/sdk.txt \
+		-e '.[dev]'
+	.floors/env/bin/pytest -n auto --dist worksteal $(ARGS)
+
+neighbours: $(UV)  ## whether we can be installed beside the frameworks of the field
+	@for one in $(foreach one,$(NEIGHBOURS),'$(one)'); do \
+		echo "$$one" | $(UV) pip compile --quiet --python-version 3.12 pyproject.toml - -o .floors/neighbour.txt >/dev/null \
+			&& echo "$$one: $$(grep -i "^$${one%%[>]*}==" .floors/neighbour.txt)" || exit 1; \
+	done
+
+lock: $(UV)  ## pin the newest versions that pyproject.toml allows
 	for part in "" "-dev"; do \
-		uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+		$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
 			--no-emit-index-url --no-header --no-annotate $${part:+--extra dev} \
 			pyproject.toml -o requirements$$part.lock || exit 1; \
 	done
 
 clean:  ## everything that can be made again
-	rm -rf .venv .bench .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage* htmlcov dist build $(JS)/node_modules
+	rm -rf .venv .bench .floors .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage* htmlcov dist build $(JS)/node_modules
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.run-stamp: pyproject.toml requirements.lock
@@ -70,6 +90,10 @@ clean:  ## everything that can be made again
 .venv/.dev-stamp: .venv/.run-stamp requirements-dev.lock
 	$(PIP) install -r requirements-dev.lock
 	@touch $@
+
+$(UV):
+	$(PYTHON) -m venv .floors/uv
+	.floors/uv/bin/python -m pip --disable-pip-version-check --quiet install uv
 
 # Without Node the JavaScript tests skip and say so; that must not stop the rest.
 $(JS)/node_modules/.stamp: $(JS)/package.json $(JS)/package-lock.json

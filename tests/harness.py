@@ -19,7 +19,7 @@ from typing import Any
 import httpx2
 
 V1 = {"A2A-Version": "1.0"}
-READY_S = 20.0
+READY_S = 60.0
 # What seals the secrets of push configs where no file can lie beside the store.
 SECRET = {"TRUNKLINE_SECRET_KEY": "a-secret-key-for-the-tests-of-push"}
 # For clients that speak plain HTTP: reading the authorities of the web takes each longer than most tests.

@@ -19,6 +19,7 @@ SUITES = {
     "conformance",
     "corpus",
     "docs",
+    "examples",
     "hostile",
     "interop",
     "load",

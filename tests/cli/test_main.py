@@ -13,7 +13,7 @@ from trunkline import __version__
 from trunkline.cli.options import CALLING, OPTIONS, SENDING
 
 COMMANDS = """
-card|card get|send|stream|chat|get|list|cancel|watch|push|push create|doctor|mock|serve|demo|keys|store|tools
+card|card get|send|stream|chat|get|list|cancel|watch|push|push create|doctor|mock|new|serve|demo|keys|store|tools
 task get|task cancel|task list|task subscribe|task push-config|task push-config create|task download
 auth login|auth logout|config show|completion|conformance|help
 """

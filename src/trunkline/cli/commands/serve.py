@@ -1,4 +1,4 @@
-"""Commands to serve agents and to look after their store: `serve`, `store …`, `keys …`, `deliveries …`."""
+"""Commands to make and serve agents and to look after their store: `new`, `serve`, `store …`, `keys …` …"""
 
 from __future__ import annotations
 
@@ -12,6 +12,19 @@ StoreUrl = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ListedId = Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")]
+
+
+def begin(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The project's name, and its directory's.")],
+) -> None:
+    """Write a project that runs: an agent, its test, a container."""
+    from pathlib import Path
+
+    from trunkline.cli.project import write_project
+
+    for path in write_project(name, Path()):
+        print(path)
+    print(f"\nNext: cd {name}\n      trunkline serve agent:agent")
 
 
 def serve(
@@ -274,6 +287,7 @@ def deliveries_replay(
 
 def add_to(app: typer.Typer) -> None:
     """Register these commands."""
+    app.command("new", rich_help_panel=SERVE)(begin)
     app.command(rich_help_panel=SERVE)(serve)
     for name, group in (("store", store_app), ("keys", keys_app), ("deliveries", deliveries_app)):
         app.add_typer(group, name=name, rich_help_panel=SERVE)
