@@ -1,12 +1,11 @@
-"""Reads everything and says what is wrong. Changes nothing, and may run while others write.
+"""Reads everything and says what is wrong. Changes nothing.
 
-Invariant: a head is written together with the event that changed it. So a head that was read
-before its log can be older than the log, and is asked for again before it is called wrong.
+Invariant: a head is written together with the event that changed it. While others write, a head and its log
+fit only where both are read at one moment: from a store that was opened `read_only`.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 from msgspec import Struct
@@ -20,7 +19,6 @@ from trunkline.store.records import START, Fault, TaskRef
 from trunkline.wire.spellings import plain_state
 
 PAGE = 2000
-AT_ONCE = 16
 # What a task takes after its end: whom to tell of it.
 AFTER_END = (ev.PushSet, ev.PushDeleted)
 
@@ -60,9 +58,8 @@ async def check(store: Store) -> Report:
     try:
         report.problems += await store.maintenance.faults()
         async for page in every_task(store):
-            for start in range(0, len(page), AT_ONCE):
-                looks = [_check_task(store, ref, report) for ref in page[start : start + AT_ONCE]]
-                await asyncio.gather(*looks)
+            for ref in page:
+                await _check_task(store, ref, report)
     except StoreError as error:
         report.problems.append(Fault("", f"the store cannot be read to its end: {error}"))
     return report
@@ -70,12 +67,11 @@ async def check(store: Store) -> Report:
 
 async def _check_task(store: Store, ref: TaskRef, report: Report) -> None:
     try:
-        look, head = await _settled(store, ref)
+        look, head = await _look(store, ref), await store.heads.get(ref.tenant, ref.task_id)
     except (ValueError, StoreError) as error:
         report.problems.append(Fault(ref.task_id, str(error)))
         return
     if look.events == 0:
-        # With neither, it was pruned meanwhile.
         if head is not None:
             report.problems.append(Fault(ref.task_id, "has a head but no events"))
         return
@@ -88,24 +84,17 @@ async def _check_task(store: Store, ref: TaskRef, report: Report) -> None:
         report.problems.append(Fault(ref.task_id, _difference(look.head, head)))
 
 
-async def _settled(store: Store, ref: TaskRef) -> tuple[_Look, Head | None]:
-    """A task and its head at one moment, whoever writes meanwhile."""
-    head = await store.heads.get(ref.tenant, ref.task_id)
-    while True:
-        look = await _look(store, ref)
-        before, head = head, await store.heads.get(ref.tenant, ref.task_id)
-        if look.head == head or before == head:
-            return look, head
-
-
 async def _look(store: Store, ref: TaskRef) -> _Look:
     state = State(ref.task_id)
     look = _Look(state)
-    while page := await store.log.read(ref.tenant, ref.task_id, state.seq, PAGE):
+    size = PAGE
+    while size == PAGE:
+        page = await store.log.read(ref.tenant, ref.task_id, state.seq, PAGE)
         for recorded in page:
             _take(look, recorded)
-        look.events += len(page)
-        look.bytes += len(encoding.encode([recorded.event for recorded in page]))
+        size = len(page)
+        look.events += size
+        look.bytes += len(encoding.encode([recorded.event for recorded in page])) if page else 0
     return look
 
 

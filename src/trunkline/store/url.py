@@ -17,7 +17,8 @@ _POSTGRES = ("postgresql://", "postgres://")
 def store_from_url(url: str, *, now_ms: Callable[[], int] | None = None, read_only: bool = False) -> Store:
     """The store, not yet open. Its time is `now_ms`, or the store's own: the wall clock or the database's.
 
-    `read_only` is for a look at a store that a server may have open: its schema is left as it is.
+    `read_only` is for a look at a store that a server may have open: its schema is left as it is, and all
+    that is read of it is as it stood at one moment, that of `open`.
 
     Raises:
         Misuse: the URL names none, or what it needs is not installed.

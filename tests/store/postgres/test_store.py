@@ -16,10 +16,11 @@ from trunkline.clock import now_ms
 from trunkline.errors import StoreError
 from trunkline.log.events import Delta, Submitted
 from trunkline.log.fold import Head
-from trunkline.store.postgres import append, maintenance, outbox
+from trunkline.store.check import check
+from trunkline.store.postgres import append, maintenance, outbox, sessions
 from trunkline.store.postgres.address import EVERY_TENANT
 from trunkline.store.postgres.store import PostgresStore
-from trunkline.store.records import Dedup, DeliveryOutcome, DeliveryResult, OutboxEntry, TaskRef
+from trunkline.store.records import Dedup, DeliveryOutcome, DeliveryResult, Fault, OutboxEntry, TaskRef
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Message, TaskState
 
@@ -262,3 +263,66 @@ def test_a_caller_whose_clock_is_wrong_waits_neither_longer_nor_shorter(
             assert [one.id for one in await store.outbox.take(9, 60_000, per_lane=9)] == ["d-1"]
 
     run(case())
+
+
+def test_a_check_has_a_limit_of_its_own_and_goes_in_pages(run, postgres_url, opened, monkeypatch):
+    async def case():
+        async with opened(postgres_url) as store:
+            for number in range(5):
+                first = [Submitted(Message("m"), "c", "ann", "n")]
+                head = Head(f"t{number}", "c", "ann", TaskState.SUBMITTED, 1, 1, "n")
+                posted = [OutboxEntry(f"d{number}", 1, "hook", "lane", 1)]
+                await store.log.append("a", f"t{number}", 0, first, at=1, head=head, deliveries=posted)
+                await store.log.append("a", f"t{number}", 1, [Delta("a", "x")], at=1)
+            await store.database.change(
+                lambda connection: connection.execute(
+                    "DELETE FROM events WHERE task_id = 't1' AND first = 1; DELETE FROM events WHERE task_id = 't3'"
+                )
+            )
+        monkeypatch.setattr(maintenance, "PAGE_CHECKED", 2)
+        # What answers callers within seconds has no say here.
+        monkeypatch.setattr(sessions, "READ_SECONDS", 0.0)
+        reader = PostgresStore(postgres_url, read_only=True)
+        await reader.open()
+        limits = await reader.database.read(
+            EVERY_TENANT,
+            lambda connection: connection.fetchval("SELECT current_setting('statement_timeout')"),
+        )
+        report = await check(reader)
+        await reader.close()
+        return limits, report
+
+    limit, report = run(case())
+    assert limit == "10min"
+    assert report.tasks == {"submitted": 3}
+    assert report.problems == [
+        Fault("t1", "has events but not the first one"),
+        Fault("t3", "a delivery of a task that is not there: d3"),
+        Fault("t1", "event 2 does not follow 0"),
+        Fault("t3", "has a head but no events"),
+    ]
+
+
+def test_a_snapshot_whose_session_was_lost_is_not_gone_on_with(run, postgres_url, opened):
+    async def case():
+        async with opened(postgres_url) as store:
+            await store.log.append("a", "t1", 0, [Submitted(Message("m"), "c", "ann", "n")], at=1)
+            reader = PostgresStore(postgres_url, read_only=True)
+            await reader.open()
+            assert len(await reader.log.read("a", "t1")) == 1
+            await store.database.change(
+                lambda connection: connection.fetch(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE application_name LIKE 'trunkline snapshot%' AND datname = current_database()"
+                )
+            )
+            with pytest.raises(StoreError):
+                # The server ends a session when it comes to it.
+                while True:
+                    await reader.log.read("a", "t1")
+            report = await check(reader)
+            await reader.close()
+            return report.problems
+
+    (problem,) = run(case())
+    assert problem.text.startswith("the store cannot be read to its end: ")

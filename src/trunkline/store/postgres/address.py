@@ -74,7 +74,9 @@ class DatabaseAddress:
         self.process = f"{random_bits(64):016x}"
         self.name = f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
-    async def connect(self, role: str, *, seconds: float, **settings: str) -> Connection:
+    async def connect(
+        self, role: str, *, seconds: float, statement_s: float = STATEMENT_SECONDS, **settings: str
+    ) -> Connection:
         """A new session that sees every tenant; `role` is how the server's list of sessions calls it.
 
         Raises:
@@ -84,14 +86,14 @@ class DatabaseAddress:
             return await asyncpg.connect(
                 self._dsn.reveal(),
                 timeout=seconds,
-                command_timeout=STATEMENT_SECONDS,
+                command_timeout=statement_s,
                 max_cached_statement_lifetime=0,
                 server_settings={
                     "application_name": f"trunkline {role} {self.process}",
                     "search_path": f'"{self.schema}"',
                     "trunkline.tenant": EVERY_TENANT,
-                    "statement_timeout": f"{STATEMENT_SECONDS:.0f}s",
-                    "idle_in_transaction_session_timeout": "5s",
+                    "statement_timeout": f"{statement_s:.0f}s",
+                    "idle_in_transaction_session_timeout": f"{statement_s:.0f}s",
                     # Plans over 16 partitions are made once, not for each call.
                     "plan_cache_mode": "force_generic_plan",
                     "jit": "off",

@@ -14,11 +14,17 @@ from typing import TYPE_CHECKING, TypeVar
 from trunkline.errors import Misuse, StoreError
 from trunkline.store.group_commit import Entry, GroupCommit
 from trunkline.store.hints import DOC_POLL_EVERY, HintBroadcast
-from trunkline.store.postgres.address import DATABASE_ERRORS, EVERY_TENANT, DatabaseAddress, lock_key
+from trunkline.store.postgres.address import (
+    DATABASE_ERRORS,
+    EVERY_TENANT,
+    STATEMENT_SECONDS,
+    DatabaseAddress,
+    lock_key,
+)
 from trunkline.store.postgres.append import PostgresAppends
 from trunkline.store.postgres.hints import PostgresHints
 from trunkline.store.postgres.liveness import Liveness
-from trunkline.store.postgres.sessions import KeptSession, Pool, hang_up
+from trunkline.store.postgres.sessions import SNAPSHOT_SECONDS, KeptSession, Pool, Snapshot, hang_up
 from trunkline.store.records import DocHint, Hint
 from trunkline.store.statements import Migration, migrations
 
@@ -47,7 +53,7 @@ class PostgresDatabase:
         read_only: bool = False,
     ) -> None:
         self._address = DatabaseAddress(url)
-        # Whoever only reads neither makes it nor moves it on below a server that runs.
+        # Whoever only reads neither makes the schema nor moves it on below a server that runs.
         self._prepare = verify if read_only else migrate
         self._clock = now_ms
         self._refusal = _NEW
@@ -57,7 +63,8 @@ class PostgresDatabase:
         self.doc_hints = HintBroadcast[DocHint](DOC_POLL_EVERY)
         self.group_commit = GroupCommit(self._submit, self.hints)
         self._writer = KeptSession(self._address, "writer")
-        self._pool = Pool(self._address)
+        self._snapshot = Snapshot(self._address) if read_only else None
+        self._pool = self._snapshot or Pool(self._address)
         self._replicas = PostgresHints(self._address, self.hints, self.doc_hints)
         self.liveness = Liveness(self._address)
         self._appends = PostgresAppends(self._address, self._writer, self.now_ms)
@@ -75,26 +82,40 @@ class PostgresDatabase:
         if self._refusal is not _NEW:
             raise Misuse("a store is opened once; make another one")
         self._refusal = _CLOSED
-        connection = await self._address.connect("writer", seconds=_OPEN_SECONDS)
+        snapshot = self._snapshot
+        limit_s = STATEMENT_SECONDS if snapshot is None else SNAPSHOT_SECONDS
+        role = "writer" if snapshot is None else "snapshot"
+        connection = await self._address.connect(role, seconds=_OPEN_SECONDS, statement_s=limit_s)
         try:
             self.migrated = await self._prepare(connection, self._address)
+            if snapshot is not None:
+                await snapshot.begin(connection)
         except (*DATABASE_ERRORS, StoreError) as error:
             await hang_up(connection)
             if isinstance(error, StoreError):
                 raise
             raise StoreError(f"{self._address.name} cannot be opened: {self._address.told(error)}") from None
+        if snapshot is None:
+            await self._start(connection)
+        self._refusal = _OPEN
+
+    async def _start(self, connection: Connection) -> None:
         self._writer.begin(connection)
         await self._replicas.start(_OPEN_SECONDS)
         self._group = asyncio.get_running_loop().create_future()
         self._writing = asyncio.create_task(self._write())
         self.group_commit.start()
-        self._refusal = _OPEN
 
     async def close(self) -> None:
         """See `Store`."""
         if self._refusal is not _OPEN:
             return
         self._refusal = _CLOSED
+        if self._snapshot is not None:
+            await self._snapshot.close()
+            self.hints.end()
+            self.doc_hints.end()
+            return
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self.group_commit.stop()

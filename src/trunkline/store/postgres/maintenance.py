@@ -25,6 +25,7 @@ _logger = logging.getLogger("trunkline.store")
 
 PAGE_TASKS = 100
 PAGE_ROWS = 1000
+PAGE_CHECKED = 10_000
 # A task may be committed a little after the moment it says it ended.
 _LATE_MS = 5_000
 _DEAD_NODE_MS = 3_600_000
@@ -78,8 +79,18 @@ class PostgresMaintenance:
 
     async def faults(self) -> list[Fault]:
         """See `Maintenance`."""
-        rows = await self._database.read(EVERY_TENANT, partial(fetch, name="faults"))
-        return [Fault(task_id, text) for task_id, text in rows]
+        found: dict[str, Fault] = {}
+        task_id, first, after = "", 0, ""
+        logs = partial(fetch, name="without_first", limit=PAGE_CHECKED)
+        while rows := await self._database.read(EVERY_TENANT, partial(logs, task_id=task_id, first=first)):
+            ((task_id, first, lost),) = rows
+            found |= {one: Fault(one, "has events but not the first one") for one in lost}
+        deliveries = partial(fetch, name="without_task", limit=PAGE_CHECKED)
+        while rows := await self._database.read(EVERY_TENANT, partial(deliveries, after=after)):
+            after = rows[-1][0]
+            text = "a delivery of a task that is not there: {}"
+            found |= {name: Fault(task, text.format(name)) for name, task, there in rows if not there}
+        return list(found.values())
 
     async def _compact(self, agent: str, before: int) -> int:
         # Each agent has a mark of its own, because ended tasks are found by their agent and age.

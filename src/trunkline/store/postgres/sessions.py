@@ -29,6 +29,8 @@ Value = object
 SIZE = 4
 WAIT_SECONDS = 0.9
 READ_SECONDS = 3.0
+# For whoever reads everything: pages are small, but a disk may be slow, and so may whoever takes an export.
+SNAPSHOT_SECONDS = 600.0
 # How long after a loss callers are kept waiting; after that they are refused at once until it is back.
 PATIENCE = 0.65
 _DIAL_SECONDS = 2.0
@@ -139,6 +141,47 @@ async def hang_up(connection: Connection) -> None:
         connection.terminate()
 
 
+class Snapshot:
+    """One session in one transaction that only reads: all of it sees the store as it stood at the beginning.
+
+    It is for whoever reads everything. Statements may take long, and calls take turns.
+    """
+
+    def __init__(self, address: DatabaseAddress) -> None:
+        self._address = address
+        self._session: _TenantSession | None = None
+        self._turn = asyncio.Lock()
+
+    async def begin(self, connection: Connection) -> None:
+        """Take the moment from a session that is there."""
+        await connection.execute(TEXTS["begin_snapshot"])
+        self._session = _TenantSession(connection, EVERY_TENANT)
+
+    async def read(self, tenant: str, call: Callable[[Connection], Awaitable[T]]) -> T:
+        """Run a call.
+
+        Raises:
+            StoreError: the statement failed, or the session was lost: another one would see another moment.
+        """
+        if self._session is None:
+            raise StoreError("the snapshot has not begun")
+        async with self._turn:
+            try:
+                return await self._session.run(tenant, call)
+            except (*DATABASE_ERRORS, ValueError) as error:
+                raise StoreError(f"the store could not do it: {self._address.told(error)}") from error
+
+    async def change(self, call: Callable[[Connection], Awaitable[T]], tenant: str = EVERY_TENANT) -> T:
+        """Refuse to change anything."""
+        del call, tenant
+        raise StoreError(f"{self._address.name} was opened to be read only")
+
+    async def close(self) -> None:
+        """End the session."""
+        if self._session is not None:
+            await hang_up(self._session.connection)
+
+
 class _TenantSession:
     """A session, and the tenant it is set to, which row-level security goes by."""
 
@@ -147,6 +190,13 @@ class _TenantSession:
     def __init__(self, connection: Connection, tenant: str) -> None:
         self.connection = connection
         self.tenant = tenant
+
+    async def run(self, tenant: str, call: Callable[[Connection], Awaitable[T]]) -> T:
+        """Run a call as this tenant."""
+        if self.tenant != tenant:
+            await self.connection.fetchval(_SET_TENANT, tenant)
+            self.tenant = tenant
+        return await call(self.connection)
 
 
 class Pool:
@@ -221,10 +271,7 @@ class Pool:
             fresh = not any(not session.connection.is_closed() for session in self._free)
             session = await self._take(tenant)
             try:
-                if session.tenant != tenant:
-                    await session.connection.fetchval(_SET_TENANT, tenant)
-                    session.tenant = tenant
-                result = await call(session.connection)
+                result = await session.run(tenant, call)
             except BaseException as error:
                 if _keeps_session(error):
                     self._free.append(session)

@@ -60,7 +60,7 @@ class SqliteDatabase:
         self._writer = (WriterThread if self._path else MemoryWriter)(
             self._transactions, self.group_commit.done
         )
-        self._readers = Readers(self._connect_reader)
+        self._readers = Readers(self._connect_snapshot, 1) if read_only else Readers(self._connect_reader)
 
     # Life
 
@@ -185,6 +185,12 @@ class SqliteDatabase:
         )
         connection.execute("PRAGMA query_only = ON")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
+        return connection
+
+    def _connect_snapshot(self) -> sqlite3.Connection:
+        # Never ended: all of it sees the file as it stood when it was opened, whoever writes meanwhile.
+        connection = self._connect_reader()
+        connection.execute("BEGIN")
         return connection
 
     def _submit(self, group: list[Entry]) -> None:

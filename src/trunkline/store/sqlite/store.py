@@ -36,7 +36,8 @@ class SqliteClock:
 class SqliteStore:
     """`Store` on a file, or in memory when there is no path. Opened once, on the loop that uses it.
 
-    One that is `read_only` takes no lock and changes nothing, so it may read what a server has open.
+    One that is `read_only` takes no lock and changes nothing, so it may read what a server has open; all that
+    it reads is as it stood at one moment.
     """
 
     # One process per file.

@@ -173,15 +173,15 @@ class MemoryWriter:
 
 
 class Readers:
-    """Read-only connections, one for each of two threads; a connection that failed is thrown away.
+    """Read-only connections, one for each thread; a connection that failed is thrown away.
 
     They never write and never checkpoint, so the writer's connection is alone in doing both;
     SQLite's WAL-reset race (3.7.0 to 3.51.2) needs two that do.
     """
 
-    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+    def __init__(self, connect: Callable[[], sqlite3.Connection], threads: int = _READERS) -> None:
         self._connect = connect
-        self._threads = ThreadPoolExecutor(_READERS, "trunkline-read")
+        self._threads = ThreadPoolExecutor(threads, "trunkline-read")
         self._free: SimpleQueue[sqlite3.Connection] = SimpleQueue()
 
     def read(self, call: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:

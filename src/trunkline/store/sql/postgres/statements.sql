@@ -545,16 +545,31 @@ FROM (
 ORDER BY task_id, tenant
 LIMIT :limit::bigint;
 
--- name: faults
-SELECT e.task_id, 'has events but not the first one'
-FROM events AS e
-GROUP BY e.task_id
-HAVING min(e.first) > 1
-UNION ALL
-SELECT o.task_id, 'a delivery of a task that is not there: ' || o.id
+-- A page of the log: where it ends, and the tasks in it that have no first event.
+-- name: without_first
+WITH page AS MATERIALIZED (
+    SELECT e.task_id, e.first
+    FROM events AS e
+    WHERE (e.task_id, e.first) > (:task_id, :first::bigint)
+    ORDER BY e.task_id, e.first
+    LIMIT :limit::bigint
+)
+SELECT last.task_id, last.first, ARRAY(
+    SELECT DISTINCT p.task_id
+    FROM page AS p
+    WHERE NOT EXISTS (SELECT FROM events AS e WHERE e.task_id = p.task_id AND e.first = 1)
+)
+FROM page AS last
+ORDER BY last.task_id DESC, last.first DESC
+LIMIT 1;
+
+-- A page of the deliveries, and whether their tasks are there.
+-- name: without_task
+SELECT o.id, o.task_id, EXISTS (SELECT FROM events AS e WHERE e.task_id = o.task_id AND e.tenant = o.tenant)
 FROM outbox AS o
-WHERE NOT EXISTS (SELECT FROM events AS e WHERE e.task_id = o.task_id AND e.tenant = o.tenant)
-LIMIT 1000;
+WHERE o.id > :after
+ORDER BY o.id
+LIMIT :limit::bigint;
 
 -- Holds back whoever would write the same head until the fold of its log is written.
 -- name: hold_heads
@@ -707,6 +722,10 @@ WHERE e.task_id = :task_id AND e.last = r.last;
 
 -- name: notify
 SELECT pg_notify(:channel, p.payload) FROM unnest(:payloads::text[]) AS p (payload);
+
+-- The moment is that of the first statement that asks for something.
+-- name: begin_snapshot
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1;
 
 -- name: set_tenant
 SELECT set_config('trunkline.tenant', :tenant, false);
