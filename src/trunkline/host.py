@@ -345,7 +345,7 @@ class Host:
         if self.notifier is not None:
             await self.notifier.start(self.fetcher)
             for operations in self.operations.values():
-                operations.push = self.notifier.push
+                operations.push.configs = self.notifier.push
         elif self.settings.push:
             log.warning("push.off reason=no_secret_key fix=TRUNKLINE_SECRET_KEY")
         elif await self.store.outbox.list(state="pending", limit=1):

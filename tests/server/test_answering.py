@@ -12,9 +12,10 @@ from trunkline import errors
 from trunkline.auth.principal import CALLER, Principal, Scope
 from trunkline.log import events as ev
 from trunkline.run.executor import Verdict, Work
+from trunkline.server.caller import Caller
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.frames import opening_frames
-from trunkline.server.operations import Caller, Operations
+from trunkline.server.operations import Operations
 from trunkline.wire.question import question_metadata
 from trunkline.wire.types import (
     ListQuery,

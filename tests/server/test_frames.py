@@ -11,7 +11,7 @@ from trunkline.auth.principal import Principal
 from trunkline.clock import now_ms
 from trunkline.host import Application
 from trunkline.log.events import Compacted
-from trunkline.server.operations import Caller
+from trunkline.server.caller import Caller
 from trunkline.server.streams import StreamEncoding
 from trunkline.wire import sse
 from trunkline.wire.types import TaskQuery

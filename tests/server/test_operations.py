@@ -17,7 +17,8 @@ from trunkline.demo import agent
 from trunkline.log import events as ev
 from trunkline.net.in_process import InProcessHttpClient
 from trunkline.run.executor import Verdict, Work
-from trunkline.server.operations import Caller, Operations
+from trunkline.server.caller import Caller
+from trunkline.server.operations import Operations
 from trunkline.server.refusals import internal
 from trunkline.store import group_commit
 from trunkline.store.records import Where

@@ -12,7 +12,7 @@ from math import ceil
 from trunkline.errors import TooManyRequests
 
 # Tenant, name, and for those without a name of their own the place they call from.
-Who = tuple[str, str, str]
+CallerKey = tuple[str, str, str]
 # How many callers are remembered; who has not called for a while is forgotten long before.
 ROOM = 65_536
 _FIRST_SWEEP = 1024
@@ -35,17 +35,17 @@ class Quota:
         self._slack_s = max(1.0, burst or 2 * rate) * self._gap_s + _GRAIN_S
         self._at_once = at_once
         self._clock = clock
-        self._full_at: dict[Who, float] = {}
-        self._held: dict[Who, int] = {}
+        self._full_at: dict[CallerKey, float] = {}
+        self._held: dict[CallerKey, int] = {}
         self._sweep_at = _FIRST_SWEEP
 
-    def enter(self, who: Who) -> None:
+    def enter(self, caller: CallerKey) -> None:
         """Count a request; `leave` when it is over.
 
         Raises:
             TooManyRequests: the caller is over its rate, or has too much in flight; nothing is counted.
         """
-        held = self._held.get(who, 0)
+        held = self._held.get(caller, 0)
         if self._at_once and held >= self._at_once:
             raise TooManyRequests(
                 f"too many requests at once: {self._at_once} may be in flight, open streams with them; "
@@ -53,33 +53,33 @@ class Quota:
             )
         if self._rate:
             now = self._clock()
-            full_at = self._full_at.get(who, now)
+            full_at = self._full_at.get(caller, now)
             full_at = (full_at if full_at > now else now) + self._gap_s
             if (wait_s := full_at - now - self._slack_s) > 0:
                 raise self._too_often(wait_s)
-            self._full_at[who] = full_at
+            self._full_at[caller] = full_at
             if len(self._full_at) >= self._sweep_at:
                 self._sweep(now)
         if self._at_once:
-            self._held[who] = held + 1
+            self._held[caller] = held + 1
 
-    def leave(self, who: Who) -> None:
+    def leave(self, caller: CallerKey) -> None:
         """A request that was let in is over."""
         if self._at_once:
-            held = self._held.get(who, 0)
+            held = self._held.get(caller, 0)
             if held > 1:
-                self._held[who] = held - 1
+                self._held[caller] = held - 1
             else:
-                self._held.pop(who, None)
+                self._held.pop(caller, None)
 
-    def wait_s(self, who: Who) -> float:
+    def wait_s(self, caller: CallerKey) -> float:
         """How long until a request of this caller would not be over its rate; 0 if it is not."""
         now = self._clock()
-        return max(0.0, max(self._full_at.get(who, now), now) + self._gap_s - now - self._slack_s)
+        return max(0.0, max(self._full_at.get(caller, now), now) + self._gap_s - now - self._slack_s)
 
-    def is_used(self, who: Who) -> bool:
+    def is_used(self, caller: CallerKey) -> bool:
         """Whether something of this caller still counts."""
-        return self._full_at.get(who, 0.0) > self._clock()
+        return self._full_at.get(caller, 0.0) > self._clock()
 
     def __len__(self) -> int:
         return len(self._full_at) + len(self._held)
@@ -92,7 +92,7 @@ class Quota:
         )
 
     def _sweep(self, now: float) -> None:
-        kept = {who: full_at for who, full_at in self._full_at.items() if full_at > now}
+        kept = {caller: full_at for caller, full_at in self._full_at.items() if full_at > now}
         if len(kept) >= ROOM:
             # Whoever is forgotten starts with a full bucket: a table without end would cost everybody. A
             # quarter goes at once, or each new caller would cost a walk through all of it.

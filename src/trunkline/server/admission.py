@@ -16,7 +16,7 @@ from trunkline.errors import Forbidden, TooManyRequests, Unauthenticated, Unavai
 from trunkline.http.exchange import Exchange
 from trunkline.http.host_check import HostCheck
 from trunkline.net.addresses import judge
-from trunkline.run.limits import Quota, Who
+from trunkline.run.limits import CallerKey, Quota
 from trunkline.server.failed_attempts import FailedAttempts
 from trunkline.telemetry.traces import TraceSeen
 
@@ -63,7 +63,7 @@ class Admission:
 
     def __init__(
         self,
-        guard: HostCheck,
+        host_check: HostCheck,
         identity: Identity,
         streams: Closing,
         quota: Quota | None,
@@ -71,7 +71,7 @@ class Admission:
         clock: Callable[[], float],
         trust_forwarded: bool = False,
     ) -> None:
-        self._guard = guard
+        self._host_check = host_check
         self._identity = identity
         self._streams = streams
         self._quota = quota
@@ -87,7 +87,7 @@ class Admission:
         Raises:
             Forbidden: the Host or the Origin is not let in.
         """
-        self._guard.check(exchange.headers)
+        self._host_check.check(exchange.headers)
 
     async def admit(self, exchange: Exchange, seen: TraceSeen) -> Principal:
         """Who asks, if it may; what it holds is given back by `leave`. See `enter`."""
@@ -100,7 +100,7 @@ class Admission:
         return self._take(ANONYMOUS, exchange, seen)
 
     def _check_open(self, exchange: Exchange) -> None:
-        self._guard.check(exchange.headers)
+        self._host_check.check(exchange.headers)
         if self._streams.closing:
             raise Unavailable("the server is going down; nothing was recorded, try again")
 
@@ -158,18 +158,18 @@ class Admission:
         seen.tenant = principal.tenant
         # Those without a name share one; told apart by where they are, none of them can lock out the others.
         place = self._place(exchange) if principal is ANONYMOUS else ""
-        who = exchange.reader = (principal.tenant, principal.name, place)
+        caller = exchange.reader = (principal.tenant, principal.name, place)
         if self._quota is not None:
-            self._count(self._quota, who, seen)
+            self._count(self._quota, caller, seen)
         return principal
 
-    def _count(self, quota: Quota, who: Who, seen: TraceSeen) -> None:
+    def _count(self, quota: Quota, caller: CallerKey, seen: TraceSeen) -> None:
         try:
-            quota.enter(who)
+            quota.enter(caller)
         except TooManyRequests:
-            self._say(who)
+            self._say(caller)
             raise
-        seen.holds = who
+        seen.holds = caller
 
     def _place(self, exchange: Exchange) -> str:
         if self._trusts and (hops := exchange.headers.get(b"x-forwarded-for")) is not None:
@@ -177,12 +177,12 @@ class Admission:
             return _network(hops.rpartition(b",")[2].strip()[:_LONGEST_PLACE].decode("latin-1"))
         return _network(exchange.peer())
 
-    def _say(self, who: Who) -> None:
+    def _say(self, caller: CallerKey) -> None:
         # A flood of requests is not to become a flood of lines.
         self._refused += 1
         now = self._clock()
         if now - self._said_at >= _SAY_S:
-            tenant, name, place = who
+            tenant, name, place = caller
             log.warning(
                 "caller.limited tenant=%a caller=%a place=%a refused=%d", tenant, name, place, self._refused
             )

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from trunkline.errors import RouteNotFound
 from trunkline.http.exchange import Exchange
-from trunkline.server.operations import Caller, Operations
+from trunkline.server.caller import Caller
+from trunkline.server.operations import Operations
 from trunkline.wire.delegate import read_submission, record, request_of
 from trunkline.wire.types import TaskQuery
 

@@ -11,7 +11,8 @@ from collections import OrderedDict
 
 from msgspec import Struct
 
-from trunkline.server.operations import Caller, Operations
+from trunkline.server.caller import Caller
+from trunkline.server.operations import Operations
 from trunkline.server.scopes import READ
 from trunkline.telemetry import traces
 from trunkline.wire.push import write_config, write_configs
@@ -118,12 +119,12 @@ class EncodedOperations:
 
     async def set_push(self, caller: Caller, request: PushRequest) -> bytes:
         """The push config as it was set."""
-        return write_config(request.task_id, await self.operations.set_push(caller, request), caller.dialect)
+        return write_config(request.task_id, await self.operations.push.set(caller, request), caller.dialect)
 
     async def get_push(self, caller: Caller, query: PushQuery) -> bytes:
         """One push config of a task."""
-        return write_config(query.task_id, await self.operations.get_push(caller, query), caller.dialect)
+        return write_config(query.task_id, await self.operations.push.get(caller, query), caller.dialect)
 
     async def list_push(self, caller: Caller, query: PushQuery) -> bytes:
         """All push configs of a task."""
-        return write_configs(query.task_id, await self.operations.list_push(caller, query), caller.dialect)
+        return write_configs(query.task_id, await self.operations.push.list(caller, query), caller.dialect)

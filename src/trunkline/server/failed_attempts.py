@@ -33,9 +33,9 @@ class FailedAttempts:
         Raises:
             TooManyRequests: too many were wrong: of here, or of all and some of them of here.
         """
-        who = ("", "", place)
-        wait_s = self._of_place.wait_s(who)
-        if self._of_place.is_used(who):
+        caller = ("", "", place)
+        wait_s = self._of_place.wait_s(caller)
+        if self._of_place.is_used(caller):
             wait_s = max(wait_s, self._of_all.wait_s(_ALL))
         if wait_s:
             raise _refusal(wait_s)

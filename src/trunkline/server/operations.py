@@ -23,24 +23,19 @@ from trunkline.log.decide import LIMITS
 from trunkline.log.events import PushTarget, Replied
 from trunkline.log.fold import NOBODY, Head, State
 from trunkline.log.ids import UUID, Position, page_token, read_page_token
-from trunkline.net.resolver import on_behalf_of
 from trunkline.run.feed import Feed
-from trunkline.run.push_configs import PushConfigs
 from trunkline.run.runner import Runner
 from trunkline.run.tasks import not_found
 from trunkline.server.admission import permit
 from trunkline.server.answering import answers_as, may_see, owns, view
-from trunkline.server.extensions import Asked
+from trunkline.server.caller import Caller
+from trunkline.server.push_operations import PushOperations
 from trunkline.server.scopes import READ, WRITE
 from trunkline.store.records import Dedup, Where
 from trunkline.telemetry import traces
-from trunkline.wire.service_parameters import Version
 from trunkline.wire.types import (
     ListQuery,
     Message,
-    PushConfig,
-    PushQuery,
-    PushRequest,
     SendRequest,
     Task,
     TaskPage,
@@ -69,20 +64,6 @@ INLINE = {
 _encode = msgspec.json.Encoder().encode
 
 
-class Caller(Struct, frozen=True, gc=False):
-    """Who asks, in which dialect, and what its headers say about repeats, resuming and its trace."""
-
-    principal: Principal
-    dialect: Dialect
-    wait: bool = True
-    idempotency_key: str = ""
-    last_event_id: str | None = None
-    trace: str = ""
-    extensions: Asked | None = None
-    # Whether it is still let in; None for a token, which nobody can take back.
-    lasting: Callable[[], bool] | None = None
-
-
 class Subscription(Struct):
     """What a stream shall tell: the task or message it opens with, then the events after a seq until an end.
 
@@ -109,8 +90,7 @@ class Operations:
         self._streaming = streaming
         # Pages that are read at once: each may hold as much as a task.
         self._listing = asyncio.Semaphore(LISTING)
-        # Set once the store is open, if this agent pushes at all.
-        self.push: PushConfigs | None = None
+        self.push = PushOperations(self._find)
 
     @property
     def pruned_before(self) -> int:
@@ -150,8 +130,8 @@ class Operations:
 
     async def _take(self, caller: Caller, request: SendRequest, *, wait: bool) -> tuple[Feed, bool]:
         """The task that has taken the message, and whether it is a new one."""
-        who = caller.principal
-        self._check_tenant(who, request.tenant)
+        principal = caller.principal
+        self._check_tenant(principal, request.tenant)
         dedup = _dedup(caller, request)
         if not request.message.message_id:
             request = replace(request, message=replace(request.message, message_id=new_id()))
@@ -159,16 +139,16 @@ class Operations:
         try:
             if message.task_id:
                 feed = await self._find_question(caller, TaskQuery(message.task_id))
-                by = answers_as(who, feed.state)
+                by = answers_as(principal, feed.state)
                 # Clients send their config with every message: it stays one, and is its caller's alone.
                 push = None if by else await self._inline(caller, request, feed.state.push)
                 await self._runner.say(feed, message, dedup, push, by=by)
                 return feed, False
-            permit(who, WRITE)
+            permit(principal, WRITE)
             push = await self._inline(caller, request, NOBODY)
             feed, opened = self._runner.submit(
-                who.tenant,
-                who.name,
+                principal.tenant,
+                principal.name,
                 request,
                 dedup,
                 agent=self._agent,
@@ -199,8 +179,8 @@ class Operations:
                 raise
             raise unavailable(error) from error
 
-    def _check_tenant(self, who: Principal, tenant: str) -> None:
-        if tenant and tenant != who.tenant:
+    def _check_tenant(self, principal: Principal, tenant: str) -> None:
+        if tenant and tenant != principal.tenant:
             raise errors.InvalidParams(f"there is no tenant {tenant!r} here", field="tenant")
 
     async def get(self, caller: Caller, query: TaskQuery) -> Task:
@@ -215,10 +195,10 @@ class Operations:
     async def _find(
         self, caller: Caller, query: TaskQuery, also: Callable[[State], bool] | None = None
     ) -> Feed:
-        who = caller.principal
-        if query.tenant and query.tenant != who.tenant:
+        principal = caller.principal
+        if query.tenant and query.tenant != principal.tenant:
             raise not_found(query.id)
-        feed = await self._tasks.find(who.tenant, who.name, query.id, self._agents, also)
+        feed = await self._tasks.find(principal.tenant, principal.name, query.id, self._agents, also)
         traces.about(query.id)
         return feed
 
@@ -249,23 +229,23 @@ class Operations:
 
     async def list(self, caller: Caller, query: ListQuery) -> TaskPage:
         """A page of the caller's tasks, newest status first; of what asks also others', if it may answer."""
-        who = caller.principal
-        self._check_tenant(who, query.tenant)
-        inbox = query.status is TaskState.INPUT_REQUIRED and Scope.ANSWER in who.scopes
+        principal = caller.principal
+        self._check_tenant(principal, query.tenant)
+        inbox = query.status is TaskState.INPUT_REQUIRED and Scope.ANSWER in principal.scopes
         if not inbox:
-            permit(who, READ)
+            permit(principal, READ)
         where = Where(
-            principal=None if inbox else who.name,
+            principal=None if inbox else principal.name,
             context_id=query.context_id or None,
             state=query.status,
             status_from=query.status_timestamp_after,
             agents=self._agents,
         )
-        scope = _encode((who.tenant, where)).decode()
+        scope = _encode((principal.tenant, where)).decode()
         after = read_page_token(query.page_token, scope) if query.page_token else None
-        page = await self._tasks.store.heads.list(who.tenant, where, size=query.page_size, after=after)
+        page = await self._tasks.store.heads.list(principal.tenant, where, size=query.page_size, after=after)
         async with self._listing:
-            found, read = await self._read_page(who, page.heads, query)
+            found, read = await self._read_page(principal, page.heads, query)
         end = page.next
         if read < len(page.heads):
             last = page.heads[read - 1]
@@ -276,15 +256,15 @@ class Operations:
         return TaskPage(tuple(tasks), token, query.page_size, page.total)
 
     async def _read_page(
-        self, who: Principal, heads: Sequence[Head], query: ListQuery
+        self, principal: Principal, heads: Sequence[Head], query: ListQuery
     ) -> tuple[builtins.list[tuple[int, Task]], int]:
         """The tasks behind the first heads, as many as make a page, with their times; and how many heads."""
         found: list[tuple[int, Task]] = []
         size = 0
         for read, head in enumerate(heads, 1):
-            state = await self._state(who.tenant, head)
+            state = await self._state(principal.tenant, head)
             if state is not None:
-                task = view(who, state, query.history_length, artifacts=query.include_artifacts)
+                task = view(principal, state, query.history_length, artifacts=query.include_artifacts)
                 found.append((state.status_at, task))
                 size += len(_encode(task))
             if size >= PAGE_BYTES:
@@ -358,53 +338,12 @@ class Operations:
         if not self._streaming:
             raise errors.UnsupportedOperation("this agent does not stream; send and then get the task")
 
-    async def set_push(self, caller: Caller, request: PushRequest) -> PushConfig:
-        """Have somebody told of a task from here on."""
-        push = self._pushing()
-        feed = await self._find(caller, TaskQuery(request.task_id, tenant=request.tenant))
-        target = await self._target(caller, request.config, "url")
-        return await push.set(feed, target, caller.principal.name)
-
-    async def get_push(self, caller: Caller, query: PushQuery) -> PushConfig:
-        """One push config of a task."""
-        push = self._pushing()
-        if not query.config_id and caller.dialect is Dialect.V1:
-            raise errors.InvalidParams("id is missing; name the config", field="id")
-        feed = await self._find(caller, TaskQuery(query.task_id, tenant=query.tenant))
-        return await push.get(feed, query.config_id)
-
-    async def list_push(self, caller: Caller, query: PushQuery) -> builtins.list[PushConfig]:
-        """All push configs of a task."""
-        push = self._pushing()
-        feed = await self._find(caller, TaskQuery(query.task_id, tenant=query.tenant))
-        return await push.list(feed)
-
-    async def delete_push(self, caller: Caller, query: PushQuery) -> None:
-        """Tell a target nothing more; without an id, as 0.3 allows, none of them."""
-        push = self._pushing()
-        if not query.config_id and caller.dialect is Dialect.V1:
-            raise errors.InvalidParams("id is missing; name the config", field="id")
-        feed = await self._find(caller, TaskQuery(query.task_id, tenant=query.tenant))
-        await push.delete(feed, query.config_id, caller.principal.name)
-
     async def _inline(
         self, caller: Caller, request: SendRequest, known: Mapping[str, PushTarget]
     ) -> PushTarget | None:
         if request.push is None:
             return None
-        return await self._target(caller, request.push, INLINE[caller.dialect], known)
-
-    async def _target(
-        self, caller: Caller, config: PushConfig, field: str, known: Mapping[str, PushTarget] = NOBODY
-    ) -> PushTarget:
-        version = Version.V1 if caller.dialect is Dialect.V1 else Version.V03
-        with on_behalf_of(caller.principal.tenant, caller.principal.name):
-            return await self._pushing().target(config, version.value, field, known)
-
-    def _pushing(self) -> PushConfigs:
-        if self.push is None:
-            raise errors.PushNotSupported("this agent sends no push notifications; poll or subscribe instead")
-        return self.push
+        return await self.push.target(caller, request.push, INLINE[caller.dialect], known)
 
 
 def unavailable(error: errors.StoreError) -> errors.Unavailable:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from trunkline import errors
 from trunkline.http.exchange import JSON, Exchange
+from trunkline.server.caller import Caller
 from trunkline.server.card import no_extended_card
 from trunkline.server.encoding import EncodedOperations
-from trunkline.server.operations import Caller, Subscription
+from trunkline.server.operations import Subscription
 from trunkline.wire import read
 from trunkline.wire.operations import Operation
 from trunkline.wire.push import read_push_request
@@ -88,5 +89,5 @@ async def perform(
         case Operation.PUSH_LIST:
             return await encoded.list_push(caller, PushQuery(call.task_id))
         case Operation.PUSH_DELETE:
-            await operations.delete_push(caller, PushQuery(call.task_id, call.config_id))
+            await operations.push.delete(caller, PushQuery(call.task_id, call.config_id))
             return b"{}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from trunkline import errors
 from trunkline.http.exchange import EVENTS, JSON, Exchange
+from trunkline.server.caller import Caller
 from trunkline.server.card import no_extended_card
 from trunkline.server.encoding import EncodedOperations
-from trunkline.server.operations import Caller, Subscription
+from trunkline.server.operations import Subscription
 from trunkline.server.rest import A2A_JSON
 from trunkline.wire import read
 from trunkline.wire.codes import code_of
@@ -81,7 +82,7 @@ async def perform(
         case Operation.PUSH_LIST:
             return await encoded.list_push(caller, read_push_query(params))
         case Operation.PUSH_DELETE:
-            await operations.delete_push(caller, read_push_query(params))
+            await operations.push.delete(caller, read_push_query(params))
             return b"null"
 
 

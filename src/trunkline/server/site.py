@@ -13,11 +13,12 @@ from trunkline.config import Settings
 from trunkline.http.exchange import EVENTS, Disconnected, Exchange, query, text
 from trunkline.server import delegate, rest, rpc
 from trunkline.server.admission import Admission, permit
+from trunkline.server.caller import Caller
 from trunkline.server.card import Cards
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.extensions import SPELLED, read_asked
 from trunkline.server.frames import NO_WHOLE, WHOLE_LIMIT
-from trunkline.server.operations import Caller, Subscription
+from trunkline.server.operations import Subscription
 from trunkline.server.refusals import BodyReader, Refusals, internal, note
 from trunkline.server.scopes import INSTEAD, NEEDED, READ, WRITE
 from trunkline.server.streams import StreamEncoding
