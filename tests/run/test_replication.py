@@ -79,10 +79,10 @@ def test_a_damaged_log_does_not_end_the_others(caplog: pytest.LogCaptureFixture)
             broken, sound = await here.open(), await here.open()
             far, near = await seen(there, broken), await seen(there, sound)
             # As if events were missing in between.
-            there._replication._take(far, [ev.Recorded(99, 0, DONE)])
+            there.tasks._take_in(far, [ev.Recorded(99, 0, DONE)])
             with pytest.raises(StoreError, match="cannot be read"):
                 waiting = there.tasks.move(far, 5)
-                there._node.loop.call_soon(there._replication._take, far, [ev.Recorded(99, 0, DONE)])
+                there._node.loop.call_soon(there.tasks._take_in, far, [ev.Recorded(99, 0, DONE)])
                 await waiting
             go.set()
             assert await there.ended(near) is COMPLETED

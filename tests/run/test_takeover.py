@@ -32,6 +32,7 @@ from tests.run.stores import set_back
 from trunkline.clock import Ids
 from trunkline.errors import Duplicate, StoreError, TaskNotCancelable, TaskNotFound
 from trunkline.log import events as ev
+from trunkline.log.decide import Claim
 from trunkline.log.fold import State
 from trunkline.run import takeover
 from trunkline.run.executor import OnCrash, Verdict, Work
@@ -555,6 +556,50 @@ def test_one_message_to_two_agents_is_two_tasks() -> None:
         await store.close()
 
     run(case())
+
+
+def test_orphans_are_read_together_and_begun_when_all_are_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "TOGETHER", 4)
+    monkeypatch.setattr(takeover, "SHARED_S", 3600.0)
+    order: list[str] = []
+    read_whole: list[int] = []
+
+    async def finish(work: Work) -> Verdict:
+        order.append("begun")
+        return DONE
+
+    async def case() -> None:
+        async with pair(hang, finish, OnCrash.RESUME) as (here, there):
+            feeds = [await here.open() for _ in range(10)]
+            for feed in feeds:
+                await until(lambda feed=feed: feed.state.seq >= 3)
+            await die(here)
+            log, change = there.store.log, there.tasks.change
+            read, news = log.read, log.news
+
+            async def reading(tenant: str, task_id: str, after: int = 0, limit: int = 1000) -> Any:
+                read_whole.extend([1] * (not after))
+                return await read(tenant, task_id, after, limit)
+
+            async def reading_news(places: Any, limit: int = 2000) -> Any:
+                if fresh := sum(not place.seq for place in places):
+                    read_whole.append(fresh)
+                return await news(places, limit)
+
+            async def changing(feed: Feed, command: Any) -> Any:
+                order.extend(["claimed"] * isinstance(command, Claim))
+                return await change(feed, command)
+
+            monkeypatch.setattr(log, "read", reading)
+            monkeypatch.setattr(log, "news", reading_news)
+            monkeypatch.setattr(there.tasks, "change", changing)
+            there._takeover.call()
+            await until(lambda: order.count("begun") == 10)
+
+    run(case())
+    assert order == ["claimed"] * 10 + ["begun"] * 10
+    # Once each, also those that are played again.
+    assert read_whole == [4, 4, 2]
 
 
 def test_a_damaged_orphan_is_named_once_and_the_others_are_taken(caplog: pytest.LogCaptureFixture) -> None:

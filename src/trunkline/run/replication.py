@@ -11,15 +11,12 @@ import logging
 from collections.abc import Callable
 
 from trunkline.errors import StoreError
-from trunkline.log.events import Recorded
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
-from trunkline.store.records import Hint, TailRecord
+from trunkline.store.records import Hint, TaskRef
 
 log = logging.getLogger("trunkline.run")
 RETRY_S = 0.5
-PAGE = 2000
-_Key = tuple[str, str]
 
 
 class Replication:
@@ -30,7 +27,7 @@ class Replication:
         self._released = released
         self._store = tasks.store
         # Held strongly only until they are read: what nobody else holds need not be followed.
-        self._behind: dict[_Key, Feed] = {}
+        self._behind: dict[TaskRef, Feed] = {}
         self._rung = asyncio.Event()
 
     async def listen(self) -> None:
@@ -44,7 +41,7 @@ class Replication:
                     self._note(feed)
 
     def _note(self, feed: Feed) -> None:
-        self._behind[feed.tenant, feed.state.task_id] = feed
+        self._behind[TaskRef(feed.tenant, feed.state.task_id)] = feed
         self._rung.set()
 
     async def read(self) -> None:
@@ -60,35 +57,8 @@ class Replication:
                 log.warning("feeds.unread count=%d error=%s", len(feeds), error)
                 await asyncio.sleep(RETRY_S)
 
-    async def _catch_up(self, feeds: dict[_Key, Feed]) -> None:
-        count = PAGE
-        while count >= PAGE:
-            places = [Hint(feed.tenant, feed.state.task_id, feed.state.seq) for feed in feeds.values()]
-            try:
-                news = await self._store.log.news(places, PAGE)
-            except StoreError as error:
-                if not error.damaged_task:
-                    raise
-                for key in [key for key in feeds if key[1] == error.damaged_task]:
-                    # It concerns those who read it, not the other feeds.
-                    self._tasks.drop(feeds.pop(key), error)
-                continue
-            count = len(news)
-            for key, records in _by_task(news).items():
-                self._take(feeds[key], records)
-
-    def _take(self, feed: Feed, records: list[Recorded]) -> None:
-        try:
-            feed.catch_up(records)
-        except ValueError as error:
-            self._tasks.drop(feed, StoreError.damaged(feed.state.task_id, error))
-        if not feed.state.node and not feed.state.resting:
-            # Its owner has let go: somebody here should go on with it, and not only at the next round.
+    async def _catch_up(self, feeds: dict[TaskRef, Feed]) -> None:
+        await self._tasks.refresh_all(feeds)
+        if any(not feed.state.node and not feed.state.resting for feed in feeds.values()):
+            # An owner has let go: somebody here should go on with it, and not only at the next round.
             self._released()
-
-
-def _by_task(news: list[TailRecord]) -> dict[_Key, list[Recorded]]:
-    found: dict[_Key, list[Recorded]] = {}
-    for record in news:
-        found.setdefault((record.tenant, record.task_id), []).append(record.recorded)
-    return found

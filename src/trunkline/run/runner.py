@@ -175,7 +175,8 @@ class Runner:
             raise Unavailable("the server is going down; nothing was recorded, try again")
 
     def _begin(self, feed: Feed, agent: HostedAgent, again: Again) -> None:
-        continues = again is not Again.NO or feed.state.context_id != feed.state.task_id
+        # A context that is named after this task began with it.
+        continues = feed.state.context_id != feed.state.task_id
         owner = Owner(self._node, agent, feed, self._left, continues=continues, again=again)
         self._owners.add(owner)
 

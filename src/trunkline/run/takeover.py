@@ -21,7 +21,7 @@ from trunkline.log.fold import State
 from trunkline.run.executor import Again, OnCrash
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
-from trunkline.store.records import Orphan
+from trunkline.store.records import Orphan, TaskRef
 from trunkline.wire.types import Message, Part, Role, TaskState
 
 log = logging.getLogger("trunkline.run")
@@ -47,6 +47,8 @@ class Takeover:
         self._called = asyncio.Event()
         # Taken over in part, or perhaps: what is claimed by us is no orphan that anybody would find.
         self._unsure: set[Orphan] = set()
+        # Claimed and not yet begun; after a failure the next round begins them.
+        self._claimed: list[tuple[Feed, HostedAgent, Again]] = []
         # Found damaged, named once and left alone while this process lives.
         self._damaged: set[Orphan] = set()
         # What the last look found to be claimed by this node and not run here.
@@ -136,16 +138,28 @@ class Takeover:
 
     async def _take_all(self, orphans: list[Orphan]) -> None:
         for start in range(0, len(orphans), TOGETHER):
-            # Together, so that they share their commits: a crash may leave thousands.
-            await asyncio.gather(*map(self._take, orphans[start : start + TOGETHER]))
+            # Together, so that they share a read and a commit: a crash may leave thousands.
+            some = orphans[start : start + TOGETHER]
+            feeds = await self._node.tasks.load_all([TaskRef(one.tenant, one.task_id) for one in some])
+            await asyncio.gather(*(self._take(one, feeds) for one in some))
+        # Not before all are claimed: an executor that runs would keep the next one waiting.
+        claimed, self._claimed = self._claimed, []
+        for feed, agent, again in claimed:
+            state = feed.state
+            if feed.runner is None and state.node == self._node.id and not state.over:
+                self._begin(feed, agent, again)
 
     def _is_news(self, orphan: Orphan, seen: set[Orphan]) -> bool:
         # Whoever wakes from a long sleep finds itself among the dead; its own executors are still at work.
         return orphan not in seen and orphan not in self._damaged and orphan.node != self._node.id
 
-    async def _take(self, orphan: Orphan) -> None:
+    async def _take(self, orphan: Orphan, feeds: dict[TaskRef, Feed]) -> None:
         try:
-            await self._take_over(orphan)
+            feed = feeds.get(TaskRef(orphan.tenant, orphan.task_id))
+            # Alone if it could not be read with the others, so that the reason is told.
+            feed = feed or await self._node.tasks.load(orphan.tenant, orphan.task_id)
+            if feed is not None:
+                await self._take_over(orphan, feed)
         except StoreError as error:
             if error.damaged_task:
                 log.error("task.damaged task=%s error=%s", orphan.task_id, error)
@@ -161,13 +175,10 @@ class Takeover:
             log.error("task.unclaimed task=%s error=%s: %s", orphan.task_id, type(error).__name__, error)
         self._unsure.discard(orphan)
 
-    async def _take_over(self, orphan: Orphan) -> None:
+    async def _take_over(self, orphan: Orphan, feed: Feed) -> None:
         node = self._node
         if node.draining:
             # Among them is what we have just released, for others.
-            return
-        feed = await node.tasks.load(orphan.tenant, orphan.task_id)
-        if feed is None:
             return
         state = feed.state
         agent = node.agent(state.agent)
@@ -184,7 +195,8 @@ class Takeover:
         if own and state.seq == 1:
             # Nothing of it was begun.
             log.warning("task.unrun task=%s", state.task_id)
-            return self._begin(feed, agent, Again.NO)
+            self._claimed.append((feed, agent, Again.NO))
+            return
         if wake_at is not None:
             # Only what can be played again is ever parked, whatever the skill says today.
             again = Again.RESUME
@@ -205,7 +217,7 @@ class Takeover:
             verdict = Status(TaskState.FAILED, self._message(state, DEADLY.format(node.limits.takeovers)))
             await node.tasks.change(feed, Emit(node.id, (verdict,)))
         else:
-            self._begin(feed, agent, again)
+            self._claimed.append((feed, agent, again))
 
     def _is_idle(self, feed: Feed) -> bool:
         state = feed.state

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from asyncio import Future
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AsyncExitStack
 from weakref import WeakValueDictionary
 
 from trunkline.clock import now_ms
@@ -22,13 +23,15 @@ from trunkline.log.notifications import announced, delivery_id, lane
 from trunkline.run.feed import PAGE, Feed, weight
 from trunkline.store.base import Store
 from trunkline.store.group_commit import Ack, Follower
-from trunkline.store.records import Dedup, Hint, OutboxEntry, Where
+from trunkline.store.records import Dedup, Hint, OutboxEntry, TailRecord, TaskRef, Where
 from trunkline.wire.types import Message, Role, TaskState
 
 log = logging.getLogger("trunkline.run")
 CANCELED = TaskState.CANCELED
 # How many earlier tasks of a context are read for the next one.
 CONTEXT_TASKS = 20
+# How many events of many tasks are read at once.
+NEWS = 2000
 # How long a change gives way to others that are faster.
 LONGEST_CHANGE_S = 10.0
 RETRY_S = 0.5
@@ -173,6 +176,27 @@ class Tasks:
                     await self.refresh(feed)
             return feed
 
+    async def load_all(self, tasks: Collection[TaskRef]) -> dict[TaskRef, Feed]:
+        """The feeds of many tasks as their logs stand now, read together; without those that are damaged."""
+        async with AsyncExitStack() as held:
+            # In one order, so that two who load the same ones wait for each other in one order only.
+            for ref in sorted(set(tasks), key=lambda ref: ref.task_id):
+                key = (ref.tenant, ref.task_id)
+                await held.enter_async_context(self._loads.setdefault(key, asyncio.Lock()))
+            feeds = {
+                ref: self._feeds.get((ref.tenant, ref.task_id)) or Feed(ref.tenant, State(ref.task_id))
+                for ref in tasks
+            }
+            await self.refresh_all(feeds)
+            for ref, feed in feeds.items():
+                key = (ref.tenant, ref.task_id)
+                if feed.state.seq:
+                    self._feeds[key] = feed
+                if key in self._missed:
+                    self._missed.discard(key)
+                    await self.refresh(feed)
+        return {ref: feed for ref, feed in feeds.items() if feed.state.seq}
+
     async def fold(self, tenant: str, task_id: str, until: int | None = None) -> State:
         """The state of a task straight from the log, as it stands or as it stood at a seq."""
         state = State(task_id)
@@ -193,6 +217,8 @@ class Tasks:
 
     async def records(self, feed: Feed) -> list[Recorded]:
         """The whole log of a task."""
+        if not feed.base:
+            return list(feed.records)
         found: list[Recorded] = []
         while True:
             after = found[-1].seq if found else 0
@@ -321,6 +347,33 @@ class Tasks:
             if len(batch) < PAGE:
                 return
 
+    async def refresh_all(self, feeds: dict[TaskRef, Feed]) -> None:
+        """Bring many feeds up to their logs by few questions; one that is damaged is dropped."""
+        count = NEWS
+        while feeds and count >= NEWS:
+            places = [Hint(ref.tenant, ref.task_id, feed.state.seq) for ref, feed in feeds.items()]
+            try:
+                news = await self.store.log.news(places, NEWS)
+            except StoreError as error:
+                if not error.damaged_task:
+                    raise
+                for ref in [ref for ref in feeds if ref.task_id == error.damaged_task]:
+                    # It concerns those who read it, not the other feeds.
+                    self.drop(feeds.pop(ref), error)
+                continue
+            count = len(news)
+            for ref, records in _by_task(news).items():
+                if not self._take_in(feeds[ref], records):
+                    del feeds[ref]
+
+    def _take_in(self, feed: Feed, records: list[Recorded]) -> bool:
+        try:
+            feed.catch_up(records)
+        except ValueError as error:
+            self.drop(feed, StoreError.damaged(feed.state.task_id, error))
+            return False
+        return True
+
     async def rest(self, feed: Feed, limit_s: float) -> None:
         """Wait until the task is terminal or interrupted, at most this long."""
         if feed.state.resting or not self.patient:
@@ -385,6 +438,13 @@ def _conversation(state: State) -> list[Message]:
             )
         )
     return said
+
+
+def _by_task(news: list[TailRecord]) -> dict[TaskRef, list[Recorded]]:
+    found: dict[TaskRef, list[Recorded]] = {}
+    for record in news:
+        found.setdefault(TaskRef(record.tenant, record.task_id), []).append(record.recorded)
+    return found
 
 
 def _end(future: Future[None]) -> None:
