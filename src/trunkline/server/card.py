@@ -26,6 +26,8 @@ from trunkline.wire.writer import Dialect
 
 log = logging.getLogger("trunkline.server")
 _KEPT = 64
+# Beside the address of JSON-RPC: some clients look there, and nowhere else.
+CARD_BESIDE = "/a2a/agent-card.json"
 _HOST = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _PREFIX = re.compile(r"|/[A-Za-z0-9._~%-][A-Za-z0-9._~%/-]*")
 
@@ -70,7 +72,9 @@ class Cards:
         """
         if exchange.method not in ("GET", "HEAD"):
             raise errors.RouteNotFound("the card takes GET only", allow="GET, HEAD")
-        made = self._make(exchange, pure=_asked(exchange) is Version.V1, extended=False)
+        # Who looks beside the interface names 1.0 and reads 0.3; the card for both has what it needs.
+        pure = _asked(exchange) is Version.V1 and exchange.path != CARD_BESIDE
+        made = self._make(exchange, pure=pure, extended=False)
         await respond(exchange, made.body, made.etag, [(b"vary", b"A2A-Version, Host")])
 
     def extended(self, exchange: Exchange, *, pure: bool) -> bytes | None:

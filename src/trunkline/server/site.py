@@ -14,7 +14,7 @@ from trunkline.http.exchange import EVENTS, Disconnected, Exchange, query, text
 from trunkline.server import delegate, rest, rpc
 from trunkline.server.admission import Admission, permit
 from trunkline.server.caller import Caller
-from trunkline.server.card import Cards
+from trunkline.server.card import CARD_BESIDE, Cards
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.extensions import SPELLED, read_asked
 from trunkline.server.frames import NO_WHOLE, WHOLE_LIMIT
@@ -64,6 +64,7 @@ class Site:
             "/": self._base,
             "/a2a": self._rpc,
             "/a2a/": self._rpc,
+            CARD_BESIDE: card,
             "/.well-known/agent-card.json": card,
             "/.well-known/agent.json": card,
         }

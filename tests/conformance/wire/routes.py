@@ -144,6 +144,7 @@ OWN: dict[str, tuple[str, str]] = {
     "/a2a/": ("POST", KEYED),
     "/.well-known/agent-card.json": ("GET", PUBLIC),
     "/.well-known/agent.json": ("GET", PUBLIC),
+    "/a2a/agent-card.json": ("GET", PUBLIC),
     "/.well-known/jwks.json": ("GET", PUBLIC),
     "/metrics": ("GET", KEYED),
     "/delegate/*": ("POST", KEYED),
