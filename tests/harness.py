@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import ssl
@@ -12,14 +13,15 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx2
 
 V1 = {"A2A-Version": "1.0"}
-READY_S = 60.0
+# On a machine with much else to do; nobody waits for longer than it takes.
+READY_S = 120.0
 # What seals the secrets of push configs where no file can lie beside the store.
 SECRET = {"TRUNKLINE_SECRET_KEY": "a-secret-key-for-the-tests-of-push"}
 # For clients that speak plain HTTP: reading the authorities of the web takes each longer than most tests.
@@ -27,9 +29,11 @@ NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody uses, nor will: below those that the system gives to whoever connects or asks for any."""
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", random.SystemRandom().randrange(10_000, 32_000)))
+            return probe.getsockname()[1]
 
 
 class ServerProcess:
@@ -69,9 +73,11 @@ class ServerProcess:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return self
             time.sleep(0.02)
+        # Nobody else would: one that was left behind slows down all that follow.
+        self.kill()
         raise TimeoutError(f"server not ready:\n{self.text()}")
 
-    def stop(self, how: int = signal.SIGTERM, timeout: float = 20.0) -> int:
+    def stop(self, how: int = signal.SIGTERM, timeout: float = 60.0) -> int:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(how)
@@ -97,7 +103,7 @@ class Agent:
     def __init__(self, base: str, *, path: str = "/a2a", headers: dict[str, str] | None = None) -> None:
         self.base = base
         self.url = base + path
-        self.http = httpx2.Client(timeout=30, headers=headers or {}, verify=NO_TLS)
+        self.http = httpx2.Client(timeout=60, headers=headers or {}, verify=NO_TLS)
 
     def close(self) -> None:
         self.http.close()
@@ -145,7 +151,7 @@ class Agent:
     def get(self, task_id: str, *, version: str = "1.0") -> Any:
         return self.result("GetTask" if version == "1.0" else "tasks/get", {"id": task_id}, version=version)
 
-    def until(self, task_id: str, *states: str, version: str = "1.0", limit_s: float = 10.0) -> Any:
+    def until(self, task_id: str, *states: str, version: str = "1.0", limit_s: float = 60.0) -> Any:
         """Poll until the task is in one of these states (0.3 spelling)."""
         deadline = time.monotonic() + limit_s
         while True:

@@ -11,7 +11,7 @@ from typing import Any
 
 from trunkline.webhook.listener import IncomingWebhook, WebhookListener
 
-WAIT_S = 10.0
+WAIT_S = 60.0
 Said = int | tuple[int, dict[str, str]]
 
 

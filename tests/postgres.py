@@ -15,20 +15,21 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
+from tests.harness import free_port
+
 GIVEN = os.environ.get("TRUNKLINE_TEST_PG", "")
-_PATIENCE = 30.0
+_PATIENCE = 120.0
 _PR_SET_PDEATHSIG = 1
 # Small and quick: a test's database holds little.
 _SETTINGS = {
@@ -72,7 +73,7 @@ class Server:
         self._account = _account()
         self._settings = _SETTINGS | ({} if durable else _FAST)
         self.folder = Path(tempfile.mkdtemp(prefix="trunkline-pg-"))
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._log = (self.folder / "log").open("ab")
         if self._account is not None:
@@ -286,12 +287,6 @@ def _may_run(program: Path) -> bool:
         return False
     # The other user has to reach it as well.
     return os.geteuid() != 0 or all(folder.stat().st_mode & 0o001 for folder in (program, *program.parents))
-
-
-def _free_port() -> int:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -12,7 +12,7 @@ from trunkline import Agent
 from trunkline.agent.testing import CallFailed, TestClient
 
 T = TypeVar("T")
-LIMIT_S = 20
+LIMIT_S = 60
 
 
 def drive(agent: Agent, talk: Callable[[TestClient], Awaitable[T]], **settings: Any) -> T:

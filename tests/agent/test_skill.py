@@ -45,7 +45,7 @@ def test_a_blocking_function_blocks_nobody_else(agent: Agent) -> None:
 
     @agent.skill
     def wait(text: str) -> str:
-        return f"{text} {opened.wait(10)}"
+        return f"{text} {opened.wait(60)}"
 
     @agent.skill
     async def release(text: str) -> str:
@@ -253,7 +253,7 @@ def test_a_hung_sync_function_is_canceled(agent: Agent) -> None:
     @agent.skill
     def hang(text: str) -> str:
         entered.set()
-        let_go.wait(20)
+        let_go.wait(60)
         return "too late"
 
     async def talk(client: TestClient) -> Any:
@@ -276,7 +276,7 @@ def test_a_canceled_sync_function_is_stopped_at_its_next_word(agent: Agent) -> N
     @agent.skill
     def work(turn: SyncTurn) -> None:
         entered.set()
-        let_go.wait(20)
+        let_go.wait(60)
         try:
             turn.write("too late")
         except BaseException as error:
@@ -321,7 +321,7 @@ def test_a_sync_function_does_not_wait_for_an_answer_that_cannot_come(agent: Age
             assert await asyncio.to_thread(ended.wait, 10)
 
     drive(agent, talk)
-    assert ended.wait(10), "the thread still waits"
+    assert ended.wait(60), "the thread still waits"
     assert [type(error) for error in heard] == [TurnOver]
 
 

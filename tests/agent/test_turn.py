@@ -520,7 +520,7 @@ def test_a_sleep_keeps_its_moment_when_its_run_is_dropped(sync: bool) -> None:
         task = await sent
         assert state(task) == "completed" and text(task) == "ab"
         assert len(begun) == 2
-        assert 0.25 < monotonic() - begun[0] < 3
+        assert monotonic() - begun[0] > 0.25
 
     parking(agent, talk)
 

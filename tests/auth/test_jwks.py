@@ -123,7 +123,7 @@ def test_others_do_not_wait_for_a_second_look() -> None:
         net.gate.clear()
         slow = asyncio.ensure_future(verifier.ask(token(O1)))
         await asyncio.sleep(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert (await verifier.ask(token(O1))).name == f"{NAME}#alice"
         net.gate.set()
         await slow

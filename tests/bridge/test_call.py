@@ -21,7 +21,7 @@ from trunkline.wire.card import Skill
 from trunkline.wire.peer_card import Interface, PeerCard
 from trunkline.wire.types import Part, Task, TaskState, TaskStatus
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 def called(tool: str, arguments: dict[str, Any], agent: Agent | None = None, **options: Any) -> ToolOutcome:

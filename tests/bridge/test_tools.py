@@ -25,7 +25,7 @@ from trunkline.wire.card import Skill
 from trunkline.wire.peer_card import Interface, PeerCard
 from trunkline.wire.types import Message, Part, Role, Task, TaskState, TaskStatus
 
-WAIT_S = 20
+WAIT_S = 60
 
 
 def run(work: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import uvicorn
 
-READY_S = 10.0
+READY_S = 60.0
 
 
 @contextmanager

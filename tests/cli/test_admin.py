@@ -85,17 +85,17 @@ def told(folder: Path, change: Callable[[Path], None]) -> bytes:
             # Whoever was not called is now, so that it comes to an end.
             with contextlib.suppress(OSError), socket.create_connection(stranger.getsockname(), 5):
                 pass
-            answering.join(10)
+            answering.join(60)
         finally:
             lock.release()
     return heard[0]
 
 
 def answer(listener: socket.socket, heard: list[bytes]) -> None:
-    listener.settimeout(10)
+    listener.settimeout(60)
     line, _ = listener.accept()
     with line:
-        line.settimeout(10)
+        line.settimeout(60)
         heard.append(line.recv(65536))
         line.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}")
 

@@ -21,7 +21,7 @@ import pytest
 from tests.cli.conftest import Run
 from tests.cli.test_send import documents
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 
 
 class Terminal:

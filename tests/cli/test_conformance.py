@@ -26,7 +26,7 @@ import urllib.request, pytest
 @pytest.mark.must
 def test_card(request):
     url = request.config.getoption("--sut-host") + "/.well-known/agent-card.json"
-    assert b"scripted" in urllib.request.urlopen(url, timeout=5).read()
+    assert b"scripted" in urllib.request.urlopen(url, timeout=60).read()
     assert request.config.getoption("--transport") == "jsonrpc"
 @pytest.mark.must
 def test_verdict():

@@ -69,7 +69,7 @@ def test_a_wait_polls_stops_at_a_question_and_honours_the_interval(trunkline: Ru
     assert fields(out)["State"] == "TASK_STATE_INPUT_REQUIRED"
     assert "--task-id t1" in fields(out)["Next"]
     assert "waits" in err
-    assert 0.1 < took < 5
+    assert took > 0.1
 
 
 def test_a_wait_ends_at_its_timeout_and_says_how_to_go_on(trunkline: Run, scripted: Make) -> None:

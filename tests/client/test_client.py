@@ -61,7 +61,7 @@ def call(talk: Callable[[Client], Awaitable[T]], agent: Agent = demo, **options:
 
     async def main() -> T:
         app: Any = agent.asgi(store="memory:", drain_limit=0, **options.pop("settings", {}))
-        async with asyncio.timeout(20), app.lifespan():
+        async with asyncio.timeout(60), app.lifespan():
             async with Client(HOME, http_client=InProcessHttpClient(app), **options) as client:
                 return await talk(client)
 
@@ -379,7 +379,7 @@ def test_our_own_server_runs_a_repeated_message_once() -> None:
 
     async def main() -> None:
         app: Any = counter.asgi(store="memory:", drain_limit=0)
-        async with asyncio.timeout(20), app.lifespan():
+        async with asyncio.timeout(60), app.lifespan():
             async with Client(HOME, http_client=Forgetful(app)) as client:
                 assert (await client.send("hi")).text == "1"
 
@@ -595,7 +595,7 @@ def test_arb_8_an_agent_on_this_machine_can_be_called_when_the_operator_names_it
     async def main() -> None:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        async with asyncio.timeout(10), server, Client(f"http://127.0.0.1:{port}", retries=0) as client:
+        async with asyncio.timeout(60), server, Client(f"http://127.0.0.1:{port}", retries=0) as client:
             with pytest.raises(RouteNotFound):
                 await client.card()
             other = Client("http://agent.example", egress=Egress(resolver=_home), retries=0)

@@ -34,7 +34,7 @@ FOUND = Page(200, CARD)
 
 def run(work: Any) -> Any:
     async def main() -> Any:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return await work()
 
     return asyncio.run(main())

@@ -209,7 +209,7 @@ def test_a_card_behind_a_login_says_so() -> None:
 def test_preferred_bindings_come_first() -> None:
     async def main() -> None:
         app: Any = agent.asgi(store="memory:", drain_limit=0)
-        async with asyncio.timeout(20), app.lifespan():
+        async with asyncio.timeout(60), app.lifespan():
             async with Client(
                 HOME, http_client=InProcessHttpClient(app), bindings=["HTTP+JSON", "JSONRPC"]
             ) as client:

@@ -149,7 +149,7 @@ def test_a_fetch_that_is_given_up_is_done_by_the_next() -> None:
         first, second = asyncio.create_task(call(http_client)), asyncio.create_task(call(http_client))
         await asyncio.sleep(0)
         first.cancel()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert (await second)[0] == 200
 
     asyncio.run(main())

@@ -225,7 +225,7 @@ class Apart(InProcessHttpClient):
 def test_row_68_the_trace_goes_on_in_the_server_and_in_the_run(spans: InMemorySpanExporter) -> None:
     async def main() -> None:
         app: Any = agent.asgi(store="memory:", drain_limit=0)
-        async with asyncio.timeout(20), app.lifespan():
+        async with asyncio.timeout(60), app.lifespan():
             async with Client(HOME, http_client=Apart(app)) as client:
                 with trace.get_tracer("caller").start_as_current_span("ask"):
                     await client.send("echo one")

@@ -20,7 +20,7 @@ def cancelled(*answers: Any) -> tuple[TaskState | str, list[str]]:
     stand = Stand(answers)
 
     async def talk() -> TaskState | str:
-        async with asyncio.timeout(10), stand.client() as client:
+        async with asyncio.timeout(60), stand.client() as client:
             try:
                 return (await client.cancel("t1")).state
             except TaskNotCancelable as refused:
@@ -46,7 +46,7 @@ def test_nothing_lost_is_nothing_to_look_for() -> None:
 
 def test_a_refusal_without_a_word_names_who_gave_it() -> None:
     async def talk() -> None:
-        async with asyncio.timeout(10), Stand([Http(500)]).client() as client:
+        async with asyncio.timeout(60), Stand([Http(500)]).client() as client:
             with pytest.raises(PeerError, match=r"^HTTP 500 from localhost$"):
                 await client.get("t1")
 

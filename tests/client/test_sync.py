@@ -102,6 +102,6 @@ def test_many_threads_share_one() -> None:
         for worker in workers:
             worker.start()
         for worker in workers:
-            worker.join(10)
+            worker.join(60)
         assert len(threads()) == 1
     assert found == ["x"] * 8

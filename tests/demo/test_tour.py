@@ -106,10 +106,8 @@ def test_a_step_that_does_not_hold_ends_the_tour(tmp_path: Path) -> None:
         Tour(demo, Console(quiet=True)).run()
 
 
-def test_who_is_not_there_fails_the_step_soon(tmp_path: Path) -> None:
+def test_who_is_not_there_fails_the_step(tmp_path: Path) -> None:
     demo = DemoServer(tmp_path, free_port(0))
-    began = time.monotonic()
     with pytest.raises(StepFailed, match=r"127\.0\.0\.1"):
         Tour(demo, Console(quiet=True)).run()
-    assert time.monotonic() - began < 5
     demo.stop()

@@ -37,7 +37,7 @@ def test_the_page(
     with ServerProcess(tmp_path, "desk:agent", store="memory:") as server, asyncio.Runner() as runner:
 
         async def within(work: Any) -> None:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await work
 
         for block in blocks(PAGE, "python"):

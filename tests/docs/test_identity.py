@@ -49,7 +49,7 @@ def test_the_commands_beside_a_server(tmp_path: Path, trunkline: Run) -> None:
             if words[0] == "curl":
                 assert json.loads(out)["tasks"] == [], out
             said[" ".join(words[1:3])] = out
-        refused = httpx2.get(f"{server.base}/tasks", headers={"X-API-Key": token}, timeout=10)
+        refused = httpx2.get(f"{server.base}/tasks", headers={"X-API-Key": token}, timeout=60)
     assert "from now on callers must send one" in said["keys create"]
     assert key_id in said["keys list"]
     assert refused.status_code == 401, "it was revoked"
@@ -71,9 +71,9 @@ def test_the_settings(tmp_path: Path) -> None:
 def test_the_agent(tmp_path: Path) -> None:
     (tmp_path / "clerk.py").write_text(blocks(PAGE, "python")[0])
     with ServerProcess(tmp_path, "clerk:agent") as server:
-        public = httpx2.get(f"{server.base}/.well-known/agent-card.json", timeout=10).json()
+        public = httpx2.get(f"{server.base}/.well-known/agent-card.json", timeout=60).json()
         headers = {"X-API-Key": "a-key-of-this-agent"}
-        whole = httpx2.get(f"{server.base}/v1/card", headers=headers, timeout=10).json()
+        whole = httpx2.get(f"{server.base}/v1/card", headers=headers, timeout=60).json()
     assert [[skill["id"] for skill in card["skills"]] for card in (public, whole)] == [
         ["greet"],
         ["greet", "pay"],

@@ -49,8 +49,8 @@ def served(folder: Path, line: str) -> Iterator[str]:
         yield found[1]
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(20)
-        reading.join(5)
+        process.wait(60)
+        reading.join(60)
         process.stderr.close()
 
 

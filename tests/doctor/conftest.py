@@ -51,7 +51,7 @@ def examine(runner: asyncio.Runner) -> Examine:
     async def look(app: Any, url: str, options: DoctorOptions) -> DoctorReport:
         http_client = InProcessHttpClient(app, base="")
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 return await run(url, options, http_client)
         finally:
             await http_client.close()

@@ -83,7 +83,7 @@ def test_an_examination_that_is_interrupted_ends_its_tasks(sound: Sound, runner:
         assert not ended
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await work
         await http_client.close()
 

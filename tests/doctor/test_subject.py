@@ -34,7 +34,7 @@ def examined(said: bytes) -> DoctorReport:
         writer.close()
 
     async def main() -> DoctorReport:
-        async with listening(serve) as port, asyncio.timeout(20):
+        async with listening(serve) as port, asyncio.timeout(60):
             options = DoctorOptions(timeout_s=2, credentials=(("X-API-Key", Secret(SECRET)),))
             return await examine(f"http://127.0.0.1:{port}", options)
 
@@ -63,7 +63,7 @@ def test_a_stream_without_end_is_cut_by_its_size() -> None:
             await writer.drain()
 
     async def main() -> None:
-        async with listening(serve) as port, asyncio.timeout(20):
+        async with listening(serve) as port, asyncio.timeout(60):
             client = ProbeClient(SocketHttpClient(Egress(loopback=True)), timeout_s=10)
             seen = await client.follow(HttpRequest("GET", f"http://127.0.0.1:{port}/"))
             await client.close()

@@ -48,7 +48,7 @@ def _piece(body: bytes, *, more: bool = False) -> Message:
 
 def _run(made: Callable[[], Awaitable[Any]]) -> Any:
     async def within() -> Any:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await made()
 
     return asyncio.run(within())

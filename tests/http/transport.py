@@ -94,7 +94,7 @@ async def settle() -> None:
 
 def run(made: Callable[[], Awaitable[Any]]) -> Any:
     async def within() -> Any:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await made()
 
     return asyncio.run(within())

@@ -64,7 +64,7 @@ class Wire:
     async def opened(
         self, card: pb.AgentCard, *, streaming: bool = False, headers: dict[str, str] | None = None
     ) -> AsyncIterator[Client]:
-        async with httpx.AsyncClient(timeout=15, headers=headers, verify=NO_TLS) as http:
+        async with httpx.AsyncClient(timeout=60, headers=headers, verify=NO_TLS) as http:
             config = ClientConfig(
                 streaming=streaming, httpx_client=http, supported_protocol_bindings=[self.binding]
             )

@@ -64,7 +64,7 @@ class Talk:
             HttpRequest(method, BASE + path, (("content-type", "application/json"), *named), raw)
         )
         try:
-            return Answer(reply.status, reply.headers, await reply.read(64 << 20, idle_s=5))
+            return Answer(reply.status, reply.headers, await reply.read(64 << 20, idle_s=60))
         finally:
             await reply.close()
 

@@ -96,7 +96,7 @@ def test_a_file_and_a_text(a2a_mock, a2a_client, tmp_path):
 
 def test_a_real_address_for_other_clients(a2a_mock, a2a_agent):
     for here in (a2a_mock(RULES), a2a_agent(agent)):
-        connection = http.client.HTTPConnection(urlsplit(here.listen()).netloc, timeout=5)
+        connection = http.client.HTTPConnection(urlsplit(here.listen()).netloc, timeout=60)
         connection.request("GET", "/.well-known/agent-card.json")
         assert connection.getresponse().status == 200
         connection.close()

@@ -20,7 +20,7 @@ def posted(
     url: str, method: str = "SendMessage", connection: http.client.HTTPConnection | None = None
 ) -> bytes:
     at = urlsplit(url)
-    own = connection or http.client.HTTPConnection(at.netloc, timeout=5)
+    own = connection or http.client.HTTPConnection(at.netloc, timeout=60)
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": method, "params": said()})
     headers = {"Content-Type": "application/json", "A2A-Version": "1.0"}
     try:
@@ -56,7 +56,7 @@ def test_a_mock_on_a_socket_answers_and_breaks() -> None:
 
 def test_a_connection_is_closed_without_a_word() -> None:
     with BackgroundServer(Mock(replying("Hi", f.close(requests=[1])))) as url:
-        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=5)
+        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
         assert b"Hi" in posted(url, connection=connection)
         connection.auto_open = 0
         with pytest.raises((http.client.RemoteDisconnected, ConnectionError)):
@@ -71,7 +71,7 @@ def test_several_are_served_under_their_names() -> None:
     with BackgroundServer(Mocks(mocks)) as url:
         assert b"I am ann" in posted(f"{url}/ann")
         assert b"I am bob" in posted(f"{url}/bob")
-        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=5)
+        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
         connection.request("GET", "/bob/.well-known/agent-card.json")
         card = msgspec.json.decode(connection.getresponse().read())
         assert (card["name"], card["url"]) == ("Bob", f"{url}/bob/a2a")

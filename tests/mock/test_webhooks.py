@@ -106,6 +106,6 @@ def test_an_address_inside_is_refused_unless_it_trusts_anybody(trusting: bool) -
 
 
 async def _talked(reply: Reply, what: Any, manner: Quirks | None = None) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         async with talking(replying(reply, agent=PUSHING, dialect=manner or Quirks())) as talk:
             await what(talk)

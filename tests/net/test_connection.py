@@ -58,7 +58,7 @@ async def answering(*pieces: bytes) -> AsyncIterator[tuple[SocketHttpClient, str
 
 
 async def ask(caller: SocketHttpClient, url: str, method: str = "GET") -> tuple[int, dict[str, str], bytes]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         reply = await caller.open(HttpRequest(method, url))
         try:
             return reply.status, reply.headers, await reply.read(1 << 20, idle_s=5)
@@ -244,7 +244,7 @@ def test_what_comes_unasked_between_two_requests_closes_the_line(run: Any) -> No
             assert (await ask(caller, url))[2] == b"ok"
             spoken.set()
             pool = caller._routes[url][1]  # noqa: SLF001 - nothing outside shows it
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await asyncio.gather(*[line.gone for line in pool.connections])
             assert (await ask(caller, url))[2] == b"ok"
             assert len(peers) == 2
@@ -266,7 +266,7 @@ def test_who_gives_up_late_harms_nobody(run: Any) -> None:
             head = b"GET / HTTP/1.1\r\nhost: agent.example\r\n\r\n"
             first = line.ask(head, None, False)
             first.cancel()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 for _ in range(10_000):
                     await asyncio.sleep(0)
                     if not line.busy:
@@ -316,7 +316,7 @@ def test_a_reset_after_the_head(run: Any) -> None:
             line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
 
-        async with listening(serve) as port, asyncio.timeout(5):
+        async with listening(serve) as port, asyncio.timeout(60):
             caller = SocketHttpClient(Egress(loopback=True, resolver=names()))
             reply = await caller.open(HttpRequest("GET", f"http://agent.example:{port}/"))
             headed.set()

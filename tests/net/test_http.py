@@ -13,7 +13,7 @@ from trunkline.net.http import UNREAD_BYTES, Body, Chunks
 
 def run(work: Any) -> Any:
     async def main() -> Any:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return await work()
 
     return asyncio.run(main())

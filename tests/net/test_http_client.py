@@ -37,7 +37,7 @@ async def calling(**options: Any) -> AsyncIterator[SocketHttpClient]:
     egress = options.pop("egress", None) or Egress(loopback=True, resolver=names())
     caller = SocketHttpClient(egress, **options)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             yield caller
     finally:
         await caller.close()
@@ -446,7 +446,7 @@ def test_closed_is_closed(run: Any) -> None:
                 asyncio.ensure_future(fetch(caller, HttpRequest("POST", there.url(), (), b"")))
                 for _ in range(3)
             ]
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 await asked.wait()
                 await caller.close()
                 ends = await asyncio.gather(*waiting, return_exceptions=True)
@@ -467,7 +467,7 @@ def test_closed_while_it_dials() -> None:
             await go.wait()
             return ["127.0.0.1"]
 
-        async with site() as there, asyncio.timeout(5):
+        async with site() as there, asyncio.timeout(60):
             caller = SocketHttpClient(Egress(loopback=True, resolver=resolve))
             opening = asyncio.ensure_future(caller.open(HttpRequest("GET", there.url())))
             await asked.wait()

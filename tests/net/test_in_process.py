@@ -22,7 +22,7 @@ def body(piece: bytes = b"", more: bool = False) -> dict[str, Any]:
 
 def run(work: Any) -> Any:
     async def main() -> Any:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return await work()
 
     return asyncio.run(main())

@@ -50,7 +50,7 @@ def test_no_permit_is_lost(plan: list[tuple[str, str, str]]) -> None:
             await reply.close()
 
     async def main() -> None:
-        async with site(respond) as there, asyncio.timeout(20):
+        async with site(respond) as there, asyncio.timeout(60):
             caller = SocketHttpClient(Egress(loopback=True, resolver=names()), connections=LINES)
             await one(caller, there.url("/ok"), "read", "GET")
             work: list[asyncio.Task[None]] = []

@@ -20,7 +20,7 @@ from trunkline.store.group_commit import Ack
 from trunkline.store.records import Dedup
 from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, TaskState
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 DONE = ev.Status(TaskState.COMPLETED)
 WORKING = ev.Status(TaskState.WORKING)
 QUICK = Limits(cancel_s=0.2, drain_s=0.2)

@@ -234,6 +234,6 @@ async def mail(**options: Any) -> AsyncIterator[Mail]:
         yield made
     finally:
         await made.worker.stop(0.0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await running
         await made.store.close()

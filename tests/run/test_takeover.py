@@ -221,7 +221,7 @@ def test_a_cancel_of_a_dead_node_s_task_does_not_wait() -> None:
             await die(here)
             far = await seen(there, feed)
             try:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(60):
                     await there.cancel(far, "me")
             except TaskNotCancelable:
                 pytest.fail("nobody else could have ended it")

@@ -289,7 +289,7 @@ def test_who_loses_its_key_loses_its_stream(monkeypatch: pytest.MonkeyPatch) -> 
             streamed = pieces(host, made.token)
             assert await anext(streamed) == b"begun"
             await host.host.key_store.revoke(made.key.id)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while True:
                     try:
                         await anext(streamed)

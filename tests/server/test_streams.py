@@ -69,7 +69,7 @@ def test_an_end_that_comes_while_a_write_blocks_is_not_lost(how: str, write: int
         for _ in range(5):
             await asyncio.sleep(0)
         line.writable.set()
-        await asyncio.wait_for(serving, 5)
+        await asyncio.wait_for(serving, 60)
         assert line.sent[-1][1] is False
         assert line.leave is None, "nobody listens any more"
         assert len(streams) == 0

@@ -20,7 +20,7 @@ from trunkline.telemetry import logs
 from trunkline.telemetry.log_format import FORMATS, Change
 from trunkline.wire.types import TaskState
 
-LIMIT_S = 5.0
+LIMIT_S = 60.0
 
 
 @contextmanager

@@ -129,7 +129,7 @@ def test_deliveries_are_counted_by_what_became_of_them() -> None:
                 "/message:send", json={"message": message("hi"), "configuration": configuration}
             )
             assert app.host.notifier is not None
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while not app.host.notifier.counts.dead:  # noqa: ASYNC110 - nothing there to wait on
                     await asyncio.sleep(0.01)
         return (await client.get("/metrics")).text

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 def run(main: Coroutine[Any, Any, T]) -> T:
     async def limited() -> T:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await main
 
     return asyncio.run(limited())

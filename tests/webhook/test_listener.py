@@ -49,7 +49,7 @@ def test_one_that_is_slow_keeps_nobody_else_waiting() -> None:
 
     def answer(webhook: IncomingWebhook) -> int:
         if webhook.body == b"{}":
-            gate.wait(10)
+            gate.wait(60)
         return 200
 
     listener = WebhookListener(answer)
@@ -60,5 +60,5 @@ def test_one_that_is_slow_keeps_nobody_else_waiting() -> None:
         assert slow.is_alive()
     finally:
         gate.set()
-        slow.join(10)
+        slow.join(60)
         listener.close()

@@ -88,12 +88,12 @@ def test_of_many_threads_one_is_first() -> None:
     gate = threading.Barrier(8)
 
     def ask() -> None:
-        gate.wait(5)
+        gate.wait(60)
         first.extend([seen.add(news(str(number))) for number in range(200)])
 
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert (len(first), sum(first)) == (1600, 200)

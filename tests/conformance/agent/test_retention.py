@@ -12,7 +12,7 @@ from tests.conftest import Shelf
 from tests.harness import Agent, ServerProcess, plain_state
 
 TTL_S = 1.0
-GONE_WITHIN_S = 15.0
+GONE_WITHIN_S = 60.0
 
 
 @pytest.fixture(scope="module")

@@ -268,14 +268,14 @@ def test_AG_53_many_subscribers(subject: Talk, key: str) -> None:
         with Talk(reader, subject.version).resubscribe(task_id) as frames:
             for frame in frames:
                 if not found:
-                    attached.wait(10)
+                    attached.wait(60)
                 found.append(frame)
         reader.close()
         return found
 
     with ThreadPoolExecutor(5) as pool:
         following = [pool.submit(follow) for _ in range(5)]
-        attached.wait(10)
+        attached.wait(60)
         subject.send(f"open {key}")
         everybody = [one.result(10) for one in following]
     for found in everybody:

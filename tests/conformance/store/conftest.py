@@ -41,7 +41,7 @@ class Bench:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         async def limited() -> T:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 return await work
 
         return self._runner.run(limited())

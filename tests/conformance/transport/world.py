@@ -35,7 +35,7 @@ WAYS: dict[str, tuple[TransportFactory, Interface]] = {
     "rest-0.3": (RestTransport, Interface("http://localhost/v1", "HTTP+JSON", "0.3.0")),
     "delegate": (DelegateTransport, Interface("http://localhost/delegate", "DELEGATE", tenant="demo")),
 }
-WITHIN_S = 10
+WITHIN_S = 60
 
 
 class World:

@@ -18,7 +18,7 @@ from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 from trunkline.wire.rest import routes
 
 HOOK = "http://127.0.0.1:9/hook"
-DEADLINE_S = 20.0
+DEADLINE_S = 60.0
 _V1 = (b"a2a-version", b"1.0")
 _UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _RETRY = re.compile(rb"retry: \d+")

@@ -183,7 +183,7 @@ def test_the_log_alone_tells_who_when_for_whom_and_why(shelf: Shelf, tmp_path: P
             nodes = {application.host.runner.node}
         async with application.lifespan():
             nodes.add(application.host.runner.node)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while not _ended(records := await _log(application.host.store)):  # noqa: ASYNC110 - of another node
                     await asyncio.sleep(0.05)
         return records, nodes

@@ -383,7 +383,7 @@ def test_close_ends_the_threads(run, make):
 def hold(store):
     """Keeps the writer thread busy until the event is set."""
     gate = threading.Event()
-    return gate, asyncio.ensure_future(change(store, lambda connection: gate.wait(10)))
+    return gate, asyncio.ensure_future(change(store, lambda connection: gate.wait(60)))
 
 
 def test_a_close_that_takes_too_long_says_so(run, make, monkeypatch):
@@ -410,7 +410,7 @@ def test_an_open_that_takes_too_long_says_so(run, make, monkeypatch):
     async def case():
         store = make()
         connect = store.database._transactions._connect
-        store.database._transactions._connect = lambda: (gate.wait(10), connect())[1]
+        store.database._transactions._connect = lambda: (gate.wait(60), connect())[1]
         with pytest.raises(StoreError, match="did not open"):
             await store.open()
         with pytest.raises(StoreInUse):

@@ -16,7 +16,7 @@ from trunkline.log.events import Delta
 async def batch(store, *calls):
     """Changes that surely meet in one batch: the thread is held until all are queued."""
     gate, started = threading.Event(), threading.Event()
-    held = store.database._writer.read(lambda connection: (started.set(), gate.wait(10)))
+    held = store.database._writer.read(lambda connection: (started.set(), gate.wait(60)))
     await asyncio.to_thread(started.wait, 10)
     queued = [store.database.change(call) for call in calls]
     append = store.log.append("a", "t1", 0, [Delta("a", "x")], at=AT)
@@ -158,7 +158,7 @@ def test_a_thread_whose_loop_is_gone_ends(make, moment):
             connect = store.database._transactions._connect
 
             def late():
-                gate.wait(10)
+                gate.wait(60)
                 return connect()
 
             store.database._transactions._connect = late
@@ -166,11 +166,11 @@ def test_a_thread_whose_loop_is_gone_ends(make, moment):
             waiting.cancel()
         else:
             await store.database._writer.start()
-            store.database._writer.read(lambda connection: gate.wait(10)).cancel()
+            store.database._writer.read(lambda connection: gate.wait(60)).cancel()
 
     asyncio.run(abandon())
     gate.set()
-    store.database._writer._thread.join(10)
+    store.database._writer._thread.join(60)
     assert not store.database._writer._thread.is_alive()
 
 
