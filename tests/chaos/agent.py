@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import socket
 import time
+from collections import Counter
+from typing import Any
 
 from trunkline import Agent, Turn
 
 # Two processes never share it, so the checker can tell who wrote what.
 MARK = f"p{secrets.token_hex(4)}"
 
+# How long a name below `hangs.example` hangs; one that begins with `late` does so from its second look-up on.
+NAME_S = 10.0
+_asked: Counter[object] = Counter()
+_system = socket.getaddrinfo
+
+
+def _look_up(host: Any, *args: Any, **options: Any) -> Any:
+    if not isinstance(host, str) or not host.endswith(".hangs.example"):
+        return _system(host, *args, **options)
+    _asked[host] += 1
+    if host.startswith("late") and _asked[host] == 1:
+        return _system("127.0.0.1", *args, **options)
+    time.sleep(NAME_S)
+    raise socket.gaierror(f"{host} has no address")
+
+
+socket.getaddrinfo = _look_up
 agent = Agent("chaos", description="Does what the fault driver asks for.", version="1.0.0")
 
 

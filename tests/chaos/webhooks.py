@@ -32,11 +32,12 @@ class Receiver:
         self.sockets = self.most = 0
         self.before: Callable[[], None] | None = None
         self.after: Callable[[], None] | None = None
-        self._hang = hang
+        self.hangs = hang
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/hook"
+    async def start(self, address: str = "127.0.0.1") -> None:
+        self._server = await asyncio.start_server(self._serve, address, 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.url = f"http://{address}:{self.port}/hook"
 
     def close(self) -> None:
         self._server.close()
@@ -52,7 +53,7 @@ class Receiver:
                 )
                 body = await reader.readexactly(int(headers["content-length"]))
                 self._take(headers["webhook-id"], json.loads(body))
-                if self._hang:
+                if self.hangs:
                     # Until the sender gives up.
                     await reader.read()
                     return
@@ -71,6 +72,14 @@ class Receiver:
         if self.after is not None:
             self.after()
 
+    def ends(self) -> dict[str, float]:
+        """When the end of each task first came."""
+        last: dict[str, float] = {}
+        for arrival in self.arrivals:
+            if arrival.state == "TASK_STATE_COMPLETED":
+                last.setdefault(arrival.task_id, self.times[arrival.id])
+        return last
+
     def _take(self, name: str, body: dict[str, Any]) -> None:
         task_id, seq, _ = name.split("_")
         inner = body.get("statusUpdate") or body["task"]
@@ -78,12 +87,14 @@ class Receiver:
         self.times.setdefault(name, time.monotonic())
 
 
-async def _send(client: httpx2.AsyncClient, pick: Callable[[], Server], text: str, url: str) -> str:
+async def send(
+    client: httpx2.AsyncClient, pick: Callable[[], Server], text: str, url: str, key: str = KEYS["c0"]
+) -> str:
     """Until it is acknowledged, always under the same id; the id of the task."""
     message = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER", "parts": [{"text": text}]}
     wanted = {"returnImmediately": True, "taskPushNotificationConfig": {"url": url}}
     call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage"}
-    headers = {"A2A-Version": "1.0", "X-API-Key": KEYS["c0"]}
+    headers = {"A2A-Version": "1.0", "X-API-Key": key}
     async with asyncio.timeout(LIMIT_S):
         while True:
             server = pick()
@@ -129,7 +140,7 @@ async def row_65(run: Run) -> Result:
         sent = 0
         while not done:
             text = f"echo {place} {sent}"
-            await _send(client, lambda: run.random.choice(fleet.servers), text, receiver.url)
+            await send(client, lambda: run.random.choice(fleet.servers), text, receiver.url)
             sent += 1
             await asyncio.sleep(0.01)
         return sent
@@ -193,14 +204,16 @@ async def row_27(run: Run) -> Result:
     (server,) = fleet.servers
     good = [Receiver() for _ in range(50)]
     bad = Receiver(hang=True)
-    for receiver in (*good, bad):
-        await receiver.start()
+    # An address for each: the ports of one are one target.
+    for place, receiver in enumerate((*good, bad)):
+        await receiver.start(f"127.0.0.{place + 2}")
     calm = await _round(server, good, tasks)
     trouble = await _round(server, [*good[1:], bad], tasks)
     found = await fleet.judge()
     for receiver in (*good, bad):
         receiver.close()
-    limit = 2 * percentile(calm, 99)
+    # Below this it is the machine that is measured.
+    limit = max(2 * percentile(calm, 99), 0.05)
     return verdict(
         found,
         f"{tasks} tasks each; without {spread(calm)}; with {spread(trouble)}; {bad.most} sockets to the bad one",
@@ -216,7 +229,7 @@ async def _round(server: Server, receivers: list[Receiver], tasks: int) -> list[
 
         async def one(place: int) -> None:
             receiver = receivers[place % len(receivers)]
-            task_id = await _send(client, lambda: server, f"echo {place}", receiver.url)
+            task_id = await send(client, lambda: server, f"echo {place}", receiver.url)
             acknowledged[task_id] = (time.monotonic(), receiver)
 
         began = time.monotonic()
@@ -225,14 +238,19 @@ async def _round(server: Server, receivers: list[Receiver], tasks: int) -> list[
             await asyncio.sleep(max(0.0, began + place / 100 - time.monotonic()))
             work.append(asyncio.create_task(one(place)))
         await asyncio.gather(*work)
-    await asyncio.sleep(2)
-    found: list[float] = []
-    for receiver in receivers:
-        last: dict[str, float] = {}
-        for arrival in receiver.arrivals:
-            if arrival.state == "TASK_STATE_COMPLETED":
-                last.setdefault(arrival.task_id, receiver.times[arrival.id])
-        for task_id, (at, wanted) in acknowledged.items():
-            if wanted is receiver and not receiver._hang:
-                found.append(max(0.0, last.get(task_id, at + 60) - at))
-    return found
+    return await delays(acknowledged)
+
+
+async def delays(acknowledged: dict[str, tuple[float, Receiver]]) -> list[float]:
+    """Seconds from the acknowledgement of each task to the arrival of its end, where that does not hang."""
+    due = {task_id: one for task_id, one in acknowledged.items() if not one[1].hangs}
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        ends = {receiver: receiver.ends() for _, receiver in due.values()}
+        if (
+            all(task_id in ends[receiver] for task_id, (_, receiver) in due.items())
+            or time.monotonic() > deadline
+        ):
+            # What never came counts as having taken as long as anybody waited.
+            return [max(0.0, ends[one].get(task_id, at + LIMIT_S) - at) for task_id, (at, one) in due.items()]
+        await asyncio.sleep(0.05)
