@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from typing import Any
 
 from trunkline.wire import sse
@@ -37,7 +36,6 @@ class Stream:
         self.state = ""
         self.clean = False
         self.frames: list[Any] = []
-        self.times: list[float] = []
 
     @property
     def last(self) -> int:
@@ -46,7 +44,7 @@ class Stream:
 
     async def first(self) -> None:
         """Until the first frame is here."""
-        await asyncio.wait_for(self._begun.wait(), 20)
+        await asyncio.wait_for(self._begun.wait(), 60)
 
     async def read(self) -> None:
         """Read to the end, clean or not."""
@@ -69,7 +67,6 @@ class Stream:
     def _take(self, seq: str, data: Any) -> None:
         result = data["result"]
         self.frames.append(result)
-        self.times.append(time.monotonic())
         if seq:
             self.ids.append(int(seq))
         match result:
@@ -78,6 +75,8 @@ class Stream:
                 for artifact in task.get("artifacts", ()):
                     self.text += "".join(part["text"] for part in artifact["parts"])
             case {"artifactUpdate": update}:
+                # One that does not append tells the artifact whole.
+                self.text = self.text if update.get("append") else ""
                 self.text += "".join(part["text"] for part in update["artifact"]["parts"])
             case {"statusUpdate": update}:
                 self.state = update["status"]["state"].removeprefix("TASK_STATE_").lower()

@@ -82,6 +82,20 @@ async def stay(text: str) -> str:
 ''',
 }
 
+WAITS = '''
+import asyncio, os
+from trunkline import Agent
+
+agent = Agent("waits")
+
+@agent.skill
+async def wait(text: str) -> str:
+    """Ends once there is a file `go`."""
+    while not os.path.exists("go"):
+        await asyncio.sleep(0.01)
+    return "waited"
+'''
+
 
 def descriptors(server: ServerProcess) -> int:
     """How many sockets the server has open."""
@@ -262,13 +276,15 @@ def test_a_client_that_never_reads_does_not_hold_up_the_end(tmp_path: Path) -> N
 
 
 def test_what_was_asked_before_the_end_is_answered_and_what_comes_then_is_refused(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
+    (tmp_path / "waits.py").write_text(WAITS, encoding="utf-8")
+    with ServerProcess(tmp_path, "waits:agent", "--set", "drain_limit=25") as server:
         assert server.process is not None
         agent, late = Agent(server.base), Agent(server.base)
-        agent.send("echo warm")
-        late.send("echo warm")
+        # A connection each that is open already.
+        agent.result("ListTasks")
+        late.result("ListTasks")
         answers: list[Any] = []
-        asking = threading.Thread(target=lambda: answers.append(agent.send("sleep 1")))
+        asking = threading.Thread(target=lambda: answers.append(agent.send("wait")))
         asking.start()
         watcher = Agent(server.base)
         while not watcher.result("ListTasks", {"status": "TASK_STATE_WORKING"})["tasks"]:
@@ -287,9 +303,10 @@ def test_what_was_asked_before_the_end_is_answered_and_what_comes_then_is_refuse
         assert "going down" in refused.json()["error"]["message"]
         with pytest.raises(httpx2.ConnectError):
             httpx2.get(f"{server.base}/tasks")
+        (tmp_path / "go").touch()
         asking.join(60)
         assert plain_state(answers[0]) == "completed"
-        assert text_of(answers[0]) == "slept 1 s"
+        assert text_of(answers[0]) == "waited"
         assert server.process.wait(60) == 0
         for one in (agent, late, watcher):
             one.close()
