@@ -239,7 +239,7 @@ def test_parts_keep_their_order_and_their_types(
     trunkline(
         "send", peer.url, "first",
         "--file", "report.bin", "--media-type", "application/pdf",
-        "--text", "second", "--data", "-", "--data", '{"a": [1]}', "--data", "@trip.json", "--file", "notes.txt",
+        "--text", "second", "--data", "-", "--data", '{"a": [1]}', "--data", "@trip.json", "--data", "trip.json", "--file", "notes.txt",
         "--file", "https://example.com/big.zip", "--text", "third", "--media-type", "text/markdown",
     )  # fmt: skip
     parts = peer.params("SendMessage")[0]["message"]["parts"]
@@ -250,6 +250,7 @@ def test_parts_keep_their_order_and_their_types(
         {"text": "second"},
         {"data": {"b": 2}, "mediaType": "application/json"},
         {"data": {"a": [1]}, "mediaType": "application/json"},
+        {"data": ["Rome"], "mediaType": "application/json"},
         {"data": ["Rome"], "mediaType": "application/json"},
         {"raw": base64.b64encode(b"plain").decode(), "filename": "notes.txt", "mediaType": "text/plain"},
         {"url": "https://example.com/big.zip", "filename": "big.zip", "mediaType": "application/zip"},
@@ -263,8 +264,8 @@ def test_parts_keep_their_order_and_their_types(
         (("hi", "--media-type", "a/b"), "follows no --text"),
         ((), "nothing to send"),
         (("--file", "none.txt"), "No such file"),
-        (("--data", "bad.json"), "this is no JSON: JSON is malformed"),
-        (("--data", "bad.json"), "a file is named by --data @FILE"),
+        (("--data", "bad.json"), "bad.json holds no JSON"),
+        (("--data", '{"a": '), "holds no JSON: Input data was truncated"),
         (("--data", "@bad.json"), "bad.json holds no JSON"),
         (("--data", "@none.json"), "--data none.json: No such file"),
         (("--data", "@/dev/zero"), "--data /dev/zero is larger than 64 MiB"),

@@ -107,7 +107,7 @@ _TABLE = (
         help="A part that is a file, sent along, or the address of one; repeatable.",
     ),
     Option(
-        name="data", kind="list", lasting=False, metavar="JSON|@PATH|-",
+        name="data", kind="list", lasting=False, metavar="JSON|PATH|-",
         help="A part of data: JSON itself, from a file, or from standard input; repeatable.",
     ),
     Option(

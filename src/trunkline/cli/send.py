@@ -21,6 +21,7 @@ from trunkline.errors import Misuse
 from trunkline.wire.types import RESTING, Part
 
 _ADDRESSES = ("http://", "https://")
+_JSON = ("{", "[", '"')
 _UNKNOWN = "application/octet-stream"
 # No agent takes a message of this size; what is larger was named by mistake, or never ends.
 _READ_LIMIT = 64 << 20
@@ -112,17 +113,18 @@ def _file_part(value: str) -> Part:
 
 
 def _data_part(value: str) -> Part:
-    where, raw = "", value.encode()
-    if value == "-":
+    if value.startswith(_JSON):
+        where, raw = value, value.encode()
+    elif value == "-":
         where, raw = "standard input", _bounded(sys.stdin.buffer, "--data -")
-    elif value.startswith("@"):
-        where, raw = value[1:], _read(Path(value[1:]), "--data")
+    else:
+        # The contract of the command line names a file without the sign that other tools put before it.
+        where = value.removeprefix("@")
+        raw = _read(Path(where), "--data")
     try:
         data = msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
-        if where:
-            raise Misuse(f"--data: {where} holds no JSON: {error}") from None
-        raise Misuse(f"--data: this is no JSON: {error}; a file is named by --data @FILE") from None
+        raise Misuse(f"--data: {where} holds no JSON: {error}") from None
     return Part(data=data, media_type="application/json")
 
 
