@@ -173,6 +173,33 @@ def test_a_question_says_how_to_answer_it_and_the_answer_goes_there(trunkline: R
     assert (fields(after)["Task"], fields(after)["State"]) == (shown["Task"], "TASK_STATE_COMPLETED")
 
 
+@pytest.mark.parametrize(
+    ("wanted", "reply", "shown"),
+    [
+        (
+            {"choices": ["red", "blue"], "deadline": "2026-01-31T12:00:00Z"},
+            "'<red|blue>'",
+            "Choices: red, blue",
+        ),
+        ({"schema": {"type": "integer"}}, "--data '<json>'", '"type": "integer"'),
+    ],
+)
+def test_a_question_says_which_answer_it_wants(
+    trunkline: Run, scripted: Make, wanted: dict[str, Any], reply: str, shown: str
+) -> None:
+    peer = scripted()
+    kind = "application/vnd.trunkline.question+json"
+    parts = [{"text": "Which?"}, {"data": wanted, "mediaType": kind}]
+    said = {"messageId": "q", "role": "ROLE_AGENT", "parts": parts}
+    peer.methods["SendMessage"] = lambda _: {
+        "task": {**task("INPUT_REQUIRED"), "status": {"state": "TASK_STATE_INPUT_REQUIRED", "message": said}}
+    }
+    code, out, _ = trunkline("send", peer.url, "hi")
+    assert code == 0 and shown in out
+    assert fields(out)["Next"].endswith(reply)
+    assert fields(out).get("Deadline", "") == wanted.get("deadline", "")
+
+
 @pytest.mark.parametrize("words", [(), ("--stream",)])
 def test_an_answer_is_followed_past_the_question_that_it_answers(
     trunkline: Run, a2a_mock: Any, words: tuple[str, ...]

@@ -13,7 +13,7 @@ from tests.loops import leap
 from trunkline import Agent, Turn
 from trunkline.client.chat import Chat
 from trunkline.client.client import Client
-from trunkline.errors import InternalError, Misuse, UnsupportedOperation
+from trunkline.errors import InternalError, InvalidParams, Misuse, UnsupportedOperation
 
 ASKS = "TASK_STATE_INPUT_REQUIRED"
 
@@ -135,5 +135,29 @@ def test_a_conversation_with_our_own_agent() -> None:
         assert (await chat.say("a room")).question == "Which town?"
         assert (await chat.say("Rome")).text == "a room in Rome"
         assert (await chat.say("a table")).question == "Which town?"
+
+    call(talk, inn)
+
+
+def test_an_answer_names_the_question_that_was_heard() -> None:
+    inn = Agent("inn", description="d", version="1")
+    wanted = {"type": "object", "properties": {"nights": {"type": "integer"}}, "required": ["nights"]}
+
+    @inn.skill()
+    async def book(turn: Turn) -> str:
+        town = await turn.ask("Which town?", choices=["Rome", "Oslo"], deadline=3600)
+        return f"{town}, {await turn.ask('How long?', schema=wanted)}"
+
+    async def talk(client: Client) -> None:
+        chat = client.chat()
+        first = (await chat.say("a room")).question
+        assert (first, first.choices, first.schema) == ("Which town?", ("Rome", "Oslo"), None)
+        assert first.id and first.deadline.endswith("Z")
+        # Somebody else was faster.
+        second = await client.send("Rome", task_id=chat.task_id, question=first.id)
+        assert (second.question.text, second.question.schema, second.data) == ("How long?", wanted, None)
+        with pytest.raises(InvalidParams, match="does not ask the question"):
+            await chat.say("Oslo")
+        assert (await chat.say({"nights": 2})).text == "Rome, {'nights': 2}"
 
     call(talk, inn)

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
+from msgspec import json
+
 from trunkline.bridge.arguments import ToolArguments
 from trunkline.bridge.outcome import Handle, ToolOutcome
 from trunkline.bridge.tool import Tool
@@ -93,7 +95,12 @@ def outcome_of(tool: Tool, result: Result) -> ToolOutcome:
 
 def _asking(tool: Tool, result: Result) -> ToolOutcome:
     login = result.state is TaskState.AUTH_REQUIRED
-    question = result.question or ("It wants a login." if login else "It wants more input.")
+    asked = result.question
+    question = asked.text or ("It wants a login." if login else "It wants more input.")
+    if asked.choices:
+        question += f" (one of: {', '.join(asked.choices)})"
+    elif asked.schema is not None:
+        question += f" (JSON that fits the schema {json.encode(asked.schema).decode()})"
     inputs = tool.inputs
     advice = (
         f"The agent waits for an answer. Call {tool.name} with "

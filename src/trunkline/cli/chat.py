@@ -94,7 +94,8 @@ async def _show_live(session: Session, stream: Stream) -> None:
     if result is None:
         return
     # What came in no chunk: a message, a question, a reason.
-    for more in (result.text, result.question):
+    wanted = f"({' / '.join(result.question.choices)})" if result.question.choices else ""
+    for more in (result.text, result.question.text, wanted):
         if more and more not in shown:
             print(("\n" if shown else "") + escape_controls(more), end="")
             shown += more

@@ -10,6 +10,7 @@ from msgspec import UNSET
 
 from trunkline.cli.console import print_block, print_field
 from trunkline.wire.answers import Notice
+from trunkline.wire.question import Question, is_question_part, read_question
 from trunkline.wire.types import Artifact, ArtifactUpdate, Message, Metadata, Part, StatusUpdate, Task
 
 
@@ -114,12 +115,24 @@ def _show_part(part: Part, label: str, *, verbose: bool) -> None:
         print_field("Type", part.media_type)
     if part.text is not None:
         print_block(label, part.text)
+    elif is_question_part(part):
+        _show_wanted(read_question(Message("", parts=(part,))))
     elif part.data is not UNSET:
         print_block("Data", msgspec.json.format(msgspec.json.encode(part.data)).decode())
     else:
         print_field("File", describe_file(part))
     if verbose:
         _show_metadata(part.metadata)
+
+
+def _show_wanted(question: Question) -> None:
+    """Which answer a question wants, and until when."""
+    if question.choices:
+        print_field("Choices", ", ".join(question.choices))
+    if question.schema is not None:
+        print_block("Schema", msgspec.json.format(msgspec.json.encode(question.schema)).decode())
+    if question.deadline:
+        print_field("Deadline", question.deadline)
 
 
 def describe_file(part: Part) -> str:

@@ -13,6 +13,7 @@ from trunkline.wire.answers import Notice
 from trunkline.wire.types import INTERRUPTED, RESTING, ArtifactUpdate, Message, StatusUpdate, Task, TaskState
 
 REPLY = "<reply>"
+JSON_REPLY = "<json>"
 
 
 def show_result(session: Session, result: Result, *, wrapped: bool, wanted: TaskState | None = None) -> None:
@@ -134,9 +135,13 @@ def _encode(result: Result, *, wrapped: bool) -> bytes:
 def _show_next(session: Session, result: Result) -> None:
     """The command to go on with."""
     if result.state in INTERRUPTED:
-        print_field(
-            "Next", session.command("send", REPLY, context_id=result.context_id, task_id=result.task_id)
-        )
+        ids = {"context_id": result.context_id, "task_id": result.task_id}
+        question = result.question
+        reply = f"<{'|'.join(question.choices)}>" if question.choices else REPLY
+        command = session.command("send", reply, **ids)
+        if question.schema is not None:
+            command = session.command("send", **ids, data=JSON_REPLY)
+        print_field("Next", command)
     elif result.task is not None and not result.ended:
         print_field("Next", session.command("task get", result.task_id, flags=["--wait"]))
     elif result.context_id:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from trunkline.client.message import Content, Sending
 from trunkline.client.result import Result
 from trunkline.client.stream import Stream
-from trunkline.errors import Misuse, TaskNotFound, UnsupportedOperation
+from trunkline.errors import Misuse, Refused, TaskNotFound, UnsupportedOperation
 
 # What an agent answers to a message for a task that has ended meanwhile.
 _OVER = (UnsupportedOperation, TaskNotFound)
@@ -36,6 +36,7 @@ class Chat:
         self.context_id = context_id
         # The task that the next word belongs to; empty if it opens one.
         self.task_id = ""
+        self._question = ""
         self._client = client
         self._skill = skill
         self._closed = False
@@ -54,6 +55,10 @@ class Chat:
             except _OVER:
                 self.task_id = ""
                 raise
+            except Refused:
+                # Perhaps it asks something else by now; then the next word answers that.
+                self._question = ""
+                raise
             self._learn(found)
             self._closed = done
         return _without_ids(found) if done else found
@@ -68,13 +73,18 @@ class Chat:
     def _filled(self, said: Sending) -> Sending:
         said.setdefault("context_id", self.context_id)
         # Who goes on with a task has chosen its skill already.
-        if not said.setdefault("task_id", self.task_id):
+        task_id = said.setdefault("task_id", self.task_id)
+        if not task_id:
             said.setdefault("skill", self._skill)
+        elif task_id == self.task_id:
+            # What is asked may change meanwhile, and this answers what was heard.
+            said.setdefault("question", self._question)
         return said
 
     def _learn(self, found: Result) -> None:
         self.context_id = found.context_id or self.context_id
         self.task_id = "" if found.ended else found.task_id
+        self._question = found.question.id
 
     def _check_open(self) -> None:
         if self._closed:

@@ -9,6 +9,7 @@ import msgspec
 
 from trunkline.clock import new_id
 from trunkline.errors import Misuse
+from trunkline.wire.question import question_metadata
 from trunkline.wire.types import Message, Metadata, Part, PushConfig, Role, SendRequest
 
 Content = str | Part | Message | Sequence[str | Part] | Mapping[str, Any]
@@ -20,6 +21,8 @@ class Sending(TypedDict, total=False):
 
     skill: str
     task_id: str
+    # The id of the question that is answered.
+    question: str
     context_id: str
     message_id: str
     metadata: Metadata | None
@@ -75,7 +78,9 @@ def compose(content: Content, said: Sending, *, wait: bool = True) -> SendReques
         raise Misuse("content is empty; a message has at least one part")
     told = said.get
     skill = told("skill")
-    named = {"skillHint": skill, "skillId": skill} if skill else None
+    named: Metadata | None = {"skillHint": skill, "skillId": skill} if skill else None
+    if question := told("question"):
+        named = {**(named or {}), **question_metadata(question)}
     if isinstance(content, Message):
         message = Message(
             told("message_id") or content.message_id or new_id(),

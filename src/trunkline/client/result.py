@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from msgspec import UNSET, Struct
 
+from trunkline.wire.question import Question, is_question_part, read_question
 from trunkline.wire.types import INTERRUPTED, TERMINAL, Artifact, Message, Metadata, Part, Task, TaskState
 
 _FAMILY = "/vnd.protolabs."
@@ -73,10 +74,11 @@ class Result(Struct, frozen=True):
         return self.state in TERMINAL
 
     @property
-    def question(self) -> str:
+    def question(self) -> Question:
         """What the agent asks while it waits for an answer or a login; else nothing."""
         task = self.task
-        return "" if task is None or task.status.state not in INTERRUPTED else text_of(task.status.message)
+        asked = task.status.message if task is not None and task.status.state in INTERRUPTED else None
+        return Question("") if asked is None else read_question(asked)
 
     @property
     def task_id(self) -> str:
@@ -175,8 +177,8 @@ def report_type(part: Part) -> str:
 
 
 def is_report(part: Part) -> bool:
-    """Whether it is what a run says of itself, such as its cost, and no part of its result."""
-    return report_type(part) != ""
+    """Whether it is what a run says of itself or of its question, and no part of its result."""
+    return report_type(part) != "" or is_question_part(part)
 
 
 def _file(part: Part) -> File:
