@@ -233,7 +233,8 @@ _NUMBERS = itertools.count()
 
 
 def _counting(call: Call, found: Json) -> None:
-    found["messageId"] = f"{found.get('messageId')}-{next(_NUMBERS)}" if found.get("messageId") else ""
+    if "messageId" in found:
+        found["messageId"] = f"{found['messageId']}-{next(_NUMBERS)}"
 
 
 def _html(call: Call, answer: AgentAnswer) -> None:

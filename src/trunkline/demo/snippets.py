@@ -45,7 +45,9 @@ async def main():
     client = await create_client("{base}")
     message = new_text_message("count 5 100", role=Role.ROLE_USER)
     async for update in client.send_message(SendMessageRequest(message=message)):
-        print(get_stream_response_text(update))
+        # The last update of an answer tells the whole of it.
+        if not update.artifact_update.last_chunk:
+            print(get_stream_response_text(update))
 
 asyncio.run(main())
 """
