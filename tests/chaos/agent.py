@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import signal
 import socket
 import time
 from collections import Counter
@@ -122,3 +124,11 @@ async def hold(turn: Turn) -> None:
     """Stay at work until somebody cancels it."""
     await turn.status(f"held by {MARK}")
     await asyncio.Event().wait()
+
+
+@agent.skill(on_crash="resume")
+async def deadly(turn: Turn) -> None:
+    """End the process that runs it, each time."""
+    await turn.status(f"run by {MARK}")
+    await asyncio.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -253,7 +253,7 @@ async def row_12(run: Run) -> Result:
     left = count
     while left and time.monotonic() - began < 90:
         await asyncio.sleep(0.2)
-        left = await _unfinished(client, fleet)
+        left = await unfinished(client, fleet)
         run.say(f"{left} of {count} left after {time.monotonic() - began:.0f} s")
     took = time.monotonic() - began
     client.close()
@@ -293,7 +293,8 @@ async def _put(store: Any, owner: str, at: int, place: int) -> None:
     await store.log.append("default", task_id, 0, events, at=at, head=State(task_id).head_after(events, at))
 
 
-async def _unfinished(client: Client, fleet: Fleet) -> int:
+async def unfinished(client: Client, fleet: Fleet) -> int:
+    """How many tasks have not ended."""
     total = 0
     for state in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"):
         told = Told("count", WHO, "", now_ms())
