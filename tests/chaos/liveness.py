@@ -1,4 +1,4 @@
-"""Rows 34 to 36: sessions that are cut, a commit that stalls, and a skill that ends its process."""
+"""Rows 84 to 86: sessions that are cut, a commit that stalls, and a skill that ends its process."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ DEATHS = 4
 
 
 @row(
-    34, "sessions of a replica are cut (pg_terminate_backend), any but one of them, 200 times",
+    84, "sessions of a replica are cut (pg_terminate_backend), any but one of them, 200 times",
     "0 takeovers, 0 tasks lost", POSTGRES,
 )  # fmt: skip
-async def row_34(run: Run) -> Result:
+async def row_84(run: Run) -> Result:
     assert run.database is not None
     rounds = run.count(200)
     fleet = run.fleet(2)
@@ -82,10 +82,10 @@ async def _cut_all_but_one(run: Run, admin: asyncpg.Connection, cut: set[int]) -
 
 
 @row(
-    35, "commits stall for 30 s (a synchronous standby is away), 50 messages come meanwhile",
+    85, "commits stall for 30 s (a synchronous standby is away), 50 messages come meanwhile",
     "every task that was recorded ends ≤ 30 s after", POSTGRES,
 )  # fmt: skip
-async def row_35(run: Run) -> Result:
+async def row_85(run: Run) -> Result:
     assert run.database is not None
     fleet = run.fleet(2)
     await fleet.start()
@@ -137,10 +137,10 @@ async def _send(client: Client, server: Server, place: int) -> bool:
 
 
 @row(
-    36, "a skill kills its process (on_crash=resume), three replicas that are started again",
+    86, "a skill kills its process (on_crash=resume), three replicas that are started again",
     f"the task fails with that reason after ≤ {DEATHS} deaths", POSTGRES,
 )  # fmt: skip
-async def row_36(run: Run) -> Result:
+async def row_86(run: Run) -> Result:
     fleet = run.fleet(3)
     await fleet.start()
     await asyncio.sleep(GRACE_S)
