@@ -257,9 +257,9 @@ def test_agents_mounted_in_one_application_share_a_host_and_its_store(here: Path
             assert _text(_send(browser, "/two")) == "two: hi"
             card = browser.get("/.well-known/agent-card.json", headers=V1).json()
             assert card["name"] == "two"
-            assert card["supportedInterfaces"][0]["url"] == "http://localhost:80/two/a2a"
+            assert card["supportedInterfaces"][0]["url"] == "http://localhost/two/a2a"
             mine = browser.get("/one/.well-known/agent-card.json", headers=V1).json()
-            assert mine["supportedInterfaces"][0]["url"] == "http://localhost:80/one/a2a"
+            assert mine["supportedInterfaces"][0]["url"] == "http://localhost/one/a2a"
             assert one.asgi().host is two.asgi().host
     assert [name for name in os.listdir(here) if name.endswith(".db")] == ["trunkline.db"]
 

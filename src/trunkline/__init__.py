@@ -7,8 +7,18 @@ from trunkline.agent.agent import Agent
 from trunkline.agent.declaration import Effect
 from trunkline.agent.skill import SyncTurn
 from trunkline.agent.turn import Turn
-from trunkline.errors import Misuse, Refused, TrunklineError, TurnOver, Unanswered, Unreachable, Unreadable
+from trunkline.errors import (
+    CallFailed,
+    Misuse,
+    Refused,
+    TrunklineError,
+    TurnOver,
+    Unanswered,
+    Unreachable,
+    Unreadable,
+)
 from trunkline.http.mounts import Route
+from trunkline.peer.remote import Peer
 from trunkline.wire.card import Provider
 from trunkline.wire.types import Artifact, Message, Part, PushConfig, TaskState
 
@@ -30,12 +40,14 @@ __all__ = [
     "ApiKey",
     "Artifact",
     "Bearer",
+    "CallFailed",
     "Client",
     "ClientCredentials",
     "Effect",
     "Message",
     "Misuse",
     "Part",
+    "Peer",
     "Provider",
     "PushConfig",
     "Refused",

@@ -111,7 +111,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rate_burst: Count = 0
     concurrency_limit: Count = 0
     hop_limit: Annotated[int, Meta(ge=1, le=1000)] = 8
-    task_budget: Annotated[int, Meta(ge=1, le=1_000_000)] = 64
+    task_budget: Annotated[int, Meta(ge=1, le=1_000_000)] = 256
     push: bool = True
     stream_close: Literal["whole", "last"] = "whole"
     unread_parts: Literal["pass", "refuse"] = "pass"

@@ -13,6 +13,7 @@ TrunklineError
 │   ├── Conflict  Duplicate  StoreInUse
 ├── TurnOver                    the task ended or moved while its executor still worked
 ├── Unanswered                  a skill's question: its deadline has passed, or its answer is a rejection
+├── CallFailed                  an agent that a skill called did not do it
 ├── TaskFull                    an executor has said more than a task may hold
 ├── Unreachable                 nobody was reached out there, or nobody may be
 │   ├── TimedOut  Uncertain
@@ -21,6 +22,8 @@ TrunklineError
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 _LONGEST = 1000
 
@@ -181,6 +184,17 @@ class Unanswered(TrunklineError):
     def __init__(self, message: str, *, rejected: bool = False) -> None:
         super().__init__(message)
         self.rejected = rejected
+
+
+class CallFailed(TrunklineError):
+    """An agent that a skill called did not do what it was asked for, or asks something back.
+
+    `result` is its task as it stands, as a client gives it; None if it never began.
+    """
+
+    def __init__(self, message: str, result: Any = None) -> None:
+        super().__init__(message)
+        self.result = result
 
 
 class TaskFull(TrunklineError):

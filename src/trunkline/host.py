@@ -14,7 +14,6 @@ from enum import Enum
 from functools import partial
 from time import monotonic
 from typing import Any
-from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -33,10 +32,12 @@ from trunkline.config import Settings, host_layer, load
 from trunkline.errors import Misuse, StoreInUse
 from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
 from trunkline.http.exchange import Exchange
-from trunkline.http.host_check import LOOPBACK, HostCheck, is_loopback
+from trunkline.http.host_check import HostCheck, hosts_of
 from trunkline.http.mounts import PUBLIC, App, Mount, Mounts, Route
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
+from trunkline.peer.executor import SILENCE_S, PeerExecutor, remote_id
+from trunkline.peer.remote import Reachable
 from trunkline.run.hops import Bounds
 from trunkline.run.limits import Quota
 from trunkline.run.node import HostedAgent, Limits
@@ -102,7 +103,7 @@ class Host:
         bounds = Bounds(settings.hop_limit, settings.task_budget)
         self.runner = Runner(
             self.store,
-            [self._hosted(agent, own, bounds) for agent, own in self._agents],
+            [hosted for agent, own in self._agents for hosted in self._hosted(agent, own, bounds)],
             Ids(),
             Limits(
                 settings.cancel_limit, settings.drain_limit, takeovers=settings.takeover_limit, bounds=bounds
@@ -141,9 +142,16 @@ class Host:
             jwks=None if self.notifier is None else self._jwks,
         )
 
-    def _hosted(self, agent: Agent, own: Settings, bounds: Bounds) -> HostedAgent:
-        executor = SkillExecutor(agent.name, agent.skills, agent.default, own, self.drift, bounds=bounds)
-        return HostedAgent(agent.id, executor, own.stall_limit, own.kept_s)
+    def _hosted(self, agent: Agent, own: Settings, bounds: Bounds) -> tuple[HostedAgent, HostedAgent]:
+        """An agent, and what follows the remote tasks that its skills ask for."""
+        reachable = Reachable(remote_id(agent.id), agent.peers, self.agents)
+        executor = SkillExecutor(
+            agent.name, agent.skills, agent.default, own, self.drift, bounds=bounds, reachable=reachable
+        )
+        return (
+            HostedAgent(agent.id, executor, own.stall_limit, own.kept_s),
+            HostedAgent(reachable.remote, PeerExecutor(agent.peers), SILENCE_S, own.kept_s),
+        )
 
     def _site(
         self,
@@ -488,11 +496,3 @@ def exposure(settings: Settings) -> Misuse:
         f"{settings.host} is reachable by other machines and no key is set: "
         "make one with trunkline keys create, give --key KEY, or --open to let anybody in"
     )
-
-
-def hosts_of(settings: Settings) -> list[str]:
-    """The names by which the server may be called; none lets every name in."""
-    hosts = list(settings.allowed_hosts)
-    if settings.public_url:
-        hosts.append(urlsplit(settings.public_url).hostname or "")
-    return [*hosts, *LOOPBACK] if is_loopback(settings.host) else hosts

@@ -13,7 +13,7 @@ LAYERS = (
     {"host"},
     {"gateway", "dash"},
     {"server", "agent", "fleet", "flow", "bridge", "adapters", "mock", "doctor", "demo", ""},
-    {"webhook", "http"},
+    {"webhook", "http", "peer"},
     {"run", "client"},
     {"auth"},
     {"store", "net"},
@@ -27,6 +27,15 @@ RANK = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 EXCEPTIONS = {
     ("trunkline.mock.pytest_plugin", "trunkline.mock.in_process"): "loaded in every run of a host's tests",
     ("trunkline.agent.agent", "trunkline.host"): "Agent.asgi, the one seam to the composition root",
+    (
+        "trunkline.peer.executor",
+        "trunkline.peer.clients",
+    ): "an agent that calls nobody starts without a client",
+    (
+        "trunkline.peer.executor",
+        "trunkline.peer.remote_run",
+    ): "an agent that calls nobody starts without a client",
+    ("trunkline.agent.turn", "trunkline.peer.call"): "an agent that calls nobody starts without it",
     ("trunkline", "trunkline.host"): "trunkline.lifespan, loaded when first asked for",
     ("trunkline.http.server", "trunkline.http.websocket"): "its library is the extra `websocket`",
     ("trunkline.store.url", "trunkline.store.postgres.store"): "its driver is the extra `postgres`",

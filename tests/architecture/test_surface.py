@@ -13,7 +13,7 @@ from tests.architecture.source import modules
 from trunkline import errors
 
 NAME_LIMIT = 40
-ERROR_LIMIT = 32  # below the one root
+ERROR_LIMIT = 33  # below the one root
 DOCSTRING_LIMIT = 10
 # Raised to leave, not to tell: each is caught in its own room and never reaches a caller.
 SIGNALS = {

@@ -18,10 +18,10 @@ from trunkline.log.decide import (
     Claim,
     DeletePush,
     Emit,
-    EndChild,
     ForceCancel,
     Park,
     Release,
+    RestChild,
     Say,
     SetPush,
     decide,
@@ -101,11 +101,29 @@ def test_the_answer_to_a_parked_question_claims_it() -> None:
 
 
 def test_the_end_of_a_child_is_recorded_once() -> None:
-    ended = EndChild("k", TaskState.FAILED)
+    ended = RestChild("k", TaskState.FAILED)
     state = task(WORKING)
     assert decide(state, ended) == (ev.ChildEnded("k", TaskState.FAILED),)
     assert decide(task(WORKING, *decide(state, ended)), ended) == ()
     assert decide(task(DONE), ended) == ()
+
+
+def test_a_question_of_a_child_is_recorded_once_and_not_after_its_end() -> None:
+    asks = RestChild("k", TaskState.INPUT_REQUIRED, "q1")
+    state = task(WORKING)
+    assert decide(state, asks) == (ev.ChildAsked("k", "q1"),)
+    state = task(WORKING, *decide(state, asks))
+    assert decide(state, asks) == ()
+    assert decide(state, RestChild("k", TaskState.INPUT_REQUIRED, "q2")) == (ev.ChildAsked("k", "q2"),)
+    assert decide(task(WORKING, ev.ChildEnded("k", TaskState.FAILED)), asks) == ()
+    assert decide(task(DONE), asks) == ()
+
+
+def test_a_cancel_that_has_to_be_told_elsewhere_ends_nothing_by_itself() -> None:
+    requested = ev.CancelRequested("me")
+    assert decide(task(ASKED), Cancel("me", told=True)) == (requested,)
+    assert decide(task(ASKED), Cancel("me", "n2", told=True)) == (ev.Claimed("n2"), requested)
+    assert decide(task(WORKING), Cancel("me", "n2", told=True)) == (requested,)
 
 
 def test_a_message_to_a_working_task_is_only_recorded() -> None:

@@ -76,7 +76,7 @@ def test_head_after_is_the_state_after(log: Log, more: list[ev.AnyEvent], end: l
         parked = state.wake_at is not None
         state.apply(ev.Recorded(place, 9_999, event))
         if isinstance(event, ev.Status | ev.Replied | ev.Claimed | ev.Parked) or (
-            parked and isinstance(event, ev.Said | ev.CancelRequested | ev.ChildEnded)
+            parked and isinstance(event, ev.Said | ev.CancelRequested | ev.ChildEnded | ev.ChildAsked)
         ):
             changed = place
     if not changed:
@@ -110,7 +110,12 @@ def test_a_child_of_an_agent_is_listed_as_such() -> None:
     assert msgspec.json.decode(encoding.encode((first,)))[0]["owner"] == "o"
 
 
-WAKING = [ev.Said(said("now")), ev.CancelRequested("o"), ev.ChildEnded("k", TaskState.FAILED)]
+WAKING = [
+    ev.Said(said("now")),
+    ev.CancelRequested("o"),
+    ev.ChildEnded("k", TaskState.FAILED),
+    ev.ChildAsked("k", "q"),
+]
 
 
 @pytest.mark.parametrize("event", WAKING, ids=lambda one: type(one).__name__)

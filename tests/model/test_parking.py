@@ -14,7 +14,7 @@ from tests.run.pair import die
 from trunkline.clock import Ids, now_ms
 from trunkline.errors import Refused, TaskNotCancelable
 from trunkline.log import events as ev
-from trunkline.log.decide import EndChild
+from trunkline.log.decide import RestChild
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Limits
@@ -48,7 +48,7 @@ class Script:
                 case "sleep":
                     await self._sleep(work, place)
                 case "child":
-                    await work.child_end(CHILD)
+                    await work.child_rest(CHILD, 0)
                 case _:
                     return DONE
 
@@ -169,7 +169,7 @@ class Machine(RuleBasedStateMachine):
             runner, feed = await self._feed(one, node)
             await runner.say(feed, said("look"))
             if order == "child":
-                await runner.tasks.change(feed, EndChild(CHILD, TaskState.COMPLETED))
+                await runner.tasks.change(feed, RestChild(CHILD, TaskState.COMPLETED))
                 runner._takeover.call()
             await self._settle(one)
 

@@ -54,6 +54,8 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 class Acts:
     """An executor that calls one function."""
 
+    works_elsewhere = False
+
     def __init__(self, act: Act, crash: OnCrash = OnCrash.FAIL) -> None:
         self._act = act
         self._crash = crash
@@ -63,6 +65,9 @@ class Acts:
 
     def on_crash(self, skill: str) -> OnCrash:
         return self._crash
+
+    async def close(self) -> None:
+        pass
 
     async def run(self, work: Work) -> Verdict:
         return await self._act(work)

@@ -50,8 +50,8 @@ class Family:
             while len(work.state.history) < 2:
                 await work.appended(work.state.seq)
             child = work.state.history[1].parts[0].text or ""
-            ended = await work.child_end(child)
-            return DONE if ended is COMPLETED else ev.Status(TaskState.FAILED)
+            await work.child_rest(child, 0)
+            return DONE if work.state.ended_children[child] is COMPLETED else ev.Status(TaskState.FAILED)
         if text == "quick":
             await self.go.wait()
             return DONE
@@ -178,7 +178,7 @@ def test_a_parent_with_a_coroutine_is_told_by_the_sweep_too(monkeypatch: pytest.
                 parent, child = await family_of(runner)
                 family.go.set()
                 assert await runner.ended(child) is COMPLETED
-                await until(lambda: any(owner.child for owner in runner._owners))
+                await until(lambda: any(owner.awaited for owner in runner._owners))
             await runner._children.round()
             assert await runner.ended(parent) is COMPLETED
         await store.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -14,6 +14,7 @@ from trunkline.agent.skill import Crash, Skill, SkillOptions, make_skill, read_o
 from trunkline.agent.testing import TestClient
 from trunkline.errors import Misuse
 from trunkline.http.mounts import App, Route
+from trunkline.peer.remote import Peer
 from trunkline.wire.card import Card, Extension, Provider
 from trunkline.wire.card import Skill as CardSkill
 from trunkline.wire.service_parameters import IDEMPOTENT_SEND
@@ -51,6 +52,7 @@ class Agent:
         output_modes: Sequence[str] = (),
         streaming: bool = True,
         on_crash: Crash = "fail",
+        peers: Mapping[str, Peer | str] | None = None,
         **settings: object,
     ) -> None:
         if not name.strip() or not name.isprintable():
@@ -68,6 +70,8 @@ class Agent:
         self.streaming = streaming
         # What its skills want of a task whose process dies, unless they say otherwise.
         self.on_crash: Crash = read_on_crash(on_crash).value
+        # The remote agents that its skills call by a name of their own: `turn.call("writer", …)`.
+        self.peers = _checked_peers(peers or {})
         self.settings = settings
         self.skills: dict[str, Skill] = {}
         self.default = ""
@@ -180,6 +184,15 @@ class Agent:
 
 def _modes(given: tuple[str, ...], of_skills: list[tuple[str, ...]]) -> tuple[str, ...]:
     return given or tuple(dict.fromkeys(mode for modes in of_skills for mode in modes)) or _TEXT
+
+
+def _checked_peers(given: Mapping[str, Peer | str]) -> dict[str, Peer]:
+    for name in given:
+        if _ID.fullmatch(name) is None:
+            raise Misuse(
+                f"{name!r} in peers= is no name: give 1 to 64 letters, digits, dots, hyphens, underscores"
+            )
+    return {name: Peer(url=peer) if isinstance(peer, str) else peer for name, peer in given.items()}
 
 
 def _checked_id(given: str, name: str) -> str:

@@ -14,7 +14,8 @@ from trunkline.agent.result import complete, end_early, record_failure, record_s
 from trunkline.agent.skill import Skill
 from trunkline.agent.turn import Coalesce, Turn, VerdictGiven
 from trunkline.config import Settings
-from trunkline.errors import InvalidParams, Refused, RouteNotFound, TurnOver, Unanswered
+from trunkline.errors import CallFailed, InvalidParams, Refused, RouteNotFound, TurnOver, Unanswered
+from trunkline.peer.remote import Reachable
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.hops import Bounds
 from trunkline.wire.types import Message, Metadata, SendRequest, TaskState
@@ -27,6 +28,8 @@ _BINDING = ("skill", "skillId")
 class SkillExecutor:
     """Runs the skills of one agent."""
 
+    works_elsewhere = False
+
     def __init__(
         self,
         name: str,
@@ -36,6 +39,7 @@ class SkillExecutor:
         drift: DriftMonitor | None = None,
         *,
         bounds: Bounds | None = None,
+        reachable: Reachable | None = None,
     ) -> None:
         self._name = name
         self._skills = skills
@@ -43,6 +47,7 @@ class SkillExecutor:
         self._coalesce = Coalesce(own.coalesce_characters, own.coalesce_milliseconds)
         self._reads_all = own.unread_parts == "refuse"
         self._bounds = bounds or Bounds()
+        self._reachable = reachable
         self._drift = drift or DriftMonitor()
 
     def admit(self, request: SendRequest) -> str:
@@ -118,10 +123,13 @@ class SkillExecutor:
         known = self._skills.get(skill)
         return OnCrash.FAIL if known is None else known.on_crash
 
+    async def close(self) -> None:
+        """Skills hold nothing here."""
+
     async def run(self, work: Work) -> Verdict:
         """Call the skill that the task was admitted for."""
         skill = self._skills.get(work.state.skill)
-        turn = Turn(work, work.state.skill, self._coalesce, self._bounds)
+        turn = Turn(work, work.state.skill, self._coalesce, self._bounds, self._reachable)
         success = False
         try:
             if skill is None:
@@ -145,6 +153,9 @@ class SkillExecutor:
             raise
         except TurnOver:
             raise
+        except CallFailed as failed:
+            # The reason is one that its caller may read: it is what another agent said.
+            return await end_early(turn, VerdictGiven(TaskState.FAILED, str(failed)))
         except asyncio.CancelledError:
             await record_stop(turn)
             raise

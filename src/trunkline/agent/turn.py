@@ -14,7 +14,7 @@ from copy import deepcopy
 from datetime import datetime
 from functools import partial
 from itertools import count
-from typing import Any, NoReturn, ParamSpec, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar, Unpack, cast, overload
 
 import msgspec
 
@@ -33,11 +33,16 @@ from trunkline.agent.validation import (
 from trunkline.clock import now_ms
 from trunkline.errors import Misuse, TurnOver, Unanswered
 from trunkline.log.events import AnyEvent, Chunk, Delta, Status, Stepped
+from trunkline.peer.remote import Calling, Reachable
 from trunkline.run.executor import Work
 from trunkline.run.hops import Bounds, Grants
 from trunkline.telemetry import traces
 from trunkline.wire.question import Rejection, question_metadata, read_answer
 from trunkline.wire.types import Artifact, Message, Metadata, Part, Role, TaskState
+
+if TYPE_CHECKING:
+    from trunkline.client.message import Content
+    from trunkline.client.result import Result
 
 ANSWER = "answer"
 # The name under which the moment of a sleep is recorded as a step.
@@ -74,6 +79,7 @@ class Turn:
         "_held",
         "_loop",
         "_places",
+        "_reachable",
         "_spoke",
         "_timer",
         "_work",
@@ -83,11 +89,14 @@ class Turn:
         "skill",
     )
 
-    def __init__(self, work: Work, skill: str, coalesce: Coalesce, bounds: Bounds) -> None:
+    def __init__(
+        self, work: Work, skill: str, coalesce: Coalesce, bounds: Bounds, reachable: Reachable | None = None
+    ) -> None:
         self.skill = skill
         self._bounds = bounds
         # Most turns call nobody.
         self._grants: Grants | None = None
+        self._reachable = reachable
         self.report = RunReport(work.state.extensions)
         self._work = work
         self._coalesce = coalesce
@@ -328,6 +337,24 @@ class Turn:
         await self._work.emit(Stepped(place, name, msgspec.json.decode(body)))
         await self._work.drain()
         return given
+
+    async def call(self, target: str, content: Content | None = None, /, **said: Unpack[Calling]) -> Result:
+        """Have another agent do something: at an address, by its name among `peers`, or one of this host.
+
+        It is a child of this task, recorded before it is begun: a run that is resumed goes on with the same
+        one. What it asks is asked of our caller; with `questions="raise"` the code gets it, and answers with
+        `task=`. `context` goes on with an earlier conversation.
+
+        Raises:
+            CallFailed: it was not done; `result` says how far it came.
+            Refused: the chain of agents is too long, or has made as many tasks as it may.
+        """
+        # An agent that calls nobody starts without it.
+        from trunkline.peer.call import AgentCall
+
+        call = AgentCall(self._work, self, self._reachable or Reachable(), target, said)
+        await self.flush()
+        return await call.run(content)
 
     async def sleep(self, seconds: float) -> None:
         """Wait, for days if need be: the moment is recorded, so that a run that is resumed keeps it.

@@ -23,7 +23,7 @@ from trunkline.auth.vault import Vault, find_key
 from trunkline.clock import Ids, now_ms, random_bits
 from trunkline.config import Secret, Settings, load, seconds
 from trunkline.errors import Misuse, StoreInUse, Unreachable
-from trunkline.host import hosts_of
+from trunkline.http.host_check import hosts_of
 from trunkline.net.egress import Egress, target
 from trunkline.net.http import HttpRequest
 from trunkline.net.http_client import SocketHttpClient

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TypeVar, Unpack
 
+from msgspec import Struct
+
 from trunkline.client.assembler import Assembler
 from trunkline.client.chat import Chat
 from trunkline.client.credentials import Auth, FixedHeaders, Guarded, credentials
@@ -38,6 +40,18 @@ from trunkline.wire.types import (
 )
 
 T = TypeVar("T")
+
+
+class Capabilities(Struct, frozen=True):
+    """What an agent can do beyond answering, and the interface by which it is called, in words.
+
+    With `deduplicates` it knows a message that comes twice.
+    """
+
+    interface: str
+    streaming: bool
+    push: bool
+    deduplicates: bool
 
 
 class Client:
@@ -119,6 +133,18 @@ class Client:
         """What was chosen, in words."""
         return (await self._negotiation.open()).name
 
+    async def capabilities(self) -> Capabilities:
+        """What the agent can do, by its card; without one it is assumed to stream and to push.
+
+        Raises:
+            Unreachable: nobody is there.
+            Unreadable: what is there is no agent.
+        """
+        transport = await self._session.ready()
+        card = self._negotiation.known
+        push = card is None or card.push
+        return Capabilities(transport.name, self._session.streams, push, self._session.deduplicates)
+
     async def card(self, *, refresh: bool = False) -> PeerCard:
         """What the agent says of itself; kept as long as it is good.
 
@@ -198,13 +224,16 @@ class Client:
         request = compose(content, said)
         return Stream(self._session, request=request, headers=_about(said), timeout_s=seconds)
 
-    def subscribe(self, task_id: str, *, after: str = "") -> Stream:
-        """Follow a task, through its questions: from a snapshot, or from what came `after` an event's id."""
+    def subscribe(self, task_id: str, *, after: str = "", through_questions: bool = True) -> Stream:
+        """Follow a task: from a snapshot, or from what came `after` an event's id.
+
+        It ends with the task, or without `through_questions` also where the agent asks something.
+        """
         return Stream(
             self._session,
             known=Assembler(_named(task_id), after),
             timeout_s=self._options.timeout_s,
-            through_questions=True,
+            through_questions=through_questions,
         )
 
     async def wait(self, task_id: str, *, timeout_s: float | None = None) -> Result:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv6Address, ip_address
+from urllib.parse import urlsplit
 
+from trunkline.config import Settings
 from trunkline.errors import Forbidden, Misuse
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -97,3 +99,11 @@ def _listed(host: str) -> str:
     if not name:
         raise Misuse(f"allowed_hosts: {host!r} is not the name of a host")
     return name
+
+
+def hosts_of(settings: Settings) -> list[str]:
+    """The names by which the server may be called; none lets every name in."""
+    hosts = list(settings.allowed_hosts)
+    if settings.public_url:
+        hosts.append(urlsplit(settings.public_url).hostname or "")
+    return [*hosts, *LOOPBACK] if is_loopback(settings.host) else hosts

@@ -31,9 +31,14 @@ class Say(Struct, frozen=True):
 
 
 class Cancel(Struct, frozen=True):
-    """Somebody wants the task to stop."""
+    """Somebody wants the task to stop; `told` if also an executor that waits must hear of it.
+
+    `claim` is the node that tells it, if that changes.
+    """
 
     by: str
+    claim: str = ""
+    told: bool = False
 
 
 class ForceCancel(Struct, frozen=True):
@@ -61,11 +66,12 @@ class Park(Struct, frozen=True):
     child: str = ""
 
 
-class EndChild(Struct, frozen=True):
-    """A child of the task has come to its end."""
+class RestChild(Struct, frozen=True):
+    """A child of the task has come to its end, or asks the question of this id."""
 
     child: str
     state: TaskState
+    question: str = ""
 
 
 class SetPush(Struct, frozen=True):
@@ -98,7 +104,7 @@ LIMITS = "20 000 events or 64 MiB"
 PUSH_EVENTS_LIMIT = EVENTS_LIMIT + 1000
 PUSH_LIMIT = 16
 
-Command = Say | Cancel | ForceCancel | Claim | Release | Park | EndChild | SetPush | DeletePush | Emit
+Command = Say | Cancel | ForceCancel | Claim | Release | Park | RestChild | SetPush | DeletePush | Emit
 
 
 def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
@@ -114,8 +120,8 @@ def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
             return _emit(state, command)
         case Say():
             return _say(state, command)
-        case Cancel(by=by):
-            return _cancel(state, by)
+        case Cancel():
+            return _cancel(state, command)
         case ForceCancel():
             return () if state.over else (ev.Status(TaskState.CANCELED),)
         case Claim(node=node, dead=dead):
@@ -125,8 +131,8 @@ def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
             return () if state.over or state.node != node else (ev.Claimed(""),)
         case Park():
             return _park(state, command)
-        case EndChild(child=child, state=ended):
-            return () if state.over or child in state.ended_children else (ev.ChildEnded(child, ended),)
+        case RestChild():
+            return _rest_child(state, command)
         case SetPush(target=target, by=by):
             return _set_push(state, target, by)
         case DeletePush():
@@ -147,6 +153,16 @@ def _park(state: State, command: Park) -> tuple[ev.AnyEvent, ...]:
     if state.cancel_requested or len(state.answers) > state.taken or command.child in state.ended_children:
         return ()
     return (ev.Parked(command.wake_at, command.child),)
+
+
+def _rest_child(state: State, command: RestChild) -> tuple[ev.AnyEvent, ...]:
+    child = command.child
+    if state.over or child in state.ended_children:
+        return ()
+    if command.state in TERMINAL:
+        return (ev.ChildEnded(child, command.state),)
+    known = command.question in state.child_questions.get(child, ())
+    return () if known or is_full(state) else (ev.ChildAsked(child, command.question),)
 
 
 def _set_push(state: State, target: ev.PushTarget, by: str) -> tuple[ev.AnyEvent, ...]:
@@ -211,10 +227,13 @@ def _check_answer(state: State, message: Message, by: str) -> None:
         read_answer(read_question(question), message)
 
 
-def _cancel(state: State, by: str) -> tuple[ev.AnyEvent, ...]:
+def _cancel(state: State, command: Cancel) -> tuple[ev.AnyEvent, ...]:
     if state.over:
         raise errors.TaskNotCancelable(f"task {state.task_id} has already ended ({plain_state(state.state)})")
-    requested = () if state.cancel_requested else (ev.CancelRequested(by),)
+    requested = () if state.cancel_requested else (ev.CancelRequested(command.by),)
+    if command.told:
+        claims = command.claim and command.claim != state.node and state.interrupted
+        return (ev.Claimed(command.claim), *requested) if claims else requested
     return (*requested, ev.Status(TaskState.CANCELED)) if state.interrupted else requested
 
 

@@ -136,6 +136,13 @@ class ChildEnded(Event, frozen=True):
     state: TaskState
 
 
+class ChildAsked(Event, frozen=True):
+    """A child of this task waits for an answer; `question` is the id of what it asks, in its own log."""
+
+    child: str
+    question: str
+
+
 class Taken(Event, frozen=True):
     """The executor has taken an answer up; `place` counts the answers from 0."""
 
@@ -194,6 +201,7 @@ Known = (
     | Stepped
     | Parked
     | ChildEnded
+    | ChildAsked
     | Taken
     | QuestionClosed
     | PushSet

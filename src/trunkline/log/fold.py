@@ -38,6 +38,7 @@ NOBODY: Mapping[str, ev.PushTarget] = MappingProxyType({})
 
 
 CHILDLESS: Mapping[str, TaskState] = MappingProxyType({})
+QUIET: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 class Head(Struct, frozen=True, gc=False):
@@ -70,6 +71,7 @@ class State:
         "answers",
         "cancel_requested",
         "child",
+        "child_questions",
         "context_id",
         "deadline",
         "ended_children",
@@ -83,6 +85,7 @@ class State:
         "principal",
         "push",
         "push_since",
+        "questions",
         "reply",
         "resting",
         "seq",
@@ -126,6 +129,8 @@ class State:
         self.answered_by: tuple[str, ...] = ()
         # What became of each question, in their order; how many of them an executor has taken up.
         self.answers: list[Message | ev.QuestionClosed] = []
+        # The ids of these questions.
+        self.questions: list[str] = []
         self.taken = 0
         # How many nodes in a row died over it without its executor having got any further.
         self.takeovers = 0
@@ -139,6 +144,8 @@ class State:
         self.child = ""
         # Never changed in place: most tasks have no children and share the empty one.
         self.ended_children: Mapping[str, TaskState] = CHILDLESS
+        # What each child has asked so far, in its order.
+        self.child_questions: Mapping[str, tuple[str, ...]] = QUIET
         self.reply: Message | None = None
         self._history: list[Message] = []
         self._artifacts: dict[str, GrowingArtifact] = {}
@@ -172,6 +179,14 @@ class State:
     def question(self) -> Message | None:
         """The open question, which is named by its message id; None if nothing is asked."""
         return self.status_message if self.interrupted else None
+
+    def of_children(self) -> set[str]:
+        """The ids of all questions that its children have asked."""
+        return {asked for several in self.child_questions.values() for asked in several}
+
+    def has_rested(self, child: str, heard: int) -> bool:
+        """Whether a child has ended, or asked more than these many questions."""
+        return child in self.ended_children or len(self.child_questions.get(child, ())) > heard
 
     def artifact(self, artifact_id: str) -> Artifact:
         """The whole of an artifact as it stands."""
@@ -219,7 +234,7 @@ class State:
                     node, changed = "", seq
                     if state not in TERMINAL:
                         wake_at, child = moment or NEVER, awaited
-                case ev.Said() | ev.CancelRequested() | ev.ChildEnded():
+                case ev.Said() | ev.CancelRequested() | ev.ChildEnded() | ev.ChildAsked():
                     if wake_at is not None and not node:
                         wake_at, changed = at, seq
                 case ev.Compacted(count=count):
@@ -269,8 +284,8 @@ class State:
                 self._wake(recorded.at)
             case ev.Parked() as event:
                 self._park(event)
-            case ev.ChildEnded() as event:
-                self._child_ended(event, recorded.at)
+            case ev.ChildEnded() | ev.ChildAsked() as event:
+                self._child_rests(event, recorded.at)
             case ev.Compacted(artifacts=artifacts, open=growing):
                 self._artifacts.update(
                     {
@@ -352,8 +367,12 @@ class State:
         if not self.over:
             self.wake_at, self.child = event.wake_at or NEVER, event.child
 
-    def _child_ended(self, event: ev.ChildEnded, at: int) -> None:
-        self.ended_children = {**self.ended_children, event.child: event.state}
+    def _child_rests(self, event: ev.ChildEnded | ev.ChildAsked, at: int) -> None:
+        if isinstance(event, ev.ChildEnded):
+            self.ended_children = {**self.ended_children, event.child: event.state}
+        else:
+            asked = (*self.child_questions.get(event.child, ()), event.question)
+            self.child_questions = {**self.child_questions, event.child: asked}
         self._wake(at)
 
     def _wake(self, at: int) -> None:
@@ -368,18 +387,21 @@ class State:
             self.answered_by = (*self.answered_by, event.by)
         if self.interrupted:
             self.answers.append(message)
-            self._keep_question()
+            self._keep_question(len(self.questions))
         self._history.append(message)
 
     def _settle_question(self, event: ev.Taken | ev.QuestionClosed) -> None:
-        self.taken = event.place + 1
+        # Calls that are made together may take up theirs in another order.
+        self.taken = max(self.taken, event.place + 1)
         if isinstance(event, ev.QuestionClosed):
             # An answer that came while the question was withdrawn counts for nothing: nobody waited for it.
             self.answers[event.place :] = [event]
             if self.interrupted:
-                self._keep_question()
+                self._keep_question(event.place)
 
-    def _keep_question(self) -> None:
+    def _keep_question(self, place: int) -> None:
+        asked = self.status_message
+        self.questions[place:] = ["" if asked is None else asked.message_id]
         if self.status_message is not None:
             self._history.append(self.status_message)
             self.status_message = None

@@ -1,4 +1,4 @@
-"""Parents and children: a child's end is told to its parent, a parent's cancel to its open children.
+"""Parents and children: a child's end and questions are told to its parent, a parent's end to its children.
 
 Both append to another log than the one that moved, so a process may die in between; every few seconds
 somebody looks for what was left undone.
@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 
 from trunkline.errors import StoreError, TaskNotCancelable, TaskNotFound
-from trunkline.log.decide import EndChild
+from trunkline.log.decide import RestChild
 from trunkline.run.feed import Feed
 from trunkline.run.node import Node
 from trunkline.run.owner import Owner
@@ -41,10 +41,10 @@ class Children:
         self._owners = owners
         self._cancel = cancel
         self._due = due
-        node.tasks.ended = self._ended
+        node.tasks.rested = self._rested
 
-    def _ended(self, feed: Feed) -> None:
-        """Tell those whom the end of a task concerns; asked for children and for what was canceled."""
+    def _rested(self, feed: Feed) -> None:
+        """Tell those whom the rest of a task concerns; asked for children and for what was canceled."""
         self._node.spawn(self._insist(feed))
 
     async def _insist(self, feed: Feed) -> None:
@@ -57,19 +57,20 @@ class Children:
 
     async def _tell(self, feed: Feed) -> None:
         state = feed.state
-        if state.parent:
-            await self._tell_parent(feed.tenant, state.parent, state.task_id, state.state)
+        if state.parent and state.resting:
+            await self._tell_parent(feed)
         if state.state is TaskState.CANCELED:
             await self._cancel_children(feed.tenant, state.task_id)
 
-    async def _tell_parent(self, tenant: str, task_id: str, child: str, state: TaskState) -> None:
-        tasks = self._node.tasks
-        parent = await tasks.load(tenant, task_id)
+    async def _tell_parent(self, feed: Feed) -> None:
+        tasks, child = self._node.tasks, feed.state
+        parent = await tasks.load(feed.tenant, child.parent)
         if parent is None:
             return
+        question = "" if child.question is None else child.question.message_id
         # Forgotten meanwhile, then there is nobody to be told.
         with contextlib.suppress(TaskNotFound):
-            await tasks.change(parent, EndChild(child, state))
+            await tasks.change(parent, RestChild(child.task_id, child.state, question))
         if not parent.state.node:
             self._due()
 
@@ -104,12 +105,12 @@ class Children:
     async def round(self) -> None:
         """Tell every parent and cancel every child that was not told."""
         nodes = self._node.tasks.store.nodes
-        for one in await nodes.ended_children(PAGE):
-            await self._tell_parent(one.tenant, one.parent, one.child, one.state)
-        for one in await nodes.open_children_of_canceled(PAGE):
-            await self._cancel_one(one.tenant, one.task_id)
-        for owner in [owner for owner in self._owners if owner.child]:
-            # It waits with its coroutine, where no list of parked tasks shows it.
-            child = await self._node.tasks.load(owner.feed.tenant, owner.child)
-            if child is not None and child.state.over:
+        told = [(one.tenant, one.task_id) for one in await nodes.rested_children(PAGE)]
+        # What waits with its coroutine no list of parked tasks shows.
+        told += [(owner.feed.tenant, child) for owner in self._owners for child in owner.awaited]
+        for tenant, task_id in told:
+            child = await self._node.tasks.load(tenant, task_id)
+            if child is not None and child.state.resting:
                 await self._tell(child)
+        for one in await nodes.open_children_of_ended(PAGE):
+            await self._cancel_one(one.tenant, one.task_id)

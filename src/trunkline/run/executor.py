@@ -9,7 +9,7 @@ from typing import Protocol
 from trunkline.clock import Ids
 from trunkline.log.events import AnyEvent, Replied, Status, Stepped
 from trunkline.log.fold import State
-from trunkline.wire.types import Message, SendRequest, TaskState
+from trunkline.wire.types import Message, SendRequest
 
 Verdict = Status | Replied
 
@@ -28,6 +28,34 @@ class Again(Enum):
     NO = "no"
     RESTART = "restart"
     RESUME = "resume"
+
+
+class ChildTasks(Protocol):
+    """The children of one task: other tasks of the same store that its executor has opened."""
+
+    async def open(self, child: str, agent: str, request: SendRequest) -> None:
+        """Open a task of an agent under this id; nothing happens if that was done before.
+
+        Raises:
+            Refused: the agent does not take the message, or is not carried here.
+        """
+        ...
+
+    async def state(self, child: str) -> State:
+        """A child as its log stands; read it, never change it.
+
+        Raises:
+            TaskNotFound: it is kept no longer.
+        """
+        ...
+
+    async def answer(self, child: str, message: Message) -> None:
+        """Say something to a child.
+
+        Raises:
+            Refused: it has ended, or waits for another answer.
+        """
+        ...
 
 
 class Work(Protocol):
@@ -53,6 +81,16 @@ class Work(Protocol):
     @property
     def elapsed_ms(self) -> int:
         """How long this executor has been running."""
+        ...
+
+    @property
+    def children(self) -> ChildTasks:
+        """The tasks that this one has others do."""
+        ...
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the task is being ended from outside; not so where it only is let go of."""
         ...
 
     def put(self, event: AnyEvent) -> None:
@@ -98,8 +136,8 @@ class Work(Protocol):
         """Wait for a moment, in milliseconds since the epoch."""
         ...
 
-    async def child_end(self, child: str) -> TaskState:
-        """Wait until a child of this task has ended; gives the state it ended in."""
+    async def child_rest(self, child: str, heard: int) -> None:
+        """Wait until a child of this task has ended, or asked more than these many questions."""
         ...
 
     async def appended(self, after: int) -> None:
@@ -117,6 +155,10 @@ class Work(Protocol):
 
 class Executor(Protocol):
     """Does the work of an agent."""
+
+    # Whether somebody else does the work, so that a cancel has to reach them and nothing is lost by a crash
+    # here. Such an executor reads in the log how far it is, and says nothing twice by itself.
+    works_elsewhere: bool
 
     def admit(self, request: SendRequest) -> str:
         """The id of the skill that takes this message; asked before a task exists.
@@ -140,4 +182,8 @@ class Executor(Protocol):
 
     async def run(self, work: Work) -> Verdict:
         """Work until a verdict; raising is failing."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of whatever is held; the runner has stopped."""
         ...

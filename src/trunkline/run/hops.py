@@ -28,7 +28,7 @@ class Bounds(Struct, frozen=True):
     """How many tasks may be in a line, and how many there may be below one root with the root itself."""
 
     hops: int = 8
-    tasks: int = 64
+    tasks: int = 256
 
 
 class Hops(Struct, frozen=True):
@@ -111,8 +111,8 @@ class Grants:
                     BUDGET,
                     f"task {state.task_id} has handed out all of its part of task_budget ({bounds.tasks})",
                 )
-            # Most of it to the first: a line of agents gets far, and something stays for others.
-            share = max(1, self._left * 3 // 4)
+            # Enough for a line as long as it may be; and much stays for others, however many are called.
+            share = min(self._left, max(bounds.hops - hops, self._left // 8))
             self._left -= share
         given: Metadata = {"root": chain.root or state.task_id, "hops": hops, "budget": share}
         return given if chain.deadline is None else {**given, "deadline": chain.deadline}

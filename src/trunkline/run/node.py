@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 
 from msgspec import Struct
 
 from trunkline.clock import Ids
-from trunkline.run.executor import Executor
+from trunkline.run.executor import ChildTasks, Executor
+from trunkline.run.feed import Feed
 from trunkline.run.hops import Bounds
 from trunkline.run.tasks import Tasks
 from trunkline.store.base import Store
@@ -49,6 +50,7 @@ class Node:
         "_background",
         "_loop",
         "agents",
+        "children",
         "dev",
         "draining",
         "id",
@@ -68,6 +70,8 @@ class Node:
         self.agents = tuple(agents)
         # Logs that were written before agents had ids belong to the agent at the origin, the first one.
         self._agents = {"": agents[0], **{agent.id: agent for agent in agents}}
+        # The children of a task of this node; set by whoever can open tasks.
+        self.children: Callable[[Feed], ChildTasks]
         # Takes nothing new from the moment this is set.
         self.draining = False
         self._background: set[asyncio.Task[None]] = set()

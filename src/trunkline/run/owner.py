@@ -18,7 +18,7 @@ from trunkline.log.events import AnyEvent, Replied, Status, Stepped
 from trunkline.log.fold import State
 from trunkline.run import hops
 from trunkline.run.buffer import RETRY_S, UNFLUSHED_LIMIT, EventBuffer
-from trunkline.run.executor import Again, OnCrash, Verdict
+from trunkline.run.executor import Again, ChildTasks, OnCrash, Verdict
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
 from trunkline.run.parking import is_bounded
@@ -56,7 +56,7 @@ class Owner:
         "_task",
         "_waits",
         "agent",
-        "child",
+        "awaited",
         "earlier",
         "feed",
         "heard_at",
@@ -77,8 +77,8 @@ class Owner:
         self.agent = agent
         self.ids = node.ids
         self.earlier: tuple[Message, ...] = ()
-        # The task whose end the executor waits for.
-        self.child = ""
+        # The tasks whose end the executor waits for.
+        self.awaited: set[str] = set()
         self._waits = self._open_steps = 0
         self._park_due = False
         self._node = node
@@ -112,6 +112,16 @@ class Owner:
     def elapsed_ms(self) -> int:
         """Milliseconds since this executor began, at least one."""
         return max(1, round((self._loop.time() - self._started_at) * 1000))
+
+    @property
+    def children(self) -> ChildTasks:
+        """The tasks that this one has others do."""
+        return self._node.children(self.feed)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the task is being ended from outside."""
+        return self._stop is not None
 
     @property
     def idle(self) -> bool:
@@ -196,14 +206,14 @@ class Owner:
         """Wait for a moment, in milliseconds since the epoch."""
         await self._wait(lambda: now_ms() >= moment, moment)
 
-    async def child_end(self, child: str) -> TaskState:
-        """Wait until a child of this task has ended; gives the state it ended in."""
-        state, self.child = self.feed.state, child
+    async def child_rest(self, child: str, heard: int) -> None:
+        """Wait until a child of this task has ended, or asked more than these many questions."""
+        state = self.feed.state
+        self.awaited.add(child)
         try:
-            await self._wait(lambda: child in state.ended_children, child=child)
+            await self._wait(lambda: state.has_rested(child, heard), child=child)
         finally:
-            self.child = ""
-        return state.ended_children[child]
+            self.awaited.discard(child)
 
     async def appended(self, after: int) -> None:
         """Wait until the log holds something after this seq."""
@@ -389,7 +399,8 @@ class Owner:
                     names = self._node.names_of(self.agent.id)
                     self.earlier = await self._node.tasks.earlier(self.feed, names)
                 if self._again is not Again.NO:
-                    self._replay = replay(self._again, await self._node.tasks.records(self.feed))
+                    records = await self._node.tasks.records(self.feed)
+                    self._replay = replay(self._again, records, self.agent.executor.works_elsewhere)
                 break
             except StoreError as error:
                 if self._again is Again.NO or error.damaged_task:

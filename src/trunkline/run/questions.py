@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import count
 
 from trunkline.clock import now_ms
 from trunkline.errors import Unanswered
@@ -34,7 +35,7 @@ class Questions:
         self._wait = wait
         self._is_ours = is_ours
         self._reopens = reopens
-        self._asked = 0
+        self._asked: set[int] = set()
         # One question at a time: the answer to one must not be taken for the answer to another.
         self._lock = asyncio.Lock()
 
@@ -47,8 +48,8 @@ class Questions:
         """The answer to a question, from the log or from the caller."""
         async with self._lock:
             # Counted before it is answered: the answer to one that is given up is never that to the next.
-            place, state = self._asked, self._state
-            self._asked += 1
+            state, place = self._state, self._place(status)
+            self._asked.add(place)
             if place >= len(state.answers):
                 try:
                     await self._ask(place, status)
@@ -65,12 +66,33 @@ class Questions:
             return found
         raise TimeoutError if found.withdrawn else Unanswered("The question was not answered in time.")
 
+    def _place(self, status: Status) -> int:
+        """Which of the recorded questions this is, or the next one.
+
+        What a child asks keeps its id, so that it is known whichever of several calls comes first when they
+        are played again; all others are known by their order.
+        """
+        known, of_children = self._state.questions, self._state.of_children()
+        named = "" if status.message is None else status.message.message_id
+        if named in of_children and named in known:
+            return known.index(named)
+        free = (place for place in count() if place not in self._asked)
+        return next(place for place in free if place >= len(known) or known[place] not in of_children)
+
+    def _is_open(self, status: Status) -> bool:
+        """Whether the question stands open since an earlier run."""
+        reopens, self._reopens = self._reopens, False
+        asked, of_children = self._state.question, self._state.of_children()
+        if not reopens or asked is None or status.message is None:
+            return reopens
+        ids = {asked.message_id, status.message.message_id}
+        return len(ids) == 1 or ids.isdisjoint(of_children)
+
     async def _ask(self, place: int, status: Status) -> None:
         """Wait until a question is answered, or its deadline is recorded as passed."""
         state = self._state
-        if not self._reopens:
+        if not self._is_open(status):
             self._buffer.put_now(status)
-        self._reopens = False
         await self._buffer.drain()
         deadline = state.deadline or 0
         self.asking = True

@@ -50,9 +50,11 @@ class Replay(Protocol):
         ...
 
 
-def replay(again: Again, records: Sequence[Recorded]) -> Replay | None:
+def replay(again: Again, records: Sequence[Recorded], works_elsewhere: bool = False) -> Replay | None:
     """How to listen to the next run of a task with these records; None if it is the first."""
     match again:
+        case Again.RESUME if works_elsewhere:
+            return Continued(records)
         case Again.NO:
             return None
         case Again.RESTART:
@@ -90,6 +92,34 @@ class Restarted:
 
     def closing(self) -> Iterable[AnyEvent]:
         """Nothing: what only dead runs wrote stays."""
+        return ()
+
+
+class Continued:
+    """A run that knows by itself what the log holds; only its steps are not done again."""
+
+    __slots__ = ("_steps", "trouble")
+
+    def __init__(self, records: Iterable[Recorded]) -> None:
+        self.trouble = ""
+        found = [one.event for one in records if isinstance(one.event, Stepped)]
+        self._steps = {step.place: step for step in found}
+
+    def opening(self) -> Iterable[AnyEvent]:
+        """Nothing: the log goes on as if there had been no break."""
+        return ()
+
+    def take(self, event: AnyEvent) -> Iterable[AnyEvent]:
+        """The event as it is."""
+        return (event,)
+
+    def step(self, place: int, name: str) -> Stepped | None:
+        """The recorded step."""
+        found = self._steps.get(place)
+        return found if found is not None and found.name == name else None
+
+    def closing(self) -> Iterable[AnyEvent]:
+        """Nothing is left to say."""
         return ()
 
 

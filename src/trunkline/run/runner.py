@@ -10,10 +10,17 @@ from functools import partial
 from msgspec.structs import replace
 
 from trunkline.clock import Ids, now_ms
-from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotCancelable, Unavailable
+from trunkline.errors import (
+    Conflict,
+    Duplicate,
+    InvalidParams,
+    StoreError,
+    TaskNotCancelable,
+    Unavailable,
+)
 from trunkline.log.decide import Cancel, ForceCancel, Release, Say
 from trunkline.log.events import PushTarget, Status, Submitted
-from trunkline.log.fold import NEVER
+from trunkline.log.fold import NEVER, State
 from trunkline.run import hops
 from trunkline.run.children import Children
 from trunkline.run.executor import Again, OnCrash
@@ -23,9 +30,11 @@ from trunkline.run.owner import RETRY_S, Owner
 from trunkline.run.replication import Replication
 from trunkline.run.retention import Retention
 from trunkline.run.takeover import Takeover
+from trunkline.run.tasks import not_found
 from trunkline.store.base import Store
 from trunkline.store.group_commit import Ack
 from trunkline.store.records import Dedup
+from trunkline.telemetry import traces
 from trunkline.wire.question import answered_question
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Message, SendRequest, TaskState
@@ -62,6 +71,7 @@ class Runner:
         self._retention = Retention(self.tasks, kept)
         self._owners: set[Owner] = set()
         self._children = Children(self._node, self._owners, self._cancel, self._takeover.call)
+        self._node.children = partial(OpenedTasks, self)
         # Messages on their way to an executor; the end waits for them.
         self._arriving = 0
 
@@ -136,6 +146,8 @@ class Runner:
             owner.abandon()
         await self._until(lambda: not self._owners, UNWIND_S)
         await self._node.end_background()
+        for agent in self._node.agents:
+            await agent.executor.close()
         try:
             await self._store.nodes.leave(self.node)
         except StoreError as error:
@@ -217,6 +229,7 @@ class Runner:
         *,
         agent: str,
         parent: str = "",
+        task_id: str = "",
         trace: str = "",
         push: PushTarget | None = None,
         extensions: tuple[str, ...] | None = None,
@@ -228,13 +241,15 @@ class Runner:
             Refused: no skill takes the message, or its chain of agents ends here.
             Unavailable: the runner is stopping.
         """
-        self._check_open()
+        # A parent is let come to its end when the runner goes down, and may need a child for that.
+        if not parent:
+            self._check_open()
         if request.metadata or request.message.metadata:
             hops.check(request, self._node.limits.bounds, now_ms())
         hosted = self.agent(agent)
         skill = hosted.executor.admit(request)
         said = request.message
-        task_id = self.ids.new()
+        task_id = task_id or self.ids.new()
         # A new conversation is named after its first task.
         context_id = said.context_id or task_id
         event = Submitted(
@@ -339,12 +354,21 @@ class Runner:
         await self._node.complete(self._cancel(feed, principal))
 
     async def _cancel(self, feed: Feed, principal: str) -> None:
-        await self.tasks.change(feed, Cancel(principal))
-        runs = feed.runner is not None or await self._lives_elsewhere(feed.state.node)
-        await self.tasks.end(feed, self._node.limits.cancel_s + 1 if runs else 0.0)
-        if not feed.state.over:
-            await self.tasks.change(feed, ForceCancel())
         state = feed.state
+        agent = self._node.agent(state.agent)
+        elsewhere = agent is not None and agent.executor.works_elsewhere
+        runs = feed.runner is not None or await self._lives_elsewhere(state.node)
+        # Where the work is done elsewhere an executor has to say so there, also if it was not needed so far.
+        claim = self.node if elsewhere and state.interrupted and not runs else ""
+        await self.tasks.change(feed, Cancel(principal, claim, told=elsewhere))
+        if claim and state.node == claim and feed.runner is None and not state.over and agent is not None:
+            self._begin(feed, agent, Again.RESUME)
+        elif elsewhere:
+            self._takeover.call()
+        runs = elsewhere or feed.runner is not None or await self._lives_elsewhere(state.node)
+        await self.tasks.end(feed, self._node.limits.cancel_s + 1 if runs else 0.0)
+        if not state.over:
+            await self.tasks.change(feed, ForceCancel())
         if state.state is not TaskState.CANCELED:
             raise TaskNotCancelable(
                 f"task {state.task_id} was faster than the cancel: {plain_state(state.state)}"
@@ -367,6 +391,53 @@ class Runner:
                     owner.stop_with("The skill was silent for too long and was stopped.")
                 elif hops.is_late(owner.state, now):
                     owner.stop_with("The deadline that came with the message has passed.")
+
+
+class OpenedTasks:
+    """The children of one task, which its executor opens through the runner of its node."""
+
+    __slots__ = ("_parent", "_runner")
+
+    def __init__(self, runner: Runner, parent: Feed) -> None:
+        self._runner = runner
+        self._parent = parent
+
+    async def open(self, child: str, agent: str, request: SendRequest) -> None:
+        """Open a task of an agent under this id, unless that was done before."""
+        tenant, parent = self._parent.tenant, self._parent.state
+        while await self._runner.tasks.load(tenant, child) is None:
+            try:
+                _, ack = self._runner.submit(
+                    tenant,
+                    parent.principal,
+                    request,
+                    agent=agent,
+                    parent=parent.task_id,
+                    task_id=child,
+                    trace=traces.traceparent(parent.trace),
+                )
+            except KeyError:
+                raise InvalidParams(f"there is no agent {agent!r} here", field="target") from None
+            try:
+                await ack
+            except StoreError as error:
+                # Whether it was written is seen by the next look; its parent waits for it in any case.
+                log.error("child.unopened task=%s child=%s error=%s", parent.task_id, child, error)
+                await asyncio.sleep(RETRY_S)
+
+    async def state(self, child: str) -> State:
+        """A child as its log stands."""
+        return (await self._feed(child)).state
+
+    async def answer(self, child: str, message: Message) -> None:
+        """Say something to a child."""
+        await self._runner.say(await self._feed(child), message)
+
+    async def _feed(self, child: str) -> Feed:
+        feed = await self._runner.tasks.load(self._parent.tenant, child)
+        if feed is None:
+            raise not_found(child)
+        return feed
 
 
 def _first(said: Message, task_id: str, context_id: str) -> Message:

@@ -206,7 +206,7 @@ class Takeover:
             self.takeovers[again] += not own
             name = "task.unrun" if own else "task.orphaned"
             log.warning("%s task=%s node=%s again=%s", name, state.task_id, orphan.node, again.value)
-        if state.cancel_requested:
+        if state.cancel_requested and not agent.executor.works_elsewhere:
             await node.tasks.change(feed, ForceCancel())
         elif again is Again.NO:
             verdict = Status(TaskState.FAILED, self._message(state, LEFT if own else DIED))

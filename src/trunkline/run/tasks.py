@@ -58,8 +58,8 @@ class Tasks:
         self._pruned: dict[str | None, int] = {}
         # How many events came after the end of their task, or after somebody else's claim.
         self.late = 0
-        # Told when an append of this process ends a task that has a parent, or cancels one.
-        self.ended: Callable[[Feed], None] | None = None
+        # Told when an append of this process ends a task that has a parent or makes it ask, or cancels one.
+        self.rested: Callable[[Feed], None] | None = None
         # Told when an append of this process has something for the outbox.
         self.announced: Callable[[Feed], None] | None = None
 
@@ -278,9 +278,9 @@ class Tasks:
                         # Passed through within this append; it is told as well.
                         passed = (first.state, expected + 1)
                     self.watch(feed.tenant, head, state.trace, passed)
-                if head is not None and state.over and (state.parent or state.state is CANCELED):
-                    if self.ended is not None:
-                        self.ended(feed)
+                if head is not None and state.resting and (state.parent or state.state is CANCELED):
+                    if self.rested is not None:
+                        self.rested(feed)
                 if deliveries and self.announced is not None:
                     self.announced(feed)
             elif not isinstance(error, Conflict | Duplicate):

@@ -13,7 +13,7 @@ from trunkline.store.records import HeadPage, Where
 from trunkline.wire.types import TaskState
 
 # A tenth of their names' size in every row and index.
-# Invariant: the statements compare these: up to 2 a task is running, from 5 on it has ended, 7 is canceled.
+# Invariant: the statements compare these: up to 2 a task is running, 3 and 4 ask, from 5 on it has ended.
 NUMBERS: Mapping[TaskState, int] = {
     TaskState.SUBMITTED: 1,
     TaskState.WORKING: 2,

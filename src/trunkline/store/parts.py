@@ -18,7 +18,6 @@ from trunkline.store.records import (
     Doc,
     DocChange,
     DocHint,
-    EndedChild,
     Fault,
     Orphan,
     Poll,
@@ -66,12 +65,12 @@ class Nodes(Protocol):
         """Open tasks of agents that no living node carries, by task id, behind the id `after`."""
         ...
 
-    async def ended_children(self, limit: int = 100) -> list[EndedChild]:
-        """Parked tasks that were not told of the end of the child they wait for: its process died before."""
+    async def rested_children(self, limit: int = 100) -> list[TaskRef]:
+        """Tasks that have ended or ask, and whose parked parent was not told: a process died before."""
         ...
 
-    async def open_children_of_canceled(self, limit: int = 100) -> list[TaskRef]:
-        """Tasks that are not ended although their parent was canceled."""
+    async def open_children_of_ended(self, limit: int = 100) -> list[TaskRef]:
+        """Tasks that are not ended although their parent is."""
         ...
 
 

@@ -188,15 +188,6 @@ class Waiting(Struct, frozen=True, gc=False):
     state: TaskState
 
 
-class EndedChild(Struct, frozen=True, gc=False):
-    """A parked task that still waits for a child, and how that child ended."""
-
-    tenant: str
-    parent: str
-    child: str
-    state: TaskState
-
-
 class TaskRef(Struct, frozen=True, gc=False):
     """A task by its tenant and id."""
 

@@ -7,7 +7,7 @@ import pytest
 from tests.conformance.store.given import AT, A, B, ids, listed, message, status, task
 from trunkline.log import events as ev
 from trunkline.log.fold import NEVER
-from trunkline.store.records import EndedChild, TaskRef, Where
+from trunkline.store.records import TaskRef, Where
 from trunkline.wire.types import TaskState
 
 WORKING, ASKING, CANCELED = TaskState.WORKING, TaskState.INPUT_REQUIRED, TaskState.CANCELED
@@ -70,7 +70,14 @@ def test_without_a_moment_it_is_nobodys_orphan(run, store, clock):
 
 
 @pytest.mark.parametrize(
-    "event", [ev.Said(message()), ev.CancelRequested("ann"), ev.ChildEnded("c1", TaskState.FAILED)], ids=str
+    "event",
+    [
+        ev.Said(message()),
+        ev.CancelRequested("ann"),
+        ev.ChildEnded("c1", TaskState.FAILED),
+        ev.ChildAsked("c1", "q"),
+    ],
+    ids=str,
 )
 def test_an_append_wakes_it(run, store, event):
     async def case():
@@ -102,40 +109,40 @@ def test_the_oldest_come_first_whether_parked_or_not(run, store):
     assert run(case()) == ["r1", "p1", "r2", "p2", "r3", "p3"]
 
 
-def test_an_end_that_a_parent_was_not_told_of(run, store, clock):
+def test_an_end_or_question_that_a_parent_was_not_told_of(run, store, clock):
     async def case():
         for name, wake_at, state in (
             ("told-by-time", AT, TaskState.COMPLETED),
             ("untold", 0, TaskState.FAILED),
             ("with-deadline", AT + 99, CANCELED),
+            ("unasked", 0, ASKING),
             ("still-running", 0, WORKING),
         ):
             await task(store, f"child-of-{name}", state=state, parent=name)
             await parked(store, name, wake_at, f"child-of-{name}")
         await task(store, "stranger", state=TaskState.COMPLETED, tenant=B)
         await parked(store, "of-another-tenant", 0, "stranger")
-        found = await store.nodes.ended_children()
-        return found, await store.nodes.ended_children(limit=1)
+        found = await store.nodes.rested_children()
+        return found, await store.nodes.rested_children(limit=1)
 
     found, one = run(case())
-    assert found == [
-        EndedChild(A, "untold", "child-of-untold", TaskState.FAILED),
-        EndedChild(A, "with-deadline", "child-of-with-deadline", CANCELED),
-    ]
+    names = ("unasked", "untold", "with-deadline")
+    assert found == [TaskRef(A, f"child-of-{name}") for name in names]
     assert one == found[:1]
 
 
-def test_children_that_outlive_a_canceled_parent(run, store):
+def test_children_that_outlive_their_parent(run, store):
     async def case():
         for name, state in (("canceled", CANCELED), ("completed", TaskState.COMPLETED), ("running", WORKING)):
             await task(store, name, state=state)
             for child, how in (("open", WORKING), ("asks", ASKING), ("over", TaskState.FAILED)):
                 await task(store, f"{name}-{child}", parent=name, state=how)
         await task(store, "foreign", parent="canceled", tenant=B)
-        return await store.nodes.open_children_of_canceled(), await store.nodes.open_children_of_canceled(1)
+        return await store.nodes.open_children_of_ended(), await store.nodes.open_children_of_ended(1)
 
     found, one = run(case())
-    assert found == [TaskRef(A, "canceled-asks"), TaskRef(A, "canceled-open")]
+    names = ("canceled-asks", "canceled-open", "completed-asks", "completed-open")
+    assert found == [TaskRef(A, name) for name in names]
     assert one == found[:1]
 
 

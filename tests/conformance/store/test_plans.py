@@ -24,7 +24,7 @@ SELECT
     CASE WHEN n % 10 = 0 THEN 'task-1' ELSE '' END, '', CASE WHEN n > 10000 THEN NULL ELSE {NEVER} END
 """
 NUMBERS = "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 110000) "
-ASKED = ("orphans", "claimed", "waiting", "ended_children", "open_children_of_canceled", "ended_tasks")
+ASKED = ("orphans", "claimed", "waiting", "rested_children", "open_children_of_ended", "ended_tasks")
 GIVEN = {
     "agents": ["", "alpha"], "now": AT, "limit": 100, "after": "", "tenant": None, "before": 5, "carried": [""],
     "dead": ["", "gone"], "known": ["gone"], "search": False, "node": "gone", "agent": "", "after_at": 0, "after_id": "",
@@ -80,8 +80,8 @@ def _finds_nothing(run, store):
     async def case():
         await store.open()
         assert await store.nodes.orphans(("", "alpha")) == []
-        assert await store.nodes.ended_children() == []
-        assert await store.nodes.open_children_of_canceled() == []
+        assert await store.nodes.rested_children() == []
+        assert await store.nodes.open_children_of_ended() == []
         page = await store.heads.list("default", Where(parent="task-1", agents=("alpha",)), size=3)
         assert page.total == 3_666
         await store.close()

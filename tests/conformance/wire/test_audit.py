@@ -63,7 +63,7 @@ class Auditor:
             case ev.Claimed():
                 before, self.node = self.node, event.node
                 return event.node or before, f"taken from {before}" if event.node else "let go"
-            case ev.ChildEnded():
+            case ev.ChildEnded() | ev.ChildAsked():
                 return event.child, f"its end, {event.state.name.lower()}"
             case ev.CancelRequested():
                 self.canceled_by = event.by
@@ -199,7 +199,7 @@ def test_the_log_alone_tells_who_when_for_whom_and_why(shelf: Shelf, tmp_path: P
     # Everything that can happen did, and was by whom it must be.
     kinds = {type(one.recorded.event) for one in records}
     # Compaction comes later, and nothing here writes piece by piece for long, waits or has children.
-    rare = {ev.Compacted, ev.Delta, ev.Taken, ev.QuestionClosed, ev.Parked, ev.ChildEnded}
+    rare = {ev.Compacted, ev.Delta, ev.Taken, ev.QuestionClosed, ev.Parked, ev.ChildEnded, ev.ChildAsked}
     assert kinds >= set(get_args(ev.Known)) - rare, kinds
     ends = {one.what for one in accounts}
     assert {state.name.lower() for state in TERMINAL} <= ends

@@ -13,7 +13,7 @@ from trunkline.store.postgres.address import EVERY_TENANT
 from trunkline.store.postgres.database import PostgresDatabase
 from trunkline.store.postgres.liveness import GRACE_SECONDS
 from trunkline.store.postgres.sessions import fetch
-from trunkline.store.records import EndedChild, Orphan, TaskRef, Waiting
+from trunkline.store.records import Orphan, TaskRef, Waiting
 
 # How often all running tasks are looked at for nodes that nobody has heard of.
 SEARCH_SECONDS = 5.0
@@ -125,15 +125,15 @@ class PostgresNodes:
         rows = await self._database.read(EVERY_TENANT, call)
         return [Waiting(of, task_id, agent, STATES[state]) for of, task_id, agent, state in rows]
 
-    async def ended_children(self, limit: int = 100) -> list[EndedChild]:
+    async def rested_children(self, limit: int = 100) -> list[TaskRef]:
         """See `Nodes`."""
-        call = partial(fetch, name="ended_children", now=self._database.now_ms(), limit=limit)
+        call = partial(fetch, name="rested_children", now=self._database.now_ms(), limit=limit)
         rows = await self._database.read(EVERY_TENANT, call)
-        return [EndedChild(tenant, parent, child, STATES[state]) for tenant, parent, child, state in rows]
+        return [TaskRef(*row) for row in rows]
 
-    async def open_children_of_canceled(self, limit: int = 100) -> list[TaskRef]:
+    async def open_children_of_ended(self, limit: int = 100) -> list[TaskRef]:
         """See `Nodes`."""
-        call = partial(fetch, name="open_children_of_canceled", limit=limit)
+        call = partial(fetch, name="open_children_of_ended", limit=limit)
         return [TaskRef(*row) for row in await self._database.read(EVERY_TENANT, call)]
 
     async def _living(self) -> dict[str, list[str] | None]:

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 
 from trunkline.store.columns import STATES
-from trunkline.store.records import EndedChild, Orphan, TaskRef, Waiting
+from trunkline.store.records import Orphan, TaskRef, Waiting
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import Value, json_text, statements
 
@@ -59,14 +59,14 @@ class SqliteNodes:
             Waiting(of_tenant, task_id, agent, STATES[state]) for of_tenant, task_id, agent, state in rows
         ]
 
-    async def ended_children(self, limit: int = 100) -> list[EndedChild]:
+    async def rested_children(self, limit: int = 100) -> list[TaskRef]:
         """See `Nodes`."""
-        rows = await self._rows("ended_children", {"now": self._database.now_ms(), "limit": limit})
-        return [EndedChild(tenant, parent, child, STATES[state]) for tenant, parent, child, state in rows]
+        rows = await self._rows("rested_children", {"now": self._database.now_ms(), "limit": limit})
+        return [TaskRef(*row) for row in rows]
 
-    async def open_children_of_canceled(self, limit: int = 100) -> list[TaskRef]:
+    async def open_children_of_ended(self, limit: int = 100) -> list[TaskRef]:
         """See `Nodes`."""
-        rows = await self._rows("open_children_of_canceled", {"limit": limit})
+        rows = await self._rows("open_children_of_ended", {"limit": limit})
         return [TaskRef(tenant, task_id) for tenant, task_id in rows]
 
     async def _change(self, name: str, values: Sequence[Value]) -> None:

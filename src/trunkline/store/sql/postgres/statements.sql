@@ -308,16 +308,16 @@ ORDER BY t.task_id
 LIMIT :limit::bigint;
 
 -- Those whose own moment has come wake by themselves.
--- name: ended_children
-SELECT p.tenant, p.task_id, c.task_id, c.state
-FROM tasks AS p JOIN tasks AS c ON c.task_id = p.child AND c.tenant = p.tenant AND c.state >= 5
+-- name: rested_children
+SELECT c.tenant, c.task_id
+FROM tasks AS p JOIN tasks AS c ON c.task_id = p.child AND c.tenant = p.tenant AND c.state >= 3
 WHERE p.child <> '' AND p.wake_at > (SELECT coalesce(:now::bigint, now_ms()))
 ORDER BY p.task_id
 LIMIT :limit::bigint;
 
--- name: open_children_of_canceled
+-- name: open_children_of_ended
 SELECT c.tenant, c.task_id
-FROM tasks AS c JOIN tasks AS p ON p.task_id = c.parent AND p.tenant = c.tenant AND p.state = 7
+FROM tasks AS c JOIN tasks AS p ON p.task_id = c.parent AND p.tenant = c.tenant AND p.state >= 5
 WHERE c.parent <> '' AND c.state <= 4
 ORDER BY c.task_id
 LIMIT :limit::bigint;

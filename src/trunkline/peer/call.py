@@ -1,0 +1,221 @@
+"""A call of another agent from inside a skill: a child task, opened, waited for and read.
+
+The child is a task of this store: of an agent that this process carries, or one whose executor has a remote
+agent do the work. So a call outlives crashes as every task does, is cancelled with its parent, and asks as
+every task does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Protocol, cast
+
+import msgspec
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
+
+from trunkline.client.message import Content, compose
+from trunkline.client.result import Result, text_of
+from trunkline.clock import now_ms
+from trunkline.errors import CallFailed, Misuse, Refused, TaskNotFound, Unanswered
+from trunkline.log.events import Status, Stepped
+from trunkline.log.fold import State
+from trunkline.peer.remote import CALL_KEY, Calling, Reachable, Target
+from trunkline.run import hops
+from trunkline.run.executor import Work
+from trunkline.wire.question import question_metadata
+from trunkline.wire.spellings import plain_state
+from trunkline.wire.types import INTERRUPTED, Message, Metadata, Part, SendRequest, Task, TaskState
+
+CALL, RESULT = "call", "call.result"
+LONGEST_S = 366 * 24 * 3600
+
+
+class Steps(Protocol):
+    """Where a skill's run stands among its steps, and what it may hand on to others."""
+
+    def next_step(self, name: str) -> int:
+        """The place of the next step."""
+        ...
+
+    def chain(self) -> Metadata:
+        """What is handed on of the chain of agents."""
+        ...
+
+
+class Begun(Struct, frozen=True):
+    """A call as it is recorded before its child exists."""
+
+    child: str
+    message: str
+
+
+class AgentCall:
+    """One call, at its two places among the steps of a run: where it began, and what it gave."""
+
+    def __init__(self, work: Work, steps: Steps, reachable: Reachable, target: str, said: Calling) -> None:
+        self._work = work
+        self._target = target
+        self._said = _checked(said)
+        self._agent = reachable.agent(target)
+        self._is_remote = self._agent == reachable.remote
+        # Both now, and the chain too, so that calls that are begun together keep theirs when played again.
+        self._places = steps.next_step(CALL), steps.next_step(RESULT)
+        self._chain = steps.chain()
+
+    async def run(self, content: Content | None) -> Result:
+        """Have it done, however long that takes.
+
+        Raises:
+            CallFailed: it was not; `state` and `result` say more.
+        """
+        content = _content(content, self._said)
+        begun = await self._begin()
+        message = self._message(content, begun)
+        children = self._work.children
+        try:
+            if self._said.get("task"):
+                await self._answer(begun, message)
+            else:
+                await children.open(begun.child, self._agent, SendRequest(message))
+            await self._rest(begun)
+        except Refused as refused:
+            raise CallFailed(f"{self._target} does not take it: {refused.message}") from refused
+        result = Result(await self._ended(begun.child))
+        if not result.ok:
+            said = text_of(result.task.status.message if result.task else None) or result.text
+            raise CallFailed(
+                f"{self._target} ended as {plain_state(result.state)}: {said or 'without a word'}", result
+            )
+        return result
+
+    async def _rest(self, begun: Begun) -> None:
+        """Wait for the end of the child; what it asks meanwhile is asked of our own caller."""
+        state, child, heard = self._work.state, begun.child, 0
+        while True:
+            await self._work.child_rest(child, heard)
+            # First what it asked: what was asked of our caller before a crash is asked again, in its order.
+            asked = state.child_questions.get(child, ())
+            if heard == len(asked):
+                return
+            await self._ask(child, asked[heard])
+            heard += 1
+
+    async def _ask(self, child: str, question: str) -> None:
+        work = self._work
+        known = await work.children.state(child)
+        is_open = known.question is not None and known.question.message_id == question
+        if self._said.get("questions") == "raise":
+            result = Result(await self._outcome(known, is_open=is_open))
+            if result.task is not None and result.state in INTERRUPTED:
+                raise CallFailed(f"{self._target} asks: {result.question}", result)
+            return
+        if not is_open and question not in work.state.questions:
+            # Answered by somebody else, or closed, before it could be asked here.
+            return
+        status = Status(TaskState.INPUT_REQUIRED, Message(question))
+        if is_open:
+            status = Status(known.state, self._own(known.question), deadline=known.deadline or 0)
+        try:
+            answer = await work.ask(status)
+        except (Unanswered, TimeoutError):
+            # The child hears of that by its own deadline.
+            return
+        if is_open:
+            await self._pass_down(child, question, answer)
+
+    def _own(self, asked: Message | None) -> Message:
+        state = self._work.state
+        return replace(cast("Message", asked), task_id=state.task_id, context_id=state.context_id)
+
+    async def _pass_down(self, child: str, question: str, answer: Message) -> None:
+        metadata = {**(answer.metadata or {}), **question_metadata(question)}
+        message = Message(answer.message_id, role=answer.role, parts=answer.parts, metadata=metadata)
+        # Somebody else may have answered it, or it may have ended: then the child goes on without this.
+        with contextlib.suppress(Refused):
+            await self._work.children.answer(child, message)
+
+    async def _begin(self) -> Begun:
+        work, place = self._work, self._places[0]
+        step = work.recorded_step(place, CALL)
+        if step is not None:
+            return convert(step.result, Begun)
+        begun = Begun(self._said.get("task") or work.ids.new(), work.ids.new())
+        await work.emit(Stepped(place, CALL, to_builtins(begun)))
+        await work.drain()
+        return begun
+
+    def _message(self, content: Content, begun: Begun) -> Message:
+        chain, seconds = self._chain, self._said.get("timeout")
+        skill, context = self._said.get("skill", ""), self._said.get("context", "")
+        if seconds is not None:
+            until = now_ms() + round(seconds * 1000)
+            chain = {**chain, "deadline": min(until, chain.get("deadline", until))}
+        metadata: Metadata = {hops.KEY: chain}
+        if self._is_remote:
+            target = Target(self._target, skill, context)
+            metadata[CALL_KEY] = to_builtins(target)
+            composed = compose(content, {"message_id": begun.message})
+        else:
+            composed = compose(content, {"message_id": begun.message, "skill": skill, "context_id": context})
+        message = composed.message
+        return replace(message, metadata={**(message.metadata or {}), **metadata})
+
+    async def _ended(self, child: str) -> Task:
+        try:
+            known = await self._work.children.state(child)
+        except TaskNotFound:
+            known = None
+        task = await self._outcome(known, is_open=True)
+        if task is None:
+            raise CallFailed(f"{self._target} has ended, and its task {child} is kept no longer")
+        return task
+
+    async def _outcome(self, known: State | None, *, is_open: bool) -> Task | None:
+        """What the call gives: as it is recorded, else as the child stands, unless that is nothing to give.
+
+        Recorded, as a child may be forgotten sooner than its parent and goes on where it has asked.
+        """
+        work, place = self._work, self._places[1]
+        step = work.recorded_step(place, RESULT)
+        if step is not None:
+            return convert(step.result, Task)
+        if known is None or not is_open:
+            return None
+        task = known.task(history_length=0)
+        await work.emit(Stepped(place, RESULT, to_builtins(task)))
+        await work.drain()
+        return task
+
+    async def _answer(self, begun: Begun, message: Message) -> None:
+        """Go on with an earlier call by answering what it asks, unless that was done before a crash."""
+        known = await self._work.children.state(begun.child)
+        if known.parent != self._work.state.task_id:
+            raise Misuse(f"task {begun.child} is no call of this task")
+        if all(one.message_id != begun.message for one in known.history):
+            await self._work.children.answer(begun.child, message)
+
+
+def _checked(said: Calling) -> Calling:
+    for name in ("skill", "context", "task"):
+        if not isinstance(given := said.get(name, ""), str):
+            raise Misuse(f"{name} is text, not {given!r}")
+    if (questions := said.get("questions", "ask")) not in ("ask", "raise"):
+        raise Misuse(f"questions is 'ask' or 'raise', not {questions!r}")
+    seconds = said.get("timeout")
+    if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds <= LONGEST_S):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise Misuse(f"timeout takes seconds, at most {LONGEST_S}, not {seconds!r}")
+    if unknown := said.keys() - Calling.__annotations__.keys():
+        raise Misuse(f"a call takes {', '.join(Calling.__annotations__)}, not {', '.join(sorted(unknown))}")
+    return said
+
+
+def _content(content: Content | None, said: Calling) -> Content:
+    if content is not None and "data" not in said:
+        return content
+    if content is not None or "data" not in said:
+        raise Misuse("a call takes a text, parts or a message, or else data=")
+    try:
+        return Part(data=msgspec.json.decode(msgspec.json.encode(said["data"])))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Misuse(f"data= cannot be sent: {error}") from None

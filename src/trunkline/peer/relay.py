@@ -1,0 +1,196 @@
+"""Carries what a remote task says into the log of ours: its status, its artifacts, its last word.
+
+Nothing is recorded twice: a snapshot that comes after a break is compared with what our log holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import datetime
+
+from trunkline.client.assembler import Update
+from trunkline.client.result import Result, artifact_text
+from trunkline.errors import TurnOver
+from trunkline.log.events import Chunk, Delta, Status
+from trunkline.run.executor import Verdict, Work
+from trunkline.wire.question import question_metadata, read_question
+from trunkline.wire.types import (
+    Artifact,
+    ArtifactUpdate,
+    Message,
+    Metadata,
+    Part,
+    Role,
+    StatusUpdate,
+    TaskState,
+)
+
+ANSWER = "answer"
+# Pieces of text are gathered: at first for this many characters or seconds, then more as the text grows, so
+# that however long it is and however small its pieces are, it becomes some thousand events.
+_CHARACTERS = 24
+_SECONDS = 0.1
+_PIECES = 1000
+
+
+class Relay:
+    """Says in a task of ours what a remote task says."""
+
+    __slots__ = ("_held", "_holding", "_known", "_said", "_timer", "_work")
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        # How long the texts are that our log holds, by artifact.
+        self._known = {one.artifact_id: len(artifact_text(one)) for one in work.state.task().artifacts}
+        self._said = work.state.status_message
+        self._holding = ""
+        self._held: list[str] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def take(self, update: Update) -> None:
+        """Record what an update brings, unless it is the last word: that is the verdict's."""
+        answer = update.notice.answer
+        if isinstance(answer, ArtifactUpdate):
+            await self._artifact(answer, update.text)
+        elif isinstance(answer, StatusUpdate):
+            if answer.status.state is TaskState.WORKING:
+                await self._status(answer.status.message, answer.metadata)
+
+    async def settle(self, result: Result) -> None:
+        """Record what of a whole answer our log does not hold."""
+        await self.flush()
+        await self._work.drain()
+        known = {one.artifact_id: one for one in self._work.state.task().artifacts}
+        for artifact in result.artifacts:
+            if not _same(known.get(artifact.artifact_id), artifact):
+                await self._emit(Chunk(artifact, last=result.ended))
+        if result.task is not None and result.state is TaskState.WORKING:
+            await self._status(result.task.status.message, None)
+
+    async def verdict(self, result: Result) -> Verdict:
+        """The end of a remote task as the end of ours."""
+        await self.settle(result)
+        if result.task is None:
+            parts = result.message.parts if result.message is not None else ()
+            metadata = result.message.metadata if result.message is not None else None
+            await self._emit(Chunk(Artifact(ANSWER, parts=parts, metadata=metadata), last=True))
+            return Status(TaskState.COMPLETED)
+        said = result.task.status.message
+        return Status(result.state, None if said is None else self.own(said), _reports(result.task.metadata))
+
+    def question(self, result: Result) -> Status:
+        """What a remote agent asks, as a question of our task with the same words and the same schema."""
+        asked = result.task.status.message if result.task is not None else None
+        parts = asked.parts if asked is not None and asked.parts else (Part(text="The agent asks for more."),)
+        question_id = self._work.ids.new()
+        metadata = {
+            **((asked.metadata if asked is not None else None) or {}),
+            **question_metadata(question_id),
+        }
+        message = self.own(Message(question_id, role=Role.AGENT, parts=parts, metadata=metadata))
+        return Status(result.state, message, deadline=deadline_of(message))
+
+    def own(self, message: Message) -> Message:
+        """A message of a remote agent as one of our task."""
+        state = self._work.state
+        return Message(
+            message_id=message.message_id or self._work.ids.new(),
+            context_id=state.context_id,
+            task_id=state.task_id,
+            role=message.role,
+            parts=message.parts,
+            metadata=message.metadata,
+            extensions=message.extensions,
+        )
+
+    async def flush(self) -> None:
+        """Record the text that is held."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._held:
+            text, self._held = "".join(self._held), []
+            self._known[self._holding] += len(text)
+            await self._work.emit(Delta(self._holding, text))
+
+    async def _artifact(self, update: ArtifactUpdate, text: str) -> None:
+        artifact = update.artifact
+        name = artifact.artifact_id
+        if update.append and name in self._known and _is_plain(artifact):
+            await self._text(name, text)
+            if update.last_chunk:
+                await self.flush()
+                await self._work.emit(Delta(name, "", last=True))
+            return
+        await self._emit(
+            Chunk(artifact, append=update.append and name in self._known, last=update.last_chunk)
+        )
+
+    async def _text(self, name: str, text: str) -> None:
+        if name != self._holding:
+            await self.flush()
+            self._holding = name
+        if not text:
+            return
+        self._held.append(text)
+        if sum(map(len, self._held)) >= max(_CHARACTERS, self._known[name] // _PIECES):
+            await self.flush()
+        elif self._timer is None:
+            self._timer = self._work.loop.call_later(_SECONDS, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        text, self._held = "".join(self._held), []
+        if text:
+            self._known[self._holding] += len(text)
+            # A task that has ended is no news for a timer.
+            with contextlib.suppress(TurnOver):
+                self._work.put(Delta(self._holding, text))
+
+    async def _emit(self, chunk: Chunk) -> None:
+        await self.flush()
+        name = chunk.artifact.artifact_id
+        length = len(artifact_text(chunk.artifact))
+        self._known[name] = length + (self._known.get(name, 0) if chunk.append else 0)
+        await self._work.emit(chunk)
+
+    async def _status(self, message: Message | None, metadata: Metadata | None) -> None:
+        if message is None or (self._said is not None and self._said.parts == message.parts):
+            return
+        await self.flush()
+        self._said = message
+        await self._work.emit(Status(TaskState.WORKING, self.own(message), metadata))
+
+
+def _is_plain(artifact: Artifact) -> bool:
+    """Whether a piece of an artifact is text and nothing else."""
+    if artifact.metadata or artifact.extensions:
+        return False
+    return all([part.text is not None and part == Part(text=part.text) for part in artifact.parts])
+
+
+def _same(ours: Artifact | None, theirs: Artifact) -> bool:
+    """Whether our log holds an artifact, however its texts were cut into pieces."""
+    if ours is None or (ours.name, ours.metadata) != (theirs.name, theirs.metadata):
+        return False
+    if artifact_text(ours) != artifact_text(theirs):
+        return False
+    return _others(ours) == _others(theirs)
+
+
+def _others(artifact: Artifact) -> list[Part]:
+    return [part for part in artifact.parts if part.text is None]
+
+
+def _reports(metadata: Metadata | None) -> Metadata | None:
+    """What a task says of its run under the address of an extension; the rest is its caller's own."""
+    return {key: value for key, value in (metadata or {}).items() if "://" in key} or None
+
+
+def deadline_of(message: Message) -> int:
+    """When a question is closed without an answer, in milliseconds since the epoch; 0 if it does not say."""
+    try:
+        return round(datetime.fromisoformat(read_question(message).deadline).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return 0

@@ -1,0 +1,140 @@
+"""A remote agent as an operator or author names it, and a task that is for one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal, TypedDict
+
+from msgspec import Struct, ValidationError, convert, field
+
+from trunkline.errors import InvalidParams, Misuse, Unreachable
+from trunkline.log.events import Status
+from trunkline.net.egress import target
+from trunkline.run.executor import Work
+from trunkline.wire.types import Message, Part, Role, TaskState
+
+# In the metadata of the message that opens a task: who is to do it, by which skill, in which context.
+CALL_KEY = "trunkline.call"
+_LONGEST_URL = 2048
+
+
+class Peer(Struct, frozen=True, kw_only=True):
+    """A remote agent: where it is, what is shown to it, and what to do when the fate of a message is unknown.
+
+    `uncertain` is `fail`, or `ask`: then whoever asked for the work decides whether it is sent again.
+    """
+
+    url: str
+    api_key_env: str = ""
+    bearer_env: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    version: str = ""
+    card_url: str = ""
+    verify_tls: bool = True
+    uncertain: Literal["fail", "ask"] = "fail"
+
+    def __post_init__(self) -> None:
+        check_address(self.url)
+        if self.uncertain not in ("fail", "ask"):
+            raise Misuse(f"uncertain is 'fail' or 'ask', not {self.uncertain!r}")
+
+    def __repr__(self) -> str:
+        # An address may hold a secret, and so may headers.
+        return f"Peer(url={self.url.partition('?')[0]!r})"
+
+
+class Calling(TypedDict, total=False):
+    """What may be said beside the content of a call; `timeout` is in seconds."""
+
+    data: object
+    skill: str
+    context: str
+    task: str
+    timeout: float | None
+    questions: Literal["ask", "raise"]
+
+
+class Target(Struct, frozen=True):
+    """Whom a task is for: a name or an address, and what is asked for there."""
+
+    target: str
+    skill: str = ""
+    context: str = ""
+
+
+def is_address(named: str) -> bool:
+    """Whether somebody is named by an address rather than by a name."""
+    return "://" in named
+
+
+def check_address(url: str) -> None:
+    """Let an address pass that can be called.
+
+    Raises:
+        Misuse: it is too long or none.
+    """
+    if len(url) > _LONGEST_URL:
+        raise Misuse(f"the address of an agent has at most {_LONGEST_URL} characters")
+    try:
+        target(url)
+    except Unreachable as error:
+        raise Misuse(f"{url.partition('?')[0]!r} is no address of an agent: {error}") from None
+
+
+class Reachable(Struct, frozen=True):
+    """Whom the skills of one agent may call: those near, those with a name, and who calls what is remote."""
+
+    remote: str = ""
+    peers: Collection[str] = ()
+    local: Collection[str] = ()
+
+    def agent(self, target: str) -> str:
+        """The id of the agent whose task a call is.
+
+        Raises:
+            Misuse: nobody is called so.
+        """
+        if is_address(target):
+            check_address(target)
+            return self.remote
+        if target in self.peers:
+            return self.remote
+        if target in self.local:
+            return target
+        known = ", ".join([*self.peers, *self.local])
+        raise Misuse(f"there is no agent {target!r} to call; give an address, or one of {known}")
+
+
+def find(peers: Mapping[str, Peer], named: str) -> Peer:
+    """The agent of this name or at this address.
+
+    Raises:
+        Misuse: there is none of this name, or the address is none.
+    """
+    if is_address(named):
+        return Peer(url=named)
+    found = peers.get(named)
+    if found is None:
+        raise Misuse(f"there is no agent {named!r} here; known are {', '.join(peers) or 'none'}")
+    return found
+
+
+def read_target(message: Message) -> Target:
+    """Whom the message that opens a task is for.
+
+    Raises:
+        InvalidParams: it does not say.
+    """
+    try:
+        return convert((message.metadata or {}).get(CALL_KEY), Target)
+    except ValidationError:
+        raise InvalidParams(
+            "the message does not say whom it is for", field=f"message.metadata.{CALL_KEY}"
+        ) from None
+
+
+def spoken(work: Work, state: TaskState, text: str) -> Status:
+    """A state of a task with a word of ours."""
+    known = work.state
+    parts = (Part(text=text.encode(errors="replace").decode()),)
+    return Status(state, Message(work.ids.new(), known.context_id, known.task_id, Role.AGENT, parts))

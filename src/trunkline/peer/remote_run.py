@@ -1,0 +1,291 @@
+"""Has a remote agent do the work of a task, and goes on with the same remote task after a crash.
+
+What is sent is recorded before it is sent, and the ids of the remote task as soon as they are known. So
+whoever takes the task over knows what was said to whom, and only in one moment does not know whether it
+arrived: between the two. Then it is sent again to an agent that knows a message when it comes twice, and
+to no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import cast
+
+from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
+
+from trunkline.client.client import Capabilities, Client
+from trunkline.client.message import Sending
+from trunkline.client.result import Result
+from trunkline.client.stream import Stream
+from trunkline.clock import now_ms
+from trunkline.errors import (
+    Refused,
+    TaskNotFound,
+    TrunklineError,
+    Unanswered,
+    Uncertain,
+    Unreachable,
+    Unreadable,
+)
+from trunkline.log.events import Status, Stepped
+from trunkline.net.egress import shown
+from trunkline.peer.relay import Relay, deadline_of
+from trunkline.peer.remote import CALL_KEY, Peer, Target, is_address, spoken
+from trunkline.run.executor import Verdict, Work
+from trunkline.wire.question import QUESTION_KEY
+from trunkline.wire.types import INTERRUPTED, RESTING, Message, Metadata, Role, TaskState
+
+log = logging.getLogger("trunkline.peer")
+SENT, TAKEN = "peer.sent", "peer.taken"
+# Pauses between looks at a task whose agent has no streams, or is away.
+FIRST_PAUSE_S, SLOWER, LONGEST_PAUSE_S = 1.0, 0.1, 300.0
+AWAY_S = 3600.0
+AWAY_KEY = "trunkline.away"
+LOST_TIMES = 3
+CANCEL_S = 4.0
+AGAIN, NOT_AGAIN = "send again", "leave it"
+LOST = "The message to {} was sent and its answer lost: the agent may be doing the work, or not."
+
+
+class Sent(Struct, frozen=True):
+    """What was sent, recorded before it was."""
+
+    message: str
+    interface: str
+
+
+class RemoteTask(Struct, frozen=True):
+    """The task that a remote agent has made of it; with `lost` nobody knows whether it did."""
+
+    task: str = ""
+    context: str = ""
+    lost: bool = False
+
+
+class RemoteRun:
+    """One run of such a task: a message, perhaps questions and answers, and an end."""
+
+    def __init__(self, work: Work, target: Target, peer: Peer, client: Client) -> None:
+        self._work = work
+        self._target = target
+        # An address may hold a secret; whoever asked for the work reads only where it is.
+        self._name = shown(target.target) if is_address(target.target) else target.target
+        self._peer = peer
+        self._client = client
+        self._relay = Relay(work)
+        self._remote = RemoteTask(context=target.context)
+        # Whether the message that was sent last has become a task, or part of one.
+        self._is_taken = False
+
+    async def run(self) -> Verdict:
+        """Work until a verdict; a cancel is passed on."""
+        work = self._work
+        try:
+            return await self._converse()
+        except asyncio.CancelledError:
+            if work.stopped:
+                await self._cancel()
+            raise
+        except (Refused, Unreachable, Unreadable) as error:
+            await self._relay.flush()
+            kind = "does not take it" if isinstance(error, Refused) else "failed"
+            log.warning("peer.failed task=%s error=%a", work.state.task_id, str(error))
+            return spoken(work, TaskState.FAILED, f"{self._name} {kind}: {error}")
+
+    async def _converse(self) -> Verdict:
+        work, place = self._work, 0
+        message: Message | None = work.state.message
+        while True:
+            if place < len(work.state.answers):
+                # Asked and answered before a crash: all that counts is whose task it is.
+                self._recall(place)
+                question = Status(TaskState.INPUT_REQUIRED)
+            elif work.state.cancel_requested:
+                self._recall(place)
+                await self._cancel()
+                return Status(TaskState.CANCELED)
+            else:
+                result = await self._exchange(place, message)
+                if result is not None and result.state not in INTERRUPTED:
+                    return await self._relay.verdict(result)
+                if result is None and self._peer.uncertain == "fail":
+                    return spoken(work, TaskState.FAILED, f"uncertain: {LOST.format(self._name)}")
+                question = await self._question(result)
+            try:
+                answer = await work.ask(question)
+            except (Unanswered, TimeoutError):
+                # It closes there by the same deadline; what the agent then does is followed.
+                answer = None
+            if answer is None or not self._remote.lost:
+                message = answer
+            elif _text(answer).strip().lower() != AGAIN:
+                return spoken(work, TaskState.FAILED, f"uncertain: {LOST.format(self._name)}")
+            place += 1
+
+    async def _question(self, result: Result | None) -> Status:
+        if result is not None:
+            await self._relay.settle(result)
+            return self._relay.question(result)
+        asked = f"{LOST.format(self._name)} Answer {AGAIN!r} or {NOT_AGAIN!r}."
+        return spoken(self._work, TaskState.INPUT_REQUIRED, asked)
+
+    def _recall(self, place: int) -> bool:
+        """Read in the log whose task it became; whether that is there."""
+        taken = self._work.recorded_step(2 * place + 1, TAKEN)
+        if taken is not None:
+            found = convert(taken.result, RemoteTask)
+            # A message that was lost tells nothing of a task that is known from the one before.
+            self._remote = replace(self._remote, lost=True) if found.lost else found
+        return taken is not None
+
+    async def _exchange(self, place: int, message: Message | None) -> Result | None:
+        """Send a message and follow its task until it rests; None if nobody knows whether it arrived."""
+        work = self._work
+        step, is_taken = work.recorded_step(2 * place, SENT), self._recall(place)
+        if is_taken:
+            return None if self._remote.lost else await self._follow()
+        if message is None:
+            # Nobody answered: there is nothing to send, and the agent goes on by itself.
+            await self._record(2 * place, SENT, Sent("", ""))
+            await self._record(2 * place + 1, TAKEN, self._remote)
+            return await self._follow()
+        self._is_taken = False
+        capabilities = await self._client.capabilities()
+        sent = Sent(work.ids.new(), capabilities.interface) if step is None else convert(step.result, Sent)
+        try:
+            if step is None:
+                await self._record(2 * place, SENT, sent)
+            elif not capabilities.deduplicates:
+                raise Uncertain("the process ended while it was sent", reason="sent", message_id=sent.message)
+            return await self._send(place, sent, message, capabilities)
+        except Uncertain as error:
+            log.warning("peer.uncertain task=%s error=%a", work.state.task_id, str(error))
+            self._remote = replace(self._remote, lost=True)
+            await self._record(2 * place + 1, TAKEN, self._remote)
+            return None
+        except Unreachable as error:
+            if not self._is_taken:
+                raise
+            await self._away(error)
+            return await self._follow()
+
+    async def _send(self, place: int, sent: Sent, message: Message, known: Capabilities) -> Result:
+        said = Sending(
+            message_id=sent.message,
+            task_id=self._remote.task,
+            context_id=self._remote.context,
+            skill=self._target.skill,
+            parent_id=self._work.state.task_id,
+        )
+        content = Message("", role=Role.USER, parts=message.parts, metadata=_passed_on(message.metadata))
+        if known.streaming:
+            return await self._read(self._client.stream(content, **said), place)
+        # Its task is known at once this way, so that a crash meanwhile leaves no doubt.
+        result = await self._client.send(content, wait=False, **said)
+        await self._take(place, result)
+        await self._relay.settle(result)
+        return result if result.state in RESTING else await self._poll()
+
+    async def _read(self, stream: Stream, place: int = -1) -> Result:
+        """Carry over what a stream brings, to its end; `place` is that of the message it answers."""
+        async with stream:
+            async for update in stream:
+                if place >= 0:
+                    await self._take(place, cast("Result", stream.result))
+                    place = -1
+                await self._relay.take(update)
+            return await stream.finish()
+
+    async def _take(self, place: int, result: Result) -> None:
+        if result.task is None:
+            # Answered with a message: there is nothing that could be gone on with.
+            return
+        self._remote = RemoteTask(result.task_id, result.context_id or self._remote.context)
+        self._is_taken = True
+        await self._record(2 * place + 1, TAKEN, self._remote)
+
+    async def _record(self, place: int, name: str, what: Struct) -> None:
+        await self._work.emit(Stepped(place, name, to_builtins(what)))
+        await self._work.drain()
+
+    async def _follow(self) -> Result:
+        """Go on with a remote task that was begun before, until it rests."""
+        while True:
+            try:
+                if not (await self._client.capabilities()).streaming:
+                    return await self._poll()
+                stream = self._client.subscribe(self._remote.task, through_questions=False)
+                result = await self._read(stream)
+                return result if not _is_overdue(result) else await self._poll()
+            except Unreachable as error:
+                await self._away(error)
+
+    async def _poll(self) -> Result:
+        """Look at a remote task now and then, until it rests."""
+        lost = 0
+        while True:
+            try:
+                result = await self._client.get(self._remote.task)
+                await self._relay.settle(result)
+                if result.state in RESTING and not _is_overdue(result):
+                    return result
+                lost = 0
+            except TaskNotFound:
+                lost += 1
+                if lost == LOST_TIMES:
+                    raise
+            await self._pause()
+
+    async def _away(self, error: Unreachable) -> None:
+        """Wait for an agent that cannot be reached now; whoever reads the task sees that.
+
+        Raises:
+            Unreachable: it has been away for too long.
+        """
+        state = self._work.state
+        known = state.status_message
+        if known is None or AWAY_KEY not in (known.metadata or {}):
+            log.warning("peer.away task=%s error=%a", state.task_id, str(error))
+            said = spoken(self._work, TaskState.WORKING, f"{self._name} is away; it is tried again.")
+            message = replace(cast("Message", said.message), metadata={AWAY_KEY: True})
+            await self._relay.flush()
+            await self._work.emit(replace(said, message=message))
+            await self._work.drain()
+        elif now_ms() - state.status_at > AWAY_S * 1000:
+            raise error
+        await self._pause()
+
+    async def _pause(self) -> None:
+        # Longer as time goes on, by what the log says: a wait that it bridges begins anew when it is played.
+        seconds = (now_ms() - self._work.state.status_at) / 1000 * SLOWER
+        seconds = min(max(seconds, FIRST_PAUSE_S), max(LONGEST_PAUSE_S, FIRST_PAUSE_S))
+        await self._work.sleep_until(now_ms() + round(seconds * 1000))
+
+    async def _cancel(self) -> None:
+        """Stop the remote task too; whether that succeeds, ours is stopped."""
+        if not self._remote.task:
+            return
+        try:
+            async with asyncio.timeout(CANCEL_S):
+                await self._client.cancel(self._remote.task)
+        except (TrunklineError, TimeoutError) as error:
+            log.warning("peer.not_canceled task=%s error=%a", self._work.state.task_id, str(error))
+
+
+def _is_overdue(result: Result) -> bool:
+    """Whether an agent asks what it will close now, so that nobody need be asked any more."""
+    asked = result.task.status.message if result.task is not None and result.state in INTERRUPTED else None
+    return asked is not None and 0 < deadline_of(asked) <= now_ms()
+
+
+def _passed_on(metadata: Metadata | None) -> Metadata | None:
+    """The metadata of a message without what only concerns this process."""
+    return {
+        key: value for key, value in (metadata or {}).items() if key not in (CALL_KEY, QUESTION_KEY)
+    } or None
+
+
+def _text(message: Message) -> str:
+    return "".join([part.text for part in message.parts if part.text is not None])
