@@ -309,6 +309,35 @@ def test_returning_what_was_written_does_not_repeat_it() -> None:
     assert parts(send(agent, "go")) == [{"text": "once, and only once"}]
 
 
+@pytest.mark.parametrize(
+    ("returned", "left", "told"),
+    [
+        ("final", "final", ["partial", "final"]),
+        ("partial and whole", "partial and whole", ["partial", " and whole"]),
+        ("", "partial", ["partial"]),
+    ],
+)
+def test_a_text_that_is_returned_is_the_result_whatever_was_written(
+    returned: str, left: str, told: list[str]
+) -> None:
+    agent = Agent("under test", stream_close="last")
+
+    @agent.skill
+    async def work(turn: Turn) -> str:
+        await turn.write("partial")
+        turn.confidence(0.5)
+        return returned
+
+    task = send(agent, "go")
+    assert [artifact["artifactId"] for artifact in task["artifacts"]] == ["answer"]
+    assert "".join(part.get("text", "") for part in parts(task)) == left
+    updates = [frame["artifactUpdate"] for frame in stream(agent, "go") if "artifactUpdate" in frame]
+    texts = ["".join(part.get("text", "") for part in one["artifact"]["parts"]) for one in updates]
+    assert [text for text in texts if text] == told
+    # Whoever follows the stream begins anew where the text is another one.
+    assert [one.get("append", False) for one in updates[1:]] == [left != "final"] * (len(updates) - 1)
+
+
 def test_an_exit_in_a_skill_does_not_end_the_server() -> None:
     agent = Agent("under test")
 

@@ -40,14 +40,19 @@ async def complete(turn: Turn, result: Result) -> Verdict:
             return Replied(_message_with(message, extra))
         await _close(turn, extra)
         return Status(TaskState.COMPLETED, message)
-    if result is None or (turn.written and isinstance(result, str) and result == turn.written):
+    if isinstance(result, str) and turn.written and (not result or result.startswith(turn.written)):
+        # Nothing more, or the whole of what was written in part: nobody reads a word twice.
+        await turn.write(result[len(turn.written) :])
+        result = None
+    if result is None:
         await _close(turn, extra)
-    elif turn.written:
+    elif turn.written and not isinstance(result, str):
         # Shaped before the answer is closed: a result that cannot be must not find a success recorded.
         artifact = _artifact(turn.next_artifact_id(), turn, result)
         await _close(turn, extra)
         await turn.record(Chunk(artifact, last=True))
     else:
+        # A text takes the place of what was written: what a function gives back is its result.
         await turn.record(Chunk(_artifact_with(_artifact(ANSWER, turn, result), extra), last=True))
     return Status(TaskState.COMPLETED)
 
