@@ -46,9 +46,13 @@ def test_a_slow_agents_answer_is_waited_for(reply: str) -> None:
         ("reject", TaskState.REJECTED, "The agent declined the task: I only bake bread"),
     ],
 )
-def test_failed_and_rejected_are_errors(tool: str, state: TaskState, words: str) -> None:
+def test_failed_and_rejected_are_errors(
+    tool: str, state: TaskState, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "trunkline")
     outcome = called(tool, {"query": "bake"})
     assert (outcome.is_error, outcome.state, outcome.text) == (True, state, words)
+    assert f"tool.failed tool={outcome.tool} task={outcome.task_id!a} state={state.value}" in caplog.messages
 
 
 def test_a_canceled_task_is_an_error() -> None:

@@ -17,7 +17,7 @@ from trunkline.run import tasks as tasks_module
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.tasks import CONTEXT_TASKS, Tasks
 from trunkline.store.group_commit import Ack
-from trunkline.store.records import Dedup
+from trunkline.store.records import Dedup, Hint
 from trunkline.wire.types import Message, TaskState
 
 FIRST = ev.Submitted(said(), "c", "me", "n1")
@@ -109,6 +109,39 @@ def test_a_feed_is_not_born_behind_the_log() -> None:
         assert feed.state.state is TaskState.CANCELED
         assert (await found.find("t", "me", "x", ("",))).state.over
         await store.close()
+
+    run(main())
+
+
+def test_a_hint_that_comes_while_a_task_is_read_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        found = await tasks(WORKING)
+        fold = found.fold
+
+        async def slowly(tenant: str, task_id: str, until: int | None = None) -> Any:
+            state = await fold(tenant, task_id, until)
+            await found.store.log.append("t", "x", 2, [delta("late")], at=1)
+            assert found.behind(Hint("t", "x", 3)) is None
+            return state
+
+        monkeypatch.setattr(found, "fold", slowly)
+        assert (await found.find("t", "me", "x", ("",))).state.seq == 3
+        await found.store.close()
+
+    run(main())
+
+
+def test_whoever_watches_hears_of_states_that_an_append_passed_through() -> None:
+    async def main() -> None:
+        found = await tasks()
+        heard: list[Any] = []
+        found.watch = lambda _, head, __, passed: heard.append((head.state, passed))
+        feed = await found.find("t", "me", "x", ("",))
+        await found.append(feed, (WORKING,))
+        await found.append(feed, (ev.Status(TaskState.INPUT_REQUIRED), ev.Status(TaskState.COMPLETED)))
+        passed = (TaskState.INPUT_REQUIRED, 3)
+        assert heard == [(TaskState.WORKING, None), (TaskState.COMPLETED, passed)]
+        await found.store.close()
 
     run(main())
 

@@ -116,6 +116,24 @@ def test_a_group_holds_no_more_bytes_than_allowed(run, backend):
     assert sizes(backend) == [2, 2, 1]
 
 
+def test_a_group_that_is_just_full_is_one_group(run, backend, monkeypatch):
+    async def case():
+        for events in (GROUP_EVENTS // 2, GROUP_EVENTS // 2, 1):
+            backend.append(events=events)
+        await turn()
+        backend.finish()
+        backend.finish()
+        monkeypatch.setattr(rules, "GROUP_BYTES", 2 * len(backend.groups[-1][0].body))
+        for _ in range(3):
+            backend.append()
+        await turn()
+        backend.finish()
+        backend.finish()
+
+    run(case())
+    assert sizes(backend) == [2, 1, 2, 1]
+
+
 def test_a_huge_append_goes_alone(run, backend):
     async def case():
         futures = [backend.append(), backend.append(events=2, size=GROUP_BYTES), backend.append()]

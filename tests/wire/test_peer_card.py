@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.wire import samples
 from trunkline.errors import Unreadable
 from trunkline.wire.card import Extension, Provider, Skill
-from trunkline.wire.peer_card import Interface, PeerCard, PeerScheme, read_card, read_security
+from trunkline.wire.peer_card import INTERFACES, Interface, PeerCard, PeerScheme, read_card, read_security
 
 V1 = {
     "name": "Scribe",
@@ -174,6 +174,14 @@ def test_a_card_without_any_address() -> None:
     assert (card.interfaces, card.streaming) == ((), True)
     assert "it names no address; that of the card is taken" in card.oddities
     assert "streaming is a text, not true or false" in card.oddities
+
+
+@pytest.mark.parametrize(("more", "cut"), [(0, False), (1, True)])
+def test_so_many_interfaces_are_looked_at(more: int, *, cut: bool) -> None:
+    listed = [{"url": f"/{number}", "protocolVersion": "1.0"} for number in range(INTERFACES + more)]
+    card = read({"name": "x", "supportedInterfaces": listed})
+    assert len(card.interfaces) == INTERFACES
+    assert any("interfaces; only the first" in odd for odd in card.oddities) is cut
 
 
 def test_interfaces_may_leave_things_out() -> None:

@@ -193,3 +193,9 @@ def test_nothing_that_is_answered_breaks_a_reader(body: bytes) -> None:
             read(body)
         except (e.Refused, e.Unreadable) as error:
             assert str(error).isprintable()
+
+
+@pytest.mark.parametrize(("body", "said"), [(b"", "nothing"), (b"<html>", "<html>")])
+def test_what_is_no_json_rpc_is_shown(body: bytes, said: str) -> None:
+    with pytest.raises(e.Unreadable, match=f"did not answer with JSON-RPC but with: {said}$"):
+        rpc_result(body, OURS)

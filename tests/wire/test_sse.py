@@ -59,6 +59,7 @@ def test_cuts_change_nothing(chunks: list[bytes]) -> None:
         (b"event: add\rdata: x\r\revent: only\r\r", [SseEvent("x", event="add")]),
         (b"id: 5\n\ndata: x\r\n\r\n", [SseEvent("x", "5")]),
         (b"id: 1\nid: a\0b\ndata: x\n\n", [SseEvent("x", "1")]),
+        (b"retry: 999999999\nretry: 1234567890\ndata: x\n\n", [SseEvent("x", retry=999_999_999)]),
         (b"retry: 10\nretry: 5s\nretry: 99999999999\ndata: x\n\n", [SseEvent("x", retry=10)]),
         (b"data: \xff\nfoo: bar\n\n", [SseEvent("\ufffd")]),
         (b"data: unfinished\n", []),
