@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from trunkline.errors import StoreError
-from trunkline.store.postgres.address import DATABASE_ERRORS, DatabaseAddress, lock_key
+from trunkline.store.postgres.address import DATABASE_ERRORS, STATEMENT_SECONDS, DatabaseAddress, lock_key
 from trunkline.store.postgres.sessions import fetch, hang_up
 
 if TYPE_CHECKING:
@@ -161,7 +161,9 @@ class Liveness:
         if self._connection is not None and not self._connection.is_closed():
             return self._connection
         self._locked.clear()
-        self._connection = await self._address.connect("liveness", seconds=_DIAL_SECONDS, **_SETTINGS)
+        self._connection = await self._address.connect(
+            "liveness", seconds=_DIAL_SECONDS, statement_s=STATEMENT_SECONDS, **_SETTINGS
+        )
         self._connection.add_termination_listener(lambda _: self._wake.set())
         if self._dialled:
             self._redialled_at = time.monotonic()
