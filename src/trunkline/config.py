@@ -9,6 +9,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn, get_args, get_type_hints
 from urllib.parse import urlsplit
@@ -213,10 +214,27 @@ def load(*layers: Mapping[str, object], file: Path | None = None) -> Settings:
 def _choices(error: str) -> str:
     """What could be said instead, where that is a list."""
     if "unknown field" in error:
-        return f"; there are {', '.join(Settings.__struct_fields__)}"
+        near = get_close_matches(error.partition("`")[2].partition("`")[0], Settings.__struct_fields__, 1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        return f"{meant}; there are {', '.join(Settings.__struct_fields__)}"
     field = error.rpartition("`$.")[2].rstrip("`")
     names: tuple[str, ...] = get_args(get_type_hints(Settings).get(field))
     return f"; choose {', '.join(names)}" if "Invalid enum" in error else ""
+
+
+def secret_text(word: str) -> str:
+    """A secret as it is written: `env:NAME` is the variable of that name, anything else the secret itself.
+
+    Raises:
+        Misuse: the environment has no such name.
+    """
+    name = word.removeprefix("env:")
+    if name == word:
+        return word
+    value = os.environ.get(name, "")
+    if not value:
+        raise Misuse(f"the environment has no {name}; set it, or name another")
+    return value
 
 
 def assignment(text: str) -> tuple[str, object]:
@@ -280,7 +298,7 @@ def _split(value: str) -> tuple[str, ...]:
 
 def _secret(kind: type, value: object) -> object:
     if kind is Secret and isinstance(value, str):
-        return Secret(value)
+        return Secret(secret_text(value))
     # The value stays unsaid: it was meant to be a secret.
     raise ValueError(f"expected text, not {type(value).__name__}")
 

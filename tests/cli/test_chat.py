@@ -155,3 +155,22 @@ def test_progress_passes_by_on_standard_error_only(demo_url: str, tmp_path: Path
     os.close(master)
     assert b"\x1b" not in done.stdout and b"TASK_STATE_FAILED" in done.stdout
     assert "\r\x1b[K" in beside and "\x1b[33mWarning:\x1b[0m" in beside
+
+
+def test_help_is_not_sent_to_the_agent(
+    trunkline: Run, demo_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("/help\n"))
+    code, out, err = trunkline("chat", demo_url, "-o", "json")
+    assert (code, out) == (0, "")
+    assert "/quit ends" in err
+
+
+def test_a_stream_on_a_terminal_flows(demo_url: str, tmp_path: Path) -> None:
+    """The line of progress is wiped before the first field, and pieces of a text are one text."""
+    terminal = Terminal("stream", demo_url, "chunks 3", home=tmp_path)
+    said = terminal.rest()
+    assert terminal.close() == 0
+    assert re.search(r"\x1b\[KTask: ", said)
+    assert re.search(r"chunk-000000[^\r\n]*chunk-000001[^\r\n]*chunk-000002", said), said
+    assert "State: TASK_STATE_COMPLETED" in said

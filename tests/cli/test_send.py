@@ -357,3 +357,35 @@ def test_a_flag_waits_where_the_environment_does_not(
     begun = fields(trunkline("send", demo_url, "sleep 0.3")[1])
     assert begun["State"] in {"TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"}
     assert fields(trunkline("send", demo_url, "sleep 0.3", "--wait")[1])["State"] == "TASK_STATE_COMPLETED"
+
+
+@pytest.mark.parametrize(("text", "code"), [("fail on purpose", 1), ("hello", 0), ("ask which", 0)])
+@pytest.mark.parametrize("command", ["send", "stream"])
+def test_a_failed_task_fails_the_script_that_says_so(
+    trunkline: Run, demo_url: str, command: str, text: str, code: int
+) -> None:
+    assert trunkline(command, demo_url, text, "--fail")[0] == code
+    assert trunkline(command, demo_url, text)[0] == 0
+
+
+def test_json_has_a_flag_of_its_own(trunkline: Run, demo_url: str) -> None:
+    assert "task" in json.loads(trunkline("send", demo_url, "hello", "--json")[1])
+    assert json.loads(trunkline("card", demo_url, "--json")[1])["name"]
+    assert (
+        json.loads(trunkline("send", demo_url, "--json", "--nothing")[1])["error"]["code"]
+        == "A2ACLI_ERR_USAGE"
+    )
+    code, out, _ = trunkline("store", "check", "--store", "sqlite:///none.db", "--json")
+    assert (code, json.loads(out)["error"]["code"]) == (2, "TRUNKLINE_STORE")
+
+
+def test_a_credential_may_be_named_by_its_variable(
+    trunkline: Run, scripted: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = scripted()
+    peer.methods["SendMessage"] = lambda _: {"task": task("COMPLETED")}
+    monkeypatch.setenv("WORD_OF_MINE", "open-sesame")
+    parameter = "x-word: env:WORD_OF_MINE"
+    trunkline("send", peer.url, "hi", "--bearer", "env:WORD_OF_MINE", "--svc-param", parameter)
+    headers = peer.asked[-1][2]
+    assert (headers["authorization"], headers["x-word"]) == ("Bearer open-sesame", "open-sesame")

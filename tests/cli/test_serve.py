@@ -20,7 +20,7 @@ from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.cli.main import main
 from trunkline.clock import now_ms
-from trunkline.config import Issuer, Secret, Settings
+from trunkline.config import Issuer, Secret, Settings, load
 from trunkline.errors import Misuse
 from trunkline.store.url import store_from_url
 
@@ -51,9 +51,9 @@ def refuse(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], 
 def test_no_open_door_without_a_key(refuse: Refuse, host: str) -> None:
     code, said = refuse(DEMO, "--host", host)
     assert code == 2
-    assert (
-        said
-        == f"trunkline: {host} is reachable by other machines and no key is set: make one with trunkline keys create, give --key KEY, or --open to let anybody in\n"
+    assert said == (
+        f"Error: {host} is reachable by other machines and no key is set: make one with trunkline keys create, "
+        "give --key KEY, or --open to let anybody in\nCode: A2ACLI_ERR_USAGE\nHint: trunkline serve --help\n"
     )
 
 
@@ -64,6 +64,9 @@ def test_no_open_door_without_a_key(refuse: Refuse, host: str) -> None:
         (":agent", "should be module:agent"),
         ("scribe:", "should be module:agent"),
         (".scribe:agent", "should be module:agent"),
+        ("scribe.py:agent", "did you mean scribe:agent?"),
+        ("agents/scribe.py:agent", "did you mean agents.scribe:agent?"),
+        ("trunkline.demo:agnet", "did you mean trunkline.demo:agent?"),
         ("nowhere:agent", "there is no module 'nowhere'"),
         ("trunkline.nowhere:agent", "there is no module 'trunkline.nowhere'"),
         ("trunkline.demo:nobody", "trunkline.demo has no Agent named 'nobody'"),
@@ -73,7 +76,7 @@ def test_no_open_door_without_a_key(refuse: Refuse, host: str) -> None:
 def test_an_agent_that_is_not_there(refuse: Refuse, target: str, words: str) -> None:
     code, said = refuse(target)
     assert code == 2
-    assert said.startswith("trunkline: ") and words in said and said.count("\n") == 1
+    assert said.startswith("Error: ") and words in said and said.count("\n") == 3
 
 
 def test_an_agent_without_skills(refuse: Refuse, tmp_path: Path) -> None:
@@ -88,7 +91,7 @@ def test_a_module_that_misses_another_shows_where(monkeypatch: pytest.MonkeyPatc
     (tmp_path / "scribe_here.py").write_text("import scribe_h\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    with pytest.raises(ModuleNotFoundError, match="scribe_h"):
+    with pytest.raises(Misuse, match="scribe_here does not import at scribe_here.py:1: ModuleNotFoundError"):
         find("scribe_here:agent")
 
 
@@ -109,6 +112,7 @@ def test_a_module_that_misses_another_shows_where(monkeypatch: pytest.MonkeyPatc
         (["--public-url", "agent.example"], "public_url"),
         (["--key", "short"], "at least 8 characters"),
         (["--set", "port"], "--set takes name=value"),
+        (["--set", "boddy_limit=1"], "did you mean body_limit?"),
         (["--set", "nothing=1"], "unknown field `nothing`; there are store, host, port,"),
         (["--set", "body_limit=-1"], "$.body_limit"),
         (["--set", "body_timeout=soon"], "$.body_timeout"),
@@ -121,7 +125,7 @@ def test_a_module_that_misses_another_shows_where(monkeypatch: pytest.MonkeyPatc
 def test_a_setting_that_does_not_fit(refuse: Refuse, flags: list[str], words: str) -> None:
     code, said = refuse(DEMO, *flags)
     assert code == 2
-    assert said.startswith("trunkline: ") and words in said and said.count("\n") == 1, said
+    assert said.startswith("Error: ") and words in said and said.count("\n") == 3, said
     assert "hidden-word" not in said
 
 
@@ -132,8 +136,8 @@ def test_a_setting_that_does_not_fit(refuse: Refuse, flags: list[str], words: st
 def test_several_processes_need_a_store_that_they_share(refuse: Refuse, store: str, why: str) -> None:
     code, said = refuse(DEMO, "--workers", "2", "--store", store)
     assert code == 2
-    assert said == (
-        f"trunkline: --workers 2 needs a store that processes share, and {store} {why}: "
+    assert said.startswith(
+        f"Error: --workers 2 needs a store that processes share, and {store} {why}: "
         "use --store postgresql://USER@HOST/DATABASE, or --workers 1\n"
     )
 
@@ -141,11 +145,15 @@ def test_several_processes_need_a_store_that_they_share(refuse: Refuse, store: s
 @pytest.mark.parametrize("args", [[], [DEMO, "--port", "x"], [DEMO, "--nothing"]])
 def test_flags_that_do_not_fit(refuse: Refuse, args: list[str]) -> None:
     code, said = refuse(*args)
-    assert (code, "Usage:" in said) == (2, True)
+    assert (code, "Code: A2ACLI_ERR_USAGE" in said) == (2, True)
 
 
 def test_every_agent_is_named_by_module_and_attribute(refuse: Refuse) -> None:
-    assert refuse(DEMO, "more") == (2, "trunkline: 'more' should be module:agent, for example scribe:agent\n")
+    code, said = refuse(DEMO, "more")
+    assert (code, said.splitlines()[0]) == (
+        2,
+        "Error: 'more' should be module:agent, for example scribe:agent",
+    )
 
 
 def test_help_names_every_flag(refuse: Refuse) -> None:
@@ -316,3 +324,20 @@ def test_the_start_itself_looks_again() -> None:
 
     with pytest.raises(Misuse, match="0.0.0.0 is reachable by other machines and no key is set"):
         asyncio.run(start())
+
+
+def test_a_module_that_does_not_import_shows_its_own_frames(refuse: Refuse, tmp_path: Path) -> None:
+    (tmp_path / "broken_agent.py").write_text("def make():\n    raise ValueError('no model')\n\n\nmake()\n")
+    code, said = refuse("broken_agent:agent")
+    assert code == 2
+    assert 'broken_agent.py", line 5' in said and "raise ValueError('no model')" in said
+    assert "importlib" not in said and "trunkline/cli" not in said
+    assert "Error: broken_agent does not import at broken_agent.py:2: ValueError: no model" in said
+
+
+def test_a_key_may_be_named_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY_OF_MINE", "a-key-from-elsewhere")
+    assert load({}, {"keys": ("env:KEY_OF_MINE",)}).keys[0].reveal() == "a-key-from-elsewhere"
+    monkeypatch.delenv("KEY_OF_MINE")
+    with pytest.raises(Misuse, match="the environment has no KEY_OF_MINE"):
+        load({}, {"keys": ("env:KEY_OF_MINE",)})

@@ -165,3 +165,17 @@ def test_a_next_line_that_is_copied_does_not_turn_an_id_into_an_option(
             said.get("message", {}).get("taskId"),
             said.get("message", {}).get("contextId"),
         )
+
+
+@pytest.mark.parametrize(
+    "line", ["A2ACLI_BEARER=env:WORD_OF_MINE", "A2ACLI_SVC_PARAM=x-word:env:WORD_OF_MINE"]
+)
+def test_a_file_that_is_found_names_no_variable(
+    trunkline: Run, scripted: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    peer = scripted()
+    peer.methods["SendMessage"] = lambda _: {"task": task("COMPLETED")}
+    monkeypatch.setenv("WORD_OF_MINE", "open-sesame")
+    (tmp_path / ".env").write_text(f"A2ACLI_AGENT_CARD={peer.url}\n{line}\n")
+    trunkline("send", "hi")
+    assert "open-sesame" not in repr(peer.asked)

@@ -41,6 +41,9 @@ async def chat(session: Session) -> None:
         match said.strip():
             case "":
                 continue
+            case "/help":
+                print_notice("Commands", _HELP)
+                continue
             case "/quit":
                 break
             case "/new":

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from trunkline.cli.dotenv import FILE_NAME, config_folder, env_files, read_env_file
 from trunkline.cli.options import OPTIONS, PREFIX, Option
-from trunkline.config import LONGEST_S, Secret, environment
+from trunkline.config import LONGEST_S, Secret, environment, secret_text
 from trunkline.errors import Misuse
 
 _OTHERS = 0o077
@@ -161,13 +161,24 @@ def _configured(
     option: Option, flags: Mapping[str, Any], layers: list[tuple[str, dict[str, str]]]
 ) -> ConfiguredValue:
     if option.field in flags:
-        return ConfiguredValue(_parse(option, flags[option.field], f"--{option.name}"), FLAG, 0)
+        given = _named_secret(option, flags[option.field], FLAG)
+        return ConfiguredValue(_parse(option, given, f"--{option.name}"), FLAG, 0)
     for rank, (source, layer) in enumerate(layers, 1):
         if option.variable and option.variable in layer:
             where = option.variable if source == ENVIRONMENT else f"{option.variable} in {source}"
-            return ConfiguredValue(_parse(option, layer[option.variable], where), source, rank)
+            given = _named_secret(option, layer[option.variable], source)
+            return ConfiguredValue(_parse(option, given, where), source, rank)
     value = _READERS[option.kind](option.default) if option.default else _EMPTY[option.kind]
     return ConfiguredValue(value, DEFAULT, len(layers) + 1)
+
+
+def _named_secret(option: Option, given: Any, source: str) -> Any:
+    """A secret that `env:NAME` names is that variable. A file may be a stranger's, and must not name one."""
+    if option.kind != "secret" or not isinstance(given, str) or not given.startswith("env:"):
+        return given
+    if source not in (FLAG, ENVIRONMENT):
+        raise Misuse(f"{option.variable} in {source}: env:NAME is for flags and variables; write it out here")
+    return secret_text(given)
 
 
 def _parse(option: Option, given: Any, where: str) -> Any:

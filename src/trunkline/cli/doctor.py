@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from trunkline.cli.console import print_json
-from trunkline.config import Secret, environment
+from trunkline.config import Secret, secret_text
 from trunkline.doctor.report import as_json, as_junit, exit_code, show, show_checks
 from trunkline.doctor.run import DoctorReport, chosen, examine
 from trunkline.doctor.subject import DoctorOptions
@@ -39,32 +39,22 @@ def list_checks(options: DoctorOptions) -> None:
 
 
 def credentials(key: str, bearer: str, headers: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
-    """The headers to send along. A key or a bearer token `env:NAME` is taken from the environment.
+    """The headers to send along. `env:NAME` is taken from the environment.
 
     Raises:
         Misuse: a header has no colon, or the environment has no such name.
     """
     found: list[tuple[str, Secret]] = []
     if key:
-        found.append(("X-API-Key", Secret(_from_environment(key))))
+        found.append(("X-API-Key", Secret(secret_text(key))))
     if bearer:
-        found.append(("Authorization", Secret(f"Bearer {_from_environment(bearer)}")))
+        found.append(("Authorization", Secret(f"Bearer {secret_text(bearer)}")))
     for one in headers:
         name, colon, value = one.partition(":")
         if not colon or not name.strip():
             raise Misuse("a header is written as 'Name: value'")
-        found.append((name.strip(), Secret(value.strip())))
+        found.append((name.strip(), Secret(secret_text(value.strip()))))
     return tuple(found)
-
-
-def _from_environment(word: str) -> str:
-    name = word.removeprefix("env:")
-    if name == word:
-        return word
-    value = environment(name).get(name, "")
-    if not value:
-        raise Misuse(f"the environment has no {name}; set it, or name another")
-    return value
 
 
 def _write(path: str, report: DoctorReport) -> None:

@@ -7,6 +7,7 @@ names, because only we tell it apart, has `TRUNKLINE_…`.
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,8 @@ def failure_of(error: BaseException, *, finding_card: bool, has_credentials: boo
         return CommandFailure("A2ACLI_ERR_CARD_INVALID" if finding_card else "A2ACLI_ERR_INTERNAL", text)
     if isinstance(error, e.Refused):
         return _refusal(error, finding_card=finding_card)
+    if isinstance(error, e.StoreError):
+        return CommandFailure("TRUNKLINE_STORE", text)
     return CommandFailure("A2ACLI_ERR_INTERNAL", f"{type(error).__name__}: {text}")
 
 
@@ -113,6 +116,13 @@ def print_failure(failure: CommandFailure, *, as_json: bool, compact: bool = Fal
         print(f"Hint: {escape_controls(failure.hint)}", file=sys.stderr)
 
 
+def print_error(error: e.TrunklineError, typed: Sequence[str]) -> None:
+    """Print the error of a command that works with no agent, as those of the others are printed."""
+    failure = failure_of(error, finding_card=False, has_credentials=False)
+    hint = shlex.join(["trunkline", *typed[:1], "--help"]) if failure.code == "A2ACLI_ERR_USAGE" else ""
+    print_failure(CommandFailure(failure.code, failure.message, hint), as_json=is_json_typed(typed))
+
+
 def is_json_asked(flags: Mapping[str, Any]) -> bool:
     """Whether JSON is asked for, when the configuration as a whole cannot be read."""
     return flags["output"] == "json" if "output" in flags else is_json_configured()
@@ -122,6 +132,8 @@ def is_json_typed(typed: Sequence[str]) -> bool:
     """Whether JSON is asked for, when the flags themselves cannot be read."""
     for place, word in enumerate(typed):
         following = typed[place + 1] if place + 1 < len(typed) else ""
+        if word == "--json":
+            return True
         if word in {"-o", "--output"}:
             return following == "json"
         if word.startswith(("-o", "--output=")) and not word.startswith("--output-"):

@@ -9,7 +9,6 @@ import typer
 
 from trunkline.cli.commands import call, serve, tool, try_out
 from trunkline.cli.commands.parsing import ClientGroup
-from trunkline.cli.console import escape_controls
 from trunkline.cli.options import COMPLETING
 from trunkline.config import environment
 from trunkline.errors import TrunklineError
@@ -49,7 +48,7 @@ for family in (call, serve, try_out, tool):
 
 
 def main() -> None:
-    """Entry point: our own errors are one line that names the fix."""
+    """Entry point: our own errors are told as those of every command, with what to do."""
     if environment(COMPLETING):
         from trunkline.cli.completion import register_shells
 
@@ -57,5 +56,7 @@ def main() -> None:
     try:
         app(prog_name="trunkline")
     except TrunklineError as error:
-        print(f"trunkline: {escape_controls(str(error))}", file=sys.stderr)
+        from trunkline.cli.failure import print_error
+
+        print_error(error, sys.argv[1:])
         raise SystemExit(2) from None

@@ -50,6 +50,7 @@ _TABLE = (
         name="output", short="-o", kind="choice", choices=("text", "json"), default="text",
         help="The format.",
     ),
+    Option(name="json", kind="flag", lasting=False, help="The same as -o json."),
     Option(
         name="stream", kind="flag", lasting=False,
         help="Follow live; with -o json one object per line.",
@@ -96,6 +97,10 @@ _TABLE = (
     Option(
         name="async", kind="flag", aliases=("return-immediately", "no-wait"),
         help="Do not wait: print the ids at once.",
+    ),
+    Option(
+        name="fail", kind="flag", lasting=False,
+        help="Exit code 1 if the task ends in any way but completed.",
     ),
     Option(name="context-id", metavar="ID", help="The context to go on in, or to list."),
     Option(name="task-id", metavar="ID", help="The task to go on with."),
@@ -164,7 +169,7 @@ _TABLE = (
 )  # fmt: skip
 OPTIONS = {option.name: option for option in _TABLE}
 
-SHOWN = ("output", "verbose", "debug", "config")
+SHOWN = ("output", "json", "verbose", "debug", "config")
 CALLING = (
     "agent-card", "bearer", "api-key", "svc-param", "transport", "a2a-version", "insecure", "timeout", *SHOWN,
 )  # fmt: skip

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from trunkline.cli.console import clear_progress, print_field, print_json, print_notice, show_progress
+import sys
+
+from trunkline.cli.console import (
+    clear_progress,
+    escape_controls,
+    print_field,
+    print_json,
+    print_notice,
+    show_progress,
+)
 from trunkline.cli.render import show_event, show_ids, show_message, show_task
 from trunkline.cli.session import Session
 from trunkline.client.assembler import Update
@@ -55,18 +64,30 @@ async def show_stream(session: Session, stream: Stream, *, asked: bool = False) 
     """
     config = session.config
     last: Notice | None = None
-    async with stream:
-        async for update in stream:
-            last = update.notice
-            note_task(session, update)
-            if config.as_json:
-                for frame in frames(last):
-                    print_json(frame, compact=True)
-            else:
-                show_event(last, update.text, verbose=config.flag("verbose"))
-            if asked and update.state in INTERRUPTED:
-                break
-        result = stream.result if last is not None else await stream.finish()
+    # On a terminal the pieces of a text flow into one; a pipe gets each as a block of its own.
+    flows = sys.stdout.isatty() and not config.flag("verbose")
+    open_line = False
+    try:
+        async with stream:
+            async for update in stream:
+                known, last = session.task_id, update.notice
+                note_task(session, update)
+                if session.task_id != known:
+                    clear_progress()
+                if config.as_json:
+                    for frame in frames(last):
+                        print_json(frame, compact=True)
+                elif flows and _is_text(last):
+                    print(escape_controls(update.text), end="", flush=True)
+                    open_line = open_line or bool(update.text)
+                else:
+                    open_line = _close_line(open_line)
+                    show_event(last, update.text, verbose=config.flag("verbose"))
+                if asked and update.state in INTERRUPTED:
+                    break
+            result = stream.result if last is not None else await stream.finish()
+    finally:
+        _close_line(open_line)
     assert result is not None
     _show_end(session, result, last)
     warn(result)
@@ -107,6 +128,18 @@ def note_task(session: Session, update: Update) -> None:
     if found and not session.task_id:
         session.task_id = found
         show_progress(f"{found} has begun")
+
+
+def _close_line(is_open: bool) -> bool:
+    """End a line of flowing text before anything else is printed; gives that none is open now."""
+    if is_open:
+        print(flush=True)
+    return False
+
+
+def _is_text(notice: Notice) -> bool:
+    answer = notice.answer
+    return isinstance(answer, ArtifactUpdate) and all(part.text is not None for part in answer.artifact.parts)
 
 
 def _show_end(session: Session, result: Result, last: Notice | None) -> None:

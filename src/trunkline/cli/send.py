@@ -27,8 +27,8 @@ _UNKNOWN = "application/octet-stream"
 _READ_LIMIT = 64 << 20
 
 
-async def send(session: Session) -> None:
-    """Send a message and show what comes of it."""
+async def send(session: Session) -> int:
+    """Send a message and show what comes of it; gives the exit code."""
     config = session.config
     parts = message_parts(session.arguments, session.invocation.parts)
     waits = _waits(config)
@@ -39,16 +39,18 @@ async def send(session: Session) -> None:
     if config.flag("verbose") and not config.as_json:
         show_sent(session.message_id, parts)
     if config.streams:
-        await show_stream(session, client.stream(parts, **sending))
+        result = await show_stream(session, client.stream(parts, **sending))
     elif waits and card.streaming:
         # By a stream the id is known at once, so that whoever is interrupted can come back.
-        show_result(session, await follow(session, client.stream(parts, **sending)), wrapped=True)
+        result = await follow(session, client.stream(parts, **sending))
+        show_result(session, result, wrapped=True)
     else:
         result = await client.send(parts, wait=False, **sending)
         session.task_id = result.task_id
         if waits and result.state not in RESTING:
             result = await client.wait(result.task_id)
         show_result(session, result, wrapped=True)
+    return int(config.flag("fail") and result.ended and not result.ok)
 
 
 def _waits(config: ClientConfiguration) -> bool:

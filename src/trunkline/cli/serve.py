@@ -8,6 +8,7 @@ import importlib
 import logging
 import socket
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from msgspec import Struct
 from trunkline.agent.agent import Agent
 from trunkline.auth.key_store import has_keys
 from trunkline.cli.admin import close_entrance, open_entrance
+from trunkline.cli.console import escape_controls
 from trunkline.config import Settings, assignment, strangers
 from trunkline.errors import Misuse, StoreError
 from trunkline.host import Host, exposure
@@ -52,6 +54,9 @@ def find(target: str) -> Agent:
     module_name, colon, attribute = target.partition(":")
     if not colon or not module_name or module_name.startswith(".") or not attribute:
         raise Misuse(f"{target!r} should be module:agent, for example scribe:agent")
+    if module_name.endswith(".py"):
+        meant = ".".join(Path(module_name).with_suffix("").parts)
+        raise Misuse(f"{target!r} names a file; did you mean {meant}:{attribute}?")
     sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
@@ -59,13 +64,28 @@ def find(target: str) -> Agent:
         # A module that is there but imports one that is not has a traceback of its own to show.
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise Misuse(f"there is no module {module_name!r} here or among the installed ones") from None
-        raise
+        raise _broken(module_name, error) from error
+    except Exception as error:  # noqa: BLE001 - told with the frames of the module
+        raise _broken(module_name, error) from error
     found = getattr(module, attribute, None)
     if not isinstance(found, Agent):
-        raise Misuse(f"{module_name} has no Agent named {attribute!r}")
+        agents = [name for name, each in vars(module).items() if isinstance(each, Agent)]
+        meant = f"; did you mean {module_name}:{agents[0]}?" if agents else ""
+        raise Misuse(f"{module_name} has no Agent named {attribute!r}{meant}")
     if not found.skills:
         raise Misuse(f"{target} has no skill; decorate a function with @{attribute}.skill")
     return found
+
+
+def _broken(module_name: str, error: Exception) -> Misuse:
+    """The error of a module that does not import, once its own frames are on standard error."""
+    # Those of the import itself, and ours, say nothing to its author.
+    inner = (str(Path(__file__).parents[1]), str(Path(importlib.__file__).parent), "<frozen importlib")
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith(inner)]
+    lines = [*traceback.format_list(frames), *traceback.format_exception_only(error)]
+    print(escape_controls("".join(lines)), end="", file=sys.stderr)
+    where = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
+    return Misuse(f"{module_name} does not import{where}: {type(error).__name__}: {error}")
 
 
 def run(targets: Sequence[str], flags: Mapping[str, object], settings: list[str]) -> None:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from trunkline.cli.configuration import ENVIRONMENT, FLAG, ClientConfiguration
 from trunkline.cli.console import print_notice
 from trunkline.cli.options import OPTIONS
-from trunkline.config import Secret
+from trunkline.config import Secret, secret_text
 from trunkline.errors import Misuse, RouteNotFound, Unreadable
 from trunkline.net.egress import Egress
 from trunkline.net.http_client import SocketHttpClient
@@ -138,11 +138,13 @@ def service_headers(config: ClientConfiguration) -> dict[str, str]:
         Misuse: one has no name.
     """
     found: dict[str, str] = {}
+    # A file may be a stranger's, and must not name a variable.
+    reveal = secret_text if config.value("svc-param").source in (FLAG, ENVIRONMENT) else str
     for each in config.items("svc-param"):
         name, colon, value = each.partition(":")
         if not colon or not name.strip():
             raise Misuse("--svc-param is NAME:VALUE, for example x-trace-id:abc123")
-        found[name.strip()] = value.strip()
+        found[name.strip()] = reveal(value.strip())
     return found
 
 

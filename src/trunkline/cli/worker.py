@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 
 import msgspec
 
+from trunkline.cli.failure import print_error
 from trunkline.cli.serve import Order, prepare, serve
 from trunkline.errors import TrunklineError
 
@@ -29,7 +29,7 @@ def main() -> None:
     try:
         host = prepare(order.targets, order.flags, list(order.settings))
     except TrunklineError as error:
-        print(f"trunkline: {error}", file=sys.stderr)
+        print_error(error, ["serve"])
         raise SystemExit(2) from None
     serve(host, sockets, started=lambda _: lifeline.sendall(b"."), lifeline=lifeline)
 

@@ -32,7 +32,7 @@ def card_get(invocation: Invocation) -> None:
     run(invocation, get, agent_only=True)
 
 
-@takes(*SENDING, "wait", "async", "stream", arguments="[URL] [TEXT]", about=_MESSAGE)
+@takes(*SENDING, "wait", "async", "stream", "fail", arguments="[URL] [TEXT]", about=_MESSAGE)
 def send(invocation: Invocation) -> None:
     """Send a message, to begin something or to go on with it, and wait for the outcome."""
     from trunkline.cli.send import send
@@ -40,7 +40,7 @@ def send(invocation: Invocation) -> None:
     run(invocation, send)
 
 
-@takes(*SENDING, arguments="[URL] [TEXT]", about=_MESSAGE)
+@takes(*SENDING, "fail", arguments="[URL] [TEXT]", about=_MESSAGE)
 def stream(invocation: Invocation) -> None:
     """Send a message and follow live: `send --stream`."""
     from trunkline.cli.send import send
@@ -149,7 +149,7 @@ def push_delete(invocation: Invocation) -> None:
 @takes(
     "format", "allow", "deny", "tag", "prefix", "agents", "call", "arguments",
     "bearer", "api-key", "svc-param", "transport", "a2a-version", "insecure", "timeout",
-    "output", "debug", "config",
+    "output", "json", "debug", "config",
     arguments="[AGENT]…", about="The agents; the one of A2ACLI_AGENT_CARD unless told.",
 )  # fmt: skip
 def tools(invocation: Invocation) -> None:

@@ -42,8 +42,22 @@ def run(invocation: Invocation, work: Work, *, agent_only: bool = False, use_log
     run_command(invocation, work, agent_only=agent_only, use_login=use_login)
 
 
-class ClientCommand(TyperCommand):
-    """A command whose mistakes of usage are told as the contract wants, and that knows the order of parts.
+class UsageCommand(TyperCommand):
+    """A command whose mistakes of usage are told as the contract wants."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """Parse what was typed; a mistake of usage ends here."""
+        typed = list(args)
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except typer.TyperException as error:
+            raise _usage_error(
+                error, typed, f"{parent.command_path} {info_name}" if parent else "trunkline"
+            ) from None
+
+
+class ClientCommand(UsageCommand):
+    """A command that calls an agent, and knows the order of the parts of a message.
 
     Its options are made when it is called or shown: of dozens of commands one is.
     """
@@ -57,16 +71,6 @@ class ClientCommand(TyperCommand):
             built = typer.main.get_command(alone)
             self.params, self.callback = built.params, built.callback
         return super().get_params(ctx)
-
-    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Parse what was typed; a mistake of usage ends here."""
-        typed = list(args)
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except typer.TyperException as error:
-            raise _usage_error(
-                error, typed, f"{parent.command_path} {info_name}" if parent else "trunkline"
-            ) from None
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse, and note in which order parts were given, which a parser of flags forgets."""
@@ -113,6 +117,8 @@ def takes(
     def made(function: Callable[[Invocation], None]) -> Callable[..., None]:
         def command(ctx: typer.Context, words: Sequence[str] | None = None, **flags: Any) -> None:
             given = {name: value for name, value in flags.items() if value not in (None, [], ())}
+            if given.pop("json", False):
+                given["output"] = "json"
             function(Invocation(tuple(words or ()), given, ctx.meta.get("parts", ())))
 
         def whole() -> Callable[..., None]:

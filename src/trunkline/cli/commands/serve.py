@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from trunkline.cli.commands.parsing import ClientGroup, UsageCommand
+from trunkline.errors import Misuse
+
 SERVE = "Serve agents"
 StoreUrl = Annotated[
     str | None, typer.Option("--store", help="The store's URL; the setting `store` unless told.")
@@ -76,11 +79,13 @@ def serve(
 
 
 store_app = typer.Typer(
-    no_args_is_help=True, help="Look after a store: check, migrate, prune, waiting, cancel, export, import."
+    cls=ClientGroup,
+    no_args_is_help=True,
+    help="Look after a store: check, migrate, prune, waiting, cancel, export, import.",
 )
 
 
-@store_app.command("check")
+@store_app.command("check", cls=UsageCommand)
 def store_check(
     *,
     store: StoreUrl = None,
@@ -92,7 +97,7 @@ def store_check(
     raise typer.Exit(check(store, as_json=as_json))
 
 
-@store_app.command("migrate")
+@store_app.command("migrate", cls=UsageCommand)
 def store_migrate(*, store: StoreUrl = None) -> None:
     """Bring the schema up to date."""
     from trunkline.cli.store import migrate
@@ -100,7 +105,7 @@ def store_migrate(*, store: StoreUrl = None) -> None:
     migrate(store)
 
 
-@store_app.command("prune")
+@store_app.command("prune", cls=UsageCommand)
 def store_prune(
     *,
     store: StoreUrl = None,
@@ -115,7 +120,7 @@ def store_prune(
     prune(store, older_than)
 
 
-@store_app.command("waiting")
+@store_app.command("waiting", cls=UsageCommand)
 def store_waiting(
     *,
     store: StoreUrl = None,
@@ -128,7 +133,7 @@ def store_waiting(
     waiting(store, tenant, as_json=as_json)
 
 
-@store_app.command("cancel")
+@store_app.command("cancel", cls=UsageCommand)
 def store_cancel(
     task_id: Annotated[str, typer.Argument(metavar="TASK", help="The id of a task that waits.")],
     *,
@@ -141,7 +146,7 @@ def store_cancel(
     cancel(store, task_id, tenant)
 
 
-@store_app.command("export")
+@store_app.command("export", cls=UsageCommand)
 def store_export(
     file: Annotated[
         str, typer.Argument(metavar="[FILE|-]", help="Where to; standard output unless told.")
@@ -156,7 +161,7 @@ def store_export(
     export(store, tenant, file)
 
 
-@store_app.command("import")
+@store_app.command("import", cls=UsageCommand)
 def store_import(
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="An export; - for standard input.")],
     *,
@@ -168,10 +173,12 @@ def store_import(
     import_(store, file)
 
 
-keys_app = typer.Typer(no_args_is_help=True, help="The keys that callers send: create, list, revoke, rotate.")
+keys_app = typer.Typer(
+    cls=ClientGroup, no_args_is_help=True, help="The keys that callers send: create, list, revoke, rotate."
+)
 
 
-@keys_app.command("create")
+@keys_app.command("create", cls=UsageCommand)
 def keys_create(
     *,
     owner: Annotated[str, typer.Option(help="Whose tasks it opens; several keys may share an owner.")],
@@ -194,7 +201,7 @@ def keys_create(
     create(store, owner, tenant=tenant, scopes=scope or (), expires=expires, as_json=as_json)
 
 
-@keys_app.command("list")
+@keys_app.command("list", cls=UsageCommand)
 def keys_list(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """List all keys, revoked ones too."""
     from trunkline.cli.keys import show
@@ -202,7 +209,7 @@ def keys_list(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
     show(store, as_json=as_json)
 
 
-@keys_app.command("revoke")
+@keys_app.command("revoke", cls=UsageCommand)
 def keys_revoke(key_id: ListedId, *, store: StoreUrl = None) -> None:
     """End a key at once and for good."""
     from trunkline.cli.keys import revoke
@@ -210,7 +217,7 @@ def keys_revoke(key_id: ListedId, *, store: StoreUrl = None) -> None:
     revoke(store, key_id)
 
 
-@keys_app.command("rotate")
+@keys_app.command("rotate", cls=UsageCommand)
 def keys_rotate(
     key_id: ListedId = "",
     *,
@@ -227,21 +234,23 @@ def keys_rotate(
     from trunkline.cli.keys import rotate, rotate_signing
 
     if bool(key_id) is signing:
-        raise typer.BadParameter("name one key, or say --signing")
+        raise Misuse("name one key, or say --signing")
     if signing and grace:
-        raise typer.BadParameter("--grace is for callers' keys; a signing key goes on for a day")
+        raise Misuse("--grace is for callers' keys; a signing key goes on for a day")
     if signing:
         rotate_signing(store, as_json=as_json)
     else:
         rotate(store, key_id, grace or "24h", as_json=as_json)
 
 
-deliveries_app = typer.Typer(no_args_is_help=True, help="Notifications that were sent: list, show, replay.")
+deliveries_app = typer.Typer(
+    cls=ClientGroup, no_args_is_help=True, help="Notifications that were sent: list, show, replay."
+)
 OfTask = Annotated[str, typer.Option("--task", metavar="ID", help="Only those of this task.")]
 OfTenant = Annotated[str, typer.Option("--tenant", help="Only this tenant's.")]
 
 
-@deliveries_app.command("list")
+@deliveries_app.command("list", cls=UsageCommand)
 def deliveries_list(
     *,
     task: OfTask = "",
@@ -257,7 +266,7 @@ def deliveries_list(
     show_all(store, DeliveryFilter(task, state, tenant), limit, as_json=as_json)
 
 
-@deliveries_app.command("show")
+@deliveries_app.command("show", cls=UsageCommand)
 def deliveries_show(delivery_id: ListedId, *, store: StoreUrl = None, as_json: AsJson = False) -> None:
     """Show all that is known of one delivery."""
     from trunkline.cli.deliveries import show
@@ -265,7 +274,7 @@ def deliveries_show(delivery_id: ListedId, *, store: StoreUrl = None, as_json: A
     show(store, delivery_id, as_json=as_json)
 
 
-@deliveries_app.command("replay")
+@deliveries_app.command("replay", cls=UsageCommand)
 def deliveries_replay(
     delivery_id: ListedId = "",
     *,
@@ -278,7 +287,7 @@ def deliveries_replay(
     from trunkline.cli.deliveries import DeliveryFilter, replay, replay_dead
 
     if bool(delivery_id) is dead:
-        raise typer.BadParameter("name one delivery, or say --dead")
+        raise Misuse("name one delivery, or say --dead")
     if dead:
         replay_dead(store, DeliveryFilter(task, tenant=tenant))
     else:
@@ -287,7 +296,7 @@ def deliveries_replay(
 
 def add_to(app: typer.Typer) -> None:
     """Register these commands."""
-    app.command("new", rich_help_panel=SERVE)(begin)
-    app.command(rich_help_panel=SERVE)(serve)
+    app.command("new", cls=UsageCommand, rich_help_panel=SERVE)(begin)
+    app.command(cls=UsageCommand, rich_help_panel=SERVE)(serve)
     for name, group in (("store", store_app), ("keys", keys_app), ("deliveries", deliveries_app)):
         app.add_typer(group, name=name, rich_help_panel=SERVE)

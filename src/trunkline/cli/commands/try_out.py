@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from trunkline.cli.commands.parsing import ClientCommand, ClientGroup, Invocation, run, takes
+from trunkline.cli.commands.parsing import (
+    ClientCommand,
+    ClientGroup,
+    Invocation,
+    UsageCommand,
+    run,
+    takes,
+)
 from trunkline.cli.options import CALLING
 from trunkline.errors import Misuse
 
@@ -70,7 +77,7 @@ def doctor(
         list_checks(options)
         return
     if not url:
-        raise typer.BadParameter("name the agent: trunkline doctor https://agent.example")
+        raise Misuse("name the agent: trunkline doctor https://agent.example")
     raise typer.Exit(examine(url, options, json=as_json, junit=junit))
 
 
@@ -97,7 +104,7 @@ Port = Annotated[int, typer.Option(help="Port to bind to; 0 takes a free one.")]
 Open = Annotated[bool, typer.Option("--open", help="Let other machines in without any credential.")]
 
 
-@mock_app.command("serve")
+@mock_app.command("serve", cls=UsageCommand)
 def mock_serve(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A scenario, or several under `agents`.")],
     *,
@@ -114,7 +121,7 @@ def mock_serve(
     raise typer.Exit(serve(file, host=host, port=port, is_open=open_, seed=seed))
 
 
-@mock_app.command("record")
+@mock_app.command("record", cls=UsageCommand)
 def mock_record(
     url: Annotated[str, typer.Argument(metavar="URL", help="The agent to record.")],
     *,
@@ -134,7 +141,7 @@ def mock_record(
 
 def add_to(app: typer.Typer) -> None:
     """Register these commands."""
-    app.command(rich_help_panel=TRY)(demo)
-    app.command(rich_help_panel=TRY)(doctor)
+    app.command(cls=UsageCommand, rich_help_panel=TRY)(demo)
+    app.command(cls=UsageCommand, rich_help_panel=TRY)(doctor)
     app.command(cls=ClientCommand, rich_help_panel=TRY)(conformance)
     app.add_typer(mock_app, name="mock", rich_help_panel=TRY)
