@@ -27,7 +27,9 @@ def test_a_proper_request() -> None:
     assert bytes(read.params) == b'{"id":"t1"}'
 
 
-@pytest.mark.parametrize("request_id", ["a", "", 1, -1, 2**70, 1.5, None, "x" * 256, "ß" * 128, 10**252])
+@pytest.mark.parametrize(
+    "request_id", ["a", "", 1, -1, 2**70, 1.5, None, "x" * 256, "ß" * 128, 10**252, 2**840 - 1]
+)
 def test_JRP_01_ids_come_back_as_they_came(request_id: jsonrpc.RequestId) -> None:
     read = envelope(id=request_id)
     assert read.fault is None
@@ -67,6 +69,7 @@ def test_absent_params(params: bytes) -> None:
         ({"id": True}, e.InvalidRequest, "id", None),
         ({"id": "x" * 257}, e.InvalidRequest, "id", None),
         ({"id": "ß" * 129}, e.InvalidRequest, "id", None),
+        ({"id": 2**840}, e.InvalidRequest, "id", None),
         ({"id": 10**256}, e.InvalidRequest, "id", None),
         ({"id": "x" * 257, "method": 5}, e.InvalidRequest, "id", None),
         ({"params": "x"}, e.InvalidRequest, "params", 1),
