@@ -25,7 +25,7 @@ from trunkline.store.records import Orphan, TaskRef
 from trunkline.wire.types import Message, Part, Role, TaskState
 
 log = logging.getLogger("trunkline.run")
-SHARED_S = 0.25
+SHARED_S = 0.15
 ALONE_S = OWN_S = 5.0
 PAGE = 1000
 TOGETHER = 100
@@ -101,7 +101,7 @@ class Takeover:
                 await self.round()
                 unread = ""
             except StoreError as error:
-                # Once, not four times a second while the database is away.
+                # Once, not at every look while the database is away.
                 if str(error) != unread:
                     unread = str(error)
                     log.error("orphans.unread error=%s", error)

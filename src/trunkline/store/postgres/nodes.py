@@ -1,4 +1,4 @@
-"""Which nodes live, and which tasks the others left behind; cheap enough to ask four times a second."""
+"""Which nodes live, and which tasks the others left behind; cheap enough to ask several times a second."""
 
 from __future__ import annotations
 
