@@ -11,7 +11,7 @@ EXTRAS := langchain metrics postgres pydantic-ai websocket
 # As of the version that wants something of what we need, where it matters.
 NEIGHBOURS := langgraph pydantic-ai openai-agents google-adk>=2.13 crewai>=1.15 agno llama-index mcp a2a-sdk
 
-.PHONY: help setup dev js demo test quick chaos lint format bench tck floors neighbours lock clean
+.PHONY: help setup dev js demo test quick chaos lint format bench tck floors neighbours frameworks lock clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -63,6 +63,9 @@ floors: js $(UV)  ## the suite with the lowest version of every dependency; ARGS
 		-e '.[dev]'
 	.floors/env/bin/pytest -n auto --dist worksteal $(ARGS)
 
+frameworks: .venv/.run-stamp $(UV)  ## the A2A clients of other frameworks against the demo agent; ARGS="--only adk"
+	$(BIN)/python frameworks/run.py --uv $(UV) $(ARGS)
+
 neighbours: $(UV)  ## whether we can be installed beside the frameworks of the field
 	@for one in $(foreach one,$(NEIGHBOURS),'$(one)'); do \
 		echo "$$one" | $(UV) pip compile --quiet --python-version 3.12 pyproject.toml - -o .floors/neighbour.txt >/dev/null \
@@ -77,7 +80,7 @@ lock: $(UV)  ## pin the newest versions that pyproject.toml allows
 	done
 
 clean:  ## everything that can be made again
-	rm -rf .venv .bench .floors .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage* htmlcov dist build $(JS)/node_modules
+	rm -rf .venv .bench .floors .frameworks .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage* htmlcov dist build $(JS)/node_modules
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.run-stamp: pyproject.toml requirements.lock

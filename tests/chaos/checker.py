@@ -263,7 +263,7 @@ def _follows(reading: Reading, frames: list[Got], log: Logged, after: int) -> It
         for recorded in log.records
         if isinstance(recorded.event, ev.Compacted)
     ]
-    due = iter([frame for recorded in log.records if (frame := shown(recorded)) and recorded.seq > after])
+    due = iter([frame for frame in shown(log.records) if (frame.seq or 0) > after])
     last = after
     for frame in frames:
         seq = frame.seq or 0
@@ -285,22 +285,30 @@ def _follows(reading: Reading, frames: list[Got], log: Logged, after: int) -> It
         yield Violation("H4", log.task_id, f"{reading.who} was told the end and never got {missed}")
 
 
-def shown(recorded: ev.Recorded) -> Got | None:
-    """An event as a stream shows it, written anew and not by the server's own hand."""
-    seq = recorded.seq
-    match recorded.event:
-        case ev.Submitted():
-            return Got(seq, "task", "submitted")
-        case ev.Status(state=state, message=message):
-            return Got(seq, "status", plain_state(state), _words(message))
-        case ev.Replied(message=message):
-            return Got(seq, "status", "completed", _words(message))
-        case ev.Delta(text=text, append=append, last=last):
-            return Got(seq, "artifact", "", text, append, last)
-        case ev.Chunk(artifact=artifact, append=append, last=last):
-            return Got(seq, "artifact", "", text_of(artifact.parts), append, last)
-        case _:
-            return None
+def shown(records: Iterable[ev.Recorded]) -> Iterator[Got]:
+    """Events as a stream shows them, written anew and not by the server's own hand."""
+    written: dict[str, str] = {}
+    for recorded in records:
+        seq = recorded.seq
+        match recorded.event:
+            case ev.Submitted():
+                yield Got(seq, "task", "submitted")
+            case ev.Status(state=state, message=message):
+                yield Got(seq, "status", plain_state(state), _words(message))
+            case ev.Replied(message=message):
+                yield Got(seq, "status", "completed", _words(message))
+            case ev.Compacted(artifacts=artifacts):
+                written |= {one.artifact_id: text_of(one.parts) for one in artifacts}
+            case ev.Delta(artifact_id=name, text=text, append=append, last=last):
+                written[name] = (written.get(name, "") if append else "") + text
+                # What was written closes with the whole of it.
+                yield Got(seq, "artifact", "", *((written[name], False) if last else (text, append)), last)
+            case ev.Chunk(artifact=artifact, append=append, last=last, closes=closes):
+                name, text = artifact.artifact_id, text_of(artifact.parts)
+                written[name] = (written.get(name, "") if append else "") + text
+                yield Got(seq, "artifact", "", *((written[name], False) if closes else (text, append)), last)
+            case _:
+                pass
 
 
 def text_of(parts: Iterable[Part]) -> str:
