@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.harness import ServerProcess, free_port
+from tests.harness import ServerProcess
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 LINES = 70
@@ -60,10 +60,9 @@ def test_an_approval_survives_a_kill(tmp_path: Path) -> None:
 
 
 def test_fastapi_mount() -> None:
-    port, key = free_port(), "a-long-random-key"
-    # A server of its own in the same program: no wait for a port, and it ends with the program.
+    # A server of its own in the same program: its port is bound before, and it ends with the program.
     program = (
-        "import asyncio, httpx2, uvicorn, fastapi_mount as example\n"
+        "import asyncio, httpx2, socket, uvicorn, fastapi_mount as example\n"
         "from trunkline.errors import Unauthenticated\n"
         "from trunkline import Client\n"
         "class Server(uvicorn.Server):\n"
@@ -73,10 +72,11 @@ def test_fastapi_mount() -> None:
         "async def main():\n"
         "    global started\n"
         "    started = asyncio.Event()\n"
-        f"    server = Server(uvicorn.Config(example.app, port={port}, log_level='error'))\n"
-        "    serving = asyncio.create_task(server.serve())\n"
+        "    bound = socket.create_server(('127.0.0.1', 0))\n"
+        "    server = Server(uvicorn.Config(example.app, log_level='error'))\n"
+        "    serving = asyncio.create_task(server.serve([bound]))\n"
         "    await started.wait()\n"
-        f"    url = 'http://127.0.0.1:{port}'\n"
+        "    url = f'http://127.0.0.1:{bound.getsockname()[1]}'\n"
         "    await example.main(url)\n"
         "    async with Client(url) as stranger, httpx2.AsyncClient() as browser:\n"
         "        try:\n"
@@ -86,9 +86,10 @@ def test_fastapi_mount() -> None:
         "        print((await browser.get(url + '/hours/monday')).json())\n"
         "    server.should_exit = True\n"
         "    await serving\n"
+        "    bound.close()\n"
         "asyncio.run(main())\n"
     )
-    said = run("-c", program, DESK_KEY=key, TRUNKLINE_STORE="memory:")
+    said = run("-c", program, DESK_KEY="a-long-random-key", TRUNKLINE_STORE="memory:")
     assert said == "closed\nrefused\n{'hours': '9 to 5'}\n"
 
 
