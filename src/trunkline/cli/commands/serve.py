@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -12,6 +13,13 @@ from trunkline.errors import Misuse
 SERVE = "Serve agents"
 StoreUrl = Annotated[
     str | None, typer.Option("--store", help="The store's URL; the setting `store` unless told.")
+]
+Reload = Annotated[
+    bool, typer.Option("--reload", help="Begin anew when a file of Python changes here; for development.")
+]
+Dev = Annotated[bool, typer.Option(help="Show exception texts to callers; let webhooks go to this machine.")]
+WorkerCount = Annotated[
+    int | None, typer.Option(help="How many processes serve; more than one needs PostgreSQL.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ListedId = Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")]
@@ -42,21 +50,22 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to bind to; loopback unless told.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to bind to.")] = None,
     store: Annotated[str | None, typer.Option(help="sqlite:///FILE, postgresql://… or memory:")] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="How many processes serve; more than one needs PostgreSQL.")
-    ] = None,
+    workers: WorkerCount = None,
     key: Annotated[list[str] | None, typer.Option(help="A key that callers must send; repeatable.")] = None,
     public_url: Annotated[str | None, typer.Option(help="The address that the card names.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Serve other machines without any key.")] = False,
-    dev: Annotated[
-        bool, typer.Option(help="Show exception texts to callers; let webhooks go to this machine.")
-    ] = False,
+    dev: Dev = False,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
     metrics: Annotated[bool, typer.Option("--metrics", help="Serve Prometheus metrics at /metrics.")] = False,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Any setting as name=value.")] = None,
+    reload: Reload = False,
 ) -> None:
     """Serve agents over HTTP until interrupted."""
+    if reload:
+        from trunkline.cli.reload import run_reloading
+
+        raise typer.Exit(run_reloading(sys.argv[1:]))
     from trunkline.cli.serve import run
 
     run(
