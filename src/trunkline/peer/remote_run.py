@@ -152,24 +152,41 @@ class RemoteRun:
             await self._record(2 * place + 1, TAKEN, self._remote)
             return await self._follow()
         self._is_taken = False
-        capabilities = await self._client.capabilities()
+        capabilities = await self._capabilities(waits=step is not None)
         sent = Sent(work.ids.new(), capabilities.interface) if step is None else convert(step.result, Sent)
         try:
             if step is None:
                 await self._record(2 * place, SENT, sent)
             elif not capabilities.deduplicates:
                 raise Uncertain("the process ended while it was sent", reason="sent", message_id=sent.message)
-            return await self._send(place, sent, message, capabilities)
+            return await self._insist(place, sent, message, capabilities)
         except Uncertain as error:
             log.warning("peer.uncertain task=%s error=%a", work.state.task_id, str(error))
             self._remote = replace(self._remote, lost=True)
             await self._record(2 * place + 1, TAKEN, self._remote)
             return None
-        except Unreachable as error:
-            if not self._is_taken:
-                raise
-            await self._away(error)
-            return await self._follow()
+
+    async def _capabilities(self, *, waits: bool) -> Capabilities:
+        """What the agent can do; where something was sent to it, it is waited for."""
+        while True:
+            try:
+                return await self._client.capabilities()
+            except Unreachable as error:
+                if not waits:
+                    raise
+                await self._away(error)
+
+    async def _insist(self, place: int, sent: Sent, message: Message, known: Capabilities) -> Result:
+        """Send, again and again where that is safe: the agent may have taken it before it went away."""
+        while True:
+            try:
+                return await self._send(place, sent, message, known)
+            except Unreachable as error:
+                if isinstance(error, Uncertain) or not (self._is_taken or known.deduplicates):
+                    raise
+                await self._away(error)
+            if self._is_taken:
+                return await self._follow()
 
     async def _send(self, place: int, sent: Sent, message: Message, known: Capabilities) -> Result:
         said = Sending(
@@ -214,7 +231,7 @@ class RemoteRun:
         """Go on with a remote task that was begun before, until it rests."""
         while True:
             try:
-                if not (await self._client.capabilities()).streaming:
+                if not (await self._capabilities(waits=True)).streaming:
                     return await self._poll()
                 stream = self._client.subscribe(self._remote.task, through_questions=False)
                 result = await self._read(stream)
