@@ -94,8 +94,7 @@ def test_fastapi_mount() -> None:
 
 
 def test_an_agent_that_calls_an_agent(tmp_path: Path) -> None:
-    server = serve(tmp_path, "delegation:planner", "delegation:weather", WEATHER_URL="")
-    server._env["WEATHER_URL"] = f"{server.base}/agents/weather"
+    server = serve(tmp_path, "delegation:planner", "delegation:weather")
     with server:
         assert run("delegation.py", server.base) == "Bergen: a museum\nAthens: the beach\n"
 
