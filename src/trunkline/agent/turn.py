@@ -85,6 +85,7 @@ class Turn:
         "_work",
         "_written",
         "lost_step",
+        "raised",
         "report",
         "skill",
     )
@@ -109,6 +110,8 @@ class Turn:
         self._count = 0
         # Taken from in one step of the interpreter: the threads of a sync skill may come to it together.
         self._places = count()
+        # The questions of children that the skill was given as exceptions, by child.
+        self.raised: dict[str, str] = {}
         # Why a step that was done is not recorded: a second run would do it again, so no skill may succeed
         # by catching it.
         self.lost_step: Misuse | None = None

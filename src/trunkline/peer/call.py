@@ -7,7 +7,6 @@ every task does.
 
 from __future__ import annotations
 
-import contextlib
 from typing import Protocol, cast
 
 import msgspec
@@ -42,6 +41,11 @@ class Steps(Protocol):
         """What is handed on of the chain of agents."""
         ...
 
+    @property
+    def raised(self) -> dict[str, str]:
+        """The question of each child that the skill was given last, to be answered by another call."""
+        ...
+
 
 class Begun(Struct, frozen=True):
     """A call as it is recorded before its child exists."""
@@ -55,6 +59,7 @@ class AgentCall:
 
     def __init__(self, work: Work, steps: Steps, reachable: Reachable, target: str, said: Calling) -> None:
         self._work = work
+        self._raised = steps.raised
         self._target = target
         self._said = _checked(said)
         self._agent = reachable.agent(target)
@@ -72,11 +77,12 @@ class AgentCall:
         content = _content(content, self._said)
         begun = await self._begin()
         message = self._message(content, begun)
-        children = self._work.children
+        state, children = self._work.state, self._work.children
         try:
             if self._said.get("task"):
                 await self._answer(begun, message)
-            else:
+            elif begun.child not in state.ended_children and begun.child not in state.child_questions:
+                # Only then it may have to be opened: one that has ended may be kept no longer.
                 await children.open(begun.child, self._agent, SendRequest(message))
             await self._rest(begun)
         except Refused as refused:
@@ -98,28 +104,32 @@ class AgentCall:
             asked = state.child_questions.get(child, ())
             if heard == len(asked):
                 return
-            await self._ask(child, asked[heard])
             heard += 1
+            await self._ask(child, asked[heard - 1], heard)
 
-    async def _ask(self, child: str, question: str) -> None:
+    async def _ask(self, child: str, question: str, heard: int) -> None:
         work = self._work
-        known = await work.children.state(child)
-        is_open = known.question is not None and known.question.message_id == question
+        known = await self._known(child)
+        is_open = _asks(known, question)
         if self._said.get("questions") == "raise":
             result = Result(await self._outcome(known, is_open=is_open))
             if result.task is not None and result.state in INTERRUPTED:
+                self._raised[child] = (
+                    "" if (asked := result.task.status.message) is None else asked.message_id
+                )
                 raise CallFailed(f"{self._target} asks: {result.question}", result)
             return
-        if not is_open and question not in work.state.questions:
+        if known is not None and is_open:
+            status = Status(known.state, self._own(known.question), deadline=known.deadline or 0)
+        elif question in work.state.questions or _asks(work.state, question):
+            status = Status(TaskState.INPUT_REQUIRED, Message(question))
+        else:
             # Answered by somebody else, or closed, before it could be asked here.
             return
-        status = Status(TaskState.INPUT_REQUIRED, Message(question))
-        if is_open:
-            status = Status(known.state, self._own(known.question), deadline=known.deadline or 0)
         try:
-            answer = await work.ask(status)
+            answer = await work.ask(status, lambda: work.state.has_rested(child, heard))
         except (Unanswered, TimeoutError):
-            # The child hears of that by its own deadline.
+            # The child hears of that by its own deadline, or has gone on without an answer of ours.
             return
         if is_open:
             await self._pass_down(child, question, answer)
@@ -131,9 +141,12 @@ class AgentCall:
     async def _pass_down(self, child: str, question: str, answer: Message) -> None:
         metadata = {**(answer.metadata or {}), **question_metadata(question)}
         message = Message(answer.message_id, role=answer.role, parts=answer.parts, metadata=metadata)
-        # Somebody else may have answered it, or it may have ended: then the child goes on without this.
-        with contextlib.suppress(Refused):
+        try:
             await self._work.children.answer(child, message)
+        except Refused:
+            # Somebody else may have answered it, or it may have ended: then the child goes on without this.
+            if _asks(await self._known(child), question):
+                raise
 
     async def _begin(self) -> Begun:
         work, place = self._work, self._places[0]
@@ -162,14 +175,17 @@ class AgentCall:
         return replace(message, metadata={**(message.metadata or {}), **metadata})
 
     async def _ended(self, child: str) -> Task:
-        try:
-            known = await self._work.children.state(child)
-        except TaskNotFound:
-            known = None
-        task = await self._outcome(known, is_open=True)
+        task = await self._outcome(await self._known(child), is_open=True)
         if task is None:
             raise CallFailed(f"{self._target} has ended, and its task {child} is kept no longer")
         return task
+
+    async def _known(self, child: str) -> State | None:
+        """A child as its log stands; None if it is kept no longer."""
+        try:
+            return await self._work.children.state(child)
+        except TaskNotFound:
+            return None
 
     async def _outcome(self, known: State | None, *, is_open: bool) -> Task | None:
         """What the call gives: as it is recorded, else as the child stands, unless that is nothing to give.
@@ -188,12 +204,31 @@ class AgentCall:
         return task
 
     async def _answer(self, begun: Begun, message: Message) -> None:
-        """Go on with an earlier call by answering what it asks, unless that was done before a crash."""
-        known = await self._work.children.state(begun.child)
+        """Go on with an earlier call by answering what it asked, unless that was done before a crash."""
+        children, child = self._work.children, begun.child
+        if child in self._work.state.ended_children and await self._known(child) is None:
+            # It has ended since, and what it gave is recorded.
+            return
+        known = await children.state(child)
         if known.parent != self._work.state.task_id:
-            raise Misuse(f"task {begun.child} is no call of this task")
-        if all(one.message_id != begun.message for one in known.history):
-            await self._work.children.answer(begun.child, message)
+            raise Misuse(f"task {child} is no call of this task")
+        if question := self._raised.pop(child, ""):
+            # That one and no other: it may have been closed since, and the child may ask something else.
+            message = replace(message, metadata={**(message.metadata or {}), **question_metadata(question)})
+        try:
+            if not _has_heard(known, message):
+                await children.answer(child, message)
+        except Refused:
+            if not _has_heard(await children.state(child), message):
+                raise
+
+
+def _asks(known: State | None, question: str) -> bool:
+    return known is not None and known.question is not None and known.question.message_id == question
+
+
+def _has_heard(known: State, message: Message) -> bool:
+    return any(one.message_id == message.message_id for one in known.history)
 
 
 def _checked(said: Calling) -> Calling:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
@@ -12,6 +13,11 @@ from trunkline.log.fold import State
 from trunkline.wire.types import Message, SendRequest
 
 Verdict = Status | Replied
+
+
+def never() -> bool:
+    """Whether something is so that never is."""
+    return False
 
 
 class OnCrash(Enum):
@@ -121,14 +127,14 @@ class Work(Protocol):
         """
         ...
 
-    async def ask(self, status: Status) -> Message:
-        """Interrupt the task with a question and wait for the caller's answer.
+    async def ask(self, status: Status, is_moot: Callable[[], bool] = never) -> Message:
+        """Interrupt the task with a question and wait for the caller's answer, unless that becomes moot.
 
         Answers that the log already holds are returned at once, in the order they were given.
 
         Raises:
             Unanswered: its deadline has passed.
-            TimeoutError: an earlier run has withdrawn the question, as it did not wait any longer.
+            TimeoutError: the question is moot, or was withdrawn by an earlier run that waited no longer.
         """
         ...
 

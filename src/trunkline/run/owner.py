@@ -18,7 +18,7 @@ from trunkline.log.events import AnyEvent, Replied, Status, Stepped
 from trunkline.log.fold import State
 from trunkline.run import hops
 from trunkline.run.buffer import RETRY_S, UNFLUSHED_LIMIT, EventBuffer
-from trunkline.run.executor import Again, ChildTasks, OnCrash, Verdict
+from trunkline.run.executor import Again, ChildTasks, OnCrash, Verdict, never
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
 from trunkline.run.parking import is_bounded
@@ -193,14 +193,14 @@ class Owner:
             self._open_steps += 1
         return found
 
-    async def ask(self, status: Status) -> Message:
+    async def ask(self, status: Status, is_moot: Callable[[], bool] = never) -> Message:
         """Interrupt the task and wait for the caller."""
         self._check()
         if self._questions is None:
             state = self.feed.state
             reopens = self._again is Again.RESUME and state.interrupted
             self._questions = Questions(state, self._buffer, self._wait, self._goes_on, reopens=reopens)
-        return await self._questions.ask(status)
+        return await self._questions.ask(status, is_moot)
 
     async def sleep_until(self, moment: int) -> None:
         """Wait for a moment, in milliseconds since the epoch."""

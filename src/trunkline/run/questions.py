@@ -44,15 +44,15 @@ class Questions:
         """Whether a question is being asked."""
         return self._lock.locked()
 
-    async def ask(self, status: Status) -> Message:
-        """The answer to a question, from the log or from the caller."""
+    async def ask(self, status: Status, is_moot: Callable[[], bool]) -> Message:
+        """The answer to a question, from the log or from the caller; it is withdrawn when it is moot."""
         async with self._lock:
             # Counted before it is answered: the answer to one that is given up is never that to the next.
             state, place = self._state, self._place(status)
             self._asked.add(place)
             if place >= len(state.answers):
                 try:
-                    await self._ask(place, status)
+                    await self._ask(place, status, is_moot)
                 except asyncio.CancelledError:
                     if self._is_ours():
                         self._close(place, withdrawn=True)
@@ -88,8 +88,8 @@ class Questions:
         ids = {asked.message_id, status.message.message_id}
         return len(ids) == 1 or ids.isdisjoint(of_children)
 
-    async def _ask(self, place: int, status: Status) -> None:
-        """Wait until a question is answered, or its deadline is recorded as passed."""
+    async def _ask(self, place: int, status: Status, is_moot: Callable[[], bool]) -> None:
+        """Wait until a question is answered, or it is recorded that its deadline has passed or it is moot."""
         state = self._state
         if not self._is_open(status):
             self._buffer.put_now(status)
@@ -97,11 +97,13 @@ class Questions:
         deadline = state.deadline or 0
         self.asking = True
         try:
-            await self._wait(lambda: place < len(state.answers) or 0 < deadline <= now_ms(), deadline)
+            await self._wait(
+                lambda: place < len(state.answers) or 0 < deadline <= now_ms() or is_moot(), deadline
+            )
         finally:
             self.asking = False
         if place == len(state.answers):
-            self._close(place)
+            self._close(place, withdrawn=is_moot())
             await self._buffer.drain()
 
     def _close(self, place: int, *, withdrawn: bool = False) -> None:

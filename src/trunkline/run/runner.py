@@ -304,7 +304,9 @@ class Runner:
             Refused: the task has ended, belongs to another context, or does not ask what is answered.
             Unavailable: the runner is stopping.
         """
-        self._check_open()
+        # As for those that are opened: a parent may need the child's end to come to its own.
+        if not feed.state.parent:
+            self._check_open()
         self._arriving += 1
         await self._node.complete(self._say(feed, Say(message, push=push, by=by), dedup))
 
@@ -405,7 +407,7 @@ class OpenedTasks:
     async def open(self, child: str, agent: str, request: SendRequest) -> None:
         """Open a task of an agent under this id, unless that was done before."""
         tenant, parent = self._parent.tenant, self._parent.state
-        while await self._runner.tasks.load(tenant, child) is None:
+        while await self._load(child) is None:
             try:
                 _, ack = self._runner.submit(
                     tenant,
@@ -422,8 +424,7 @@ class OpenedTasks:
                 await ack
             except StoreError as error:
                 # Whether it was written is seen by the next look; its parent waits for it in any case.
-                log.error("child.unopened task=%s child=%s error=%s", parent.task_id, child, error)
-                await asyncio.sleep(RETRY_S)
+                await self._wait(child, error)
 
     async def state(self, child: str) -> State:
         """A child as its log stands."""
@@ -431,13 +432,31 @@ class OpenedTasks:
 
     async def answer(self, child: str, message: Message) -> None:
         """Say something to a child."""
-        await self._runner.say(await self._feed(child), message)
+        while True:
+            try:
+                return await self._runner.say(await self._feed(child), message)
+            except StoreError as error:
+                await self._wait(child, error)
 
     async def _feed(self, child: str) -> Feed:
-        feed = await self._runner.tasks.load(self._parent.tenant, child)
+        feed = await self._load(child)
         if feed is None:
             raise not_found(child)
         return feed
+
+    async def _load(self, child: str) -> Feed | None:
+        while True:
+            try:
+                return await self._runner.tasks.load(self._parent.tenant, child)
+            except StoreError as error:
+                await self._wait(child, error)
+
+    async def _wait(self, child: str, error: StoreError) -> None:
+        """Wait for a store that is away: like every word of the parent, a call outlasts that."""
+        if error.damaged_task:
+            raise error
+        log.error("child.unreached task=%s child=%s error=%s", self._parent.state.task_id, child, error)
+        await asyncio.sleep(RETRY_S)
 
 
 def _first(said: Message, task_id: str, context_id: str) -> Message:
