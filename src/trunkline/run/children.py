@@ -16,7 +16,7 @@ from trunkline.log.decide import RestChild
 from trunkline.run.feed import Feed
 from trunkline.run.node import Node
 from trunkline.run.owner import Owner
-from trunkline.store.records import Where
+from trunkline.store.records import TaskRef, Where
 from trunkline.wire.types import TERMINAL, TaskState
 
 log = logging.getLogger("trunkline.run")
@@ -79,16 +79,14 @@ class Children:
         while True:
             where = Where(parent=task_id)
             page = await self._node.tasks.store.heads.list(tenant, where, size=PAGE, after=after)
-            still_open = [head.task_id for head in page.heads if head.state not in TERMINAL]
-            await asyncio.gather(*(self._cancel_one(tenant, child) for child in still_open))
+            still_open = [TaskRef(tenant, head.task_id) for head in page.heads if head.state not in TERMINAL]
+            feeds = await self._node.tasks.load_all(still_open)
+            await asyncio.gather(*map(self._cancel_one, feeds.values()))
             if page.next is None:
                 return
             after = page.next
 
-    async def _cancel_one(self, tenant: str, task_id: str) -> None:
-        feed = await self._node.tasks.load(tenant, task_id)
-        if feed is None:
-            return
+    async def _cancel_one(self, feed: Feed) -> None:
         # It may be faster. Its own children follow by its end, at whichever node that is appended.
         with contextlib.suppress(TaskNotCancelable, TaskNotFound):
             await self._cancel(feed, feed.state.principal)
@@ -104,13 +102,18 @@ class Children:
 
     async def round(self) -> None:
         """Tell every parent and cancel every child that was not told."""
-        nodes = self._node.tasks.store.nodes
-        told = [(one.tenant, one.task_id) for one in await nodes.rested_children(PAGE)]
+        tasks = self._node.tasks
+        rested = await tasks.store.nodes.rested_children(PAGE)
         # What waits with its coroutine no list of parked tasks shows.
-        told += [(owner.feed.tenant, child) for owner in self._owners for child in owner.awaited]
-        for tenant, task_id in told:
-            child = await self._node.tasks.load(tenant, task_id)
-            if child is not None and child.state.resting:
+        awaited = {TaskRef(owner.feed.tenant, child) for owner in self._owners for child in owner.awaited}
+        for child in (await tasks.load_all({*rested, *awaited})).values():
+            if child.state.resting:
                 await self._tell(child)
-        for one in await nodes.open_children_of_ended(PAGE):
-            await self._cancel_one(one.tenant, one.task_id)
+        still_open = await tasks.store.nodes.open_children_of_ended(PAGE)
+        # Only what is carried here: whoever carries the others can tell their executors.
+        feeds = [
+            feed
+            for feed in (await tasks.load_all(still_open)).values()
+            if self._node.agent(feed.state.agent) is not None
+        ]
+        await asyncio.gather(*map(self._cancel_one, feeds))
