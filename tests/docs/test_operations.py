@@ -23,17 +23,19 @@ COMMANDS = [
 def test_the_store_commands(tmp_path: Path, trunkline: Run) -> None:
     with ServerProcess(tmp_path) as server:
         agent = Agent(server.base)
-        sent = agent.send("echo hello")["id"]
+        sent, asked = agent.send("echo hello")["id"], agent.send("ask which colour")["id"]
         agent.close()
         server.stop()
-    done = {command.split()[2]: trunkline(*shlex.split(command)[1:]) for command in COMMANDS}
-    assert sorted(done) == ["check", "export", "import", "prune"]
+    printed = [shlex.split(command.replace("$TASK", asked))[1:] for command in COMMANDS]
+    done = {words[1]: trunkline(*words) for words in printed}
+    assert sorted(done) == ["cancel", "check", "export", "import", "prune", "waiting"]
     assert {name: (code, err) for name, (code, _, err) in done.items()} == dict.fromkeys(done, (0, ""))
     said = {name: out for name, (_, out, _) in done.items()}
-    assert json.loads(said["check"])["tasks"] == {"completed": 1}
+    assert json.loads(said["check"])["tasks"] == {"completed": 1, "input-required": 1}
+    assert asked in said["waiting"]
     assert said["prune"] == "forgotten  0\ncompacted  0\n"
-    assert said["import"].startswith("imported   1 tasks, ")
+    assert said["import"].startswith("imported   2 tasks, ")
     header, *events = [json.loads(line) for line in said["export"].splitlines()]
     assert header["format"] == 1
-    assert {event["task"] for event in events} == {sent}
+    assert {event["task"] for event in events} == {sent, asked}
     assert trunkline("store", "migrate", "--store", "sqlite:///tasks.db")[1].endswith("up to date\n")

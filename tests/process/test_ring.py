@@ -19,7 +19,7 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Agent]]:
     """Three of them, each with a store of its own."""
     places = [tmp_path_factory.mktemp("ring") for _ in range(3)]
     path = os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT))))
-    flags = ("--log-level", "warning")
+    flags = ("--log-level", "warning", "--set", "task_budget=64")
     servers = [ServerProcess(place, "tests.process.ring:agent", *flags, store="memory:") for place in places]
     with ExitStack() as stack:
         for server, following in zip(servers, [*servers[1:], servers[0]], strict=True):
