@@ -536,6 +536,22 @@ def test_a_subscription_goes_through_questions() -> None:
     assert _followed(stand).text == "x"
 
 
+def test_a_subscription_stays_open_while_nobody_answers() -> None:
+    asked = status("TASK_STATE_INPUT_REQUIRED", "which?")
+    stand = Stand([Frames([task(WORKING), (2, asked)], stall=True)])
+
+    async def main() -> None:
+        async with stand.client() as client, client.subscribe("t1") as stream:
+            await anext(stream)
+            await anext(stream)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(30):
+                    await anext(stream)
+
+    leap(main())
+    assert stand.methods == [SUBSCRIBE]
+
+
 def test_a_subscription_resumes_after_a_given_id() -> None:
     stand = Stand([Frames(hello()[4:]), WHOLE])
     assert _followed(stand, after="4").text == "hello world"
@@ -591,6 +607,34 @@ def test_a_poll_that_fails_for_good_names_the_task() -> None:
     )
     with pytest.raises(Unreachable, match="t1"):
         read(lost)
+
+
+def test_a_poll_that_is_too_large_is_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def get(*_: Any) -> Any:
+        asked.append(GET)
+        raise Unreachable("the answer is over its limit", reason="size")
+
+    monkeypatch.setattr("trunkline.client.rpc.JsonRpcTransport.get", get)
+    stand = Stand([task(WORKING)], card(capabilities={"streaming": False}))
+    with pytest.raises(Unreachable, match="over its limit"):
+        read(stand, retries=3)
+    assert len(asked) == 1
+
+
+def test_the_stream_of_an_answer_does_not_end_with_the_question_that_it_answers() -> None:
+    asked = status("TASK_STATE_INPUT_REQUIRED", "which?")
+    stand = Stand(
+        [Frames([(2, asked), (3, status()), (4, chunk("x", append=False)), (5, status(COMPLETED))])]
+    )
+
+    async def main() -> Result:
+        async with stand.client() as client:
+            return await client.stream("this", task_id="t1").finish()
+
+    assert leap(main()).text == "x"
+    assert stand.methods == [STREAM]
 
 
 def test_many_first_calls_find_the_card_once() -> None:

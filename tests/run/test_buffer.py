@@ -183,6 +183,56 @@ def test_a_drain_waits_for_what_was_said_before_it_and_no_longer() -> None:
     run(main())
 
 
+class Held(Flaky):
+    """A store whose appends land when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Callable[[], None]] = []
+
+    def append(self, *args: Any, **kwargs: Any) -> Ack:
+        if isinstance(args[3][0], ev.Submitted):
+            return super().append(*args, **kwargs)
+        promised = Ack()
+        self.held.append(lambda: super(Held, self).append(*args, **kwargs).then(promised.settle))
+        return promised
+
+
+def test_a_drain_is_not_over_while_what_was_said_before_it_is_on_its_way() -> None:
+    drained: list[int] = []
+
+    async def act(work: Work) -> Verdict:
+        work.put(delta("first"))
+        draining = asyncio.ensure_future(work.drain())
+        await asyncio.sleep(0)
+        work.put(delta("second"))
+        work.put(delta("third"))
+        await asyncio.gather(draining, work.drain())
+        drained.append(work.state.seq)
+        return DONE
+
+    async def main() -> None:
+        store = Held()
+        await store.open()
+        async with desk(act, store=store) as runner:
+            feed = await runner.open()
+            for _ in range(2):
+                await until(lambda: bool(store.held))
+                for _ in range(20):
+                    # Whoever was let go too early has every chance to say so.
+                    await asyncio.sleep(0)
+                assert not drained
+                store.held.pop(0)()
+            await until(lambda: bool(drained))
+            assert drained == [5]
+            await until(lambda: bool(store.held))
+            store.held.pop(0)()
+            assert await runner.ended(feed) is COMPLETED
+        await store.close()
+
+    run(main())
+
+
 @pytest.mark.parametrize("how", ["emits", "drains", "hangs"])
 def test_a_task_that_is_full_ends_with_that_reason(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rules, "EVENTS_LIMIT", 40)

@@ -235,6 +235,9 @@ def test_a_first_run_has_no_replay() -> None:
         # A dead run that was restarted said the same once more, and more of it.
         ([delta("a", False), delta("abc", False)], [delta("a", False), delta("bcd")], [delta("d")]),
         ([status("one"), ANEW, status("one"), status("two")], [status("one"), status("two")], []),
+        # What was said twice, and what a later run began otherwise, is compared with the last of them.
+        ([delta("ab", False), delta("ab", False)], [delta("ab", False)], []),
+        ([delta("ab", False), delta("x", False)], [delta("ab", False)], [delta("ab", False)]),
     ],
 )
 def test_what_a_resumed_run_adds(recorded: Script, said_now: Script, added: Script) -> None:
