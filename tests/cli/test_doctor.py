@@ -11,13 +11,12 @@ from tests.harness import ServerProcess, free_port
 
 
 def test_our_own_demo_agent_is_healthy(trunkline: Run, tmp_path: Path) -> None:
-    """Served with defaults, in a process of its own: nothing is found, and it does not take long."""
+    """Served with defaults, in a process of its own: nothing is found."""
     with ServerProcess(tmp_path) as server:
         code, out, _ = trunkline("doctor", server.base, "--json", "--junit", "doctor.xml")
     found = json.loads(out)
     assert [one for one in found["findings"] if one["outcome"] in ("failed", "unknown")] == []
     assert (code, found["summary"]["exitCode"]) == (0, 0)
-    assert found["tookSeconds"] < 15
     assert ElementTree.parse(tmp_path / "doctor.xml").getroot().tag == "testsuites"
 
 

@@ -111,7 +111,7 @@ def test_each_piece_starts_the_silence_anew() -> None:
         begun = loop.time()
         with pytest.raises(TimedOut):
             await body.next(0.01)
-        assert loop.time() - begun < 1
+        assert loop.time() - begun < 5
         body.end()
 
     run(work)

@@ -120,7 +120,7 @@ def test_what_is_left_is_posted_after_a_restart_under_the_same_id(tmp_path: Path
             began = loop.time()
             await r.post.stop()
             # It hangs, and is left to who comes next.
-            assert loop.time() - began < 3
+            assert loop.time() - began < 30
 
     async def after(hooks: Hooks) -> None:
         async with room(store=store) as r:

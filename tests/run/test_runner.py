@@ -478,7 +478,7 @@ def test_stop_does_not_wait_for_an_executor_that_cannot_be_stopped(monkeypatch: 
             feed = await runner.open()
             await runner.reach(feed, TaskState.WORKING)
             started = loop.time()
-        assert loop.time() - started < 3
+        assert loop.time() - started < 30
         assert feed.state.state is FAILED
         gate.set()
         await runner.left_all()

@@ -174,7 +174,7 @@ def test_the_end_of_the_server_ends_what_is_mounted(tmp_path: Path) -> None:
                     loop = asyncio.get_running_loop()
                     began = loop.time()
                     code = await loop.run_in_executor(None, started.stop)
-                    assert loop.time() - began < 8
+                    assert loop.time() - began < 60
                 with pytest.raises(ConnectionClosed) as closed:
                     await socket.recv()
                 assert closed.value.rcvd is not None and closed.value.rcvd.code == 1012
