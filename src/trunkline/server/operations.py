@@ -5,10 +5,7 @@ No bytes and no HTTP in here: JSON-RPC, REST and whoever comes next encode what 
 
 from __future__ import annotations
 
-import asyncio
-import builtins
-import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import blake2b
 
@@ -17,12 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline import errors
-from trunkline.auth.principal import Principal, Scope
+from trunkline.auth.principal import Principal
 from trunkline.clock import new_id
 from trunkline.log.decide import LIMITS
 from trunkline.log.events import PushTarget, Replied
-from trunkline.log.fold import NOBODY, Head, State
-from trunkline.log.ids import UUID, Position, page_token, read_page_token
+from trunkline.log.fold import NOBODY, State
+from trunkline.log.ids import UUID
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.run.tasks import not_found
@@ -30,8 +27,9 @@ from trunkline.server.admission import permit
 from trunkline.server.answering import answers_as, may_see, owns, view
 from trunkline.server.caller import Caller
 from trunkline.server.push_operations import PushOperations
-from trunkline.server.scopes import READ, WRITE
-from trunkline.store.records import Dedup, Where
+from trunkline.server.scopes import WRITE
+from trunkline.server.task_pages import TaskPages
+from trunkline.store.records import Dedup
 from trunkline.telemetry import traces
 from trunkline.wire.types import (
     ListQuery,
@@ -40,17 +38,12 @@ from trunkline.wire.types import (
     Task,
     TaskPage,
     TaskQuery,
-    TaskState,
 )
 from trunkline.wire.writer import Dialect
 
-log = logging.getLogger("trunkline.server")
 DEDUP_MS = 24 * 3600 * 1000
 # The first word of a run tells a task from a direct message; it comes within one commit.
 FIRST_WORD_S = 5.0
-# A page of tasks ends with the one that makes it this large.
-PAGE_BYTES = 1 << 20
-LISTING = 4
 # More events than any log holds.
 MAX_SEQ = 10**9
 # How often whoever waits for a rest is asked whether it is still let in.
@@ -88,8 +81,7 @@ class Operations:
         self._tasks = runner.tasks
         self._wait_limit_s = wait_limit_s
         self._streaming = streaming
-        # Pages that are read at once: each may hold as much as a task.
-        self._listing = asyncio.Semaphore(LISTING)
+        self._pages = TaskPages(runner.tasks, self._agents)
         self.push = PushOperations(self._find)
 
     @property
@@ -229,59 +221,8 @@ class Operations:
 
     async def list(self, caller: Caller, query: ListQuery) -> TaskPage:
         """A page of the caller's tasks, newest status first; of what asks also others', if it may answer."""
-        principal = caller.principal
-        self._check_tenant(principal, query.tenant)
-        inbox = query.status is TaskState.INPUT_REQUIRED and Scope.ANSWER in principal.scopes
-        if not inbox:
-            permit(principal, READ)
-        where = Where(
-            principal=None if inbox else principal.name,
-            context_id=query.context_id or None,
-            state=query.status,
-            status_from=query.status_timestamp_after,
-            agents=self._agents,
-        )
-        scope = _encode((principal.tenant, where)).decode()
-        after = read_page_token(query.page_token, scope) if query.page_token else None
-        page = await self._tasks.store.heads.list(principal.tenant, where, size=query.page_size, after=after)
-        async with self._listing:
-            found, read = await self._read_page(principal, page.heads, query)
-        end = page.next
-        if read < len(page.heads):
-            last = page.heads[read - 1]
-            end = Position(last.status_at, last.task_id)
-        # Some may have moved on since the page was read.
-        tasks = [task for _, task in sorted(found, key=lambda one: one[0], reverse=True)]
-        token = "" if end is None else page_token(end, scope)
-        return TaskPage(tuple(tasks), token, query.page_size, page.total)
-
-    async def _read_page(
-        self, principal: Principal, heads: Sequence[Head], query: ListQuery
-    ) -> tuple[builtins.list[tuple[int, Task]], int]:
-        """The tasks behind the first heads, as many as make a page, with their times; and how many heads."""
-        found: list[tuple[int, Task]] = []
-        size = 0
-        for read, head in enumerate(heads, 1):
-            state = await self._state(principal.tenant, head)
-            if state is not None:
-                task = view(principal, state, query.history_length, artifacts=query.include_artifacts)
-                found.append((state.status_at, task))
-                size += len(_encode(task))
-            if size >= PAGE_BYTES:
-                # A hundred tasks may be gigabytes; the token says where the next page begins.
-                return found, read
-        return found, len(heads)
-
-    async def _state(self, tenant: str, head: Head) -> State | None:
-        try:
-            feed = await self._tasks.at(tenant, head.task_id, head.seq)
-        except errors.StoreError as error:
-            if not error.damaged_task:
-                raise
-            # One task that cannot be read must not take the others' list away.
-            log.error("task.damaged task=%s error=%s", head.task_id, error)
-            return State.from_head(head)
-        return None if feed is None else feed.state
+        self._check_tenant(caller.principal, query.tenant)
+        return await self._pages.read(caller.principal, query)
 
     async def stream(self, caller: Caller, request: SendRequest) -> Subscription:
         """Take a message and follow its task to the next rest."""

@@ -1,0 +1,90 @@
+"""Pages of tasks, as `ListTasks` shows them: bounded in bytes, and whole also where one task is damaged."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from trunkline import errors
+from trunkline.auth.principal import Principal, Scope
+from trunkline.log.fold import Head, State
+from trunkline.log.ids import Position, page_token, read_page_token
+from trunkline.run.tasks import Tasks
+from trunkline.server.admission import permit
+from trunkline.server.answering import view
+from trunkline.server.scopes import READ
+from trunkline.store.records import Where
+from trunkline.wire.types import ListQuery, Task, TaskPage, TaskState
+
+log = logging.getLogger("trunkline.server")
+# A page of tasks ends with the one that makes it this large.
+PAGE_BYTES = 1 << 20
+# Pages that are read at once: each may hold as much as a task.
+AT_ONCE = 4
+_encode = msgspec.json.Encoder().encode
+
+
+class TaskPages:
+    """Reads the tasks of an agent page by page."""
+
+    def __init__(self, tasks: Tasks, agents: tuple[str, ...]) -> None:
+        self._tasks = tasks
+        self._agents = agents
+        self._reading = asyncio.Semaphore(AT_ONCE)
+
+    async def read(self, principal: Principal, query: ListQuery) -> TaskPage:
+        """A page of a principal's tasks; of what asks also others', if it may answer."""
+        inbox = query.status is TaskState.INPUT_REQUIRED and Scope.ANSWER in principal.scopes
+        if not inbox:
+            permit(principal, READ)
+        where = Where(
+            principal=None if inbox else principal.name,
+            context_id=query.context_id or None,
+            state=query.status,
+            status_from=query.status_timestamp_after,
+            agents=self._agents,
+        )
+        scope = _encode((principal.tenant, where)).decode()
+        after = read_page_token(query.page_token, scope) if query.page_token else None
+        page = await self._tasks.store.heads.list(principal.tenant, where, size=query.page_size, after=after)
+        async with self._reading:
+            found, read = await self._read_tasks(principal, page.heads, query)
+        end = page.next
+        if read < len(page.heads):
+            last = page.heads[read - 1]
+            end = Position(last.status_at, last.task_id)
+        # Some may have moved on since the page was read.
+        tasks = [task for _, task in sorted(found, key=lambda one: one[0], reverse=True)]
+        token = "" if end is None else page_token(end, scope)
+        return TaskPage(tuple(tasks), token, query.page_size, page.total)
+
+    async def _read_tasks(
+        self, principal: Principal, heads: Sequence[Head], query: ListQuery
+    ) -> tuple[list[tuple[int, Task]], int]:
+        """The tasks behind the first heads, as many as make a page, with their times; and how many heads."""
+        found: list[tuple[int, Task]] = []
+        size = 0
+        for read, head in enumerate(heads, 1):
+            state = await self._state(principal.tenant, head)
+            if state is not None:
+                task = view(principal, state, query.history_length, artifacts=query.include_artifacts)
+                found.append((state.status_at, task))
+                size += len(_encode(task))
+            if size >= PAGE_BYTES:
+                # A hundred tasks may be gigabytes; the token says where the next page begins.
+                return found, read
+        return found, len(heads)
+
+    async def _state(self, tenant: str, head: Head) -> State | None:
+        try:
+            feed = await self._tasks.at(tenant, head.task_id, head.seq)
+        except errors.StoreError as error:
+            if not error.damaged_task:
+                raise
+            # One task that cannot be read must not take the others' list away.
+            log.error("task.damaged task=%s error=%s", head.task_id, error)
+            return State.from_head(head)
+        return None if feed is None else feed.state
