@@ -36,7 +36,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself."""
+        """The text of the secret."""
         return self._text
 
     def __repr__(self) -> str:

@@ -30,7 +30,7 @@ _KINDS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 
 
 class Page(Protocol):
-    """What came back."""
+    """The answer to a request for keys."""
 
     @property
     def status(self) -> int:

@@ -37,7 +37,7 @@ class Vault:
         return base64.b64encode(nonce + self._cipher.encrypt(nonce, text.encode(), about.encode())).decode()
 
     def open(self, sealed: str, about: str) -> str:
-        """The text again.
+        """The text that was sealed.
 
         Raises:
             Misuse: it was sealed under another key or about something else, or it is damaged.

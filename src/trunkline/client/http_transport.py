@@ -49,9 +49,6 @@ class HttpAnswer(Struct, frozen=True):
         return read_http_error(self.status, self.headers, self.body, of_task=of_task, host=host)
 
 
-ReadWhole = Callable[[HttpAnswer], Notice]
-
-
 def spoken(interface: Interface) -> Headers:
     """The header that says which version is spoken. 0.3 has none: servers of both take that for 0.3."""
     return (("a2a-version", "1.0"),) if interface.version.startswith("1") else ()

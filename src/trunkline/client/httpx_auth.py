@@ -53,7 +53,7 @@ class Address(str):
 
     @property
     def scheme(self) -> str:
-        """http or https."""
+        """The scheme of the URL: http or https."""
         return urlsplit(self).scheme
 
     @property
@@ -63,12 +63,12 @@ class Address(str):
 
     @property
     def path(self) -> str:
-        """Without the query."""
+        """The path of the URL, without the query."""
         return urlsplit(self).path or "/"
 
     @property
     def raw_path(self) -> bytes:
-        """With the query."""
+        """The path of the URL, with the query."""
         query = urlsplit(self).query
         return f"{self.path}?{query}".encode() if query else self.path.encode()
 

@@ -81,7 +81,7 @@ class RestTransport:
         return self._notice(await self._ask(asked, call, of_task=bool(request.message.task_id)))
 
     def stream(self, request: SendRequest, call: Call) -> HttpStream:
-        """Send and follow."""
+        """Send a message and follow its task."""
         asked = requests.rest_send(self._at_home(request), self._dialect, stream=True)
         return self._follow(asked, call, of_task=bool(request.message.task_id))
 

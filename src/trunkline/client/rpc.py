@@ -77,7 +77,7 @@ class JsonRpcTransport:
         return await self._notice(Operation.SEND, params, call)
 
     def stream(self, request: SendRequest, call: Call) -> HttpStream:
-        """Send and follow."""
+        """Send a message and follow its task."""
         params = requests.send_params(self._at_home(request), self._dialect)
         return self._follow(self._methods[Operation.STREAM], params, call)
 

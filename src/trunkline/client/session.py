@@ -199,7 +199,7 @@ class AgentSession:
         await asyncio.sleep(wait)
 
     def fine(self) -> None:
-        """It answered."""
+        """Note that the agent has answered."""
         self.negotiation.proven = True
         self._forgive()
 

@@ -41,7 +41,7 @@ class SizeLimit:
         self.total += more + _PIECE + len(note)
 
     def note(self, text: str) -> None:
-        """Something is remembered."""
+        """Count a text that is remembered."""
         self.total += _PIECE + len(text)
 
     def describe(self, metadata: Metadata) -> None:

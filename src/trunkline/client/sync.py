@@ -57,7 +57,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 class Listing(TypedDict, total=False):
-    """What `list` takes."""
+    """The arguments that `list` takes."""
 
     context_id: str
     status: TaskState | None
@@ -184,7 +184,7 @@ class SyncChat:
         return self._chat.task_id
 
     def say(self, content: Content, *, done: bool = False, **said: Unpack[Sending]) -> Result:
-        """The agent's answer."""
+        """Say something to the agent, and wait for its answer."""
         return self._loop.run(self._chat.say(content, done=done, **said))
 
     def stream(self, content: Content, **said: Unpack[Sending]) -> SyncStream:

@@ -66,7 +66,7 @@ class TourWebhook:
         return 200
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop the listener."""
         self._listener.close()
 
 

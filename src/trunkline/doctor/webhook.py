@@ -52,6 +52,6 @@ class NotificationProbe:
             pass
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop the receiver of webhooks."""
         if self._listener is not None:
             await asyncio.to_thread(self._listener.close)

@@ -130,7 +130,7 @@ class ServerConnection(asyncio.Protocol):
         return self._state.date
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Somebody has come."""
+        """A client has connected."""
         self.transport = cast("asyncio.Transport", transport)
         if not self._state.enter(self, self.transport):
             return
@@ -175,7 +175,7 @@ class ServerConnection(asyncio.Protocol):
     # Reading.
 
     def data_received(self, data: bytes) -> None:
-        """Read on."""
+        """Bytes of the client have come."""
         self._read = len(data)
         self._taken += self._read
         if self._parser is None:

@@ -114,7 +114,7 @@ class _Leaving(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(LEAVE_S, transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has gone."""
+        """The client has gone."""
         if self._timer is not None:
             self._timer.cancel()
             self._state.leaving -= 1

@@ -200,7 +200,7 @@ class MockState:
         return [wrong for each in self.scenario.expect if (wrong := missed(each, hits))]
 
     def close(self) -> None:
-        """Stop all replies."""
+        """Stop all replies that are being played."""
         for playback in self.playbacks.values():
             playback.stop()
 

@@ -59,7 +59,7 @@ class Attempt(Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """What operators read."""
+        """The outcome of the attempt, as operators read it."""
         return self.trouble or f"HTTP {self.status}"
 
 

@@ -37,7 +37,7 @@ class Identity(Protocol):
         ...
 
     async def ask(self, headers: Mapping[bytes, bytes]) -> Principal:
-        """Who it is.
+        """The principal that a request comes from.
 
         Raises:
             Unauthenticated: nobody we know.

@@ -143,7 +143,7 @@ class Store(Protocol):
         ...
 
     async def open(self) -> None:
-        """Migrate and start.
+        """Migrate the database and start the store.
 
         Raises:
             StoreInUse: another process has it; the message names the way out.

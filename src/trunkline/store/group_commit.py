@@ -61,7 +61,7 @@ class Ack:
             asyncio.get_running_loop().call_soon(self._tell, follower)
 
     def settle(self, outcome: int | StoreError) -> None:
-        """End it."""
+        """End the append with its outcome."""
         self._outcome = outcome
         # Let go of them: a follower may hold this promise, and a circle costs a search for garbage.
         followers, self._followers = self._followers, []

@@ -36,7 +36,7 @@ class WebhookListener:
         self._thread.start()
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop the listener."""
         self._server.shutdown()
         self._thread.join(10)
         self._server.server_close()

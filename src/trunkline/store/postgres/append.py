@@ -183,7 +183,7 @@ class _Group:
         return found
 
     def settle(self, place: int, outcome: Outcome) -> None:
-        """Note an outcome."""
+        """Note the outcome of one append of the group."""
         self.outcomes[place] = outcome
         entry = self.group[place]
         if isinstance(outcome, int):

@@ -78,7 +78,7 @@ class Liveness:
         await self._ask(lambda: self._join(node, agents))
 
     async def beat(self, node: str) -> None:
-        """Say it now.
+        """Say now that this node is alive.
 
         Raises:
             StoreError: nobody hears it.

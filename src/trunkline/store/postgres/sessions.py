@@ -158,7 +158,7 @@ class Snapshot:
         self._session = _TenantSession(connection, EVERY_TENANT)
 
     async def read(self, tenant: str, call: Callable[[Connection], Awaitable[T]]) -> T:
-        """Run a call.
+        """Run a call that only reads, for one tenant.
 
         Raises:
             StoreError: the statement failed, or the session was lost: another one would see another moment.
