@@ -70,6 +70,7 @@ def test_a_key_that_is_not_known_is_no_fault_of_the_agent(sound: Sound, examine:
 def test_an_examination_that_is_interrupted_ends_its_tasks(sound: Sound, runner: asyncio.Runner) -> None:
     ended = 0
     streaming = asyncio.Event()
+    agent = sound()
 
     def watch(call: Call) -> None:
         nonlocal ended
@@ -78,7 +79,7 @@ def test_an_examination_that_is_interrupted_ends_its_tasks(sound: Sound, runner:
             streaming.set()
 
     async def main() -> None:
-        http_client = InProcessHttpClient(FaultyAgent(sound(), FunctionFault(asks=watch)), base="")
+        http_client = InProcessHttpClient(FaultyAgent(agent, FunctionFault(asks=watch)), base="")
         work = asyncio.create_task(
             run("http://localhost", DoctorOptions(text="sleep 30", only=("streaming",)), http_client)
         )
