@@ -26,7 +26,7 @@ class Inside:
 
     @property
     def runner(self) -> Any:
-        return self._application.runner
+        return self._application.host.runner
 
     async def answer(self, method: str, params: Any, *headers: tuple[bytes, bytes]) -> Any:
         """The whole JSON-RPC answer."""

@@ -21,7 +21,7 @@ from tests.chaos.history import Logged
 from tests.chaos.inside import Inside, inside
 from trunkline import Agent, Turn, Unanswered
 from trunkline.demo import agent
-from trunkline.log.events import ChildEnded, QuestionClosed
+from trunkline.log.events import ChildAsked, ChildEnded, QuestionClosed
 from trunkline.log.fold import Head, fold
 from trunkline.store.backup import export
 from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, Task, TaskState
@@ -151,9 +151,7 @@ async def _record_waiting(name: str, store: str) -> int:
         origin, parent = runner.origin, asked["id"]
         _, opened = runner.submit("default", "anonymous", SendRequest(message), agent=origin, parent=parent)
         await opened
-        await _until(
-            app, lambda logs: any(isinstance(one.event, ChildEnded) for log in logs for one in log.records)
-        )
+        await _until(app, lambda logs: _is_told(logs, ChildEnded))
         await app.send("yes", taskId=parent)
         await app.ask("CancelTask", {"id": canceled["id"]})
         # One question stays open, parked.
@@ -189,6 +187,27 @@ def _is_second(log: Logged) -> bool:
     return closed and log.head is not None and log.head.state is TaskState.INPUT_REQUIRED
 
 
+async def _record_children(name: str, store: str) -> int:
+    """A child that asks while its parent waits, and ends once it has its answer."""
+    async with inside(waiting, store, coalesce_milliseconds=0) as app:
+        parent = (await app.send("ask"))["id"]
+        message = Message(message_id="child", role=Role.USER, parts=(Part(text="ask"),))
+        runner = app.runner
+        child, opened = runner.submit(
+            "default", "anonymous", SendRequest(message), agent=runner.origin, parent=parent
+        )
+        await opened
+        await _until(app, lambda logs: _is_told(logs, ChildAsked))
+        await app.send("no", taskId=child.state.task_id)
+        await _until(app, lambda logs: _is_told(logs, ChildEnded))
+        await app.send("yes", taskId=parent)
+        return await _keep(name, app)
+
+
+def _is_told(logs: list[Logged], kind: type[ChildAsked | ChildEnded]) -> bool:
+    return any(isinstance(one.event, kind) for log in logs for one in log.records)
+
+
 async def _until(app: Inside, reached: Callable[[list[Logged]], bool]) -> None:
     while not reached(await app.logs()):  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -211,6 +230,7 @@ def main() -> None:
         f"{version}-push": _record_push,
         f"{version}-waiting": _record_waiting,
         f"{version}-questions": _record_questions,
+        f"{version}-children": _record_children,
     }
     left = {name: record for name, record in parts.items() if not (HERE / f"{name}.jsonl").exists()}
     if not left:
