@@ -37,6 +37,7 @@ METHODS = {
         "push delete": "tasks/pushNotificationConfig/delete",
     },
 }
+_REPORT = "application/vnd.protolabs."
 TERMINAL = ("completed", "failed", "canceled", "rejected")
 _WRAPPERS = {
     "task": "task",
@@ -152,14 +153,22 @@ def deltas(frames: list[Frame]) -> list[str]:
     return found
 
 
+def report_of(part: Any) -> str:
+    """The extension that a part is a report of; in 0.3 one of them has a media type without its version."""
+    kind = part.get("metadata", {}).get("mimeType", "")
+    if not kind.startswith(_REPORT):
+        return ""
+    name = kind.removeprefix(_REPORT).removesuffix("+json")
+    return "worldstate-delta-v1" if name == "worldstate-delta" else name
+
+
 def data_parts(task: Any, extension: str) -> list[Any]:
     """The values of data parts that name an extension's media type."""
-    wanted = f"application/vnd.protolabs.{extension}+json"
     return [
         part["data"]
         for artifact in task.get("artifacts", [])
         for part in artifact["parts"]
-        if part.get("metadata", {}).get("mimeType") == wanted
+        if report_of(part) == extension
     ]
 
 

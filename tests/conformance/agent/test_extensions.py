@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.conformance.agent.talk import Talk, bodies, data_parts
+from tests.conformance.agent.talk import Talk, bodies, data_parts, report_of
 from tests.harness import NO_TLS, V1, params, plain_state
 
 URI = "https://proto-labs.ai/a2a/ext/"
@@ -48,9 +48,8 @@ def _uris(value: Any) -> Iterator[str]:
         yield from artifact.get("extensions", [])
         yield from (name for name in artifact.get("metadata", {}) if name.startswith(URI))
         for part in artifact["parts"]:
-            kind = part.get("metadata", {}).get("mimeType", "")
-            if kind:
-                yield URI + kind.removeprefix("application/vnd.protolabs.").removesuffix("+json")
+            if name := report_of(part):
+                yield URI + name
 
 
 def test_AG_56_declared_is_emitted_and_emitted_is_declared(talk: Talk) -> None:
