@@ -10,8 +10,8 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from tests.conformance.transport.world import KEY, Way, new_id, states, text_of, words
-from trunkline import errors
+from tests.conformance.transport.world import KEY, Way, World, new_id, states, text_of, words
+from trunkline import Agent, Turn, errors
 from trunkline.client.client import Client
 from trunkline.client.transport import Call
 from trunkline.wire.types import (
@@ -254,13 +254,24 @@ def test_push_configs_are_kept_until_they_are_deleted(way: Way) -> None:
 
 
 def test_the_extended_card_is_read(way: Way) -> None:
-    async def scene() -> None:
-        card = await way.transport.extended_card(way.call)
-        assert card.name == "Trunkline demo"
-        assert card.extended_card
-        assert {skill.id for skill in card.skills} >= {"demo", "echo"}
+    """Of an agent with a skill that is not public: no other has such a card."""
+    clerk = Agent("clerk")
 
-    way.run(scene)
+    @clerk.skill(public=False)
+    async def pay(turn: Turn) -> str:
+        return turn.text
+
+    there = Way(World(clerk), way.name)
+
+    async def scene() -> None:
+        card = await there.transport.extended_card(there.call)
+        assert (card.name, card.extended_card) == ("clerk", True)
+        assert [skill.id for skill in card.skills] == ["pay"]
+
+    try:
+        there.run(scene)
+    finally:
+        there.world.close()
 
 
 def test_what_is_wrong_names_the_field(way: Way) -> None:

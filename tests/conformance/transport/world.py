@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from trunkline import Agent
 from trunkline.client.delegate import DelegateTransport
 from trunkline.client.rest import RestTransport
 from trunkline.client.rpc import JsonRpcTransport
@@ -41,9 +42,9 @@ WITHIN_S = 60
 class World:
     """The agent, its loop, and a transport to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, served: Agent = agent) -> None:
         self._runner = asyncio.Runner()
-        app = agent.asgi(
+        app = served.asgi(
             store="memory:",
             keys=[KEY],
             secret_key="a-secret-key-for-the-transports",
