@@ -28,6 +28,10 @@ from typing import Any
 _LONGEST = 1000
 
 
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
 class TrunklineError(Exception):
     """Root of everything this package raises on purpose."""
 
@@ -37,10 +41,9 @@ class Refused(TrunklineError):
 
     def __init__(self, message: str, *, field: str = "", **details: str) -> None:
         # It may quote the caller, and what a caller sends may be a megabyte.
-        message = message if len(message) <= _LONGEST else f"{message[:_LONGEST]}…"
-        super().__init__(message)
-        self.message = message
-        self.field = field
+        self.message = _shortened(message)
+        super().__init__(self.message)
+        self.field = _shortened(field)
         self.details = details
 
 

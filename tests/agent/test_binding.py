@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
@@ -13,6 +14,7 @@ import pytest
 from tests.agent.drive import field_of, parts, refusal, send, state, text
 from trunkline import Agent, Misuse, SyncTurn, Turn
 from trunkline.agent.binding import bind
+from trunkline.agent.schema import refuse_unknown
 
 
 @dataclass
@@ -381,3 +383,46 @@ def test_misuse_says_which_function_and_why(function: Callable[..., object], tol
     with pytest.raises(Misuse) as caught:
         agent_with(function)
     assert told in str(caught.value)
+
+
+class Shelves(pydantic.BaseModel):
+    books: dict[str, list[int]]
+
+
+def shelves(shelves: Shelves) -> int:
+    return len(shelves.books)
+
+
+def boxes(books: dict[str, list[int]]) -> int:
+    return len(books)
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "told"),
+    [
+        (shelves, {"books": {"a": ["x"] * 101}}, "101 members do not fit"),
+        (shelves, {"books": {"a" * 90_000: ["x"] * 400}}, "too long for so many"),
+        (boxes, {"books": {}, "b" * 90_000: 1}, "there is no 'bbb"),
+    ],
+    ids=["faults", "paths", "name"],
+)
+def test_a_refusal_is_bounded(function: Callable[..., object], given: Any, told: str) -> None:
+    error = refusal(agent_with(function), data(given))
+    assert told in error["message"]
+    assert len(field_of(error)) < 1100
+
+
+def test_numbers_are_not_looked_into_for_names() -> None:
+    schema = bind(boxes).schema or {}
+    calls = 0
+
+    def count(_: object, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        refuse_unknown({"books": {"a" * 1000: [1] * 1000}}, schema, dict, "data")
+    finally:
+        sys.setprofile(None)
+    assert calls < 100

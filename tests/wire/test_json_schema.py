@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -106,3 +107,23 @@ def test_what_cannot_be_checked_is_refused_when_it_is_asked(schema: dict[str, An
 )
 def test_no_schema_takes_the_loop(schema: dict[str, Any]) -> None:
     assert mismatch(read_schema(schema), 1) is not None
+
+
+@pytest.mark.parametrize("alternatives", [{}, {"anyOf": [{"maxItems": 0}, {}]}], ids=["plain", "any"])
+def test_no_name_is_copied_for_each_of_its_members(alternatives: dict[str, Any]) -> None:
+    numbers = {"type": "array", "items": {"type": "integer"}, **alternatives}
+    schema = read_schema({"additionalProperties": numbers})
+    value = {"n" * 100_000: [1] * 2_000}
+    tracemalloc.start()
+    try:
+        assert mismatch(schema, value) is None
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("listing", [{"enum": list(range(3000))}, {"type": ["integer"] * 1200}])
+def test_a_schema_that_lists_much_counts_as_several(listing: dict[str, Any]) -> None:
+    schema = read_schema({"items": {"anyOf": [listing, {}]}})
+    assert mismatch(schema, ["x"] * 10) is None
+    assert mismatch(schema, ["x"] * 200) is not None

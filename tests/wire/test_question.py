@@ -111,3 +111,9 @@ def test_an_answer_that_does_not_fit_names_the_place(
     with pytest.raises(InvalidParams, match=why) as refusal:
         read_answer(question, Message("m", parts=tuple(parts)))
     assert refusal.value.field == field
+
+
+def test_data_that_is_written_as_text_has_the_bounds_of_data() -> None:
+    lists = f"[{'[],' * 150_000}[]]"
+    with pytest.raises(InvalidParams, match="it must be of the type array"):
+        read_answer(Question("?", schema={"type": "array"}), Message("m", parts=(Part(text=lists),)))

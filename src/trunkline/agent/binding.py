@@ -29,6 +29,8 @@ T = typing.TypeVar("T")
 _TURNS = ("Turn", "SyncTurn")
 # Up to here a float holds every integer exactly.
 _EXACT = 2**53
+_MOST_FAULTS = 100
+_LONGEST_PATHS = 32 << 20
 
 
 class Binding(Struct, frozen=True):
@@ -206,6 +208,8 @@ def _members(schema: Schema | None) -> str:
 def _convert(data: object, model: object, field: str) -> object:
     validate = getattr(model, "model_validate", None)
     if callable(validate):
+        if _path_sizes(data, 0) > _LONGEST_PATHS:
+            raise InvalidParams(f"{field}: the names of its members are too long for so many", field=field)
         try:
             return validate(data)
         except ValueError as error:
@@ -215,6 +219,16 @@ def _convert(data: object, model: object, field: str) -> object:
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         raise InvalidParams(f"{field}{path.rstrip('`')}: {text}", field=field + path.rstrip("`")) from None
+
+
+def _path_sizes(data: object, path: int) -> int:
+    """How many characters the paths of all members have: pydantic copies the path of each fault."""
+    if not isinstance(data, dict | list):
+        return 0
+    several = typing.cast("dict[str, object] | list[object]", data)
+    pairs = several.items() if isinstance(several, dict) else (("", one) for one in several)
+    inside = [_path_sizes(one, path + len(name)) for name, one in pairs if type(one) in (dict, list)]
+    return path * len(several) + sum(inside)
 
 
 def _with_integers(data: object) -> object:
@@ -230,9 +244,12 @@ def _with_integers(data: object) -> object:
 
 def _pydantic_error(error: ValueError, field: str) -> InvalidParams:
     """What pydantic found, each with its place; the first is the field."""
-    listing = getattr(error, "errors", None)
-    if not callable(listing):
+    listing, count = getattr(error, "errors", None), getattr(error, "error_count", None)
+    if not callable(listing) or not callable(count):
         return InvalidParams(f"{field}: {error}", field=field)
+    if (faults := typing.cast("int", count())) > _MOST_FAULTS:
+        # A row for each takes a hundred times the memory of what was sent.
+        return InvalidParams(f"{field}: {faults} members do not fit", field=field)
     rows = typing.cast("list[dict[str, typing.Any]]", listing())
     found = [(field + "".join(map(_path_step, row["loc"])), row["msg"]) for row in rows]
     return InvalidParams("; ".join(f"{place}: {text}" for place, text in found), field=found[0][0])

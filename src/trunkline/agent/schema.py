@@ -14,6 +14,9 @@ import msgspec
 from trunkline.errors import InvalidParams
 
 Schema = dict[str, typing.Any]
+_LONGEST_NAME = 100
+# A body may hold far more numbers than lists and objects, so that only these are looked into.
+_WITH_NAMES = (dict, list)
 
 
 def schema_of(model: object, *, is_open: bool) -> Schema:
@@ -63,31 +66,51 @@ def refuse_unknown(data: object, schema: Schema, model: object, field: str) -> N
     Raises:
         InvalidParams: there is one; the nearest known name is said.
     """
-    others = {*_pydantic_names(model)}
-    for place, name, known in _unknown(data, schema, schema.get("$defs", {}), field):
-        if name not in others:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            raise InvalidParams(f"{place}: there is no {name!r}; {hint}", field=f"{place}.{name}")
+    found = _Names(schema.get("$defs", {}), {*_pydantic_names(model)}).unknown(data, schema)
+    if found is not None:
+        path, name, known = found
+        place = field + path
+        # A name of a megabyte is near to none, and comparing it would take seconds.
+        near = difflib.get_close_matches(name[:_LONGEST_NAME], known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+        raise InvalidParams(f"{place}: there is no {name!r}; {hint}", field=f"{place}.{name}")
 
 
-def _unknown(data: object, schema: Schema, types: Schema, field: str) -> Iterator[tuple[str, str, list[str]]]:
-    """Each name that is not listed where it stands: its place, itself, and what is listed there."""
-    schema = _choose(data, schema, types)
-    if isinstance(data, list):
-        items = schema.get("items")
-        for place, one in enumerate(typing.cast("list[object]", data) if isinstance(items, dict) else ()):
-            yield from _unknown(one, typing.cast("Schema", items), types, f"{field}[{place}]")
-    elif isinstance(data, dict):
-        known: Schema = schema.get("properties", {})
-        others = schema.get("additionalProperties")
-        for name, one in typing.cast("dict[str, object]", data).items():
-            if name in known:
-                yield from _unknown(one, known[name], types, f"{field}.{name}")
-            elif others is False:
-                yield field, name, list(known)
-            elif isinstance(others, dict):
-                yield from _unknown(one, typing.cast("Schema", others), types, f"{field}.{name}")
+class _Names:
+    """The types of one schema, and the names that are let pass wherever they stand."""
+
+    def __init__(self, types: Schema, others: set[str]) -> None:
+        self._types = types
+        self._others = others
+
+    def unknown(self, data: object, schema: Schema) -> tuple[str, str, list[str]] | None:
+        """The first name that is not listed where it stands: its place, itself, and what is listed there."""
+        schema = _choose(data, schema, self._types)
+        if isinstance(data, dict):
+            known: Schema = schema.get("properties", {})
+            rest = schema.get("additionalProperties")
+            members = typing.cast("dict[str, object]", data)
+            if rest is False:
+                for name in members:
+                    if name not in known and name not in self._others:
+                        return "", name, list(known)
+            inside = [
+                (name, one, known.get(name, rest))
+                for name, one in members.items()
+                if type(one) in _WITH_NAMES
+            ]
+        elif isinstance(data, list):
+            items, listed = schema.get("items"), typing.cast("list[object]", data)
+            inside = [(place, one, items) for place, one in enumerate(listed) if type(one) in _WITH_NAMES]
+        else:
+            return None
+        for step, one, within in inside:
+            if isinstance(within, dict):
+                found = self.unknown(one, typing.cast("Schema", within))
+                if found is not None:
+                    path = f"[{step}]" if isinstance(step, int) else f".{step}"
+                    return path + found[0], found[1], found[2]
+        return None
 
 
 def _choose(data: object, schema: Schema, types: Schema) -> Schema:

@@ -20,6 +20,8 @@ SIZE_LIMIT = 16 << 10
 DEPTH_LIMIT = 32
 # How many schemas may be held against one value and its members: alternatives of alternatives multiply.
 _CHECKS_LIMIT = 10_000
+# One that lists much counts as several: so many listed values are compared in the time of one check.
+_LISTED = 16
 _DEFS = "#/$defs/"
 _Type = Literal["object", "array", "string", "number", "integer", "boolean", "null"]
 # Where a value does not fit, and why.
@@ -81,7 +83,7 @@ def read_schema(raw: Metadata) -> Schema:
 def mismatch(schema: Schema, value: object) -> Mismatch | None:
     """The first place where a value does not fit a schema, and why; None if it fits."""
     try:
-        return _Check(schema).find(schema, value, "")
+        return _Check(schema).find(schema, value)
     except RecursionError:
         return "", "cannot be checked: its schema has no end"
 
@@ -102,36 +104,46 @@ class _Check:
         self._root = root
         self._left = _CHECKS_LIMIT
 
-    def find(self, schema: Schema | bool, value: object, path: str) -> Mismatch | None:
-        self._left -= 1
+    def find(self, schema: Schema | bool, value: object) -> Mismatch | None:
+        self._left -= 1 if isinstance(schema, bool) else _cost(schema)
         if self._left < 0:
-            return path, "takes too long to check"
+            return "", "takes too long to check"
         if isinstance(schema, bool):
-            return None if schema else (path, "is not known here")
+            return None if schema else ("", "is not known here")
         for why in _shallow(schema, value):
-            return path, why
-        return next(self._deep(schema, value, path), None)
+            return "", why
+        return next(self._deep(schema, value), None)
 
-    def _deep(self, schema: Schema, value: object, path: str) -> Iterator[Mismatch]:
-        inside = [(one, value, path) for one in schema.all_of]
-        if schema.ref:
-            inside.append((self._root.defs[schema.ref.removeprefix(_DEFS)], value, path))
-        if isinstance(value, dict):
-            known, members = schema.properties, cast("dict[str, object]", value)
-            for name, member in members.items():
-                inside.append((known.get(name, schema.additional_properties), member, f"{path}.{name}"))
-        elif isinstance(value, list):
-            for place, item in enumerate(cast("list[object]", value)):
-                inside.append((schema.items, item, f"{path}[{place}]"))
-        for one in inside:
-            if found := self.find(*one):
+    def _deep(self, schema: Schema, value: object) -> Iterator[Mismatch]:
+        for one in schema.all_of:
+            if found := self.find(one, value):
                 yield found
-        whole = cast("object", value)
-        fitting = [self.find(one, whole, path) is None for one in (*schema.any_of, *schema.one_of)]
+        if schema.ref and (found := self.find(self._root.defs[schema.ref.removeprefix(_DEFS)], value)):
+            yield found
+        for step, inner, member in _members(schema, value):
+            if found := self.find(inner, member):
+                # Only now: names may be as long as a body, and a path for each member would multiply them.
+                yield (f"[{step}]" if isinstance(step, int) else f".{step}") + found[0], found[1]
+        fitting = [self.find(one, value) is None for one in (*schema.any_of, *schema.one_of)]
         if schema.any_of and not any(fitting[: len(schema.any_of)]):
-            yield path, "fits none of the alternatives"
+            yield "", "fits none of the alternatives"
         if schema.one_of and sum(fitting[len(schema.any_of) :]) != 1:
-            yield path, "does not fit exactly one of the alternatives"
+            yield "", "does not fit exactly one of the alternatives"
+
+
+def _cost(schema: Schema) -> int:
+    types = len(schema.type) if isinstance(schema.type, list) else 0
+    return 1 + (len(schema.enum or ()) + types + len(schema.required)) // _LISTED
+
+
+def _members(schema: Schema, value: object) -> Iterator[tuple[str | int, Schema | bool, object]]:
+    """The members of a value, each with its name or place and the schema that is for it."""
+    if isinstance(value, dict):
+        for name, member in cast("dict[str, object]", value).items():
+            yield name, schema.properties.get(name, schema.additional_properties), member
+    elif isinstance(value, list):
+        for place, item in enumerate(cast("list[object]", value)):
+            yield place, schema.items, item
 
 
 def _shallow(schema: Schema, value: object) -> Iterator[str]:

@@ -12,7 +12,8 @@ from typing import cast
 import msgspec
 from msgspec import UNSET, Struct
 
-from trunkline.errors import InvalidParams, Misuse
+from trunkline.errors import InvalidParams, Misuse, ParseError
+from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure
 from trunkline.wire.json_schema import mismatch, read_schema
 from trunkline.wire.types import Message, Metadata, Part
 
@@ -143,8 +144,9 @@ def _fitting(question: Question, given: object, field: str, *, is_text: bool) ->
     if is_text and isinstance(given, str):
         # Many callers can only send text, so the data may be written as such.
         try:
-            values.insert(0, msgspec.json.decode(given))
-        except (msgspec.MsgspecError, RecursionError):
+            check_structure(body := given.encode())
+            values.insert(0, msgspec.json.decode(body))
+        except (*DECODE_ERRORS, ParseError):
             pass
     faults: list[tuple[str, str]] = []
     for value in values:
