@@ -13,7 +13,13 @@ from msgspec import Struct
 from trunkline import errors
 from trunkline.log import events as ev
 from trunkline.log.fold import NEVER, State
-from trunkline.wire.question import QUESTION_KEY, answered_question, read_answer, read_question
+from trunkline.wire.question import (
+    QUESTION_CLOSED,
+    QUESTION_KEY,
+    answered_question,
+    read_answer,
+    read_question,
+)
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TERMINAL, Message, TaskState
 
@@ -221,7 +227,7 @@ def _check_answer(state: State, message: Message, by: str) -> None:
         raise errors.InvalidParams(
             f"task {state.task_id} does not ask {asked} now; get the task to see what it asks",
             field=f"message.metadata.{QUESTION_KEY}",
-            conflict="QUESTION_CLOSED",
+            conflict=QUESTION_CLOSED,
         )
     if question is not None:
         read_answer(read_question(question), message)

@@ -14,7 +14,7 @@ from trunkline.client.result import Result, artifact_text
 from trunkline.errors import TurnOver
 from trunkline.log.events import Chunk, Delta, Status
 from trunkline.run.executor import Verdict, Work
-from trunkline.wire.question import question_metadata, read_question
+from trunkline.wire.question import answered_question, question_metadata, read_question
 from trunkline.wire.types import (
     Artifact,
     ArtifactUpdate,
@@ -27,6 +27,8 @@ from trunkline.wire.types import (
 )
 
 ANSWER = "answer"
+# In the metadata of a question: its id at the remote agent.
+ASKED_KEY = "trunkline.asked"
 # Pieces of text are gathered: at first for this many characters or seconds, then more as the text grows, so
 # that however long it is and however small its pieces are, it becomes some thousand events.
 _CHARACTERS = 24
@@ -87,6 +89,8 @@ class Relay:
         metadata = {
             **((asked.metadata if asked is not None else None) or {}),
             **question_metadata(question_id),
+            # So that the answer names it there too, whoever then sends it.
+            ASKED_KEY: "" if asked is None else answered_question(asked),
         }
         message = self.own(Message(question_id, role=Role.AGENT, parts=parts, metadata=metadata))
         return Status(result.state, message, deadline=deadline_of(message))

@@ -18,11 +18,13 @@ from msgspec.structs import replace
 from trunkline.client.client import Capabilities, Client
 from trunkline.client.message import Sending
 from trunkline.client.result import Result
+from trunkline.client.retry import Fate, fate_of, is_peer_failure
 from trunkline.client.stream import Stream
 from trunkline.clock import now_ms
 from trunkline.errors import (
     Refused,
     TaskNotFound,
+    TooManyRequests,
     TrunklineError,
     Unanswered,
     Uncertain,
@@ -31,10 +33,10 @@ from trunkline.errors import (
 )
 from trunkline.log.events import Status, Stepped
 from trunkline.net.egress import shown
-from trunkline.peer.relay import Relay, deadline_of
+from trunkline.peer.relay import ASKED_KEY, Relay, deadline_of
 from trunkline.peer.remote import CALL_KEY, Peer, Target, is_address, spoken
 from trunkline.run.executor import Verdict, Work
-from trunkline.wire.question import QUESTION_KEY
+from trunkline.wire.question import QUESTION_CLOSED, QUESTION_KEY, question_metadata
 from trunkline.wire.types import INTERRUPTED, RESTING, Message, Metadata, Role, TaskState
 
 log = logging.getLogger("trunkline.peer")
@@ -152,7 +154,7 @@ class RemoteRun:
             await self._record(2 * place + 1, TAKEN, self._remote)
             return await self._follow()
         self._is_taken = False
-        capabilities = await self._capabilities(waits=step is not None)
+        capabilities = await self._capabilities(waits=step is not None or bool(self._remote.task))
         sent = Sent(work.ids.new(), capabilities.interface) if step is None else convert(step.result, Sent)
         try:
             if step is None:
@@ -171,8 +173,8 @@ class RemoteRun:
         while True:
             try:
                 return await self._client.capabilities()
-            except Unreachable as error:
-                if not waits:
+            except (Unreachable, Refused) as error:
+                if not (waits and _is_away(error)):
                     raise
                 await self._away(error)
 
@@ -181,8 +183,14 @@ class RemoteRun:
         while True:
             try:
                 return await self._send(place, sent, message, known)
-            except Unreachable as error:
-                if isinstance(error, Uncertain) or not (self._is_taken or known.deduplicates):
+            except (Unreachable, Refused) as error:
+                if isinstance(error, Refused) and error.details.get("conflict") == QUESTION_CLOSED:
+                    # Answered by somebody else or closed there: what the agent does then is followed.
+                    await self._record(2 * place + 1, TAKEN, self._remote)
+                    return await self._follow()
+                waits = self._remote.task and fate_of(error) is Fate.UNTAKEN
+                may_repeat = self._is_taken or known.deduplicates or waits
+                if isinstance(error, Uncertain) or not (_is_away(error) and may_repeat):
                     raise
                 await self._away(error)
             if self._is_taken:
@@ -196,7 +204,10 @@ class RemoteRun:
             skill=self._target.skill,
             parent_id=self._work.state.task_id,
         )
-        content = Message("", role=Role.USER, parts=message.parts, metadata=_passed_on(message.metadata))
+        metadata = _passed_on(message.metadata)
+        if asked := self._asked(place):
+            metadata = {**(metadata or {}), **question_metadata(asked)}
+        content = Message("", role=Role.USER, parts=message.parts, metadata=metadata)
         if known.streaming:
             return await self._read(self._client.stream(content, **said), place)
         # Its task is known at once this way, so that a crash meanwhile leaves no doubt.
@@ -205,6 +216,12 @@ class RemoteRun:
         await self._relay.settle(result)
         return result if result.state in RESTING else await self._poll()
 
+    def _asked(self, place: int) -> str:
+        """The id by which the agent knows the question that a message answers; empty if it names none."""
+        state = self._work.state
+        asked = [one.metadata or {} for one in state.history if one.message_id in state.questions[:place]]
+        return next((one[ASKED_KEY] for one in reversed(asked) if ASKED_KEY in one), "")
+
     async def _read(self, stream: Stream, place: int = -1) -> Result:
         """Carry over what a stream brings, to its end; `place` is that of the message it answers."""
         async with stream:
@@ -212,6 +229,7 @@ class RemoteRun:
                 if place >= 0:
                     await self._take(place, cast("Result", stream.result))
                     place = -1
+                await self._back()
                 await self._relay.take(update)
             return await stream.finish()
 
@@ -236,7 +254,9 @@ class RemoteRun:
                 stream = self._client.subscribe(self._remote.task, through_questions=False)
                 result = await self._read(stream)
                 return result if not _is_overdue(result) else await self._poll()
-            except Unreachable as error:
+            except (Unreachable, Refused) as error:
+                if not _is_away(error):
+                    raise
                 await self._away(error)
 
     async def _poll(self) -> Result:
@@ -245,6 +265,7 @@ class RemoteRun:
         while True:
             try:
                 result = await self._client.get(self._remote.task)
+                await self._back()
                 await self._relay.settle(result)
                 if result.state in RESTING and not _is_overdue(result):
                     return result
@@ -255,15 +276,24 @@ class RemoteRun:
                     raise
             await self._pause()
 
-    async def _away(self, error: Unreachable) -> None:
+    async def _back(self) -> None:
+        """Say that an agent is there again: how long it is away is counted from the next time on."""
+        if self._is_away():
+            await self._work.emit(Status(TaskState.WORKING))
+            await self._work.drain()
+
+    def _is_away(self) -> bool:
+        known = self._work.state.status_message
+        return known is not None and AWAY_KEY in (known.metadata or {})
+
+    async def _away(self, error: TrunklineError) -> None:
         """Wait for an agent that cannot be reached now; whoever reads the task sees that.
 
         Raises:
-            Unreachable: it has been away for too long.
+            TrunklineError: it has been away for too long.
         """
         state = self._work.state
-        known = state.status_message
-        if known is None or AWAY_KEY not in (known.metadata or {}):
+        if not self._is_away():
             log.warning("peer.away task=%s error=%a", state.task_id, str(error))
             said = spoken(self._work, TaskState.WORKING, f"{self._name} is away; it is tried again.")
             message = replace(cast("Message", said.message), metadata={AWAY_KEY: True})
@@ -289,6 +319,11 @@ class RemoteRun:
                 await self._client.cancel(self._remote.task)
         except (TrunklineError, TimeoutError) as error:
             log.warning("peer.not_canceled task=%s error=%a", self._work.state.task_id, str(error))
+
+
+def _is_away(error: TrunklineError) -> bool:
+    """Whether an agent cannot be reached or takes nothing now, and may later."""
+    return isinstance(error, Unreachable | TooManyRequests) or is_peer_failure(error)
 
 
 def _is_overdue(result: Result) -> bool:

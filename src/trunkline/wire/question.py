@@ -18,6 +18,8 @@ from trunkline.wire.json_schema import mismatch, read_schema
 from trunkline.wire.types import Message, Metadata, Part
 
 QUESTION_KEY = "trunkline.question"
+# The reason of a refusal: what a message answers is not asked, or not any more.
+QUESTION_CLOSED = "QUESTION_CLOSED"
 QUESTION_TYPE = "application/vnd.trunkline.question+json"
 
 

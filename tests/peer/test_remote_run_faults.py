@@ -1,0 +1,94 @@
+"""A remote agent is told which question is answered, and is waited for while it says that it takes nothing now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.client.agents import WORKING, Http, Stand, card, stored, task
+from tests.peer.rig import PARKING, PATIENT, calling, served
+from tests.run.desk import reason, run, said
+from trunkline import Agent, Turn
+from trunkline.peer.remote_run import AWAY_KEY
+from trunkline.run.feed import Feed
+from trunkline.run.node import Limits
+from trunkline.wire.types import TaskState
+
+COMPLETED = TaskState.COMPLETED
+
+
+async def forward(turn: Turn) -> str:
+    return (await turn.call("peer", "hello")).text
+
+
+def curious() -> Agent:
+    agent = Agent("curious")
+
+    @agent.skill
+    async def wonder(turn: Turn) -> str:
+        """Ask twice."""
+        first = await turn.ask("First?")
+        return f"{first}, {await turn.ask('Second?')}"
+
+    return agent
+
+
+@pytest.mark.parametrize("limits", [PATIENT, PARKING], ids=["kept", "parked"])
+def test_an_answer_is_never_taken_there_for_that_to_another_question(limits: Limits) -> None:
+    async def main() -> None:
+        async with served(curious()) as app, calling(forward, app, limits=limits) as runner:
+            feed = await runner.open("hello")
+            await runner.reach(feed, TaskState.INPUT_REQUIRED)
+            assert feed.state.question is not None
+            first = feed.state.question.message_id
+            if limits is PARKING:
+                while feed.state.wake_at is None or feed.state.node:
+                    await runner.tasks.move(feed, 5)
+            there = app.host.runner
+            (remote,) = there.tasks.open_feeds()
+            await there.say(remote, said("one"))
+            while remote.state.question is None or remote.state.question.parts[0].text != "Second?":
+                await there.tasks.move(remote, 5)
+            await runner.say(feed, said("to the first"))
+            await runner.until_asked(feed, unlike=first)
+            assert reason(feed) == "Second?"
+            await runner.say(feed, said("two"))
+            assert await runner.ended(feed) is COMPLETED, reason(feed)
+            assert feed.state.task().artifacts[0].parts[0].text == "one, two"
+
+    run(main())
+
+
+@pytest.mark.parametrize("status", [503, 429])
+def test_an_agent_that_takes_nothing_now_is_waited_for(status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.peer.remote_run.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("trunkline.client.retry.FIRST_S", 0.0)
+    now: list[Any] = [stored(WORKING)]
+
+    def script(asked: Any) -> Any:
+        return task(WORKING) if asked.method == "SendMessage" else now[0]
+
+    async def main() -> None:
+        stand = Stand(script, card(capabilities={"streaming": False}))
+        async with calling(forward, stand) as runner:
+            feed = await runner.open("hello")
+            child = await runner.child(feed)
+            for _ in range(2):
+                now[0] = Http(status, {"retry-after": "0"})
+                while not is_away(child):
+                    await runner.tasks.move(child, 5)
+                now[0] = stored(WORKING)
+                # It is said that it is back, so that the time it is away is not counted from the first time on.
+                while is_away(child):
+                    await runner.tasks.move(child, 5)
+            now[0] = stored("TASK_STATE_COMPLETED", "done")
+            assert await runner.ended(feed) is COMPLETED, reason(feed)
+            assert feed.state.task().artifacts[0].parts[0].text == "done"
+
+    run(main())
+
+
+def is_away(feed: Feed) -> bool:
+    known = feed.state.status_message
+    return known is not None and AWAY_KEY in (known.metadata or {})
