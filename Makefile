@@ -63,7 +63,7 @@ floors: js $(UV)  ## the suite with the lowest version of every dependency; ARGS
 		-e '.[dev]'
 	.floors/env/bin/pytest -n auto --dist worksteal $(ARGS)
 
-frameworks: .venv/.run-stamp $(UV)  ## the A2A clients of other frameworks against the demo agent; ARGS="--only adk"
+frameworks: .venv/.run-stamp $(UV)  ## other frameworks' A2A clients against our server, our client against theirs; ARGS="--only adk"
 	$(BIN)/python frameworks/run.py --uv $(UV) $(ARGS)
 
 neighbours: $(UV)  ## whether we can be installed beside the frameworks of the field

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,6 +57,21 @@ def test_pieces_become_one_text() -> None:
     found = gather.result()
     assert found is not None
     assert [len(artifact.parts) for artifact in found.artifacts] == [1]
+
+
+def test_a_message_in_pieces_is_one_text() -> None:
+    gather = Assembler()
+    updates = read(gather, *[message(piece) for piece in ("1 ", "2 ", "2 ", "3")])
+    assert ([update.text for update in updates], text(gather)) == (["1 ", "2 ", "2 ", "3"], "1 2 2 3")
+    read(gather, message("another", messageId="m10"))
+    assert text(gather) == "another"
+
+
+def test_a_message_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.client.size_limit.LIMIT", 1000)
+    gather = Assembler()
+    read(gather, *[message("x" * 100) for _ in range(10)])
+    assert gather.is_full
 
 
 def test_what_is_no_text_stays_between_the_pieces() -> None:

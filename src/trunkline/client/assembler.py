@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, structs
 
 from trunkline.client.result import Result, artifact_text, text_of
 from trunkline.client.size_limit import LIMIT, SizeLimit
@@ -127,6 +127,7 @@ class Assembler:
         "_is_rest",
         "_is_whole",
         "_metadata",
+        "_pieces",
         "_place",
         "_run",
         "_seen",
@@ -148,6 +149,8 @@ class Assembler:
         self.context_id = ""
         self.status: TaskStatus | None = None
         self.message: Message | None = None
+        # The parts of that message, which may come in pieces under one id.
+        self._pieces: list[Part] = []
         # What to resume after: the newest id that came.
         self.last_id = after
         self.doubtful = False
@@ -206,7 +209,7 @@ class Assembler:
     def result(self) -> Result | None:
         """The answer as far as it has come."""
         if self.message is not None:
-            return Result(None, self.message)
+            return Result(None, structs.replace(self.message, parts=tuple(self._pieces)))
         status = self.status
         if status is None:
             if not self._artifacts:
@@ -233,7 +236,11 @@ class Assembler:
         if type(answer) is Task:
             return self._task(answer, notice, frame.id, late=late)
         assert type(answer) is Message
-        self.message = answer
+        before, self.message = self.message, answer
+        if before is None or not answer.message_id or answer.message_id != before.message_id:
+            self._pieces = []
+        self._pieces.extend(answer.parts)
+        self._size.take(Artifact(answer.message_id, parts=answer.parts), append=True)
         self.task_id = self.task_id or answer.task_id
         self.context_id = answer.context_id or self.context_id
         return (Update("message", self._unsaid(text_of(answer)), None, notice, frame.id),)
