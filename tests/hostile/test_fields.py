@@ -60,7 +60,7 @@ QUOTED: dict[str, dict[str, Any]] = {
     "kind": {"message": message("echo", parts=[{"text": "x", "kind": "z" * 100_000}])},
     "tenant": {"message": message("echo"), "tenant": "z" * 100_000},
     "skill": {"message": message("echo", metadata={"skill": "z" * 100_000})},
-    "skill object": {"message": message("echo", metadata={"skillHint": {"z" * 100_000: 1}})},
+    "skill object": {"message": message("echo", metadata={"skill": {"z" * 100_000: 1}})},
     "media type": {"message": message("echo", parts=[{"raw": "aGk=", "mediaType": "z" * 100_000}])},
     "task": {"message": message("echo", taskId="z" * 100_000)},
     "role": {"message": message("echo", role="z" * 100_000)},

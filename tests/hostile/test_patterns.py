@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import trunkline
+from tests.architecture.source import PACKAGE
 
 SIZE = 50_000
 # What grows with the square of the length would take seconds; a slow machine takes a few times what ours does.
@@ -115,6 +116,12 @@ def _taken_s(pattern: re.Pattern[Any], use: str, subject: Any) -> float:
 def _uses(name: str) -> set[str]:
     """How our code asks this pattern: an anchored one need not be quick to search."""
     module, _, short = name.rpartition(".")
-    uses = set(re.findall(rf"\b{short}\.([a-z]+)\b", inspect.getsource(importlib.import_module(module))))
+    own = inspect.getsource(importlib.import_module(module))
+    others = [each.read_text(encoding="utf-8") for each in PACKAGE.rglob("*.py")]
+    texts = [
+        own,
+        *(each for each in others if re.search(rf"^from {module} import .*\b{short}\b", each, re.M)),
+    ]
+    uses = {use for text in texts for use in re.findall(rf"\b{short}\.([a-z]+)\b", text)}
     assert uses, f"{name} is used by nobody"
     return uses - {"format"}
