@@ -23,6 +23,13 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().__init__(config, state, app_state)
         self.logger = _quiet
 
+    def handle_ping(self) -> None:
+        """Answer a ping, unless what was said before is still unread: pings would else fill the memory."""
+        if self.writable.is_set():
+            super().handle_ping()
+        else:
+            self.conn.data_to_send()
+
     def tick(self, now: float) -> None:
         """Nothing to do: pings tell whether somebody is there."""
 
