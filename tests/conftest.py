@@ -98,7 +98,7 @@ def _why_no_js() -> str:
     if node is None:
         return "Node is not installed"
     version = subprocess.run(
-        [node, "--version"], capture_output=True, text=True, timeout=30, check=True
+        [node, "--version"], capture_output=True, text=True, timeout=120, check=True
     ).stdout
     if int(version.strip().lstrip("v").split(".")[0]) < 20:
         return f"Node 20 or newer is needed, found {version.strip()}"

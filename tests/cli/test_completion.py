@@ -23,7 +23,7 @@ def test_bash_completes_commands_flags_and_choices() -> None:
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "--norc", "-c", "\n".join(lines)],
-        capture_output=True, text=True, env={"PATH": path}, timeout=30, check=True,
+        capture_output=True, text=True, env={"PATH": path}, timeout=120, check=True,
     )  # fmt: skip
     first, second, third, fourth = [set(line.split()) for line in done.stdout.splitlines()]
     assert first == {"task"}

@@ -51,7 +51,7 @@ class Running:
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGINT)
-        self.output, rest = self.process.communicate(timeout=20)
+        self.output, rest = self.process.communicate(timeout=120)
         self.lines += rest.splitlines()
         return self.process.returncode
 
@@ -69,7 +69,7 @@ def running(tmp_path: Path, *words: str) -> Iterator[Running]:
         yield Running(process)
     finally:
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
 
 
 def test_a_file_is_served_and_its_expectations_judged(tmp_path: Path) -> None:

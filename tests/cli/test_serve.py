@@ -186,7 +186,7 @@ def test_a_file_of_settings_is_read(refuse: Refuse, tmp_path: Path) -> None:
 
 def _serve(directory: Path, *args: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", "from trunkline.cli.main import main; main()", "serve", DEMO, *args]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_a_store_that_cannot_be_opened_ends_with_3(tmp_path: Path) -> None:

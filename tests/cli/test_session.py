@@ -254,7 +254,7 @@ def test_an_interrupted_wait_says_the_task_and_how_to_go_on(demo_url: str, tmp_p
         while "TASK_STATE_WORKING" not in seen and time.monotonic() < deadline:
             seen += process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     (said,) = [line for line in err.splitlines() if line.startswith("Next: ")]
     assert said.startswith(f"Next: trunkline task get -a {demo_url} ")

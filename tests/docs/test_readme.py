@@ -36,7 +36,7 @@ def test_the_agent_is_ten_lines() -> None:
 @pytest.mark.parametrize("command", _curls())
 def test_curl_lines(scribe: ServerProcess, command: str) -> None:
     words = [word.replace("http://127.0.0.1:8000", scribe.base) for word in shlex.split(command)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=True)
     answer = json.loads(done.stdout)
     assert answer.get("name") == "scribe" or text_of(answer["task"]) == "4 words"
 
@@ -50,7 +50,7 @@ def _calls() -> list[str]:
 def test_command_lines(scribe: ServerProcess, tmp_path: Path, command: str) -> None:
     words = shlex.split(command.replace("http://127.0.0.1:8000", scribe.base))[1:]
     ours = [sys.executable, "-m", "trunkline.cli", *words]
-    done = subprocess.run(ours, cwd=tmp_path, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(ours, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
     shown = {"card": "Name: scribe", "send": "4 words", "doctor": " 0 failed"}[words[0]]
     assert shown in done.stdout
 

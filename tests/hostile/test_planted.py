@@ -195,7 +195,7 @@ def _told(server: ServerProcess, *words: str) -> str:
     command = [sys.executable, "-c", "from trunkline.cli.main import main; main()", *words, "--json"]
     store = f"sqlite:///{server.directory}/tasks.db"
     ended = subprocess.run(
-        [*command, "--store", store], capture_output=True, text=True, timeout=30, cwd=server.directory
+        [*command, "--store", store], capture_output=True, text=True, timeout=120, cwd=server.directory
     )
     return ended.stdout + ended.stderr
 

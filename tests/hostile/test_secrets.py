@@ -283,7 +283,7 @@ def test_a_command_that_fails_prints_no_secret(tmp_path: Path, words: list[str])
     store = "postgresql://me:planted-password@127.0.0.1:1/x"
     command = [sys.executable, "-c", "from trunkline.cli.main import main; main()", *words, "--store", store]
     env = {"TRUNKLINE_KEYS": KEYS[1], "TRUNKLINE_SECRET_KEY": "planted-secret-key", "PATH": ""}
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=30, env=env)
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=env)
     # With --json the error stands in place of the result.
     assert ended.returncode in (1, 2, 3) and "127.0.0.1:1/x" in ended.stdout + ended.stderr
     assert "planted" not in ended.stdout + ended.stderr

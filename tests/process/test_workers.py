@@ -169,7 +169,7 @@ def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "trunkline.cli", "serve", DEMO, "--store", NOWHERE, "--workers", "2"]
         ended = subprocess.run(
             [*command, "--port", str(server.port)],
-            cwd=tmp_path, capture_output=True, text=True, timeout=30, check=False,
+            cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
     assert ended.returncode == 3
     assert "Address already in use" in ended.stderr

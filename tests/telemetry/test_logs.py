@@ -216,5 +216,5 @@ async def main():
     logs.change_log()((0, "default", Head("t", "c", "me", TaskState.WORKING, 0, 1, "n"), "working", 1, ""))
 asyncio.run(main())
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=30, check=True)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=120, check=True)
     assert json.loads(ended.stderr)["event"] == "task.state"

@@ -34,7 +34,7 @@ def replica(url: str, node: str) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=120)
 
 
 async def settled(store) -> None:

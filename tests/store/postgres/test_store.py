@@ -158,7 +158,7 @@ def test_without_the_driver_the_message_names_the_extra():
         f"store_from_url('postgresql://ann:{PLANTED}@host/x')"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=30
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120
     )
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("trunkline.errors.Misuse")

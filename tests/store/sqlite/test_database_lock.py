@@ -41,7 +41,7 @@ def test_a_second_process_is_refused(run, make, holder):
 
 def test_a_killed_process_leaves_nothing_to_clean_up(run, make, holder):
     holder.send_signal(signal.SIGKILL)
-    holder.wait(timeout=20)
+    holder.wait(timeout=120)
     store = make()
     run(store.open())
     run(store.close())

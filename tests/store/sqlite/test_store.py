@@ -107,7 +107,7 @@ def test_a_file_with_100_000_tasks_is_soon_at_work(run, make, path):
 def test_an_io_error_fails_the_group_and_replaces_the_connection(path):
     script = Path(__file__).with_name("squeeze.py")
     done = subprocess.run(
-        [sys.executable, str(script), str(path)], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, str(script), str(path)], capture_output=True, text=True, timeout=120, check=True
     )
     assert done.stdout.startswith(
         "1 2 ['one', 'two'] True the store failed, nothing was written: disk I/O error"
