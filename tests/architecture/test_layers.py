@@ -35,6 +35,7 @@ EXCEPTIONS = {
         "trunkline.peer.executor",
         "trunkline.peer.remote_run",
     ): "an agent that calls nobody starts without a client",
+    ("trunkline.fleet.mount", "trunkline.fleet.api"): "a host starts without what nobody asks for",
     ("trunkline.agent.turn", "trunkline.peer.call"): "an agent that calls nobody starts without it",
     ("trunkline", "trunkline.host"): "trunkline.lifespan, loaded when first asked for",
     ("trunkline.http.server", "trunkline.http.websocket"): "its library is the extra `websocket`",

@@ -90,7 +90,15 @@ def query(exchange: Exchange) -> dict[str, str]:
     Raises:
         InvalidParams: it is not UTF-8, or has too many members.
     """
-    raw = exchange.query_string
+    return read_query(exchange.query_string)
+
+
+def read_query(raw: bytes) -> dict[str, str]:
+    """The members of a query string.
+
+    Raises:
+        InvalidParams: it is not UTF-8, or has too many members.
+    """
     if not raw:
         return {}
     try:

@@ -14,11 +14,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from trunkline.errors import Misuse, RouteNotFound
+from trunkline.errors import Misuse, Refused, RouteNotFound
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.exchange import Exchange, Headers
 
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
+# How an application wants refusals told: status, body and media type.
+RefusalWriter = Callable[[Refused], tuple[int, bytes, bytes]]
 # Whether who was let in still would be.
 Lasting = Callable[[], bool]
 WEBSOCKET = "WEBSOCKET"
@@ -55,8 +57,10 @@ class _Compiled(Struct, frozen=True):
 class Mount:
     """An application and its routes below one prefix."""
 
-    def __init__(self, prefix: str, app: App, routes: Sequence[Route]) -> None:
-        """Take an application.
+    def __init__(
+        self, prefix: str, app: App, routes: Sequence[Route], write_refusal: RefusalWriter | None = None
+    ) -> None:
+        """Take an application; without `write_refusal` it is refused in the words of A2A.
 
         Raises:
             Misuse: the prefix is none, there are no routes, or one says too little.
@@ -68,6 +72,7 @@ class Mount:
             raise Misuse(f"{prefix} is mounted without routes: list them, each with scope and body_limit")
         self.prefix = prefix
         self.app = app
+        self.write_refusal = write_refusal
         self._routes = [_compile(prefix, route) for route in routes]
 
     @property

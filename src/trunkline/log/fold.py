@@ -73,6 +73,7 @@ class State:
         "child",
         "child_questions",
         "context_id",
+        "created_at",
         "deadline",
         "ended_children",
         "extensions",
@@ -116,7 +117,7 @@ class State:
         self.state = TaskState.SUBMITTED
         # Ended for good; waiting for its caller; either, so that a waiting sender is answered.
         self.over = self.interrupted = self.resting = False
-        self.status_at = 0
+        self.created_at = self.status_at = 0
         self.status_message: Message | None = None
         self.metadata: Metadata | None = None
         self.output_modes: tuple[str, ...] = ()
@@ -323,7 +324,7 @@ class State:
         self.extensions = event.extensions
         if event.push is not None:
             self._set_push(event.push)
-        self.status_at = at
+        self.created_at = self.status_at = at
         self._history.append(event.message)
 
     def _replied(self, message: Message, at: int) -> None:

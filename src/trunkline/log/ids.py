@@ -38,7 +38,7 @@ def page_token(position: Position, scope: str) -> str:
     return base64.urlsafe_b64encode(_seal(body, scope) + body).decode().rstrip("=")
 
 
-def read_page_token(token: str, scope: str) -> Position:
+def read_page_token(token: str, scope: str, field: str = "pageToken") -> Position:
     """The position in a token made for the same scope.
 
     Raises:
@@ -51,9 +51,7 @@ def read_page_token(token: str, scope: str) -> Position:
             raise ValueError
         return msgspec.json.decode(raw[12:], type=Position)
     except (ValueError, binascii.Error, msgspec.MsgspecError):
-        raise InvalidParams(
-            "pageToken is not from this list; start again without it", field="pageToken"
-        ) from None
+        raise InvalidParams(f"{field} is not from this list; start again without it", field=field) from None
 
 
 def _seal(body: bytes, scope: str) -> bytes:

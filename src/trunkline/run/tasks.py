@@ -75,11 +75,12 @@ class Tasks:
         tenant: str,
         principal: str,
         task_id: str,
-        agents: Collection[str],
+        agents: Collection[str] | None,
         also: Callable[[State], bool] | None = None,
     ) -> Feed:
         """The feed of a task that this principal asked for, of an agent recorded under one of these names.
 
+        Without names it may be any agent's.
         `also` says which tasks of others it may see.
 
         Raises:
@@ -91,10 +92,10 @@ class Tasks:
             if not error.damaged_task:
                 raise
             head = await self.store.heads.get(tenant, task_id)
-            if head is None or head.principal != principal or head.agent not in agents:
+            if head is None or head.principal != principal or not _is_of(head.agent, agents):
                 raise not_found(task_id) from None
             raise
-        if feed is not None and feed.state.agent in agents:
+        if feed is not None and _is_of(feed.state.agent, agents):
             if feed.state.principal == principal or (also is not None and also(feed.state)):
                 return feed
         raise not_found(task_id)
@@ -138,6 +139,18 @@ class Tasks:
         """The feed of a task that stands at this seq or later."""
         feed = self._feeds.get((tenant, task_id))
         return feed if feed is not None and feed.state.seq >= seq else await self.load(tenant, task_id)
+
+    async def listed(self, tenant: str, head: Head) -> State | None:
+        """The task behind a head of a list; None if it was forgotten meanwhile."""
+        try:
+            feed = await self.at(tenant, head.task_id, head.seq)
+        except StoreError as error:
+            if not error.damaged_task:
+                raise
+            # One task that cannot be read must not take the others' list away.
+            log.error("task.damaged task=%s error=%s", head.task_id, error)
+            return State.from_head(head)
+        return None if feed is None else feed.state
 
     def behind(self, hint: Hint) -> Feed | None:
         """The feed that does not yet hold what a hint tells of, if somebody here holds one."""
@@ -419,6 +432,10 @@ class Tasks:
             await future
         finally:
             timer.cancel()
+
+
+def _is_of(agent: str, agents: Collection[str] | None) -> bool:
+    return agents is None or agent in agents
 
 
 def _conversation(state: State) -> list[Message]:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from trunkline import errors
 from trunkline.auth.identity import Identity
 from trunkline.http.exchange import Disconnected, Exchange, Headers
+from trunkline.http.mounts import RefusalWriter
 from trunkline.server import rest, rpc
 from trunkline.telemetry.traces import TraceSeen
 from trunkline.wire.codes import code_of
@@ -62,10 +63,17 @@ class Refusals:
     async def answer(
         self, exchange: Exchange, seen: TraceSeen, refused: errors.Refused, dialect: Dialect
     ) -> None:
-        """Say what is wrong."""
+        """Say what is wrong, in the words of a dialect."""
+        kind = rest.media_type(exchange, dialect)
+        await self.answer_by(lambda told: (*rest.error(told, dialect), kind), exchange, seen, refused)
+
+    async def answer_by(
+        self, write: RefusalWriter, exchange: Exchange, seen: TraceSeen, refused: errors.Refused
+    ) -> None:
+        """Say what is wrong as somebody else writes it."""
         note(exchange, seen, refused)
-        status, body = rest.error(refused, dialect)
-        await exchange.respond(status, body, rest.media_type(exchange, dialect), self.headers(refused))
+        status, body, media_type = write(refused)
+        await exchange.respond(status, body, media_type, self.headers(refused))
 
     def headers(self, refused: errors.Refused) -> Headers:
         """What HTTP wants said beside the status."""

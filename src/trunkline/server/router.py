@@ -27,7 +27,7 @@ from trunkline.http.mounts import (
     scope_of,
 )
 from trunkline.server import rest
-from trunkline.server.admin import PREFIX, Admin
+from trunkline.server.admin import LOCAL, PREFIX, Admin
 from trunkline.server.admission import Admission, permit
 from trunkline.server.card import etag_of, respond
 from trunkline.server.cors import PREFLIGHT, Cors
@@ -186,10 +186,7 @@ class Router:
 
     async def _operate(self, exchange: Exchange, seen: TraceSeen) -> None:
         seen.operation = "Admin"
-        self._admission.check(exchange)
-        principal = self._admin.operator(exchange.headers)
-        if principal is None:
-            principal = await self._admission.admit(exchange, seen)
+        principal = await self._admit(exchange, seen)
         permit(principal, ADMIN)
         rest.check_path(exchange)
         asked, body = query(exchange), await self._read_body.json(exchange)
@@ -197,6 +194,11 @@ class Router:
             exchange.method, exchange.path, asked, body, principal=principal
         )
         await exchange.respond(status, answer, headers=[(b"cache-control", b"no-store")])
+
+    async def _admit(self, exchange: Exchange, seen: TraceSeen) -> Principal:
+        """Who asks, if it may: the operator on this machine, or somebody with a key."""
+        self._admission.check(exchange)
+        return self._admin.operator(exchange.headers) or await self._admission.admit(exchange, seen)
 
     async def _jwks(self, jwks: Callable[[], bytes], exchange: Exchange, seen: TraceSeen) -> None:
         seen.operation = "Jwks"
@@ -215,19 +217,27 @@ class Router:
             route, principal = await self._admit_route(mount, exchange, seen)
             rest.check_path(exchange)
             body = await exchange.body(route.body_limit, self._read_body.limits[1])
-            call = MountedCall(exchange, body, self._lasting(route, exchange))
+            call = MountedCall(exchange, body, self._lasting(route, principal, exchange))
             with self._mounts.opened(call):
-                scope = {**scope_of(exchange, mount.prefix), "trunkline.principal": principal}
-                await call.run(mount.app, scope)
+                known = {"trunkline.principal": principal, "trunkline.route": route.pattern}
+                await call.run(mount.app, {**scope_of(exchange, mount.prefix), **known})
         except errors.Refused as refused:
-            await self._refusals.answer(exchange, seen, refused, Dialect.V1)
+            await self._refuse(mount, exchange, seen, refused)
         except Disconnected:
             raise
         except Exception as error:
             if call is not None and call.begun:
                 # Half an answer is out; the connection is cut, which says so.
                 raise
-            await self._refusals.answer(exchange, seen, internal(error), Dialect.V1)
+            await self._refuse(mount, exchange, seen, internal(error))
+
+    async def _refuse(
+        self, mount: Mount, exchange: Exchange, seen: TraceSeen, refused: errors.Refused
+    ) -> None:
+        if mount.write_refusal is None:
+            await self._refusals.answer(exchange, seen, refused, Dialect.V1)
+        else:
+            await self._refusals.answer_by(mount.write_refusal, exchange, seen, refused)
 
     async def _admit_route(
         self, mount: Mount | None, exchange: Exchange, seen: TraceSeen
@@ -238,16 +248,18 @@ class Router:
             route = mount.match(exchange.method, exchange.path)
         except errors.RouteNotFound:
             # Who is not let in does not learn which paths there are.
-            await self._admission.admit(exchange, seen)
+            await self._admit(exchange, seen)
             raise
         if route.scope == PUBLIC:
             return route, self._admission.admit_anyone(exchange, seen)
-        principal = await self._admission.admit(exchange, seen)
-        permit(principal, AuthScope(route.scope))
+        principal = await self._admit(exchange, seen)
+        permit(principal, AuthScope(route.scope), ADMIN)
         return route, principal
 
-    def _lasting(self, route: Route, exchange: Exchange) -> Callable[[], bool] | None:
-        return None if route.scope == PUBLIC else self._identity.lasting(exchange.headers)
+    def _lasting(self, route: Route, principal: Principal, exchange: Exchange) -> Callable[[], bool] | None:
+        if route.scope == PUBLIC or principal is LOCAL:
+            return None
+        return self._identity.lasting(exchange.headers)
 
     async def connect(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one WebSocket, which only mounted applications take."""
@@ -260,7 +272,9 @@ class Router:
             if mount is not None:
                 base = scope.get("root_path", "") + mount.prefix
                 inner = {**scope, "root_path": base, "trunkline.principal": principal}
-                socket = MountedSocket(receive, send, route.body_limit, self._lasting(route, exchange))
+                socket = MountedSocket(
+                    receive, send, route.body_limit, self._lasting(route, principal, exchange)
+                )
                 with self._mounts.opened(socket):
                     await socket.run(mount.app, inner)
         except errors.Refused as refused:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 
 import msgspec
 
-from trunkline import errors
 from trunkline.auth.principal import Principal, Scope
-from trunkline.log.fold import Head, State
+from trunkline.log.fold import Head
 from trunkline.log.ids import Position, page_token, read_page_token
 from trunkline.run.tasks import Tasks
 from trunkline.server.admission import permit
@@ -19,7 +17,6 @@ from trunkline.server.scopes import READ
 from trunkline.store.records import Where
 from trunkline.wire.types import ListQuery, Task, TaskPage, TaskState
 
-log = logging.getLogger("trunkline.server")
 # A page of tasks ends with the one that makes it this large.
 PAGE_BYTES = 1 << 20
 # Pages that are read at once: each may hold as much as a task.
@@ -68,7 +65,7 @@ class TaskPages:
         found: list[tuple[int, Task]] = []
         size = 0
         for read, head in enumerate(heads, 1):
-            state = await self._state(principal.tenant, head)
+            state = await self._tasks.listed(principal.tenant, head)
             if state is not None:
                 task = view(principal, state, query.history_length, artifacts=query.include_artifacts)
                 found.append((state.status_at, task))
@@ -77,14 +74,3 @@ class TaskPages:
                 # A hundred tasks may be gigabytes; the token says where the next page begins.
                 return found, read
         return found, len(heads)
-
-    async def _state(self, tenant: str, head: Head) -> State | None:
-        try:
-            feed = await self._tasks.at(tenant, head.task_id, head.seq)
-        except errors.StoreError as error:
-            if not error.damaged_task:
-                raise
-            # One task that cannot be read must not take the others' list away.
-            log.error("task.damaged task=%s error=%s", head.task_id, error)
-            return State.from_head(head)
-        return None if feed is None else feed.state

@@ -132,6 +132,11 @@ def message(message: t.Message) -> bytes:
     return _encode(_message(message))
 
 
+def artifact(artifact: t.Artifact) -> bytes:
+    """A bare Artifact."""
+    return _encode(artifact_03(artifact, _part))
+
+
 def answer_task(task_bytes: bytes) -> bytes:
     """The result of a send: the Task itself, told by its `kind`."""
     return task_bytes

@@ -150,6 +150,20 @@ OWN: dict[str, tuple[str, str]] = {
     "/delegate/*": ("POST", KEYED),
     "/admin/*": ("GET", KEYED),
     "/agents/*": ("POST", KEYED),
+    "/api/*": ("GET", KEYED),
+}
+# The operator's API: each route with the queries and the bodies in which ids are named.
+API: dict[str, list[tuple[str, str]]] = {
+    "GET /tasks": [
+        ("?contextId={context}", ""),
+        ("?contextId={context}&tenant={tenant}", ""),
+        ("?after={token}", ""),
+    ],
+    "GET /tasks/{id}": [("", ""), ("?tenant={tenant}", "")],
+    "GET /tasks/{id}/log": [("", ""), ("?after={event}", "")],
+    "GET /tasks/{id}/events": [("", "")],
+    "POST /tasks/{id}/cancel": [("", "")],
+    "POST /tasks:cancel": [("", '{{"ids":["{task}"]}}')],
 }
 # What operators do: verb, path, body.
 ACTS = {
@@ -253,6 +267,11 @@ def every(ids: Ids) -> Iterator[tuple[Operation | None, Ask]]:
     for (verb, place, act), body in ACTS.items():
         path = f"/admin/{place}{':' if act else ''}{act}"
         yield None, Ask(f"{verb} {path} row", verb, path.format(id=ids.row), body)
+    for pattern, named in API.items():
+        verb, path = pattern.split()
+        for query, form in named:
+            where = f"/api{path}{query}".format(id=ids.task, **ids._asdict())
+            yield None, Ask(f"{verb} /api{path} {query}", verb, where, form.format(**ids._asdict()).encode())
 
 
 async def ask(application: Any, asked: Ask, *headers: tuple[bytes, bytes]) -> Answer:

@@ -1,0 +1,107 @@
+"""A request to the operator's API, and how its query and its body are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from trunkline.auth.principal import Principal, Scope
+from trunkline.errors import Forbidden, InvalidParams
+from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure, invalid_params, parse_error
+
+Form = TypeVar("Form")
+Limit = Annotated[int, Meta(ge=1, le=200)]
+
+
+class ApiStruct(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """Base of what the API answers: camelCase, and what is not known is left out."""
+
+
+class ApiQuery(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every query may name: a tenant, which only an operator may choose."""
+
+    tenant: str = ""
+
+
+class PageQuery(ApiQuery, frozen=True, kw_only=True):
+    """The query of a list: how much of it, and behind which place."""
+
+    limit: Limit = 50
+    after: str = ""
+
+
+class ApiPage(Struct, frozen=True):
+    """A page of a list; `next` is the place that the following page begins behind, null at the end."""
+
+    items: list[object]
+    next: str | None = None
+
+
+class ApiCall(Struct, frozen=True):
+    """Who asks, in which tenant, and the ids in the path."""
+
+    principal: Principal
+    tenant: str
+    task_id: str = ""
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether the tasks of others in the tenant are this caller's business too."""
+        return Scope.ADMIN in self.principal.scopes
+
+
+def tenant_of(principal: Principal, asked: str) -> str:
+    """The tenant that a call is about.
+
+    Raises:
+        Forbidden: it is another one's, and the caller no operator.
+    """
+    if asked in ("", principal.tenant):
+        return principal.tenant
+    if Scope.OPERATOR in principal.scopes:
+        return asked
+    raise Forbidden("this concerns another tenant; it needs a key with the scope operator")
+
+
+def read_form(query: Mapping[str, str], form: type[Form]) -> Form:
+    """A query as its form has it.
+
+    Raises:
+        InvalidParams: it has a member too many, or one that does not fit.
+    """
+    for name, text in query.items():
+        if not text.isprintable():
+            # PostgreSQL cannot even be asked for a text with a NUL in it.
+            raise InvalidParams(f"{name} holds printable characters only", field=name)
+    try:
+        return msgspec.convert(query, form, strict=False)
+    except msgspec.ValidationError as error:
+        raise _named(error) from None
+
+
+def read_body(body: bytes, form: type[Form]) -> Form:
+    """A body as its form has it.
+
+    Raises:
+        ParseError: it is not JSON.
+        InvalidParams: it has a member too many, or one that does not fit.
+    """
+    try:
+        check_structure(body)
+        return msgspec.json.decode(body or b"{}", type=form)
+    except msgspec.ValidationError as error:
+        raise _named(error) from None
+    except DECODE_ERRORS as error:
+        raise parse_error(error) from None
+
+
+def _named(error: msgspec.ValidationError) -> InvalidParams:
+    refused = invalid_params(error, "the request")
+    if refused.field:
+        return refused
+    # One that is missing or not known stands in the text alone.
+    _, _, rest = str(error).partition("field `")
+    return InvalidParams(refused.message, field=rest.partition("`")[0])

@@ -1,0 +1,230 @@
+"""The tasks of a tenant as operators list, read, follow and cancel them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from trunkline.errors import InvalidParams, Refused
+from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, Limit, PageQuery
+from trunkline.fleet.views import (
+    EventRow,
+    TaskDetail,
+    TaskItem,
+    child_item,
+    delivery_item,
+    event_row,
+    task_item,
+)
+from trunkline.log.events import Recorded
+from trunkline.log.fold import State
+from trunkline.log.ids import Position, page_token, read_page_token
+from trunkline.run.feed import Feed
+from trunkline.run.runner import Runner
+from trunkline.run.tasks import Tasks
+from trunkline.store.records import Where
+from trunkline.wire.spellings import milliseconds, state_named
+from trunkline.wire.types import STATES, TaskState
+
+# How many tasks a page looks at where not every one of them belongs to it.
+LOOK = 200
+NEWEST = 200
+# A page ends with the item that makes it this large.
+PAGE_BYTES = 1 << 20
+# Pages that are read at once: each may hold as much as a task.
+LISTING = 4
+Item = TypeVar("Item")
+
+
+class TaskFilter(PageQuery, frozen=True, kw_only=True):
+    """Which tasks are meant; what is empty does not narrow."""
+
+    agent: str = ""
+    skill: str = ""
+    state: str = ""
+    context_id: str = ""
+    since: str = ""
+
+
+class LogQuery(PageQuery, frozen=True, kw_only=True):
+    """Which events are meant: those after a seq."""
+
+    limit: Limit = NEWEST
+
+
+class CancelForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The tasks that are to be cancelled."""
+
+    ids: Annotated[list[str], Meta(min_length=1, max_length=100)]
+
+
+class CancelOutcome(ApiStruct, frozen=True, kw_only=True):
+    """What became of one of them."""
+
+    task_id: str
+    state: str = ""
+    error: str = ""
+
+
+class CancelOutcomes(ApiStruct, frozen=True, kw_only=True):
+    """What became of each of them, in their order."""
+
+    tasks: list[CancelOutcome]
+
+
+class TaskLists:
+    """Pages over the tasks of a store: heads are read in order, and only what is shown of them is folded."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._listing = asyncio.Semaphore(LISTING)
+
+    async def page(
+        self,
+        tenant: str,
+        where: Where,
+        asked: PageQuery,
+        make: Callable[[State], Item | None],
+        name: str = "",
+    ) -> ApiPage:
+        """The items of the next tasks; `name` tells this list from others over the same tasks.
+
+        Where only some of the tasks have one, a page may have fewer items than it could, or none.
+        """
+        scope = msgspec.json.encode((tenant, where, name)).decode()
+        after = read_page_token(asked.after, scope, field="after") if asked.after else None
+        size = LOOK if name else asked.limit
+        async with self._listing:
+            page = await self._tasks.store.heads.list(tenant, where, size=size, after=after)
+            items: list[object] = []
+            end, weight = page.next, 0
+            for read, head in enumerate(page.heads, 1):
+                state = await self._tasks.listed(tenant, head)
+                item = None if state is None else make(state)
+                if item is not None:
+                    items.append(item)
+                    weight += len(msgspec.json.encode(item))
+                if (weight >= PAGE_BYTES or len(items) == asked.limit) and read < len(page.heads):
+                    end = Position(head.status_at, head.task_id)
+                    break
+        return ApiPage(items, None if end is None else page_token(end, scope))
+
+
+class TaskApi:
+    """What the API does with tasks, through the runner of this process."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._tasks = runner.tasks
+        self._store = runner.tasks.store
+        self._lists = TaskLists(runner.tasks)
+
+    async def list(self, call: ApiCall, asked: TaskFilter) -> ApiPage:
+        """A page of tasks, newest status first: one's own, or all of the tenant's."""
+        where = Where(
+            principal=None if call.sees_all else call.principal.name,
+            context_id=asked.context_id or None,
+            state=_state(asked.state) if asked.state else None,
+            status_from=milliseconds(asked.since, "since") if asked.since else None,
+            agents=self._runner.names_of(asked.agent) if asked.agent else None,
+        )
+
+        def made(state: State) -> TaskItem | None:
+            return self._item(state) if asked.skill in ("", state.skill) else None
+
+        return await self._lists.page(
+            call.tenant, where, asked, made, f"skill {asked.skill}" if asked.skill else ""
+        )
+
+    def _item(self, state: State) -> TaskItem:
+        return task_item(state, self._runner.origin)
+
+    async def find(self, call: ApiCall, task_id: str = "") -> Feed:
+        """The feed of a task that the caller may see.
+
+        Raises:
+            TaskNotFound: there is none, or it is somebody else's: the answer is the same.
+        """
+        return await self._tasks.find(
+            call.tenant, call.principal.name, task_id or call.task_id, None, lambda _: call.sees_all
+        )
+
+    async def get(self, call: ApiCall) -> TaskDetail:
+        """A task with the newest of its events."""
+        feed = await self.find(call)
+        tenant, state = call.tenant, feed.state
+        item = self._item(state)
+        records = await self._store.log.read(tenant, state.task_id, max(0, state.seq - NEWEST), NEWEST)
+        kept, _ = _fitting(records[::-1])
+        children = await self._store.heads.list(tenant, Where(parent=state.task_id), size=NEWEST)
+        sent = await self._store.outbox.list(tenant=tenant, task_id=state.task_id, limit=NEWEST)
+        return TaskDetail(
+            **msgspec.structs.asdict(item),
+            events=kept[::-1],
+            deliveries=[delivery_item(one) for one in sent],
+            parent=state.parent,
+            children=[child_item(head, self._runner.origin) for head in children.heads],
+        )
+
+    async def log(self, call: ApiCall, asked: LogQuery) -> ApiPage:
+        """The events of a task after a seq, in their order."""
+        feed = await self.find(call)
+        after = read_seq(asked.after, "after") if asked.after else 0
+        records = await self._store.log.read(call.tenant, feed.state.task_id, after, asked.limit)
+        rows, last = _fitting(records)
+        return ApiPage([*rows], str(last) if last < feed.state.seq and rows else None)
+
+    async def cancel(self, call: ApiCall) -> TaskItem:
+        """Stop a task; gives the canceled task."""
+        feed = await self.find(call)
+        await self._runner.cancel(feed, call.principal.name)
+        return self._item(feed.state)
+
+    async def cancel_all(self, call: ApiCall, form: CancelForm) -> CancelOutcomes:
+        """Stop several tasks at once; each has an outcome of its own."""
+        found = await asyncio.gather(*[self._cancel_one(call, task_id) for task_id in form.ids])
+        return CancelOutcomes(tasks=found)
+
+    async def _cancel_one(self, call: ApiCall, task_id: str) -> CancelOutcome:
+        try:
+            feed = await self.find(call, task_id)
+            await self._runner.cancel(feed, call.principal.name)
+        except Refused as refused:
+            return CancelOutcome(task_id=task_id, error=refused.message)
+        return CancelOutcome(task_id=task_id, state=self._item(feed.state).state)
+
+
+def _fitting(records: list[Recorded]) -> tuple[list[EventRow], int]:
+    """The first of these events as rows, as many as make a page, and the seq of the last one."""
+    rows: list[EventRow] = []
+    weight = last = 0
+    for recorded in records:
+        row = event_row(recorded)
+        weight += len(msgspec.json.encode(row))
+        if rows and weight > PAGE_BYTES:
+            break
+        rows.append(row)
+        last = recorded.seq
+    return rows, last
+
+
+def _state(text: str) -> TaskState:
+    found = state_named(text)
+    if found is None or found not in STATES:
+        raise InvalidParams(f"there is no state {text!r}; one is input-required", field="state")
+    return found
+
+
+def read_seq(text: str, field: str) -> int:
+    """The seq of an event.
+
+    Raises:
+        InvalidParams: it is none.
+    """
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return int(text)
+    raise InvalidParams(f"{field} is the seq of an event, a number", field=field)
