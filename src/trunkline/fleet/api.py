@@ -15,11 +15,14 @@ from msgspec import Struct
 from trunkline.config import Settings
 from trunkline.fleet.call import ApiCall, ApiPage, ApiQuery, read_body, read_form, tenant_of
 from trunkline.fleet.event_stream import EventStream, place_in
+from trunkline.fleet.inbox import AnswerForm, AnswerTaken, Inbox, InboxQuery
 from trunkline.fleet.tasks import CancelForm, CancelOutcomes, LogQuery, TaskApi, TaskFilter
 from trunkline.fleet.views import TaskDetail, TaskItem
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.exchange import JSON, read_query
+from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
+from trunkline.wire.types import Message
 
 EVENTS = "GET /tasks/{id}/events"
 _HEADERS = [(b"content-type", JSON), (b"cache-control", b"no-store")]
@@ -56,15 +59,8 @@ class OperatorApi:
 
     def __init__(self, host: ApiHost) -> None:
         self.host = host
-        self._tasks: tuple[Runner, TaskApi] | None = None
-
-    @property
-    def tasks(self) -> TaskApi:
-        """The tasks, through the runner that the host has now."""
-        runner = self.host.runner
-        if self._tasks is None or self._tasks[0] is not runner:
-            self._tasks = runner, TaskApi(runner)
-        return self._tasks[1]
+        self._runner = host.runner
+        self.tasks, self.inbox = _parts(host.runner)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve ASGI; the door has found the route and read the body.
@@ -73,6 +69,9 @@ class OperatorApi:
             Refused: it cannot be done as asked.
             StoreError: the store does not answer.
         """
+        if self._runner is not self.host.runner:
+            self._runner = self.host.runner
+            self.tasks, self.inbox = _parts(self._runner)
         route = _BY_PATTERN[scope["trunkline.route"]]
         query = read_form(read_query(scope["query_string"]), route.query)
         call = _call(scope, route, query)
@@ -93,6 +92,13 @@ class OperatorApi:
         after = place_in(feed, None if named is None else named.decode("latin-1"))
         log, keep_alive_s = self.host.runner.tasks.store.log, self.host.settings.keep_alive
         await EventStream(log, feed, after, keep_alive_s).serve(receive, send)
+
+
+def _parts(runner: Runner) -> tuple[TaskApi, Inbox]:
+    async def say(feed: Feed, message: Message, by: str) -> None:
+        await runner.say(feed, message, by=by)
+
+    return TaskApi(runner), Inbox(runner.tasks, say, runner.origin)
 
 
 def _call(scope: Scope, route: ApiRoute, query: ApiQuery) -> ApiCall:
@@ -142,6 +148,20 @@ ROUTES = [
         lambda api, call, _, form: api.tasks.cancel_all(call, form),
         CancelOutcomes,
         body=CancelForm,
+    ),
+    ApiRoute(
+        "GET /inbox",
+        "A page of the questions that are open, or of those that are closed.",
+        lambda api, call, query, _: api.inbox.list(call, query),
+        ApiPage,
+        InboxQuery,
+    ),
+    ApiRoute(
+        "POST /inbox/{id}",
+        "Answer the question of a task.",
+        lambda api, call, _, form: api.inbox.answer(call, form),
+        AnswerTaken,
+        body=AnswerForm,
     ),
 ]
 _BY_PATTERN = {route.pattern: route for route in ROUTES}

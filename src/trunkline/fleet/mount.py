@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PREFIX = "/api"
 _BODY_LIMIT = 1 << 20
-_READ, _WRITE = AuthScope.READ, AuthScope.WRITE
+_READ, _WRITE, _ANSWER = AuthScope.READ, AuthScope.WRITE, AuthScope.ANSWER
 SCOPES = {
     "GET /tasks": _READ,
     "GET /tasks/{id}": _READ,
@@ -22,6 +22,8 @@ SCOPES = {
     "GET /tasks/{id}/events": _READ,
     "POST /tasks/{id}/cancel": _WRITE,
     "POST /tasks:cancel": _WRITE,
+    "GET /inbox": _ANSWER,
+    "POST /inbox/{id}": _ANSWER,
 }
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
 from trunkline.errors import InvalidParams, Refused
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, Limit, PageQuery
+from trunkline.fleet.task_lists import PAGE_BYTES, TaskLists
 from trunkline.fleet.views import (
     EventRow,
     TaskDetail,
@@ -22,22 +22,13 @@ from trunkline.fleet.views import (
 )
 from trunkline.log.events import Recorded
 from trunkline.log.fold import State
-from trunkline.log.ids import Position, page_token, read_page_token
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
-from trunkline.run.tasks import Tasks
 from trunkline.store.records import Where
 from trunkline.wire.spellings import milliseconds, state_named
 from trunkline.wire.types import STATES, TaskState
 
-# How many tasks a page looks at where not every one of them belongs to it.
-LOOK = 200
 NEWEST = 200
-# A page ends with the item that makes it this large.
-PAGE_BYTES = 1 << 20
-# Pages that are read at once: each may hold as much as a task.
-LISTING = 4
-Item = TypeVar("Item")
 
 
 class TaskFilter(PageQuery, frozen=True, kw_only=True):
@@ -76,44 +67,6 @@ class CancelOutcomes(ApiStruct, frozen=True, kw_only=True):
     tasks: list[CancelOutcome]
 
 
-class TaskLists:
-    """Pages over the tasks of a store: heads are read in order, and only what is shown of them is folded."""
-
-    def __init__(self, tasks: Tasks) -> None:
-        self._tasks = tasks
-        self._listing = asyncio.Semaphore(LISTING)
-
-    async def page(
-        self,
-        tenant: str,
-        where: Where,
-        asked: PageQuery,
-        make: Callable[[State], Item | None],
-        name: str = "",
-    ) -> ApiPage:
-        """The items of the next tasks; `name` tells this list from others over the same tasks.
-
-        Where only some of the tasks have one, a page may have fewer items than it could, or none.
-        """
-        scope = msgspec.json.encode((tenant, where, name)).decode()
-        after = read_page_token(asked.after, scope, field="after") if asked.after else None
-        size = LOOK if name else asked.limit
-        async with self._listing:
-            page = await self._tasks.store.heads.list(tenant, where, size=size, after=after)
-            items: list[object] = []
-            end, weight = page.next, 0
-            for read, head in enumerate(page.heads, 1):
-                state = await self._tasks.listed(tenant, head)
-                item = None if state is None else make(state)
-                if item is not None:
-                    items.append(item)
-                    weight += len(msgspec.json.encode(item))
-                if (weight >= PAGE_BYTES or len(items) == asked.limit) and read < len(page.heads):
-                    end = Position(head.status_at, head.task_id)
-                    break
-        return ApiPage(items, None if end is None else page_token(end, scope))
-
-
 class TaskApi:
     """What the API does with tasks, through the runner of this process."""
 
@@ -133,7 +86,7 @@ class TaskApi:
             agents=self._runner.names_of(asked.agent) if asked.agent else None,
         )
 
-        def made(state: State) -> TaskItem | None:
+        async def made(state: State) -> TaskItem | None:
             return self._item(state) if asked.skill in ("", state.skill) else None
 
         return await self._lists.page(

@@ -164,6 +164,8 @@ API: dict[str, list[tuple[str, str]]] = {
     "GET /tasks/{id}/events": [("", "")],
     "POST /tasks/{id}/cancel": [("", "")],
     "POST /tasks:cancel": [("", '{{"ids":["{task}"]}}')],
+    "GET /inbox": [("?state=open", ""), ("?state=closed&tenant={tenant}", "")],
+    "POST /inbox/{id}": [("", '{{"decision":"respond","text":"ours"}}')],
 }
 # What operators do: verb, path, body.
 ACTS = {

@@ -17,6 +17,7 @@ from tests.store.postgres.proxy import Proxy
 from trunkline.errors import Conflict, StoreError
 from trunkline.log.events import Delta
 from trunkline.store.postgres import liveness, nodes
+from trunkline.store.postgres.address import DatabaseAddress
 from trunkline.store.records import Orphan
 
 SCRIPT = Path(__file__).with_name("alive.py")
@@ -348,3 +349,9 @@ def test_rows_of_the_long_dead_are_tidied_away(run, postgres_url, postgres_datab
 
     run(case())
     assert postgres_database.execute("SELECT id FROM trunkline.nodes ORDER BY id") == [[("n1",)]]
+
+
+def test_a_beat_without_nodes_says_nothing() -> None:
+    """The last node may have left while the beat waited for its turn: the thread must outlive that."""
+    nowhere = DatabaseAddress("postgresql://nobody@127.0.0.1:9/nothing")
+    asyncio.run(liveness.Liveness(nowhere)._beat())

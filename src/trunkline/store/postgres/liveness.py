@@ -133,8 +133,7 @@ class Liveness:
         while not self._stopping:
             self._wake.clear()
             try:
-                if self._nodes:
-                    await self._alone(self._beat)
+                await self._alone(self._beat)
                 pause = BEAT_SECONDS
             except StoreError:
                 pause = _RETRY_SECONDS
@@ -190,6 +189,9 @@ class Liveness:
         return node in self._locked
 
     async def _beat(self) -> None:
+        if not self._nodes:
+            # Also when the last one left while this waited for its turn.
+            return
         connection = await self._live()
         async with asyncio.timeout(_CALL_SECONDS):
             for node, (key, _) in self._nodes.items():

@@ -1,0 +1,231 @@
+"""The questions of a tenant's tasks in one place, and their answers, whoever gives them.
+
+The question of a child is not among them: it is asked by its parent too, or answered by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal
+
+from msgspec import UNSET, UnsetType
+
+from trunkline.clock import new_id
+from trunkline.errors import InvalidParams
+from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
+from trunkline.fleet.task_lists import TaskLists
+from trunkline.log.events import QuestionClosed, Recorded, Said, Status
+from trunkline.log.fold import State
+from trunkline.run.feed import Feed
+from trunkline.run.tasks import Tasks, not_found
+from trunkline.store.records import Where
+from trunkline.wire.question import (
+    Rejection,
+    is_question_part,
+    question_metadata,
+    read_answer,
+    read_question,
+)
+from trunkline.wire.spellings import plain_state, timestamp
+from trunkline.wire.types import Message, Metadata, Part, Role, TaskState
+
+_ASKS = TaskState.INPUT_REQUIRED
+# Which member each decision takes.
+_MEMBERS = {"accept": "", "edit": "data", "respond": "text", "reject": "text"}
+Say = Callable[[Feed, Message, str], Awaitable[None]]
+Decision = Literal["accept", "edit", "respond", "reject"]
+
+
+class InboxQuery(PageQuery, frozen=True, kw_only=True):
+    """Which questions are meant."""
+
+    state: Literal["open", "closed"] = "open"
+
+
+class AnswerForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An answer: which question it is for (the open one unless told), and what is decided."""
+
+    decision: Decision
+    question: str = ""
+    text: str = ""
+    data: Any | UnsetType = UNSET
+
+
+class InboxItem(ApiStruct, frozen=True, kw_only=True):
+    """A question; `proposal` is what the decision `accept` answers. Of a closed one also how it ended."""
+
+    task_id: str
+    context_id: str
+    agent: str
+    skill: str
+    principal: str
+    question: str
+    text: str
+    schema: Metadata | None = None
+    choices: list[str] = []
+    proposal: Any | UnsetType = UNSET
+    deadline: str = ""
+    asked_at: str
+    closed_at: str = ""
+    outcome: Literal["", "answered", "rejected", "expired", "withdrawn"] = ""
+    answered_by: str = ""
+
+
+class AnswerTaken(ApiStruct, frozen=True, kw_only=True):
+    """An answer that was recorded, and where its task stands."""
+
+    task_id: str
+    question: str
+    decision: Decision
+    answered_by: str
+    state: str
+
+
+class Inbox:
+    """The questions of a store; `say` tells a task its answer, `origin` is whose tasks name no agent."""
+
+    def __init__(self, tasks: Tasks, say: Say, origin: str = "") -> None:
+        self._tasks = tasks
+        self._say = say
+        self._origin = origin
+        self._lists = TaskLists(tasks)
+
+    async def list(self, call: ApiCall, asked: InboxQuery) -> ApiPage:
+        """A page of open questions; or of closed ones, the last of each task."""
+
+        async def made(state: State) -> InboxItem | None:
+            if state.parent:
+                return None
+            return self._open(state) if asked.state == "open" else await self._closed(call.tenant, state)
+
+        where = Where(state=_ASKS if asked.state == "open" else None)
+        return await self._lists.page(call.tenant, where, asked, made, f"{asked.state} questions")
+
+    def _open(self, state: State) -> InboxItem | None:
+        asked = state.question
+        if asked is None or state.state is not _ASKS:
+            return None
+        return self._item(state, asked, state.status_at, state.deadline)
+
+    async def _closed(self, tenant: str, state: State) -> InboxItem | None:
+        feed = await self._tasks.load(tenant, state.task_id) if state.questions else None
+        if feed is None:
+            return None
+        return self._last_closed(state, await self._tasks.records(feed))
+
+    def _last_closed(self, state: State, records: Sequence[Recorded]) -> InboxItem | None:
+        asked: tuple[Message, int, int] | None = None
+        found: InboxItem | None = None
+        for one in records:
+            event = one.event
+            if isinstance(event, Status):
+                said = event.message if event.state is _ASKS else None
+                asked = None if said is None else (said, one.at, event.deadline)
+            elif asked is not None and isinstance(event, Said | QuestionClosed):
+                closed = {
+                    "closed_at": timestamp(one.at),
+                    "outcome": _outcome(asked[0], event),
+                    "answered_by": (event.by or state.principal) if isinstance(event, Said) else "",
+                }
+                found = self._item(state, *asked, **closed)
+        return found
+
+    def _item(self, state: State, asked: Message, at: int, deadline: int | None, **closed: Any) -> InboxItem:
+        question = read_question(asked)
+        return InboxItem(
+            task_id=state.task_id,
+            context_id=state.context_id,
+            agent=state.agent or self._origin,
+            skill=state.skill,
+            principal=state.principal,
+            question=asked.message_id,
+            text=question.text,
+            schema=question.schema,
+            choices=[*question.choices],
+            proposal=_proposal(asked),
+            deadline=timestamp(deadline) if deadline else question.deadline,
+            asked_at=timestamp(at),
+            **closed,
+        )
+
+    async def answer(self, call: ApiCall, form: AnswerForm) -> AnswerTaken:
+        """Answer a question; the log keeps who did.
+
+        Raises:
+            TaskNotFound: there is no such task, or it never asked anything.
+            InvalidParams: the answer does not fit; or the question is not open, which is a conflict.
+        """
+        feed = await self._tasks.load(call.tenant, call.task_id)
+        if feed is None or not (feed.state.questions or feed.state.state is _ASKS):
+            raise not_found(call.task_id)
+        state, asked = feed.state, feed.state.question
+        if asked is None or state.state is not _ASKS or form.question not in ("", asked.message_id):
+            raise InvalidParams(
+                f"task {state.task_id} does not ask this now; the inbox shows what is asked",
+                field="question",
+                conflict="QUESTION_CLOSED",
+            )
+        message = Message(
+            message_id=new_id(),
+            context_id=state.context_id,
+            task_id=state.task_id,
+            role=Role.USER,
+            parts=(answer_part(form, asked),),
+            metadata=question_metadata(asked.message_id),
+        )
+        try:
+            await self._say(feed, message, call.principal.name)
+        except InvalidParams as refused:
+            # The caller wrote no message: what is wrong with ours is named by the member it came from.
+            field = "question" if "conflict" in refused.details else refused.field.partition("].")[2]
+            raise InvalidParams(refused.message, field=field, **refused.details) from None
+        return AnswerTaken(
+            task_id=state.task_id,
+            question=asked.message_id,
+            decision=form.decision,
+            answered_by=call.principal.name,
+            state=plain_state(state.state),
+        )
+
+
+def answer_part(form: AnswerForm, asked: Message) -> Part:
+    """What a decision says to the task.
+
+    Raises:
+        InvalidParams: a member is missing, or there is one that the decision does not take.
+    """
+    wanted = _MEMBERS[form.decision]
+    given = {"text": form.text != "", "data": form.data is not UNSET}
+    for name, is_given in given.items():
+        if is_given and name != wanted:
+            raise InvalidParams(f"the decision {form.decision} takes no {name}", field=name)
+    if form.decision == "reject":
+        return Part(data={"rejected": True, "text": form.text})
+    if wanted and not given[wanted]:
+        raise InvalidParams(f"the decision {form.decision} needs {wanted}", field=wanted)
+    if form.decision == "respond":
+        return Part(text=form.text)
+    data = form.data if form.decision == "edit" else _proposal(asked)
+    if data is UNSET:
+        raise InvalidParams("nothing is proposed that could be accepted", field="decision")
+    return Part(data=data)
+
+
+def _proposal(asked: Message) -> Any | UnsetType:
+    """The data that a question proposes: its own data part, else the default of its schema."""
+    for part in asked.parts:
+        if part.data is not UNSET and not is_question_part(part):
+            return part.data
+    schema = read_question(asked).schema or {}
+    return schema.get("default", UNSET)
+
+
+def _outcome(asked: Message, event: Said | QuestionClosed) -> str:
+    if isinstance(event, QuestionClosed):
+        return "withdrawn" if event.withdrawn else "expired"
+    try:
+        answer = read_answer(read_question(asked), event.message)
+    except InvalidParams:
+        # Of a log that was written before answers were checked.
+        return "answered"
+    return "rejected" if isinstance(answer, Rejection) else "answered"
