@@ -208,3 +208,32 @@ def test_a_store_that_is_away_for_a_moment_is_asked_again(
             assert "children.untold" in caplog.text
 
     run(main())
+
+
+def test_a_damaged_parent_keeps_no_other_from_being_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(self: Any, feed: Feed) -> None:
+        del self, feed
+
+    async def main() -> None:
+        family = Family()
+        async with desk(family.act, NEVER_PARKED, crash=OnCrash.RESUME) as runner:
+            with monkeypatch.context() as dead:
+                dead.setattr(children.Children, "_tell", nothing)
+                (damaged, one), (parent, other) = await family_of(runner), await family_of(runner)
+                await until(lambda: sum(len(owner.awaited) for owner in runner._owners) == 2)
+                family.go.set()
+                assert await runner.ended(one) is await runner.ended(other) is COMPLETED
+            loaded = runner.tasks.load
+
+            async def load(tenant: str, task_id: str) -> Feed | None:
+                if task_id == damaged.state.task_id:
+                    raise StoreError.damaged(task_id, "as told")
+                return await loaded(tenant, task_id)
+
+            # Whichever comes first in the round: it is done, and the one that can be told is.
+            monkeypatch.setattr(runner.tasks, "load", load)
+            await runner._children.round()
+            assert await runner.ended(parent) is COMPLETED
+            assert not damaged.state.over
+
+    run(main())

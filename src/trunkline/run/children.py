@@ -107,8 +107,14 @@ class Children:
         # What waits with its coroutine no list of parked tasks shows.
         awaited = {TaskRef(owner.feed.tenant, child) for owner in self._owners for child in owner.awaited}
         for child in (await tasks.load_all({*rested, *awaited})).values():
-            if child.state.resting:
-                await self._tell(child)
+            try:
+                if child.state.resting:
+                    await self._tell(child)
+            except StoreError as error:
+                if not error.damaged_task:
+                    raise
+                # A parent that is damaged must not keep the others from being told.
+                log.error("children.untold task=%s error=%s", child.state.task_id, error)
         still_open = await tasks.store.nodes.open_children_of_ended(PAGE)
         # Only what is carried here: whoever carries the others can tell their executors.
         feeds = [
