@@ -18,10 +18,11 @@ from trunkline.agent.testing import TestClient
 URI = "https://proto-labs.ai/a2a/ext/"
 
 
-def reports(task: Any) -> dict[str, Any]:
-    """The extension parts by name; each must also be in the artifact's metadata."""
+def report_parts(task: Any) -> dict[str, Any]:
+    """The data parts that are reports, by the name of their extension."""
     found: dict[str, Any] = {}
     for artifact in task.get("artifacts", []):
+        assert artifact["parts"], "no artifact is empty"
         for part in artifact["parts"]:
             kind = part.get("mediaType", "")
             if kind.startswith("application/vnd.protolabs."):
@@ -29,8 +30,17 @@ def reports(task: Any) -> dict[str, Any]:
                 name = kind.removeprefix("application/vnd.protolabs.").removesuffix("+json")
                 assert name not in found
                 found[name] = part["data"]
-                assert artifact["metadata"][URI + name] == part["data"]
-                assert URI + name in artifact["extensions"]
+    return found
+
+
+def reports(task: Any) -> dict[str, Any]:
+    """The reports in metadata, by name: of an artifact that lists their URIs, or of the task."""
+    found: dict[str, Any] = {}
+    for holder in (task, *task.get("artifacts", [])):
+        of_it = {uri: body for uri, body in holder.get("metadata", {}).items() if uri.startswith(URI)}
+        assert holder is task or list(of_it) == holder.get("extensions", [])
+        assert not found.keys() & of_it.keys()
+        found |= {uri.removeprefix(URI): body for uri, body in of_it.items()}
     return found
 
 
@@ -67,6 +77,7 @@ def test_shapes(how: str, ending: str) -> None:
         ending, "failed"
     )
     found = reports(task)
+    assert report_parts(task) == {}
     cost = found.pop("cost-v1")
     assert cost.pop("durationMs") >= 1
     assert cost == {
@@ -179,7 +190,32 @@ ALL = {"cost-v1", "confidence-v1", "worldstate-delta-v1"}
     ],
 )
 def test_only_what_the_caller_names(name: str, header: str | None, found: set[str]) -> None:
-    assert reports(asked(saying("written", "return"), "go", header, name)).keys() == found
+    task = asked(saying("written", "return"), "go", header, name)
+    assert reports(task).keys() == found
+    assert report_parts(task) == (reports(task) if header else {}), "parts for who named them"
+
+
+@pytest.mark.parametrize("how", ["written", "artifact", "result", "silent"])
+@pytest.mark.parametrize("ending", ["return", "fail", "raise"])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_stream_brings_what_the_task_has(how: str, ending: str, named: bool) -> None:
+    """Every artifact of it has parts; what no artifact holds comes with the last status."""
+
+    async def talk(client: TestClient) -> Any:
+        if named:
+            client.headers["A2A-Extensions"] = ", ".join(URI + one for one in ALL)
+        frames = [frame async for frame in client.stream("go")]
+        return frames, await client.get(frames[0]["task"]["id"])
+
+    frames, task = drive(saying(how, ending), talk)
+    updates = [frame["artifactUpdate"]["artifact"] for frame in frames if "artifactUpdate" in frame]
+    assert all(artifact["parts"] for artifact in updates)
+    last = frames[-1]["statusUpdate"]
+    seen = reports(
+        {"metadata": last.get("metadata", {}), "artifacts": [u for u in updates if "metadata" in u]}
+    )
+    assert seen == reports(task)
+    assert report_parts({"artifacts": updates}) == report_parts(task) == (seen if named else {})
 
 
 def test_what_the_caller_does_not_name_is_not_in_a_direct_answer_either() -> None:

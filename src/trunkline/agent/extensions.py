@@ -1,8 +1,4 @@
-"""What a run reports about itself: its cost, its confidence, its effects.
-
-Each goes out twice: as a data part that names its media type, and under the extension's URI in the
-artifact's metadata, because clients in the field read the one or the other.
-"""
+"""What a run reports about itself: its cost, its confidence, its effects."""
 
 from __future__ import annotations
 
@@ -12,10 +8,9 @@ from msgspec import Struct
 
 from trunkline.agent.validation import is_number, read_json, read_text
 from trunkline.errors import Misuse
-from trunkline.wire.types import Metadata, Part
+from trunkline.wire.reports import URI
+from trunkline.wire.types import Metadata
 
-_URI = "https://proto-labs.ai/a2a/ext/"
-_TYPE = "application/vnd.protolabs."
 COST = "cost-v1"
 CONFIDENCE = "confidence-v1"
 DELTA = "worldstate-delta-v1"
@@ -24,7 +19,7 @@ OPS = ("set", "inc", "push")
 
 def uri_of(name: str) -> str:
     """The URI of an extension on the wire."""
-    return _URI + name
+    return URI + name
 
 
 class Usage(Struct, omit_defaults=True):
@@ -73,11 +68,11 @@ class Change(Struct, frozen=True):
 class RunReport:
     """Gathers what a run says about itself and shapes it at the end, as far as the caller wants it."""
 
-    __slots__ = ("_only", "changes", "confidence", "usage")
+    __slots__ = ("changes", "confidence", "only", "usage")
 
     def __init__(self, only: tuple[str, ...] | None = None) -> None:
         # The URIs that the caller named; None if it named none, so that it gets all.
-        self._only = only
+        self.only = only
         self.usage: Usage | None = None
         self.confidence: Confidence | None = None
         self.changes: list[Change] = []
@@ -144,16 +139,16 @@ class RunReport:
             ]
             yield DELTA, {"deltas": deltas}
 
-    def parts(self, *, success: bool, duration_ms: int) -> list[tuple[str, Part]]:
-        """The data parts with the URI of their extension."""
+    def wanted(self, *, success: bool, duration_ms: int) -> Metadata:
+        """The bodies of the reports that the caller wants, by the URI of their extension."""
         if not self.has_content:
-            return []
-        only = self._only
-        return [
-            (uri_of(name), _part(name, body))
+            return {}
+        only = self.only
+        return {
+            uri_of(name): body
             for name, body in self.bodies(success=success, duration_ms=duration_ms)
             if only is None or uri_of(name) in only
-        ]
+        }
 
 
 def _cost(used: Usage, *, success: bool, duration_ms: int) -> Metadata:
@@ -166,8 +161,3 @@ def _cost(used: Usage, *, success: bool, duration_ms: int) -> Metadata:
     if used.cost_usd is not None:
         body["costUsd"] = used.cost_usd
     return body
-
-
-def _part(name: str, body: Metadata) -> Part:
-    mime_type = f"{_TYPE}{name}+json"
-    return Part(data=body, media_type=mime_type, metadata={"mimeType": mime_type})

@@ -15,7 +15,8 @@ from trunkline.agent.validation import read_content, read_json, read_text
 from trunkline.errors import Misuse, TurnOver
 from trunkline.log.events import Chunk, Replied, Status
 from trunkline.run.executor import Verdict
-from trunkline.wire.types import Artifact, Message, Part, TaskState
+from trunkline.wire.reports import report_part
+from trunkline.wire.types import Artifact, Message, Metadata, Part, TaskState
 
 Result = Any
 _PLAIN = (dict, list, tuple, int, float, bool)
@@ -33,7 +34,7 @@ async def emit_piece(turn: Turn, piece: Result) -> None:
 
 async def complete(turn: Turn, result: Result) -> Verdict:
     """Record what the function gave back; the verdict that the task is completed."""
-    extra = turn.report.parts(success=True, duration_ms=turn.elapsed_ms)
+    extra = turn.report.wanted(success=True, duration_ms=turn.elapsed_ms)
     if isinstance(result, Message):
         message = read_content("the skill returned", result)
         if not turn.spoke:
@@ -53,7 +54,7 @@ async def complete(turn: Turn, result: Result) -> Verdict:
         await turn.record(Chunk(artifact, last=True))
     else:
         # A text takes the place of what was written: what a function gives back is its result.
-        await turn.record(Chunk(_artifact_with(_artifact(ANSWER, turn, result), extra), last=True))
+        await turn.record(Chunk(_artifact_with(turn, _artifact(ANSWER, turn, result), extra), last=True))
     return Status(TaskState.COMPLETED)
 
 
@@ -68,47 +69,46 @@ async def end_early(turn: Turn, given: VerdictGiven) -> Verdict:
 
 async def record_failure(turn: Turn) -> None:
     """Record the report of a run before its exception becomes the verdict."""
-    await _close(turn, turn.report.parts(success=False, duration_ms=turn.elapsed_ms))
+    await _close(turn, turn.report.wanted(success=False, duration_ms=turn.elapsed_ms))
 
 
 async def record_stop(turn: Turn) -> None:
     """Record the report of a run that is stopped from outside; its answer stays as it is."""
-    if extra := turn.report.parts(success=False, duration_ms=turn.elapsed_ms):
+    if extra := turn.report.wanted(success=False, duration_ms=turn.elapsed_ms):
         # Ended or moved meanwhile: then another run speaks for the task, or nobody.
         with contextlib.suppress(TurnOver):
             await _close(turn, extra)
 
 
-async def _close(turn: Turn, extra: list[tuple[str, Part]]) -> None:
+async def _close(turn: Turn, extra: Metadata) -> None:
     """End the written answer, if there is one, with the report of the run."""
     if extra:
         written = bool(turn.written)
         await turn.record(
-            Chunk(_artifact_with(Artifact(ANSWER), extra), append=written, last=True, closes=written)
+            Chunk(_artifact_with(turn, Artifact(ANSWER), extra), append=written, last=True, closes=written)
         )
     elif turn.written:
         await turn.flush(last=True)
 
 
-def _message_with(message: Message, extra: list[tuple[str, Part]]) -> Message:
+def _message_with(message: Message, extra: Metadata) -> Message:
     """A direct answer has no artifact, so what the run says of itself goes into its metadata."""
     if not extra:
         return message
-    metadata = {**(message.metadata or {}), **{uri: part.data for uri, part in extra}}
-    extensions = (*message.extensions, *(uri for uri, _ in extra))
-    return msgspec.structs.replace(message, metadata=metadata, extensions=extensions)
+    metadata = {**(message.metadata or {}), **extra}
+    return msgspec.structs.replace(message, metadata=metadata, extensions=(*message.extensions, *extra))
 
 
-def _artifact_with(artifact: Artifact, extra: list[tuple[str, Part]]) -> Artifact:
+def _artifact_with(turn: Turn, artifact: Artifact, extra: Metadata) -> Artifact:
+    """An artifact with reports in its metadata, and as parts too if the caller named their extensions."""
     if not extra:
         return artifact
-    metadata = {**(artifact.metadata or {}), **{uri: part.data for uri, part in extra}}
-    parts = (*artifact.parts, *(part for _, part in extra))
+    named = turn.report.only is not None
     return msgspec.structs.replace(
         artifact,
-        parts=parts,
-        metadata=metadata,
-        extensions=(*artifact.extensions, *(uri for uri, _ in extra)),
+        parts=(*artifact.parts, *[report_part(*one) for one in extra.items() if named]),
+        metadata={**(artifact.metadata or {}), **extra},
+        extensions=(*artifact.extensions, *extra),
     )
 
 

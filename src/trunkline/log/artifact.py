@@ -30,6 +30,11 @@ class GrowingArtifact:
             extensions=known.extensions,
         )
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was put into it."""
+        return not self.parts and not self.run
+
     def write(self, text: str) -> None:
         """Add text to the run of deltas."""
         self.run.append(text)

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from trunkline.log import events as ev
 from trunkline.log.artifact import GrowingArtifact
+from trunkline.wire.reports import bare_reports
 from trunkline.wire.spellings import timestamp
 from trunkline.wire.types import (
     INTERRUPTED,
@@ -192,6 +193,10 @@ class State:
     def artifact(self, artifact_id: str) -> Artifact:
         """The whole of an artifact as it stands."""
         return self._artifacts[artifact_id].whole()
+
+    def bare_reports(self) -> Metadata:
+        """What runs have reported without having made anything; as metadata by URI."""
+        return bare_reports(tuple([grown.artifact for grown in self._artifacts.values() if grown.is_empty]))
 
     def status(self) -> TaskStatus:
         """The current status as the wire shows it."""

@@ -74,12 +74,15 @@ class Relay:
         """The end of a remote task as the end of ours."""
         await self.settle(result)
         if result.task is None:
-            parts = result.message.parts if result.message is not None else ()
-            metadata = result.message.metadata if result.message is not None else None
-            await self._emit(Chunk(Artifact(ANSWER, parts=parts, metadata=metadata), last=True))
+            said = result.message or Message("")
+            answer = Artifact(ANSWER, parts=said.parts, metadata=said.metadata, extensions=said.extensions)
+            await self._emit(Chunk(answer, last=True))
             return Status(TaskState.COMPLETED)
+        if reports := _reports(result.task.metadata):
+            answer = Artifact(ANSWER, metadata=reports, extensions=tuple(reports))
+            await self._emit(Chunk(answer, append=ANSWER in self._known, last=True))
         said = result.task.status.message
-        return Status(result.state, None if said is None else self.own(said), _reports(result.task.metadata))
+        return Status(result.state, None if said is None else self.own(said))
 
     def question(self, result: Result) -> Status:
         """What a remote agent asks, as a question of our task with the same words and the same schema."""
@@ -187,9 +190,9 @@ def _others(artifact: Artifact) -> list[Part]:
     return [part for part in artifact.parts if part.text is None]
 
 
-def _reports(metadata: Metadata | None) -> Metadata | None:
+def _reports(metadata: Metadata | None) -> Metadata:
     """What a task says of its run under the address of an extension; the rest is its caller's own."""
-    return {key: value for key, value in (metadata or {}).items() if "://" in key} or None
+    return {key: value for key, value in (metadata or {}).items() if "://" in key}
 
 
 def deadline_of(message: Message) -> int:

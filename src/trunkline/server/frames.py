@@ -11,6 +11,7 @@ from trunkline.server.operations import Subscription
 from trunkline.wire.spellings import timestamp
 from trunkline.wire.types import (
     RESTING,
+    TERMINAL,
     Artifact,
     ArtifactUpdate,
     Message,
@@ -30,7 +31,8 @@ NO_WHOLE = -1
 
 def range_frames(feed: Feed, event: Compacted, dialect: Dialect) -> list[bytes]:
     """What stands for the pieces of artifacts that are no longer kept: the artifacts themselves."""
-    return [whole(feed.state, artifact.artifact_id, WRITERS[dialect]) for artifact in event.artifacts]
+    frames = [whole(feed.state, artifact.artifact_id, WRITERS[dialect]) for artifact in event.artifacts]
+    return [made for made in frames if made]
 
 
 def frame(feed: Feed, recorded: Recorded, dialect: Dialect, whole_limit: int = WHOLE_LIMIT) -> bytes:
@@ -79,6 +81,9 @@ def _length(state: State, artifact_id: str) -> int:
 
 
 def _status(state: State, status: TaskStatus, writer: Writer, metadata: Metadata | None = None) -> bytes:
+    if status.state in TERMINAL and writer is WRITERS[Dialect.V1] and (reports := state.bare_reports()):
+        # Nothing in 1.0 holds them but the task, and of that a stream tells its status alone.
+        metadata = {**(metadata or {}), **reports}
     update = StatusUpdate(state.task_id, state.context_id, status, metadata)
     return writer.status_frame(update, final=status.state in RESTING)
 
@@ -101,5 +106,6 @@ def opening_frames(given: Subscription, dialect: Dialect) -> Iterator[tuple[int 
         yield given.opening_seq, writer.task_frame(writer.task(opening))
         if given.after is None:
             for artifact in opening.artifacts:
-                yield None, whole(state, artifact.artifact_id, writer)
+                if made := whole(state, artifact.artifact_id, writer):
+                    yield None, made
             yield None, _status(state, opening.status, writer)

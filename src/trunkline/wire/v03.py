@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from trunkline.wire import types as t
+from trunkline.wire.reports import parts_with_reports
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Metadata, WireStruct
 
@@ -238,7 +239,7 @@ def artifact_03(artifact: t.Artifact, write: Callable[[t.Part], Written]) -> Art
     """An artifact whose parts are written as the dialect has them."""
     return Artifact03(
         artifact.artifact_id,
-        [write(part) for part in artifact.parts],
+        [write(part) for part in parts_with_reports(artifact)],
         artifact.name,
         artifact.description,
         artifact.metadata,

@@ -6,8 +6,10 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from trunkline.wire.types import ArtifactUpdate, Message, StatusUpdate, Task, TaskPage
+from trunkline.wire.reports import is_bare, without_bare
+from trunkline.wire.types import ArtifactUpdate, Message, Part, StatusUpdate, Task, TaskPage
 
 _encode = msgspec.json.Encoder().encode
 # In JSON text a quote inside a string is escaped, so this stands only where a member begins.
@@ -16,6 +18,7 @@ _EXTRA_MEMBER = b'"extra":'
 
 def task(task: Task) -> bytes:
     """A bare Task."""
+    task = without_bare(task)
     body = _encode(task)
     return _encode(_flat_task(_plain(task))) if _EXTRA_MEMBER in body else body
 
@@ -50,7 +53,12 @@ def status_frame(update: StatusUpdate, *, final: bool) -> bytes:
 
 
 def artifact_frame(update: ArtifactUpdate) -> bytes:
-    """A new or grown artifact in a stream."""
+    """A new or grown artifact in a stream; nothing of one that holds reports alone: the last status tells."""
+    if is_bare(update.artifact):
+        if not update.append:
+            return b""
+        # The end of an artifact that its reader has: a piece has a part, if only an empty one.
+        update = replace(update, artifact=replace(update.artifact, parts=(Part(text=""),)))
     body = _encode(update)
     if _EXTRA_MEMBER in body:
         plain = _plain(update)
@@ -61,6 +69,7 @@ def artifact_frame(update: ArtifactUpdate) -> bytes:
 
 def page(page: TaskPage) -> bytes:
     """One page of `list`."""
+    page = replace(page, tasks=tuple([without_bare(item) for item in page.tasks]))
     body = _encode(page)
     if _EXTRA_MEMBER not in body:
         return body

@@ -37,6 +37,7 @@ METHODS = {
         "push delete": "tasks/pushNotificationConfig/delete",
     },
 }
+_URI = "https://proto-labs.ai/a2a/ext/"
 _REPORT = "application/vnd.protolabs."
 TERMINAL = ("completed", "failed", "canceled", "rejected")
 _WRAPPERS = {
@@ -170,6 +171,17 @@ def data_parts(task: Any, extension: str) -> list[Any]:
         for part in artifact["parts"]
         if report_of(part) == extension
     ]
+
+
+def reports_in(talk: Talk, task: Any, extension: str) -> list[Any]:
+    """The reports of an extension to a caller that named none: metadata, and in 0.3 parts beside it."""
+    holders = [task, *task.get("artifacts", [])]
+    found = [
+        one["metadata"][_URI + extension] for one in holders if _URI + extension in one.get("metadata", {})
+    ]
+    assert all(one["parts"] for one in task.get("artifacts", []))
+    assert data_parts(task, extension) == (found if talk.version == "0.3" else [])
+    return found
 
 
 def states(frames: list[Frame]) -> list[str]:

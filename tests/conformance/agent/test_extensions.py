@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.conformance.agent.talk import Talk, bodies, data_parts, report_of
+from tests.conformance.agent.talk import Talk, bodies, data_parts, report_of, reports_in
 from tests.harness import NO_TLS, V1, params, plain_state
 
 URI = "https://proto-labs.ai/a2a/ext/"
@@ -44,6 +44,7 @@ def declared(talk: Talk) -> dict[str, Any]:
 
 def _uris(value: Any) -> Iterator[str]:
     """Every extension that a task or a message shows, in whichever way."""
+    yield from (name for name in value.get("metadata", {}) if name.startswith(URI))
     for artifact in value.get("artifacts", [value] if "parts" in value else []):
         yield from artifact.get("extensions", [])
         yield from (name for name in artifact.get("metadata", {}) if name.startswith(URI))
@@ -76,7 +77,8 @@ def test_AG_59_what_a_skill_declares_is_what_its_runs_do(talk: Talk) -> None:
     skills = declared(talk)[DOMAIN]["params"]["skills"]
     assert skills.keys() == {"tally"}
     for skill, one in skills.items():
-        (emitted,) = data_parts(talk.send("hi", metadata={"skill": skill}), "worldstate-delta-v1")
+        task = talk.send("hi", metadata={"skill": skill})
+        (emitted,) = reports_in(talk, task, "worldstate-delta-v1")
         done = [(delta["domain"], delta["path"], delta["value"] > 0) for delta in emitted["deltas"]]
         assert done == [(each["domain"], each["path"], each["delta"] > 0) for each in one["effects"]]
         assert all(0 <= each["confidence"] <= 1 for each in one["effects"])
