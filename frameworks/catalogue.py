@@ -72,7 +72,7 @@ FRAMEWORKS = (
         "BeeAI",
         "beeai-framework",
         ("beeai-framework[a2a]",),
-        server_note="Why a cancel right after the send finds no task is not known.",
+        server_note="A plain runnable answers with a message of no task: nothing can be cancelled.",
     ),
     Framework(
         "crewai",
@@ -88,14 +88,14 @@ FRAMEWORKS = (
         "langgraph-api",
         ("langgraph-api", "langgraph-runtime-inmem"),
         client=False,
-        at=f"{CARD}?assistant_id=counter",
         ready="/ok",
+        server_note="Its send answers when the task has ended, also where it is asked not to wait.",
     ),
     Framework(
         "a2a_lite",
         "a2a-lite",
         "a2a-lite",
         ("a2a-lite",),
-        server_note="Its skill tells its text in statuses alone, and the result of our client is empty.",
+        server_note="Its skill leaves its text in the history alone, where our result does not look for it.",
     ),
 )

@@ -2,11 +2,15 @@
 
 import sys
 from typing import Annotated, Any, TypedDict
+from uuid import UUID, uuid5
 
 from langchain_core.messages import AIMessage, AnyMessage
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from trial import pieces
+
+# The server makes the id of a graph from this and the graph's name.
+IDS = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 
 
 class State(TypedDict):
@@ -27,4 +31,11 @@ graph = builder.compile()
 if __name__ == "__main__":
     from langgraph_api.cli import run_server
 
-    run_server("127.0.0.1", int(sys.argv[1]), graphs={"counter": f"{__file__}:graph"}, server_level="ERROR")
+    run_server(
+        "127.0.0.1",
+        int(sys.argv[1]),
+        graphs={"counter": f"{__file__}:graph"},
+        server_level="ERROR",
+        # Without it the card is asked for by the id of a graph, which nobody knows beforehand.
+        env={"DEFAULT_A2A_ASSISTANT_ID": str(uuid5(IDS, "counter"))},
+    )
