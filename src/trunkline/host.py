@@ -246,9 +246,9 @@ class Host:
         self.mounts.add(mount)
 
     @property
-    def has_websockets(self) -> bool:
-        """Whether anything mounted takes WebSockets."""
-        return self.mounts.has_websockets
+    def websocket_limits(self) -> list[int]:
+        """The most bytes of one message, of each WebSocket that is mounted."""
+        return self.mounts.websocket_limits
 
     # Answering.
 

@@ -138,6 +138,27 @@ def test_a_message_over_the_limit_ends_a_websocket(server: ServerProcess) -> Non
     assert asyncio.run(main()) == 1009
 
 
+def test_a_message_that_no_route_takes_is_not_gathered(server: ServerProcess) -> None:
+    async def main() -> int:
+        ended = asyncio.Event()
+
+        async def pieces() -> AsyncIterator[str]:
+            yield "x" * 11
+            # The rest of the message never comes: only a limit of its pieces can end this.
+            await ended.wait()
+            yield "x"
+
+        async with _live(server) as socket:
+            await socket.recv()
+            sending = asyncio.create_task(socket.send(pieces()))
+            await socket.wait_closed()
+            ended.set()
+            await asyncio.gather(sending, return_exceptions=True)
+            return socket.close_code or 0
+
+    assert asyncio.run(asyncio.wait_for(main(), 30)) == 1009
+
+
 @pytest.mark.parametrize(
     ("more", "status"),
     [

@@ -81,9 +81,9 @@ class Mount:
         return {each.route.scope for each in self._routes}
 
     @property
-    def has_websockets(self) -> bool:
-        """Whether one of its routes is a WebSocket."""
-        return any(each.method == WEBSOCKET for each in self._routes)
+    def websocket_limits(self) -> list[int]:
+        """The most bytes of one message, of each route that is a WebSocket."""
+        return [each.route.body_limit for each in self._routes if each.method == WEBSOCKET]
 
     def match(self, method: str, path: str) -> Route:
         """The route that takes this method and path.
@@ -144,9 +144,9 @@ class Mounts:
         return [mount.prefix for mount in self._mounts]
 
     @property
-    def has_websockets(self) -> bool:
-        """Whether anything mounted takes WebSockets."""
-        return any(mount.has_websockets for mount in self._mounts)
+    def websocket_limits(self) -> list[int]:
+        """The most bytes of one message, of each WebSocket that is mounted."""
+        return [limit for mount in self._mounts for limit in mount.websocket_limits]
 
     def find(self, path: str) -> Mount | None:
         """What is mounted at the prefix of a path."""

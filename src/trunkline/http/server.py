@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
@@ -79,8 +79,8 @@ class Application(Protocol):
         ...
 
     @property
-    def has_websockets(self) -> bool:
-        """Whether anybody here takes WebSockets."""
+    def websocket_limits(self) -> Sequence[int]:
+        """The most bytes of one message, of each WebSocket here."""
         ...
 
     def load(self) -> Mapping[str, int]:
@@ -126,7 +126,9 @@ class HttpServer(uvicorn.Server):
             application.crowded,
             unread_limit=limits.unread,
         )
-        if application.has_websockets:
+        if application.websocket_limits:
+            # A route counts what has come; what no route takes need not even be gathered.
+            self.config.ws_max_size = max(application.websocket_limits)
             self._state.websocket = self._websockets()
 
     def _websockets(self) -> Callable[[], asyncio.Protocol]:
