@@ -23,6 +23,8 @@ from trunkline.auth.vault import Vault, find_key
 from trunkline.clock import Ids, now_ms, random_bits
 from trunkline.config import Secret, Settings, load, seconds
 from trunkline.errors import Misuse, StoreInUse, Unreachable
+from trunkline.fleet.inbox_store import perform_on_store
+from trunkline.fleet.mount import PREFIX as MOUNTED
 from trunkline.http.host_check import hosts_of
 from trunkline.net.egress import Egress, target
 from trunkline.net.http import HttpRequest
@@ -129,7 +131,11 @@ async def _perform(
     await store.open()
     try:
         keys = KeyStore(store.docs, Keyring(()), now_ms)
-        acts = Admin(store, keys, lambda: _signer(settings, store), Tasks(store))
+        tasks = Tasks(store)
+        if path.startswith(f"{MOUNTED}/"):
+            inner = path.removeprefix(MOUNTED)
+            return await perform_on_store(tasks, method, inner, query, body, principal=LOCAL)
+        acts = Admin(store, keys, lambda: _signer(settings, store), tasks)
         _, answer = await acts.perform(method, path, query, body, principal=LOCAL)
     finally:
         await store.close()
@@ -165,11 +171,14 @@ class _Error(Struct, frozen=True):
 
 class _Refusal(Struct, frozen=True):
     error: _Error = _Error()
+    # Of the operator's API.
+    detail: str = ""
 
 
 def _message(answer: bytes) -> str:
     try:
-        return msgspec.json.decode(answer, type=_Refusal).error.message
+        refusal = msgspec.json.decode(answer, type=_Refusal)
+        return refusal.error.message or refusal.detail
     except msgspec.MsgspecError:
         return ""
 

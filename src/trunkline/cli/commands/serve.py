@@ -303,9 +303,78 @@ def deliveries_replay(
         replay(store, delivery_id)
 
 
+inbox_app = typer.Typer(
+    cls=ClientGroup, no_args_is_help=True, help="What tasks ask of people: list, show, answer."
+)
+AskingTask = Annotated[str, typer.Argument(metavar="TASK", help="The id of the task that asks.")]
+
+
+@inbox_app.command("list", cls=UsageCommand)
+def inbox_list(
+    *,
+    closed: Annotated[bool, typer.Option("--closed", help="Those that have ended.")] = False,
+    tenant: OfTenant = "",
+    limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the questions of a tenant's tasks, newest first; also beside a running server."""
+    from trunkline.cli.inbox import show_all
+
+    show_all(store, "closed" if closed else "open", tenant, limit, as_json=as_json)
+
+
+@inbox_app.command("show", cls=UsageCommand)
+def inbox_show(
+    task_id: AskingTask, *, tenant: OfTenant = "", store: StoreUrl = None, as_json: AsJson = False
+) -> None:
+    """Show all that is known of the question of a task."""
+    from trunkline.cli.inbox import show
+
+    show(store, task_id, tenant, as_json=as_json)
+
+
+@inbox_app.command("answer", cls=UsageCommand)
+def inbox_answer(
+    task_id: AskingTask,
+    text: Annotated[str, typer.Argument(help="The answer; with --reject the reason.")] = "",
+    *,
+    data: Annotated[str, typer.Option(help="The answer as JSON.")] = "",
+    accept: Annotated[bool, typer.Option("--accept", help="Answer what is proposed.")] = False,
+    reject: Annotated[bool, typer.Option("--reject", help="Decline to answer.")] = False,
+    question: Annotated[str, typer.Option(metavar="ID", help="Only if this is what is asked.")] = "",
+    tenant: OfTenant = "",
+    store: StoreUrl = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer the question of a task by a text, by data, or by what it proposes; or decline."""
+    import msgspec
+
+    from trunkline.cli.inbox import answer
+
+    if sum((accept, reject, bool(data), bool(text) and not reject)) != 1:
+        raise Misuse("give one of TEXT, --data, --accept and --reject")
+    form: dict[str, object] = {"decision": "respond", "text": text}
+    if accept:
+        form = {"decision": "accept"}
+    elif reject:
+        form = {"decision": "reject", "text": text}
+    elif data:
+        try:
+            form = {"decision": "edit", "data": msgspec.json.decode(data)}
+        except msgspec.DecodeError as error:
+            raise Misuse(f"--data is no JSON: {error}") from None
+    answer(store, task_id, tenant, {**form, "question": question}, as_json=as_json)
+
+
 def add_to(app: typer.Typer) -> None:
     """Register these commands."""
     app.command("new", cls=UsageCommand, rich_help_panel=SERVE)(begin)
     app.command(cls=UsageCommand, rich_help_panel=SERVE)(serve)
-    for name, group in (("store", store_app), ("keys", keys_app), ("deliveries", deliveries_app)):
+    for name, group in (
+        ("store", store_app),
+        ("keys", keys_app),
+        ("deliveries", deliveries_app),
+        ("inbox", inbox_app),
+    ):
         app.add_typer(group, name=name, rich_help_panel=SERVE)

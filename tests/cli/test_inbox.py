@@ -1,0 +1,39 @@
+"""`trunkline inbox`: through a running server, and on the store of one that is down."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.cli.conftest import Run, trunkline
+from tests.harness import Agent, ServerProcess
+
+__all__ = ["trunkline"]
+
+
+def test_an_answer_by_the_command_line_ends_the_task(tmp_path: Path, trunkline: Run) -> None:
+    url = f"sqlite:///{tmp_path}/tasks.db"
+    with ServerProcess(tmp_path, store=url) as server:
+        agent = Agent(server.base)
+        task = agent.send("ask Which one?")["id"]
+        code, out, _ = trunkline("inbox", "list", "--store", url, "--json")
+        (asked,) = json.loads(out)
+        assert (code, asked["taskId"]) == (0, task)
+        assert asked["question"] in trunkline("inbox", "show", task, "--store", url)[1]
+        code, _, said = trunkline("inbox", "answer", task, "x", "--question", "older", "--store", url)
+        assert code == 2 and "does not ask this now" in said
+        code, out, _ = trunkline("inbox", "answer", task, "red", "--store", url, "--json")
+        assert (code, json.loads(out)["answeredBy"]) == (0, "operator")
+        assert "no open questions" in trunkline("inbox", "list", "--store", url)[1]
+        (closed,) = json.loads(trunkline("inbox", "list", "--closed", "--store", url, "--json")[1])
+        assert (closed["taskId"], closed["outcome"]) == (task, "answered")
+        other = agent.send("ask Which one?")["id"]
+        agent.close()
+        server.stop()
+    assert trunkline("inbox", "answer", other, "--reject", "not now", "--store", url)[0] == 0
+    assert trunkline("inbox", "answer", other, "again", "--store", url)[0] == 2
+
+
+def test_an_answer_is_one_thing(trunkline: Run) -> None:
+    for words in ((), ("x", "--accept"), ("--data", "1", "--reject"), ("--data", "{")):
+        assert trunkline("inbox", "answer", "t1", *words)[0] == 2
