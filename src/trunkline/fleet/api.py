@@ -16,6 +16,9 @@ from trunkline.config import Settings
 from trunkline.fleet.call import ApiCall, ApiPage, ApiQuery, read_body, read_form, tenant_of
 from trunkline.fleet.event_stream import EventStream, place_in
 from trunkline.fleet.inbox import AnswerForm, AnswerTaken, Inbox, InboxQuery
+from trunkline.fleet.mount import PREFIX, SCOPES
+from trunkline.fleet.openapi import describe
+from trunkline.fleet.server_lists import DeliveryQuery, list_deliveries, list_settings
 from trunkline.fleet.tasks import CancelForm, CancelOutcomes, LogQuery, TaskApi, TaskFilter
 from trunkline.fleet.views import TaskDetail, TaskItem
 from trunkline.http.asgi import Receive, Scope, Send
@@ -93,6 +96,14 @@ class OperatorApi:
         log, keep_alive_s = self.host.runner.tasks.store.log, self.host.settings.keep_alive
         await EventStream(log, feed, after, keep_alive_s).serve(receive, send)
 
+    async def settings(self) -> ApiPage:
+        """The settings of the host."""
+        return list_settings(self.host.settings)
+
+    async def description(self) -> dict[str, Any]:
+        """What this API is, for tools."""
+        return describe(ROUTES, SCOPES, PREFIX)
+
 
 def _parts(runner: Runner) -> tuple[TaskApi, Inbox]:
     async def say(feed: Feed, message: Message, by: str) -> None:
@@ -162,6 +173,25 @@ ROUTES = [
         lambda api, call, _, form: api.inbox.answer(call, form),
         AnswerTaken,
         body=AnswerForm,
+    ),
+    ApiRoute(
+        "GET /deliveries",
+        "A page of deliveries, those of the newest tasks first.",
+        lambda api, call, query, _: list_deliveries(api.host.runner.tasks.store, call, query),
+        ApiPage,
+        DeliveryQuery,
+    ),
+    ApiRoute(
+        "GET /settings",
+        "Every setting of the server, without secrets.",
+        lambda api, _call, _query, _form: api.settings(),
+        ApiPage,
+    ),
+    ApiRoute(
+        "GET /openapi.json",
+        "This description.",
+        lambda api, _call, _query, _form: api.description(),
+        dict[str, Any],
     ),
 ]
 _BY_PATTERN = {route.pattern: route for route in ROUTES}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -36,7 +36,7 @@ class PageQuery(ApiQuery, frozen=True, kw_only=True):
 class ApiPage(Struct, frozen=True):
     """A page of a list; `next` is the place that the following page begins behind, null at the end."""
 
-    items: list[object]
+    items: list[Any]
     next: str | None = None
 
 

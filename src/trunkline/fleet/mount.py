@@ -24,6 +24,9 @@ SCOPES = {
     "POST /tasks:cancel": _WRITE,
     "GET /inbox": _ANSWER,
     "POST /inbox/{id}": _ANSWER,
+    "GET /deliveries": AuthScope.ADMIN,
+    "GET /settings": AuthScope.ADMIN,
+    "GET /openapi.json": _READ,
 }
 
 

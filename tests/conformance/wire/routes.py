@@ -166,6 +166,9 @@ API: dict[str, list[tuple[str, str]]] = {
     "POST /tasks:cancel": [("", '{{"ids":["{task}"]}}')],
     "GET /inbox": [("?state=open", ""), ("?state=closed&tenant={tenant}", "")],
     "POST /inbox/{id}": [("", '{{"decision":"respond","text":"ours"}}')],
+    "GET /deliveries": [("?task={task}", ""), ("?tenant={tenant}", "")],
+    "GET /settings": [("", "")],
+    "GET /openapi.json": [("", "")],
 }
 # What operators do: verb, path, body.
 ACTS = {

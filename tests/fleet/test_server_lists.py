@@ -1,0 +1,54 @@
+"""Deliveries and settings as operators see them, and no secret in either."""
+
+from __future__ import annotations
+
+from tests.fleet.office import Office, office
+from trunkline.config import Secret, Settings
+from trunkline.fleet.server_lists import list_settings
+
+CANARY = "canary-of-the-settings"
+
+
+def test_settings_show_no_secret() -> None:
+    shown = list_settings(
+        Settings(
+            store=f"postgresql://me:{CANARY}@db/x?password={CANARY}",
+            keys=(Secret(CANARY),),
+            secret_key=Secret(CANARY),
+        )
+    )
+    assert CANARY not in repr(shown)
+    values = {one.name: one.value for one in shown.items}
+    assert (values["keys"], values["secret_key"], values["port"]) == (("***",), "***", 8000)
+    assert set(values) == set(Settings.__struct_fields__)
+
+
+def test_deliveries_and_settings_are_for_admins() -> None:
+    async def work(at: Office) -> None:
+        task = await at.send("alice", "ask")
+        hook = {"id": "c1", "url": f"http://127.0.0.1:9/hook?key={CANARY}", "token": CANARY}
+        path = f"/tasks/{task['id']}/pushNotificationConfigs"
+        made = await at.ask("alice", "POST", path, {"taskId": task["id"], **hook}, **{"A2A-Version": "1.0"})
+        assert made.status_code == 200, made.text
+        await at.ask("carol", "POST", f"/api/inbox/{task['id']}", {"decision": "respond", "text": "x"})
+        await at.until(task["id"], "completed")
+        whole = await at.get("root", f"/api/deliveries?task={task['id']}")
+        assert {(one["taskId"], one["config"], one["host"]) for one in whole["items"]} == {
+            (task["id"], "c1", "127.0.0.1")
+        }
+        page = await at.get("root", "/api/deliveries?limit=1")
+        rest = await at.get("root", f"/api/deliveries?after={page['next']}")
+        both = [one["id"] for one in [*page["items"], *rest["items"]]]
+        assert both == [one["id"] for one in whole["items"]] and rest["next"] is whole["next"] is None
+        assert (await at.get("stranger", "/api/deliveries"))["items"] == []
+        detail = await at.ask("alice", "GET", f"/api/tasks/{task['id']}")
+        assert len(detail.json()["deliveries"]) == len(both) and CANARY not in detail.text
+        names = [one["name"] for one in (await at.get("root", "/api/settings"))["items"]]
+        assert "store" in names
+        for who in ("alice", "carol"):
+            for path in ("/api/deliveries", "/api/settings"):
+                assert (await at.ask(who, "GET", path)).status_code == 403
+        bad = await at.ask("root", "GET", "/api/deliveries?state=lost")
+        assert (bad.status_code, bad.json()["field"]) == (400, "state")
+
+    office(work, dev=True, secret_key="sixteen or more of them")
