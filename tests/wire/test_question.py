@@ -76,8 +76,8 @@ def test_what_cannot_be_read_of_a_question_is_left_out(data: Any) -> None:
         (CHOICE, [Part(data={"rejected": True, "text": "never"})], Rejection(True, "never")),
         (AMOUNT, [Part(text="as you like"), Part(data={"amount": 3})], {"amount": 3}),
         (AMOUNT, [Part(text='{"amount": 3}')], {"amount": 3}),
-        # What fits is an answer, also where it looks like a rejection.
-        (AMOUNT, [Part(data={"rejected": True})], {"rejected": True}),
+        # A rejection is one, also where it would fit.
+        (AMOUNT, [Part(data={"rejected": True})], Rejection(True)),
         (WORD, [Part(text="abc")], "abc"),
         (WORD, [Part(text="5")], "5"),
         (WORD, [Part(text='"ab"')], "ab"),

@@ -120,13 +120,11 @@ def read_answer(question: Question, message: Message) -> object:
     text = "\n".join([part.text for part in message.parts if part.text is not None])
     place, given = data[0] if data else (0, text)
     field = f"message.parts[{place}].{'data' if data else 'text'}"
-    try:
-        found = _fitting(question, given, field, is_text=not data)
-    except InvalidParams:
-        if (rejection := _rejection(given)) is not None:
-            return rejection
-        raise
-    return found if question.schema or question.choices else _rejection(given) or text
+    # The word of who was asked, whatever the schema would let pass.
+    if (rejection := _rejection(given)) is not None:
+        return rejection
+    found = _fitting(question, given, field, is_text=not data)
+    return found if question.schema or question.choices else text
 
 
 def _fitting(question: Question, given: object, field: str, *, is_text: bool) -> object:
