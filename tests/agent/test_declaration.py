@@ -399,7 +399,9 @@ def test_what_a_helper_emits_is_sent_and_said_once(caplog: pytest.LogCaptureFixt
 
     with caplog.at_level(logging.WARNING, "trunkline.agent"):
         tasks = drive(agent, talk)
-    assert all(len(task["artifacts"][0]["extensions"]) == 2 for task in tasks)
+    # What failed has no result that they could stand beside.
+    assert [uri.rpartition("/")[2] for uri in tasks[0]["metadata"]] == ["cost-v1", "confidence-v1"]
+    assert all(len(task["artifacts"][0]["extensions"]) == 2 for task in tasks[1:])
     said = lines(caplog, "extension.undeclared")
     assert [line.split(" fix=")[0] for line in said] == [
         "extension.undeclared skill=act extension=cost-v1",

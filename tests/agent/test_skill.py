@@ -232,7 +232,7 @@ def test_blocking_turn_in_a_sync_function(agent: Agent) -> None:
     assert state(task) == "completed"
     assert text(task) == "some text, the end"
     assert {"data": {"n": 1}} in parts(task)
-    assert any("cost-v1" in part.get("mediaType", "") for part in parts(task))
+    assert any(uri.endswith("cost-v1") for one in task["artifacts"] for uri in one.get("metadata", {}))
 
 
 @pytest.mark.parametrize(

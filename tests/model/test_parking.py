@@ -21,7 +21,8 @@ from trunkline.run.node import HostedAgent, Limits
 from trunkline.wire.types import TaskState
 
 STEPS = 400
-LIMITS = Limits(cancel_s=5, drain_s=0, park_after_s=0.002)
+# Its nodes die more often in a row than a task outlives by default.
+LIMITS = Limits(cancel_s=5, drain_s=0, park_after_s=0.002, takeovers=1000)
 CHILD = "a-child"
 SLEEP_MS = 30
 

@@ -23,7 +23,7 @@ from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TaskState
 
 STEPS = at_most(2_000, 500)
-LIMITS = Limits(cancel_s=10, drain_s=0)
+LIMITS = Limits(cancel_s=10, drain_s=0, takeovers=1000)
 ENDS = {"complete": "completed", "fail": "failed", "raise": "failed", "garbage": "failed"}
 
 
