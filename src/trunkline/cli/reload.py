@@ -21,7 +21,7 @@ class Child(Protocol):
     """A process that serves."""
 
     def poll(self) -> int | None:
-        """Its exit code; None while it runs."""
+        """The exit code of the server; None while it runs."""
         ...
 
     def terminate(self) -> None:

@@ -358,7 +358,7 @@ class Assembler:
         return tuple(told)
 
     def _said(self, text: str) -> str:
-        """What is new in the text of a status."""
+        """The words of a status text that were not told before."""
         if not text or any(text == "".join(one.told) for one in self._artifacts.values()):
             return ""
         new = self._unsaid(text)

@@ -37,7 +37,7 @@ class ApiHost(Protocol):
 
     @property
     def runner(self) -> Runner:
-        """Who does the work."""
+        """The runner that carries the tasks of this host."""
         ...
 
     @property
@@ -101,7 +101,7 @@ class OperatorApi:
         return list_settings(self.host.settings)
 
     async def description(self) -> dict[str, Any]:
-        """What this API is, for tools."""
+        """The OpenAPI document of this API."""
         return describe(ROUTES, SCOPES, PREFIX)
 
 

@@ -15,16 +15,16 @@ _JSON = "application/json"
 
 
 class DescribedRoute(Protocol):
-    """What is told of a route."""
+    """A route of the API as its OpenAPI document describes it."""
 
     @property
     def pattern(self) -> str:
-        """Its method and path."""
+        """The method and the path of the route."""
         ...
 
     @property
     def summary(self) -> str:
-        """What it does, in one sentence."""
+        """One sentence that says what the route does."""
         ...
 
     @property

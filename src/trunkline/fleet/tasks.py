@@ -54,7 +54,7 @@ class CancelForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class CancelOutcome(ApiStruct, frozen=True, kw_only=True):
-    """What became of one of them."""
+    """What became of the cancel of one task."""
 
     task_id: str
     state: str = ""
@@ -62,7 +62,7 @@ class CancelOutcome(ApiStruct, frozen=True, kw_only=True):
 
 
 class CancelOutcomes(ApiStruct, frozen=True, kw_only=True):
-    """What became of each of them, in their order."""
+    """What became of the cancels of several tasks, in their order."""
 
     tasks: list[CancelOutcome]
 

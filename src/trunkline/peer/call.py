@@ -38,7 +38,7 @@ class Steps(Protocol):
         ...
 
     def chain(self) -> Metadata:
-        """What is handed on of the chain of agents."""
+        """The chain of agents as the called one is told of it."""
         ...
 
     @property

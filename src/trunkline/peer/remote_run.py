@@ -52,7 +52,7 @@ LOST = "The message to {} was sent and its answer lost: the agent may be doing t
 
 
 class Sent(Struct, frozen=True):
-    """What was sent, recorded before it was."""
+    """A message to a remote agent, recorded before it is sent."""
 
     message: str
     interface: str

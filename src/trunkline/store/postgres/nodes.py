@@ -22,7 +22,7 @@ LOOK_AGAIN_SECONDS = 0.15
 
 
 class NodeSigns(NamedTuple):
-    """What one look shows of a node."""
+    """A node as one look into the database shows it."""
 
     node: str
     agents: list[str]
