@@ -30,7 +30,7 @@ from trunkline.auth.vault import can_seal
 from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings, host_layer, load
 from trunkline.errors import Misuse, StoreInUse
-from trunkline.fleet.mount import mount_of
+from trunkline.fleet.mount import ApiMount
 from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
 from trunkline.http.exchange import Exchange
 from trunkline.http.host_check import HostCheck, hosts_of
@@ -82,8 +82,8 @@ class Host:
         self.settings = self._agents[0][1]
         # Whether other machines reach it by its own port, so that it must not be open to everybody.
         self.exposed = False
-        self.mounts = Mounts()
-        self.mounts.add(mount_of(self))
+        self.mounts, self.api = Mounts(), ApiMount(self)
+        self.mounts.add(self.api)
         for agent, _ in agents:
             for prefix, app, routes in agent.mounts:
                 self.mount(prefix, app, routes=routes)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import re
 
-from trunkline.fleet.api import ROUTES
+from tests.fleet.office import agent
+from trunkline.fleet.api import OperatorApi
 from trunkline.fleet.mount import PREFIX, SCOPES
 from trunkline.fleet.openapi import describe
+from trunkline.host import Host
 
 
 def test_every_route_is_described() -> None:
-    told = describe(ROUTES, SCOPES, PREFIX)
+    routes = OperatorApi(Host([(agent(), {"store": "memory:"})])).routes
+    told = describe([*routes.values()], PREFIX)
     found = {f"{verb.upper()} {path}" for path, verbs in told["paths"].items() for verb in verbs}
     assert found == {pattern.replace(" ", " /api") for pattern in SCOPES}
     referred = set(re.findall(r"#/components/schemas/(\w+)", json.dumps(told)))

@@ -41,11 +41,11 @@ class ApiPage(Struct, frozen=True):
 
 
 class ApiCall(Struct, frozen=True):
-    """Who asks, in which tenant, and the ids in the path."""
+    """Who asks, in which tenant, and the id or name in the path."""
 
     principal: Principal
     tenant: str
-    task_id: str = ""
+    id: str = ""
 
     @property
     def sees_all(self) -> bool:
@@ -96,6 +96,17 @@ def read_body(body: bytes, form: type[Form]) -> Form:
         raise _named(error) from None
     except DECODE_ERRORS as error:
         raise parse_error(error) from None
+
+
+def read_seq(text: str, field: str) -> int:
+    """The seq of an event.
+
+    Raises:
+        InvalidParams: it is none.
+    """
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return int(text)
+    raise InvalidParams(f"{field} is the seq of an event, a number", field=field)
 
 
 def _named(error: msgspec.ValidationError) -> InvalidParams:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trunkline.errors import InvalidParams
-from trunkline.fleet.tasks import read_seq
+from trunkline.fleet.call import read_seq
 from trunkline.fleet.views import event_row
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.exchange import EVENTS

@@ -10,9 +10,11 @@ from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType
 
+from trunkline.auth.principal import Scope as AuthScope
 from trunkline.clock import new_id
 from trunkline.errors import InvalidParams
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
+from trunkline.fleet.route import ApiRoute
 from trunkline.fleet.task_lists import TaskLists
 from trunkline.log.events import QuestionClosed, Recorded, Said, Status
 from trunkline.log.fold import State
@@ -155,9 +157,9 @@ class Inbox:
             TaskNotFound: there is no such task, or it never asked anything.
             InvalidParams: the answer does not fit; or the question is not open, which is a conflict.
         """
-        feed = await self._tasks.load(call.tenant, call.task_id)
+        feed = await self._tasks.load(call.tenant, call.id)
         if feed is None or not (feed.state.questions or feed.state.state is _ASKS):
-            raise not_found(call.task_id)
+            raise not_found(call.id)
         state, asked = feed.state, feed.state.question
         if asked is None or state.state is not _ASKS or form.question not in ("", asked.message_id):
             raise InvalidParams(
@@ -186,6 +188,28 @@ class Inbox:
             answered_by=call.principal.name,
             state=plain_state(state.state),
         )
+
+
+def inbox_routes(inbox: Inbox) -> list[ApiRoute]:
+    """The routes that show and answer questions."""
+    return [
+        ApiRoute(
+            pattern="GET /inbox",
+            scope=AuthScope.ANSWER,
+            summary="A page of the questions that are open, or of those that are closed.",
+            act=lambda call, query, _: inbox.list(call, query),
+            answer=ApiPage,
+            query=InboxQuery,
+        ),
+        ApiRoute(
+            pattern="POST /inbox/{id}",
+            scope=AuthScope.ANSWER,
+            summary="Answer the question of a task.",
+            act=lambda call, _, form: inbox.answer(call, form),
+            answer=AnswerTaken,
+            body=AnswerForm,
+        ),
+    ]
 
 
 def answer_part(form: AnswerForm, asked: Message) -> Part:

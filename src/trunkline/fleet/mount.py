@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from trunkline.auth.principal import Scope as AuthScope
@@ -11,10 +12,12 @@ from trunkline.wire.problem import write_problem
 
 if TYPE_CHECKING:
     from trunkline.fleet.api import ApiHost
+    from trunkline.fleet.route import ApiRoute
 
 PREFIX = "/api"
 _BODY_LIMIT = 1 << 20
 _READ, _WRITE, _ANSWER = AuthScope.READ, AuthScope.WRITE, AuthScope.ANSWER
+# Of the routes that every host has, known here so that a host starts without loading them.
 SCOPES = {
     "GET /tasks": _READ,
     "GET /tasks/{id}": _READ,
@@ -30,20 +33,30 @@ SCOPES = {
 }
 
 
-def mount_of(host: ApiHost) -> Mount:
-    """The API of a host, to be mounted there; it is loaded when somebody first asks for it."""
-    app: App | None = None
+class ApiMount(Mount):
+    """The API of a host, mounted there; it is loaded when somebody first asks for it."""
 
-    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        nonlocal app
+    def __init__(self, host: ApiHost) -> None:
+        self._host = host
+        self._loaded: App | None = None
+        self._added: list[ApiRoute] = []
+        routes = [_route(pattern, scope) for pattern, scope in SCOPES.items()]
+        super().__init__(PREFIX, self._serve, routes, write_problem)
+
+    def add(self, routes: Sequence[ApiRoute]) -> None:
+        """Serve further routes: those of parts that only some hosts have, such as a hub's catalogue."""
+        self._added += routes
+        self.extend([_route(one.pattern, one.scope) for one in routes])
+        self._loaded = None
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._loaded
         if app is None:
             from trunkline.fleet.api import OperatorApi
 
-            app = OperatorApi(host)
+            app = self._loaded = OperatorApi(self._host, self._added)
         await app(scope, receive, send)
 
-    routes = [
-        Route(pattern, scope.value, 0 if pattern.startswith("GET ") else _BODY_LIMIT)
-        for pattern, scope in SCOPES.items()
-    ]
-    return Mount(PREFIX, serve, routes, write_problem)
+
+def _route(pattern: str, scope: AuthScope) -> Route:
+    return Route(pattern, scope.value, 0 if pattern.startswith("GET ") else _BODY_LIMIT)

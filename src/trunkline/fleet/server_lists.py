@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 import msgspec
 
+from trunkline.auth.principal import Scope as AuthScope
 from trunkline.config import Secret, Settings
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
+from trunkline.fleet.route import ApiRoute
 from trunkline.fleet.views import delivery_item
 from trunkline.store.base import Store
 from trunkline.store.url import shown
@@ -45,6 +47,31 @@ def list_settings(settings: Settings) -> ApiPage:
     values: dict[str, Any] = msgspec.to_builtins(settings, enc_hook=_hidden)
     values["store"] = shown(settings.store)
     return ApiPage([SettingItem(name=name, value=value) for name, value in values.items()])
+
+
+def server_routes(store: Store, settings: Settings) -> list[ApiRoute]:
+    """The routes that show the server itself."""
+
+    async def shown_settings() -> ApiPage:
+        return list_settings(settings)
+
+    return [
+        ApiRoute(
+            pattern="GET /deliveries",
+            scope=AuthScope.ADMIN,
+            summary="A page of deliveries, those of the newest tasks first.",
+            act=lambda call, query, _: list_deliveries(store, call, query),
+            answer=ApiPage,
+            query=DeliveryQuery,
+        ),
+        ApiRoute(
+            pattern="GET /settings",
+            scope=AuthScope.ADMIN,
+            summary="Every setting of the server, without secrets.",
+            act=lambda _call, _query, _form: shown_settings(),
+            answer=ApiPage,
+        ),
+    ]
 
 
 def _hidden(value: object) -> str:

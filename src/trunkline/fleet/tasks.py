@@ -8,8 +8,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from trunkline.auth.principal import Scope as AuthScope
 from trunkline.errors import InvalidParams, Refused
-from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, Limit, PageQuery
+from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, Limit, PageQuery, read_seq
+from trunkline.fleet.event_stream import EventStream, place_in
+from trunkline.fleet.route import ApiRoute
 from trunkline.fleet.task_lists import PAGE_BYTES, TaskLists
 from trunkline.fleet.views import (
     EventRow,
@@ -20,6 +23,7 @@ from trunkline.fleet.views import (
     event_row,
     task_item,
 )
+from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.log.events import Recorded
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
@@ -70,8 +74,9 @@ class CancelOutcomes(ApiStruct, frozen=True, kw_only=True):
 class TaskApi:
     """What the API does with tasks, through the runner of this process."""
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Runner, keep_alive_s: float) -> None:
         self._runner = runner
+        self._keep_alive_s = keep_alive_s
         self._tasks = runner.tasks
         self._store = runner.tasks.store
         self._lists = TaskLists(runner.tasks)
@@ -103,7 +108,7 @@ class TaskApi:
             TaskNotFound: there is none, or it is somebody else's: the answer is the same.
         """
         return await self._tasks.find(
-            call.tenant, call.principal.name, task_id or call.task_id, None, lambda _: call.sees_all
+            call.tenant, call.principal.name, task_id or call.id, None, lambda _: call.sees_all
         )
 
     async def get(self, call: ApiCall) -> TaskDetail:
@@ -131,6 +136,17 @@ class TaskApi:
         rows, last = _fitting(records)
         return ApiPage([*rows], str(last) if last < feed.state.seq and rows else None)
 
+    async def check(self, call: ApiCall) -> None:
+        """Let pass whom the events of a task would be shown."""
+        await self.find(call)
+
+    async def stream(self, call: ApiCall, _: object, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events of a task to its end, from where the caller was."""
+        feed = await self.find(call)
+        named = dict(scope["headers"]).get(b"last-event-id")
+        after = place_in(feed, None if named is None else named.decode("latin-1"))
+        await EventStream(self._store.log, feed, after, self._keep_alive_s).serve(receive, send)
+
     async def cancel(self, call: ApiCall) -> TaskItem:
         """Stop a task; gives the canceled task."""
         feed = await self.find(call)
@@ -149,6 +165,58 @@ class TaskApi:
         except Refused as refused:
             return CancelOutcome(task_id=task_id, error=refused.message)
         return CancelOutcome(task_id=task_id, state=self._item(feed.state).state)
+
+
+def task_routes(tasks: TaskApi) -> list[ApiRoute]:
+    """The routes that show and cancel tasks."""
+    return [
+        ApiRoute(
+            pattern="GET /tasks",
+            scope=AuthScope.READ,
+            summary="A page of tasks, newest status first.",
+            act=lambda call, query, _: tasks.list(call, query),
+            answer=ApiPage,
+            query=TaskFilter,
+        ),
+        ApiRoute(
+            pattern="GET /tasks/{id}",
+            scope=AuthScope.READ,
+            summary="A task with the newest of its events, its deliveries, its parent and its children.",
+            act=lambda call, _query, _form: tasks.get(call),
+            answer=TaskDetail,
+        ),
+        ApiRoute(
+            pattern="GET /tasks/{id}/log",
+            scope=AuthScope.READ,
+            summary="The events of a task after a seq.",
+            act=lambda call, query, _: tasks.log(call, query),
+            answer=ApiPage,
+            query=LogQuery,
+        ),
+        ApiRoute(
+            pattern="GET /tasks/{id}/events",
+            scope=AuthScope.READ,
+            summary="The events of a task as server-sent events, to its end; Last-Event-ID resumes.",
+            act=lambda call, _query, _form: tasks.check(call),
+            answer=None,
+            stream=tasks.stream,
+        ),
+        ApiRoute(
+            pattern="POST /tasks/{id}/cancel",
+            scope=AuthScope.WRITE,
+            summary="Cancel a task.",
+            act=lambda call, _query, _form: tasks.cancel(call),
+            answer=TaskItem,
+        ),
+        ApiRoute(
+            pattern="POST /tasks:cancel",
+            scope=AuthScope.WRITE,
+            summary="Cancel several tasks.",
+            act=lambda call, _, form: tasks.cancel_all(call, form),
+            answer=CancelOutcomes,
+            body=CancelForm,
+        ),
+    ]
 
 
 def _fitting(records: list[Recorded]) -> tuple[list[EventRow], int]:
@@ -170,14 +238,3 @@ def _state(text: str) -> TaskState:
     if found is None or found not in STATES:
         raise InvalidParams(f"there is no state {text!r}; one is input-required", field="state")
     return found
-
-
-def read_seq(text: str, field: str) -> int:
-    """The seq of an event.
-
-    Raises:
-        InvalidParams: it is none.
-    """
-    if text.isascii() and text.isdigit() and len(text) < 10:
-        return int(text)
-    raise InvalidParams(f"{field} is the seq of an event, a number", field=field)

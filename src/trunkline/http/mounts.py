@@ -75,6 +75,14 @@ class Mount:
         self.write_refusal = write_refusal
         self._routes = [_compile(prefix, route) for route in routes]
 
+    def extend(self, routes: Sequence[Route]) -> None:
+        """Serve further routes of the application.
+
+        Raises:
+            Misuse: one says too little.
+        """
+        self._routes += [_compile(self.prefix, route) for route in routes]
+
     @property
     def scopes(self) -> set[str]:
         """Every scope that one of its routes needs."""
