@@ -33,7 +33,8 @@ async def main(url: str) -> None:
             done.set_result(f"{notification.state.name}: {notification.text}")
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(receiver.asgi(listen), log_level="warning", lifespan="off"))
+        config = uvicorn.Config(receiver.asgi(listen), log_level="warning", lifespan="off", ws="none")
+        server = uvicorn.Server(config)
         serving = asyncio.create_task(server.serve([listening]))
         hook = f"http://127.0.0.1:{listening.getsockname()[1]}/"
         async with Client(url) as client:

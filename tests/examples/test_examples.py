@@ -73,7 +73,7 @@ def test_fastapi_mount() -> None:
         "    global started\n"
         "    started = asyncio.Event()\n"
         "    bound = socket.create_server(('127.0.0.1', 0))\n"
-        "    server = Server(uvicorn.Config(example.app, log_level='error'))\n"
+        "    server = Server(uvicorn.Config(example.app, log_level='error', ws='none'))\n"
         "    serving = asyncio.create_task(server.serve([bound]))\n"
         "    await started.wait()\n"
         "    url = f'http://127.0.0.1:{bound.getsockname()[1]}'\n"

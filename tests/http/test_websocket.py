@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from uvicorn import Config
 
 from tests.http.transport import Transport, echo, get, run, settle
 from trunkline.http.connections import ServerState
-from trunkline.http.websocket import websocket_factory
+
+websocket = pytest.importorskip("trunkline.http.websocket", exc_type=ImportError)
 
 UPGRADE = get(
     "/",
@@ -30,9 +32,9 @@ async def accept(_: Any, receive: Any, send: Any) -> None:
 
 def test_pings_of_one_who_does_not_read_are_not_answered() -> None:
     async def scenario() -> None:
-        config = Config(accept, log_config=None)
+        config = Config(accept, log_config=None, ws="none")
         state = ServerState(echo, 7.0)
-        connection = websocket_factory(config, state, {})()
+        connection = websocket.websocket_factory(config, state, {})()
         transport = Transport()
         connection.connection_made(transport)
         connection.data_received(UPGRADE)

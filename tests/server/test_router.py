@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -20,6 +21,8 @@ from trunkline.http import mounts
 from trunkline.http import server as http_server
 from trunkline.net.http import HttpRequest
 from trunkline.net.in_process import InProcessHttpClient
+
+pytest.importorskip("trunkline.http.websocket", exc_type=ImportError)
 
 KEY = "a-key-for-the-mounted"
 AGENT = """
@@ -225,14 +228,22 @@ def test_a_route_with_a_scope_that_nobody_can_have_does_not_start() -> None:
 
 
 def test_websockets_without_their_library_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "websockets", None)
-    for name in [
-        name for name in sys.modules if "websockets_sansio" in name or name == "trunkline.http.websocket"
-    ]:
+    for name in [name for name in sys.modules if "websockets" in name]:
         monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "websockets", None)
+    _refused(monkeypatch, r"need websockets: pip install 'trunkline\[websocket\]'")
+
+
+def test_websockets_on_an_older_uvicorn_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(WebSocketsSansIOProtocol, "pause_writing")
+    _refused(monkeypatch, r"need uvicorn 0.52.1 or newer: pip install 'trunkline\[websocket\]'")
+
+
+def _refused(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    monkeypatch.delitem(sys.modules, "trunkline.http.websocket")
     host = _agent(nothing, Route("WEBSOCKET /x", "tasks:read", 10)).asgi(store="memory:")
     limits = http_server.ServerLimits(0, 1.0, 1.0)
-    with pytest.raises(Misuse, match=r"trunkline\[websocket\]"):
+    with pytest.raises(Misuse, match=why):
         http_server.HttpServer(host.host, limits, log_level="info", started=print)
 
 

@@ -134,7 +134,7 @@ class HttpServer(uvicorn.Server):
     def _websockets(self) -> Callable[[], asyncio.Protocol]:
         try:
             from trunkline.http.websocket import websocket_factory
-        except ModuleNotFoundError as error:
+        except ImportError as error:
             raise Misuse(f"WebSockets need {error.name}: pip install 'trunkline[websocket]'") from None
         return websocket_factory(self.config, self._state, {})
 

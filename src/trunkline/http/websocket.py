@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,10 @@ from trunkline.http.connections import ServerState
 # Its own lines name the whole target, and a query may hold what is nobody's business.
 _quiet = logging.getLogger("trunkline.websocket")
 _quiet.setLevel(logging.ERROR)
+
+# As it came with uvicorn 0.52.1: older ones write without end to one who does not read.
+if WebSocketsSansIOProtocol.pause_writing is asyncio.BaseProtocol.pause_writing:
+    raise ImportError("this uvicorn is too old for WebSockets", name="uvicorn 0.52.1 or newer")
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
