@@ -1,0 +1,113 @@
+"""Journals: the bounded log of what has no task, such as a ceremony or an entry of the catalogue.
+
+A journal is one document of its subject. It holds the newest rows, and the little that its subject must know
+to go on: both are changed together, by compare-and-set, so that replicas never disagree on either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from trunkline.errors import Conflict, StoreError
+from trunkline.store.parts import Docs
+
+KIND = "journal"
+ROWS = 200
+ROWS_BYTES = 64 << 10
+# How often somebody else may be faster before a change is given up.
+_ATTEMPTS = 50
+_PAUSE_S = 0.01
+
+
+class JournalRow(Struct, frozen=True, omit_defaults=True):
+    """One thing that happened: when (in milliseconds), what kind of thing, and its particulars."""
+
+    at: int
+    kind: str
+    about: dict[str, Any] = {}
+
+
+class Journal(Struct, frozen=True, omit_defaults=True):
+    """The rows of a subject, oldest first, and its own state in the form that the subject gives it."""
+
+    rows: tuple[JournalRow, ...] = ()
+    state: Raw = Raw(b"null")
+
+    def with_rows(self, rows: Sequence[JournalRow]) -> Journal:
+        """This journal with rows added; the oldest go where it would hold too many."""
+        kept: list[JournalRow] = []
+        size = 0
+        for row in reversed((*self.rows, *rows)):
+            size += len(_encoder.encode(row))
+            if len(kept) == ROWS or size > ROWS_BYTES:
+                break
+            kept.append(row)
+        return replace(self, rows=tuple(reversed(kept)))
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Journal)
+Revise = Callable[[Journal], Journal | None]
+
+
+class Journals:
+    """The journals of a store, by tenant and subject: `ceremony:standup`, `agent:writer`."""
+
+    def __init__(self, docs: Docs) -> None:
+        self._docs = docs
+
+    async def read(self, tenant: str, subject: str) -> Journal:
+        """The journal of a subject; an empty one if nothing has happened.
+
+        Raises:
+            StoreError: the store does not answer, or the journal cannot be read.
+        """
+        return (await self._read(tenant, subject))[0]
+
+    async def add(self, tenant: str, subject: str, *rows: JournalRow) -> None:
+        """Write down what happened.
+
+        Raises:
+            StoreError: it was not written.
+        """
+        await self.change(tenant, subject, lambda journal: journal.with_rows(rows))
+
+    async def change(self, tenant: str, subject: str, revise: Revise) -> Journal:
+        """Put what `revise` makes of a journal in its place; gives the journal as it stands then.
+
+        It is asked again as long as others are faster, and answers None where nothing is to be changed.
+
+        Raises:
+            StoreError: it was not written.
+        """
+        for attempt in range(_ATTEMPTS):
+            journal, rev = await self._read(tenant, subject)
+            revised = revise(journal)
+            if revised is None:
+                return journal
+            try:
+                await self._docs.put(tenant, KIND, subject, _encoder.encode(revised), rev)
+            except Conflict:
+                await asyncio.sleep(_PAUSE_S * attempt)
+                continue
+            return revised
+        raise StoreError(f"the journal of {subject} is changed by others all the time")
+
+    async def forget(self, tenant: str, subject: str) -> None:
+        """Remove the journal of a subject that is no more."""
+        await self._docs.delete(tenant, KIND, subject)
+
+    async def _read(self, tenant: str, subject: str) -> tuple[Journal, int]:
+        doc = await self._docs.get(tenant, KIND, subject)
+        if doc is None:
+            return Journal(), 0
+        try:
+            return _decoder.decode(doc.body), doc.rev
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"the journal of {subject} cannot be read: {error}") from error
