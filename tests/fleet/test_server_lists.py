@@ -45,8 +45,11 @@ def test_deliveries_and_settings_are_for_admins() -> None:
         assert len(detail.json()["deliveries"]) == len(both) and CANARY not in detail.text
         names = [one["name"] for one in (await at.get("root", "/api/settings"))["items"]]
         assert "store" in names
+        (node,) = (await at.get("root", "/api/nodes"))["items"]
+        assert (node["id"], node["alive"]) == (at.application.host.runner.node, True)
+        assert "desk" in node["agents"] and "" not in node["agents"] and node["beatAt"] > "2020"
         for who in ("alice", "carol"):
-            for path in ("/api/deliveries", "/api/settings"):
+            for path in ("/api/deliveries", "/api/settings", "/api/nodes"):
                 assert (await at.ask(who, "GET", path)).status_code == 403
         bad = await at.ask("root", "GET", "/api/deliveries?state=lost")
         assert (bad.status_code, bad.json()["field"]) == (400, "state")

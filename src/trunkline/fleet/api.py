@@ -88,7 +88,7 @@ class OperatorApi:
         routes = [
             *task_routes(TaskApi(runner, settings.keep_alive)),
             *inbox_routes(Inbox(runner.tasks, say, runner.origin)),
-            *server_routes(runner.tasks.store, settings),
+            *server_routes(runner.tasks.store, settings, runner.origin),
             ApiRoute(
                 pattern="GET /openapi.json",
                 scope=AuthScope.READ,

@@ -29,6 +29,7 @@ SCOPES = {
     "POST /inbox/{id}": _ANSWER,
     "GET /deliveries": AuthScope.ADMIN,
     "GET /settings": AuthScope.ADMIN,
+    "GET /nodes": AuthScope.ADMIN,
     "GET /openapi.json": _READ,
 }
 

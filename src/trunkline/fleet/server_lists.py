@@ -1,4 +1,4 @@
-"""What an operator asks of the server itself: its deliveries and its settings."""
+"""What an operator asks of the server itself: its deliveries, its settings and the nodes of its store."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from trunkline.fleet.route import ApiRoute
 from trunkline.fleet.views import delivery_item
 from trunkline.store.base import Store
 from trunkline.store.url import shown
+from trunkline.wire.spellings import timestamp
 
 
 class DeliveryQuery(PageQuery, frozen=True, kw_only=True):
@@ -27,6 +28,31 @@ class SettingItem(ApiStruct, frozen=True, kw_only=True):
 
     name: str
     value: Any
+
+
+class NodeItem(ApiStruct, frozen=True, kw_only=True):
+    """A process that carries agents; `beatAt` is when it last said that it lives."""
+
+    id: str
+    agents: list[str]
+    alive: bool
+    beat_at: str
+
+
+async def list_nodes(store: Store, origin: str) -> ApiPage:
+    """The nodes of the store, each with its agents by their ids."""
+    return ApiPage(
+        [
+            NodeItem(
+                id=one.id,
+                # That at the origin is there a second time, as '', for logs that name no agent.
+                agents=sorted({agent or origin for agent in one.agents}),
+                alive=one.alive,
+                beat_at=timestamp(one.beat),
+            )
+            for one in await store.nodes.list()
+        ]
+    )
 
 
 async def list_deliveries(store: Store, call: ApiCall, asked: DeliveryQuery) -> ApiPage:
@@ -49,7 +75,7 @@ def list_settings(settings: Settings) -> ApiPage:
     return ApiPage([SettingItem(name=name, value=value) for name, value in values.items()])
 
 
-def server_routes(store: Store, settings: Settings) -> list[ApiRoute]:
+def server_routes(store: Store, settings: Settings, origin: str) -> list[ApiRoute]:
     """The routes that show the server itself."""
 
     async def shown_settings() -> ApiPage:
@@ -69,6 +95,13 @@ def server_routes(store: Store, settings: Settings) -> list[ApiRoute]:
             scope=AuthScope.ADMIN,
             summary="Every setting of the server, without secrets.",
             act=lambda _call, _query, _form: shown_settings(),
+            answer=ApiPage,
+        ),
+        ApiRoute(
+            pattern="GET /nodes",
+            scope=AuthScope.ADMIN,
+            summary="The processes that carry agents, and whether each of them lives.",
+            act=lambda _call, _query, _form: list_nodes(store, origin),
             answer=ApiPage,
         ),
     ]

@@ -19,6 +19,7 @@ from trunkline.store.records import (
     DocChange,
     DocHint,
     Fault,
+    NodeRecord,
     Orphan,
     Poll,
     Shares,
@@ -45,6 +46,10 @@ class Nodes(Protocol):
 
     async def alive(self, node: str) -> bool:
         """Whether a node lives; one that never joined does not."""
+        ...
+
+    async def list(self) -> list[NodeRecord]:
+        """The nodes that are known, by id; those that went in peace are not."""
         ...
 
     async def orphans(self, agents: Sequence[str], limit: int = 100) -> list[Orphan]:

@@ -188,6 +188,15 @@ class Waiting(Struct, frozen=True, gc=False):
     state: TaskState
 
 
+class NodeRecord(Struct, frozen=True, gc=False):
+    """A node as operators see it: the agents it carries, and when it last said that it lives."""
+
+    id: str
+    agents: tuple[str, ...]
+    alive: bool
+    beat: int
+
+
 class TaskRef(Struct, frozen=True, gc=False):
     """A task by its tenant and id."""
 

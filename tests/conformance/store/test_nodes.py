@@ -66,6 +66,20 @@ def test_leaving_gives_them_up(run, store):
     assert run(case()) == ["t1"]
 
 
+def test_nodes_are_listed_with_what_they_carry(run, store):
+    async def case():
+        await store.nodes.join("n2", ("", "desk"))
+        await store.nodes.join("n1", ("alpha",))
+        await store.nodes.join("n3", ("",))
+        await store.nodes.leave("n3")
+        await store.nodes.beat("n1")
+        found = await store.nodes.list()
+        assert all(one.beat > 0 for one in found)
+        return [(one.id, one.agents, one.alive) for one in found]
+
+    assert run(case()) == [("n1", ("alpha",), True), ("n2", ("", "desk"), True)]
+
+
 def test_leaving_unknown_is_fine(run, store):
     assert run(store.nodes.leave("nobody")) is None
 

@@ -13,7 +13,7 @@ from trunkline.store.postgres.address import EVERY_TENANT
 from trunkline.store.postgres.database import PostgresDatabase
 from trunkline.store.postgres.liveness import GRACE_SECONDS
 from trunkline.store.postgres.sessions import fetch
-from trunkline.store.records import Orphan, TaskRef, Waiting
+from trunkline.store.records import NodeRecord, Orphan, TaskRef, Waiting
 
 # How often all running tasks are looked at for nodes that nobody has heard of.
 SEARCH_SECONDS = 5.0
@@ -37,6 +37,8 @@ class NodeSigns(NamedTuple):
     connected: bool
     # Milliseconds since the database started.
     up_ms: int
+    # The moment of its last beat.
+    beat: int = 0
 
 
 def lives(signs: NodeSigns, *, ttl_ms: int, calm: bool) -> bool | None:
@@ -91,6 +93,15 @@ class PostgresNodes:
         """The nodes that are known and dead."""
         return [node for node, agents in (await self._living()).items() if agents is None]
 
+    async def list(self) -> list[NodeRecord]:
+        """See `Nodes`."""
+        found = await self._judged()
+        return [
+            NodeRecord(node, tuple(signs.agents), alive, signs.beat)
+            for node, (alive, signs) in sorted(found.items())
+            if not signs.gone
+        ]
+
     async def orphans(self, agents: Sequence[str], limit: int = 100) -> list[Orphan]:
         """See `Nodes`."""
         living = await self._living()
@@ -138,6 +149,12 @@ class PostgresNodes:
 
     async def _living(self) -> dict[str, list[str] | None]:
         """The nodes that joined and were not tidied away: the agents of each that lives, None if dead."""
+        return {
+            node: signs.agents if alive else None for node, (alive, signs) in (await self._judged()).items()
+        }
+
+    async def _judged(self) -> dict[str, tuple[bool, NodeSigns]]:
+        """The nodes that joined and were not tidied away, with whether each of them lives."""
         first = found = await self._look()
         if any(alive is None for alive, _ in first.values()):
             await asyncio.sleep(LOOK_AGAIN_SECONDS)
@@ -146,13 +163,13 @@ class PostgresNodes:
         def is_dead(node: str, alive: bool | None) -> bool:
             return alive is False or (alive is None and node in first and first[node][0] is None)
 
-        return {node: None if is_dead(node, alive) else agents for node, (alive, agents) in found.items()}
+        return {node: (not is_dead(node, alive), signs) for node, (alive, signs) in found.items()}
 
-    async def _look(self) -> dict[str, tuple[bool | None, list[str]]]:
+    async def _look(self) -> dict[str, tuple[bool | None, NodeSigns]]:
         rows = await self._database.read(EVERY_TENANT, partial(fetch, name="nodes"))
         found = [NodeSigns(*row) for row in rows]
         # Asked only now: whoever sees its own lock free, or took it anew, was cut before it looked.
         liveness = self._database.liveness
         cut = any(liveness.holds(signs.node) and not signs.locked for signs in found)
         calm = not cut and not liveness.lost_lately()
-        return {signs.node: (lives(signs, ttl_ms=self._ttl_ms, calm=calm), signs.agents) for signs in found}
+        return {signs.node: (lives(signs, ttl_ms=self._ttl_ms, calm=calm), signs) for signs in found}

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from trunkline.store.columns import STATES
-from trunkline.store.records import Orphan, TaskRef, Waiting
+from trunkline.store.records import NodeRecord, Orphan, TaskRef, Waiting
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import Value, json_text, statements
 
@@ -39,6 +41,11 @@ class SqliteNodes:
     async def alive(self, node: str) -> bool:
         """See `Nodes`."""
         return bool(await self._rows("alive", {"node": node}))
+
+    async def list(self) -> list[NodeRecord]:
+        """See `Nodes`."""
+        rows = await self._rows("nodes", {})
+        return [NodeRecord(node, _agents(text), True, beat) for node, text, beat in rows]
 
     async def orphans(self, agents: Sequence[str], limit: int = 100) -> list[Orphan]:
         """See `Nodes`."""
@@ -77,3 +84,7 @@ class SqliteNodes:
 
     async def _rows(self, name: str, values: Mapping[str, Value]) -> list[sqlite3.Row]:
         return await self._database.read(lambda connection: connection.execute(_SQL[name], values).fetchall())
+
+
+def _agents(text: str) -> tuple[str, ...]:
+    return msgspec.json.decode(text, type=tuple[str, ...])

@@ -252,7 +252,8 @@ SELECT
     NOT n.locked AND EXISTS (
         SELECT FROM pg_stat_activity AS a WHERE split_part(a.application_name, ' ', 3) = n.process
     ),
-    (extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000)::bigint
+    (extract(epoch FROM clock_timestamp() - pg_postmaster_start_time()) * 1000)::bigint,
+    n.beat
 FROM (
     SELECT *, NOT gone AND NOT pg_try_advisory_xact_lock_shared(key) AS locked
     FROM nodes

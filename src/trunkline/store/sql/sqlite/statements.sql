@@ -165,6 +165,9 @@ UPDATE nodes SET beat = ? WHERE id = ?;
 -- name: leave
 DELETE FROM nodes WHERE id = ?;
 
+-- name: nodes
+SELECT id, agents, beat FROM nodes ORDER BY id;
+
 -- name: alive
 SELECT id FROM nodes WHERE id = :node;
 
