@@ -1,0 +1,1 @@
+"""Ceremonies: work that a schedule opens."""

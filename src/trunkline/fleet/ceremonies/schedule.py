@@ -1,0 +1,181 @@
+"""When a ceremony is planned: the moments of a cron expression or of one date. Pure.
+
+Wall time is what counts. A wall time that comes twice, in autumn, is planned once, at its first coming; those
+that do not come at all, in spring, are planned together at the moment when the clock goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from hashlib import blake2b
+from itertools import takewhile
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+from msgspec import Struct
+
+from trunkline.errors import InvalidParams
+
+Misfire = Literal["skip", "once", "all"]
+# How late a moment may be and still be on time: no schedule is finer than a minute.
+GRACE_MS = 60_000
+# A moment that was missed longer ago than this is gone, whatever the policy.
+MISSED_MS = 24 * 3_600_000
+# How many missed moments are caught up with at most.
+CATCH_UP = 100
+SCHEDULE_LENGTH = 100
+_DATE = re.compile(r"\d{4}-?\d{2}-?\d{2}T")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_LAST_YEAR = 9000
+
+
+class Schedule:
+    """The planned moments of a cron expression with five fields, or the one of an ISO date and time."""
+
+    def __init__(self, text: str, timezone: str = "UTC") -> None:
+        """Read a schedule and its zone.
+
+        Raises:
+            InvalidParams: one of them is none, or the schedule names no moment that ever comes.
+        """
+        self._zone = zone_named(timezone)
+        self._text = text
+        self.once: int | None = None
+        if len(text) > SCHEDULE_LENGTH:
+            raise InvalidParams(f"a schedule has at most {SCHEDULE_LENGTH} characters", field="schedule")
+        if _DATE.match(text):
+            self.once = self._moment(text)
+        elif len(text.split()) != 5 or next(self._cron(_EPOCH.replace(tzinfo=None, year=2024)), None) is None:
+            raise _no_schedule()
+
+    def after(self, at: int) -> Iterator[int]:
+        """The planned moments later than one, in milliseconds, without end unless there is one."""
+        if self.once is not None:
+            yield from [self.once] * (self.once > at)
+            return
+        last = at
+        for wall in self._cron(self._wall(at)):
+            planned = _ms(self._instant(wall))
+            if planned > last:
+                yield planned
+                last = planned
+
+    def _cron(self, wall: datetime) -> Iterator[datetime]:
+        # Without a zone the library knows no summer time, and its own rule for it does not apply.
+        try:
+            yield from CronSim(self._text, wall)
+        except (CronSimError, AssertionError, ValueError, OverflowError):
+            raise _no_schedule() from None
+
+    def _moment(self, text: str) -> int:
+        try:
+            named = datetime.fromisoformat(text)
+        except ValueError:
+            raise _no_schedule() from None
+        if not 1970 < named.year < _LAST_YEAR:
+            raise _no_schedule()
+        return _ms(self._instant(named) if named.tzinfo is None else named.astimezone(UTC))
+
+    def _wall(self, at: int) -> datetime:
+        return (_EPOCH + at * _MILLISECOND).astimezone(self._zone).replace(tzinfo=None)
+
+    def _instant(self, wall: datetime) -> datetime:
+        named = wall.replace(tzinfo=self._zone, fold=0)
+        instant = named.astimezone(UTC)
+        if instant.astimezone(self._zone).replace(tzinfo=None) == wall:
+            return instant
+        # It lies in a gap. Before the clock goes on it shows less than this, from then on more.
+        before, until = instant - timedelta(days=2), instant
+        while until - before > timedelta(seconds=1):
+            middle = before + (until - before) / 2
+            if middle.astimezone(self._zone).replace(tzinfo=None) < wall:
+                before = middle
+            else:
+                until = middle
+        return until.replace(microsecond=0)
+
+
+class Due(Struct, frozen=True):
+    """What is to be done about the moments that have come: which fire, and how many were missed.
+
+    `through` is the last of them, and `since` the first that was missed.
+    """
+
+    fires: tuple[int, ...]
+    missed: int
+    through: int
+    since: int = 0
+
+
+def due_moments(schedule: Schedule, cursor: int, now: int, misfire: Misfire, jitter: Jitter) -> Due:
+    """Judge the moments between a cursor and now, as the policy for missed ones has it.
+
+    `skip` fires those that are on time, `once` the newest only, `all` every one. What was missed more than a
+    day ago never fires.
+    """
+    begin = max(cursor, now - MISSED_MS)
+    come = list(takewhile(lambda planned: planned + jitter.delay(planned) <= now, schedule.after(begin)))
+    if not come:
+        return Due((), 0, cursor)
+    on_time = [planned for planned in come if planned + jitter.delay(planned) > now - GRACE_MS]
+    chosen = {"skip": on_time, "once": come[-1:], "all": come[-CATCH_UP:]}[misfire]
+    missed = [planned for planned in come if planned not in chosen]
+    return Due(tuple(chosen), len(missed), come[-1], missed[0] if missed else 0)
+
+
+class Jitter(Struct, frozen=True):
+    """A delay of up to so many milliseconds after each planned moment: the same at every replica."""
+
+    tenant: str
+    ceremony: str
+    limit: int
+
+    def delay(self, planned: int) -> int:
+        """How long a fire waits."""
+        if not self.limit:
+            return 0
+        return int.from_bytes(_digest(self.tenant, self.ceremony, str(planned))[:8], "big") % (self.limit + 1)
+
+
+def planned_id(planned: int, *about: str) -> str:
+    """The UUIDv7 of what is planned for a moment: whoever computes it has the same."""
+    tail = int.from_bytes(_digest(str(planned), *about), "big")
+    bits = (planned & (1 << 48) - 1) << 80 | 7 << 76 | (tail >> 68 & 0xFFF) << 64 | 2 << 62
+    text = f"{bits | tail & (1 << 62) - 1:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+@lru_cache(maxsize=1000)
+def zone_named(name: str) -> ZoneInfo:
+    """The zone of a name such as `Europe/Berlin`.
+
+    Raises:
+        InvalidParams: this machine knows no such zone.
+    """
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise InvalidParams(
+            f"no time zone {name[:80]!r} is known here; give a name such as Europe/Berlin", field="timezone"
+        ) from None
+
+
+def _digest(*parts: str) -> bytes:
+    return blake2b("\0".join(parts).encode(), digest_size=10).digest()
+
+
+def _ms(instant: datetime) -> int:
+    return (instant - _EPOCH) // _MILLISECOND
+
+
+def _no_schedule() -> InvalidParams:
+    return InvalidParams(
+        "give five fields of cron (minute, hour, day of month, month, day of week) that some day fit, such "
+        "as 0 9 * * 1-5, or one date and time, such as 2030-01-31T09:00:00",
+        field="schedule",
+    )
