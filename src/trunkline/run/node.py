@@ -68,14 +68,28 @@ class Node:
         self.dev = dev
         self.tasks = Tasks(store)
         self.agents = tuple(agents)
-        # Logs that were written before agents had ids belong to the agent at the origin, the first one.
-        self._agents = {"": agents[0], **{agent.id: agent for agent in agents}}
+        self._agents = _by_name(agents)
         # The children of a task of this node; set by whoever can open tasks.
         self.children: Callable[[Feed], ChildTasks]
         # Takes nothing new from the moment this is set.
         self.draining = False
         self._background: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def carry(self, agents: Sequence[HostedAgent]) -> None:
+        """Have these agents from now on, the same one at the origin.
+
+        Raises:
+            ValueError: another one comes first, to which old logs would then belong.
+        """
+        if agents[0].id != self.agents[0].id:
+            raise ValueError(f"{agents[0].id!r} comes first in the place of {self.agents[0].id!r}")
+        self.agents = tuple(agents)
+        self._agents = _by_name(agents)
+
+    def kept(self) -> list[tuple[tuple[str, ...], float]]:
+        """For how many seconds ended tasks are kept, by the names under which they are recorded."""
+        return [(self.names_of(agent.id), agent.retention_s) for agent in self.agents]
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -84,8 +98,13 @@ class Node:
             raise RuntimeError("the runner has not been started")
         return self._loop
 
+    @property
+    def joined(self) -> bool:
+        """Whether this node was announced to the others of the store."""
+        return self._loop is not None
+
     async def join(self) -> None:
-        """Announce this node to the others of the store."""
+        """Announce this node and its agents to the others of the store."""
         self._loop = asyncio.get_running_loop()
         await self.tasks.store.nodes.join(self.id, self.names)
 
@@ -130,3 +149,8 @@ class Node:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+
+
+def _by_name(agents: Sequence[HostedAgent]) -> dict[str, HostedAgent]:
+    # Logs that were written before agents had ids belong to the agent at the origin, the first one.
+    return {"": agents[0], **{agent.id: agent for agent in agents}}

@@ -32,6 +32,10 @@ class Retention:
 
     def __init__(self, tasks: Tasks, kept: Sequence[tuple[tuple[str, ...], float]]) -> None:
         self._tasks = tasks
+        self.keep(kept)
+
+    def keep(self, kept: Sequence[tuple[tuple[str, ...], float]]) -> None:
+        """Keep the tasks of these agents for so many seconds from now on, and those of no others in mind."""
         self._kept = [(names, round(seconds * 1000)) for names, seconds in kept if seconds]
         shortest_s = min([seconds for _, seconds in kept if seconds], default=4 * LONGEST_S)
         self._pause_s = min(LONGEST_S, max(SHORTEST_S, shortest_s / 4))

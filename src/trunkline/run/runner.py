@@ -13,28 +13,26 @@ from trunkline.clock import Ids, now_ms
 from trunkline.errors import (
     Conflict,
     Duplicate,
-    InvalidParams,
     StoreError,
     TaskNotCancelable,
     Unavailable,
 )
 from trunkline.log.decide import Cancel, ForceCancel, Release, Say
 from trunkline.log.events import PushTarget, Status, Submitted
-from trunkline.log.fold import NEVER, State
+from trunkline.log.fold import NEVER
 from trunkline.run import hops
 from trunkline.run.children import Children
 from trunkline.run.executor import Again, OnCrash
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Limits, Node
+from trunkline.run.opened_tasks import OpenedTasks
 from trunkline.run.owner import RETRY_S, Owner
 from trunkline.run.replication import Replication
 from trunkline.run.retention import Retention
 from trunkline.run.takeover import Takeover
-from trunkline.run.tasks import not_found
 from trunkline.store.base import Store
 from trunkline.store.group_commit import Ack
 from trunkline.store.records import Dedup
-from trunkline.telemetry import traces
 from trunkline.wire.question import answered_question
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Message, SendRequest, TaskState
@@ -67,9 +65,10 @@ class Runner:
         self._store = store
         self._takeover = Takeover(self._node, self._begin)
         self._replication = Replication(self.tasks, self._takeover.call)
-        kept = [(self._node.names_of(agent.id), agent.retention_s) for agent in agents]
-        self._retention = Retention(self.tasks, kept)
+        self._retention = Retention(self.tasks, self._node.kept())
         self._owners: set[Owner] = set()
+        # Agents that are carried no longer and still have tasks in work here.
+        self._leaving: list[HostedAgent] = []
         self._children = Children(self._node, self._owners, self._cancel, self._takeover.call)
         self._node.children = partial(OpenedTasks, self)
         # Messages on their way to an executor; the end waits for them.
@@ -85,6 +84,35 @@ class Runner:
     def names_of(self, agent: str) -> tuple[str, ...]:
         """The names under which the tasks of an agent are recorded: two for the one at the origin."""
         return self._node.names_of(agent)
+
+    async def carry(self, agents: Sequence[HostedAgent]) -> None:
+        """Carry these agents from now on, the one at the origin first as before.
+
+        What runs goes on with the agent that it was begun with. Open tasks of one that is carried no longer
+        wait for it otherwise.
+
+        Raises:
+            ValueError: another agent comes first.
+            StoreError: the other nodes of the store do not hear of it; say it again.
+        """
+        node = self._node
+        stay = {id(agent.executor) for agent in agents}
+        gone = [agent for agent in node.agents if id(agent.executor) not in stay]
+        node.carry(agents)
+        self._retention.keep(node.kept())
+        self._leaving += gone
+        await self._close_left()
+        if node.joined:
+            await node.join()
+            self._takeover.call()
+
+    async def _close_left(self) -> None:
+        """Close the executors that are carried no longer, and that nothing is run by."""
+        used = {id(owner.agent.executor) for owner in self._owners}
+        left = [agent for agent in self._leaving if id(agent.executor) not in used]
+        self._leaving = [agent for agent in self._leaving if id(agent.executor) in used]
+        for agent in left:
+            await agent.executor.close()
 
     async def start(self) -> None:
         """Join the store's nodes, take over what dead nodes left, and keep watch."""
@@ -146,7 +174,7 @@ class Runner:
             owner.abandon()
         await self._until(lambda: not self._owners, UNWIND_S)
         await self._node.end_background()
-        for agent in self._node.agents:
+        for agent in (*self._node.agents, *self._leaving):
             await agent.executor.close()
         try:
             await self._store.nodes.leave(self.node)
@@ -194,6 +222,8 @@ class Runner:
 
     def _left(self, owner: Owner) -> None:
         self._owners.discard(owner)
+        if self._leaving:
+            self._node.spawn(self._close_left())
         wake_at = owner.feed.state.wake_at
         if wake_at is not None and wake_at < NEVER:
             self._takeover.expect(wake_at)
@@ -393,70 +423,6 @@ class Runner:
                     owner.stop_with("The skill was silent for too long and was stopped.")
                 elif hops.is_late(owner.state, now):
                     owner.stop_with("The deadline that came with the message has passed.")
-
-
-class OpenedTasks:
-    """The children of one task, which its executor opens through the runner of its node."""
-
-    __slots__ = ("_parent", "_runner")
-
-    def __init__(self, runner: Runner, parent: Feed) -> None:
-        self._runner = runner
-        self._parent = parent
-
-    async def open(self, child: str, agent: str, request: SendRequest) -> None:
-        """Open a task of an agent under this id, unless that was done before."""
-        tenant, parent = self._parent.tenant, self._parent.state
-        while await self._load(child) is None:
-            try:
-                _, ack = self._runner.submit(
-                    tenant,
-                    parent.principal,
-                    request,
-                    agent=agent,
-                    parent=parent.task_id,
-                    task_id=child,
-                    trace=traces.traceparent(parent.trace),
-                )
-            except KeyError:
-                raise InvalidParams(f"there is no agent {agent!r} here", field="target") from None
-            try:
-                await ack
-            except StoreError as error:
-                # Whether it was written is seen by the next look; its parent waits for it in any case.
-                await self._wait(child, error)
-
-    async def state(self, child: str) -> State:
-        """A child as its log stands."""
-        return (await self._feed(child)).state
-
-    async def answer(self, child: str, message: Message) -> None:
-        """Say something to a child."""
-        while True:
-            try:
-                return await self._runner.say(await self._feed(child), message)
-            except StoreError as error:
-                await self._wait(child, error)
-
-    async def _feed(self, child: str) -> Feed:
-        feed = await self._load(child)
-        if feed is None:
-            raise not_found(child)
-        return feed
-
-    async def _load(self, child: str) -> Feed | None:
-        while True:
-            try:
-                return await self._runner.tasks.load(self._parent.tenant, child)
-            except StoreError as error:
-                await self._wait(child, error)
-
-    async def _wait(self, child: str, error: StoreError) -> None:
-        """Wait for a store that is away: like every word of the parent, a call outlasts that."""
-        if error.damaged_task:
-            raise error
-        log.error("child.unreached task=%s child=%s error=%s", self._parent.state.task_id, child, error)
-        await asyncio.sleep(RETRY_S)
 
 
 def _first(said: Message, task_id: str, context_id: str) -> Message:

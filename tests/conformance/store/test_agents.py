@@ -88,6 +88,15 @@ def test_who_waits_for_an_agent(run, three):
     assert [one.task_id for one in third] == ["t0", "t1"]
 
 
+def test_who_joins_again_carries_other_agents(run, three):
+    async def case():
+        await three.nodes.join("n1", ("", "alpha"))
+        await three.nodes.join("n1", ("", "beta"))
+        return await three.nodes.waiting()
+
+    assert [one.task_id for one in run(case())] == ["t1"]
+
+
 def test_waiting_are_open_tasks_of_a_tenant_in_pages(run, store):
     async def case():
         for number, state in enumerate((*sorted(INTERRUPTED, key=str), WORKING, DONE, TaskState.SUBMITTED)):
