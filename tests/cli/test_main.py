@@ -5,11 +5,16 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import typer
+import typer.main
 
 from tests.cli.conftest import Run
 from trunkline import __version__
+from trunkline.cli.main import app
 from trunkline.cli.options import CALLING, OPTIONS, SENDING
 
 COMMANDS = """
@@ -73,3 +78,40 @@ def test_starting_imports_nothing_of_what_commands_need() -> None:
     ours_too = ("main", "commands", "options", "console")
     light = (*(f"trunkline.cli.{name}" for name in ours_too), "trunkline.config")
     assert [name for name in ours if name != "trunkline.cli" and not name.startswith(light)] == []
+
+
+def _commands(group: Any, *path: str) -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, *path, name)
+        else:
+            yield " ".join((*path, name)), command
+
+
+def test_json_is_asked_for_in_one_way_everywhere() -> None:
+    ways: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for name, command in _commands(typer.main.get_command(app)):
+        params = command.get_params(typer.Context(command))
+        spelled = {word: p.help for p in params for word in p.opts if word in {"--json", "--output", "-o"}}
+        # The one other `-o` names the file of `mock record`.
+        ways.setdefault(tuple(sorted(spelled.items())) if "--json" in spelled else (), []).append(name)
+    silent = ways.pop(())
+    assert len(ways) == 1
+    (speaking,) = ways.values()
+    assert {"doctor", "store check", "keys list", "deliveries show", "inbox answer", "send"} <= {*speaking}
+    assert {"serve", "new", "store migrate", "keys revoke"} <= {*silent}
+
+
+def test_commands_without_an_agent_take_both_spellings(
+    trunkline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ("keys", "list", "--store", "sqlite:///tasks.db")
+    assert trunkline("store", "migrate", *keys[2:])[0] == 0
+    assert trunkline(*keys)[1] != "[]\n"
+    for words in (("--json",), ("-o", "json"), ("--output=json",), ("-ojson",)):
+        assert trunkline(*keys, *words) == (0, "[]\n", "")
+    code, _, said = trunkline(*keys, "-o", "xml")
+    assert code == 2 and "xml" in said and "text" in said
+    monkeypatch.setenv("A2ACLI_OUTPUT", "json")
+    assert trunkline(*keys) == (0, "[]\n", "")
+    assert trunkline(*keys, "-o", "text")[1] != "[]\n"

@@ -130,10 +130,20 @@ def _found_file(flags: Mapping[str, Any], layers: list[tuple[str, dict[str, str]
     return layers[1][0]
 
 
+def is_json_wanted(output: str | None) -> bool:
+    """Whether a command that calls no agent prints JSON: by its flag, else by the environment or a file.
+
+    Raises:
+        Misuse: it names a format that does not exist.
+    """
+    flags = {} if output is None else {"output": output}
+    return _configured(OPTIONS["output"], flags, _layers("")).value == "json"
+
+
 def is_json_configured() -> bool:
     """Whether the environment or a file asks for JSON; for errors that come before everything else."""
     try:
-        return _configured(OPTIONS["output"], {}, _layers("")).value == "json"
+        return is_json_wanted(None)
     except Misuse:
         return False
 

@@ -138,9 +138,26 @@ def takes(
     return made
 
 
+def prints_json(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that calls no agent and takes `as_json` the options by which all are asked for JSON."""
+    own = inspect.signature(function, eval_str=True).parameters
+
+    def command(ctx: typer.Context, **flags: Any) -> None:
+        from trunkline.cli.configuration import is_json_wanted
+
+        del ctx
+        output, json = flags.pop("output"), flags.pop("json")
+        function(**flags, as_json=is_json_wanted("json" if json else output))
+
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    kept = [each for name, each in own.items() if name != "as_json"]
+    return _signed(command, [*kept, *map(_parameter, ("output", "json"))])
+
+
 def _signed(command: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-    signature = inspect.Signature([context, *parameters])
+    words = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
+    signature = inspect.Signature([context, *words])
     vars(command)["__signature__"] = signature
     command.__annotations__ = {name: each.annotation for name, each in signature.parameters.items()}
     return command

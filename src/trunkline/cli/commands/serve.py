@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trunkline.cli.commands.parsing import ClientGroup, UsageCommand
+from trunkline.cli.commands.parsing import ClientGroup, UsageCommand, prints_json
 from trunkline.errors import Misuse
 
 SERVE = "Serve agents"
@@ -21,7 +21,6 @@ Dev = Annotated[bool, typer.Option(help="Show exception texts to callers; let we
 WorkerCount = Annotated[
     int | None, typer.Option(help="How many processes serve; more than one needs PostgreSQL.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ListedId = Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")]
 
 
@@ -95,10 +94,11 @@ store_app = typer.Typer(
 
 
 @store_app.command("check", cls=UsageCommand)
+@prints_json
 def store_check(
     *,
     store: StoreUrl = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: bool,
 ) -> None:
     """Read everything and say what is wrong; exit code 1 if anything is. Changes nothing."""
     from trunkline.cli.store import check
@@ -130,11 +130,12 @@ def store_prune(
 
 
 @store_app.command("waiting", cls=UsageCommand)
+@prints_json
 def store_waiting(
     *,
     store: StoreUrl = None,
     tenant: Annotated[str, typer.Option(help="Only this tenant's tasks.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array.")] = False,
+    as_json: bool,
 ) -> None:
     """List open tasks whose agent no running process carries."""
     from trunkline.cli.store import waiting
@@ -188,6 +189,7 @@ keys_app = typer.Typer(
 
 
 @keys_app.command("create", cls=UsageCommand)
+@prints_json
 def keys_create(
     *,
     owner: Annotated[str, typer.Option(help="Whose tasks it opens; several keys may share an owner.")],
@@ -202,7 +204,7 @@ def keys_create(
         str | None, typer.Option(metavar="AGE", help="90s, 15m, 12h, 90d; never unless told.")
     ] = None,
     store: StoreUrl = None,
-    as_json: AsJson = False,
+    as_json: bool,
 ) -> None:
     """Make a key and print it once; only its digest is stored."""
     from trunkline.cli.keys import create
@@ -211,7 +213,8 @@ def keys_create(
 
 
 @keys_app.command("list", cls=UsageCommand)
-def keys_list(*, store: StoreUrl = None, as_json: AsJson = False) -> None:
+@prints_json
+def keys_list(*, store: StoreUrl = None, as_json: bool) -> None:
     """List all keys, revoked ones too."""
     from trunkline.cli.keys import show
 
@@ -227,6 +230,7 @@ def keys_revoke(key_id: ListedId, *, store: StoreUrl = None) -> None:
 
 
 @keys_app.command("rotate", cls=UsageCommand)
+@prints_json
 def keys_rotate(
     key_id: ListedId = "",
     *,
@@ -237,7 +241,7 @@ def keys_rotate(
         bool, typer.Option("--signing", help="Not a caller's key: the one that signs webhooks.")
     ] = False,
     store: StoreUrl = None,
-    as_json: AsJson = False,
+    as_json: bool,
 ) -> None:
     """Give a key a new secret and print it once; its id, owner and scopes stay."""
     from trunkline.cli.keys import rotate, rotate_signing
@@ -260,6 +264,7 @@ OfTenant = Annotated[str, typer.Option("--tenant", help="Only this tenant's.")]
 
 
 @deliveries_app.command("list", cls=UsageCommand)
+@prints_json
 def deliveries_list(
     *,
     task: OfTask = "",
@@ -267,7 +272,7 @@ def deliveries_list(
     tenant: OfTenant = "",
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
     store: StoreUrl = None,
-    as_json: AsJson = False,
+    as_json: bool,
 ) -> None:
     """List deliveries, those of the newest tasks first; also beside a running server."""
     from trunkline.cli.deliveries import DeliveryFilter, show_all
@@ -276,7 +281,8 @@ def deliveries_list(
 
 
 @deliveries_app.command("show", cls=UsageCommand)
-def deliveries_show(delivery_id: ListedId, *, store: StoreUrl = None, as_json: AsJson = False) -> None:
+@prints_json
+def deliveries_show(delivery_id: ListedId, *, store: StoreUrl = None, as_json: bool) -> None:
     """Show all that is known of one delivery."""
     from trunkline.cli.deliveries import show
 
@@ -310,13 +316,14 @@ AskingTask = Annotated[str, typer.Argument(metavar="TASK", help="The id of the t
 
 
 @inbox_app.command("list", cls=UsageCommand)
+@prints_json
 def inbox_list(
     *,
     closed: Annotated[bool, typer.Option("--closed", help="Those that have ended.")] = False,
     tenant: OfTenant = "",
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
     store: StoreUrl = None,
-    as_json: AsJson = False,
+    as_json: bool,
 ) -> None:
     """List the questions of a tenant's tasks, newest first; also beside a running server."""
     from trunkline.cli.inbox import show_all
@@ -325,9 +332,8 @@ def inbox_list(
 
 
 @inbox_app.command("show", cls=UsageCommand)
-def inbox_show(
-    task_id: AskingTask, *, tenant: OfTenant = "", store: StoreUrl = None, as_json: AsJson = False
-) -> None:
+@prints_json
+def inbox_show(task_id: AskingTask, *, tenant: OfTenant = "", store: StoreUrl = None, as_json: bool) -> None:
     """Show all that is known of the question of a task."""
     from trunkline.cli.inbox import show
 
@@ -335,6 +341,7 @@ def inbox_show(
 
 
 @inbox_app.command("answer", cls=UsageCommand)
+@prints_json
 def inbox_answer(
     task_id: AskingTask,
     text: Annotated[str, typer.Argument(help="The answer; with --reject the reason.")] = "",
@@ -345,7 +352,7 @@ def inbox_answer(
     question: Annotated[str, typer.Option(metavar="ID", help="Only if this is what is asked.")] = "",
     tenant: OfTenant = "",
     store: StoreUrl = None,
-    as_json: AsJson = False,
+    as_json: bool,
 ) -> None:
     """Answer the question of a task by a text, by data, or by what it proposes; or decline."""
     import msgspec

@@ -11,6 +11,7 @@ from trunkline.cli.commands.parsing import (
     ClientGroup,
     Invocation,
     UsageCommand,
+    prints_json,
     run,
     takes,
 )
@@ -32,6 +33,7 @@ def demo(
     raise typer.Exit(run(once=once, port=port))
 
 
+@prints_json
 def doctor(
     url: Annotated[str, typer.Argument(metavar="URL", help="The agent, its card or its endpoint.")] = "",
     *,
@@ -43,7 +45,7 @@ def doctor(
         str, typer.Option(help="Sent as a bearer token; env:NAME takes it from the environment.")
     ] = "",
     header: Annotated[Several, typer.Option(help="'Name: value', sent along; repeatable.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: bool,
     junit: Annotated[str, typer.Option(metavar="FILE", help="Write JUnit XML there too.")] = "",
     only: Annotated[Several, typer.Option(help="A family or a check; repeatable.")] = None,
     skip: Annotated[Several, typer.Option(help="A family or a check; repeatable.")] = None,
