@@ -15,7 +15,7 @@ from trunkline.http.connection import HEAD_LIMIT, HEAD_S, IDLE_S, LINGER_S, WAIT
 from trunkline.http.exchange import Disconnected, Exchange
 from trunkline.http.request import READ_AHEAD
 
-OK = b"HTTP/1.1 200 OK\r\ndate: today\r\n"
+OK = b"HTTP/1.1 200 OK\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
 LONG = b"X-Long: " + b"x" * 30_000 + b"\r\n"
 
 

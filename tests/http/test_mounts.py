@@ -137,24 +137,24 @@ TEXT = (b"Content-Type", b"text/plain")
         (
             [start(201, TEXT, (b"X-More", b"1"), (b"Content-Length", b"99")), body(b"hello")],
             get("/files/x"),
-            b"HTTP/1.1 201 Created\r\ndate: today\r\ncontent-type: text/plain\r\ncontent-length: 5\r\n"
+            b"HTTP/1.1 201 Created\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\ncontent-type: text/plain\r\ncontent-length: 5\r\n"
             b"x-more: 1\r\n\r\nhello",
         ),
         (
             [start(200, TEXT), body(b"one", more=True), body(b"two", more=True), body(b"")],
             get("/files/x"),
-            b"HTTP/1.1 200 OK\r\ndate: today\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n"
+            b"HTTP/1.1 200 OK\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n"
             b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n",
         ),
         (
             [start(200, TEXT, (b"content-length", b"12")), body(b"")],
             get("/files/x", verb=b"HEAD"),
-            b"HTTP/1.1 200 OK\r\ndate: today\r\ncontent-type: text/plain\r\ncontent-length: 12\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\ncontent-type: text/plain\r\ncontent-length: 12\r\n\r\n",
         ),
         (
             [start(299), body(b"")],
             get("/files/x"),
-            b"HTTP/1.1 299 \r\ndate: today\r\ncontent-length: 0\r\n\r\n",
+            b"HTTP/1.1 299 \r\ndate: Sun, 06 Nov 1994 08:49:37 GMT\r\ncontent-length: 0\r\n\r\n",
         ),
     ],
     ids=["whole", "pieces", "head", "odd status"],

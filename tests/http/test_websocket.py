@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from uvicorn import Config
 
 from tests.http.transport import Transport, echo, get, run, settle
 from trunkline.http.connections import ServerState
@@ -32,9 +31,8 @@ async def accept(_: Any, receive: Any, send: Any) -> None:
 
 def test_pings_of_one_who_does_not_read_are_not_answered() -> None:
     async def scenario() -> None:
-        config = Config(accept, log_config=None, ws="none")
         state = ServerState(echo, 7.0)
-        connection = websocket.websocket_factory(config, state, {})()
+        connection = websocket.websocket_factory(accept, state, 1024)()
         transport = Transport()
         connection.connection_made(transport)
         connection.data_received(UPGRADE)

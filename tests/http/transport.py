@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from uvicorn import Config
-
 from trunkline.http.connection import ServerConnection
 from trunkline.http.connections import ServerState
 from trunkline.http.exchange import Exchange
@@ -60,12 +58,11 @@ class Line:
     """One connection and its two ends; must be made where a loop runs."""
 
     def __init__(self, answer: Answer, *, draining: bool = False, **extra: Any) -> None:
-        self.state = ServerState(answer, WRITE_LIMIT_S)
+        self.state = ServerState(answer, WRITE_LIMIT_S, clock=lambda: 784111777000)
         self.state.draining = draining
-        self.state.default_headers = [(b"date", b"today")]
         self.state.beat(1000.0)
         self.transport = Transport(**extra)
-        self.connection = ServerConnection(Config("x:y", log_config=None), self.state, {})
+        self.connection = ServerConnection(self.state)
         self.connection.connection_made(self.transport)
 
     async def feed(self, *pieces: bytes) -> None:

@@ -244,7 +244,7 @@ def _refused(monkeypatch: pytest.MonkeyPatch, why: str) -> None:
     host = _agent(nothing, Route("WEBSOCKET /x", "tasks:read", 10)).asgi(store="memory:")
     limits = http_server.ServerLimits(0, 1.0, 1.0)
     with pytest.raises(Misuse, match=why):
-        http_server.HttpServer(host.host, limits, log_level="info", started=print)
+        http_server.HttpServer(host.host, limits, started=print)
 
 
 def test_an_application_that_breaks_is_answered_for(caplog: pytest.LogCaptureFixture) -> None:

@@ -147,7 +147,6 @@ def serve(
     server = HttpServer(
         host,
         server_limits(chosen),
-        log_level=chosen.log_level,
         started=started,
         lifeline=lifeline,
     )

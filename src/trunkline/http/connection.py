@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection of `trunkline serve`, run by uvicorn's server in place of its own.
+"""One HTTP/1.1 connection of `trunkline serve`.
 
 Each request has one task; those that come before their turn wait in the order they came. All that
 a stranger can make long has a bound: heads, bodies nobody asked for, silence, and standing still.
@@ -12,10 +12,9 @@ import logging
 import socket
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import Any, cast
+from typing import cast
 
 import httptools
-from uvicorn import Config
 
 from trunkline.http.connections import ServerState
 from trunkline.http.exchange import is_list
@@ -82,16 +81,9 @@ class ServerConnection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        del config, app_state
-        self._state = server_state
-        self._loop = _loop or asyncio.get_running_loop()
+    def __init__(self, state: ServerState) -> None:
+        self._state = state
+        self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
         self.blocked = False
         self._paused = False
@@ -110,7 +102,7 @@ class ServerConnection(asyncio.Protocol):
         # How much came since the last head or body ended, and in the last read; when silence gets too long.
         self._taken = 0
         self._read = 0
-        self._until = server_state.now + (LINGER_S if server_state.draining else IDLE_S)
+        self._until = state.now + (LINGER_S if state.draining else IDLE_S)
         self._drain: asyncio.Future[None] | None = None
         # Whose the last answer was, as the loop may say only after it that its reader is behind.
         self.reader: Hashable = None
@@ -144,7 +136,7 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The caller has left: whoever waits for it hears so, and nothing holds on to its last request."""
-        self._state.members.discard(self)
+        self._state.connections.discard(self)
         self._look_away()
         self._parser = None
         self._arriving = self._queue = None
@@ -299,7 +291,7 @@ class ServerConnection(asyncio.Protocol):
     def _upgrade(self, rest: bytes) -> None:
         """Hand the connection over, with all that came behind the head."""
         make = cast("Callable[[], asyncio.Protocol]", self._state.websocket)
-        self._state.members.discard(self)
+        self._state.connections.discard(self)
         self._parser = None
         following = make()
         following.connection_made(self.transport)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
-from uvicorn.server import ServerState as UvicornState
-
+from trunkline.clock import now_ms
 from trunkline.http.exchange import Exchange
 from trunkline.http.unread import UnreadAnswers
 
@@ -21,6 +21,8 @@ LEAVE_S = 1.0
 LEAVING = 256
 # Files that are no connections: the store, the log, calls that go out.
 FILES = 200
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 class Member(Protocol):
@@ -37,7 +39,7 @@ class Member(Protocol):
         ...
 
 
-class ServerState(UvicornState):
+class ServerState:
     """What the connections of a server share; a `limit` of 0 is none."""
 
     def __init__(
@@ -48,10 +50,16 @@ class ServerState(UvicornState):
         crowded: Callable[[], None] | None = None,
         *,
         unread_limit: int = 0,
+        clock: Callable[[], int] = now_ms,
     ) -> None:
-        super().__init__()
         self.answer = answer
+        # Every connection that was let in, and the requests in work; uvicorn's WebSocket knows them by these
+        # names, and the header of the date by the third.
+        self.connections: set[Member] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.default_headers: list[tuple[bytes, bytes]] = []
         self.write_limit_s = write_limit_s
+        self._clock = clock
         self.now = 0.0
         self.date = b""
         self.draining = False
@@ -63,11 +71,6 @@ class ServerState(UvicornState):
         self._crowded = crowded
         self._turned_away = 0
 
-    @property
-    def members(self) -> set[Member]:
-        """Every connection that was let in."""
-        return cast("set[Member]", self.connections)
-
     def enter(self, member: Member, transport: asyncio.Transport) -> bool:
         """Let a connection in; one too many is told to come again."""
         if self._limit and len(self.connections) >= self._limit:
@@ -76,20 +79,22 @@ class ServerState(UvicornState):
                 self._crowded()
             transport.set_protocol(_Leaving(self, transport))
             return False
-        self.members.add(member)
+        self.connections.add(member)
         return True
 
     def drain(self) -> None:
         """The server goes down: every connection ends with the answer it owes, or soon."""
         self.draining = True
-        for member in list(self.members):
+        for member in list(self.connections):
             member.shutdown()
 
     def beat(self, now: float) -> None:
         """Once a second: a new date, and who has been silent for too long."""
         self.now = now
-        self.date = b"".join([b"%b: %b\r\n" % header for header in self.default_headers])
-        for member in list(self.members):
+        date = http_date(self._clock() / 1000)
+        self.default_headers = [(b"date", date)]
+        self.date = b"date: %b\r\n" % date
+        for member in list(self.connections):
             member.tick(now)
         if self._turned_away:
             log.warning("connection.refused count=%d limit=%d", self._turned_away, self._limit)
@@ -118,6 +123,15 @@ class _Leaving(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._state.leaving -= 1
+
+
+def http_date(seconds: float) -> bytes:
+    """A moment as HTTP writes it."""
+    at = time.gmtime(seconds)
+    # Not by strftime: its names follow the locale.
+    day, month = _DAYS[at.tm_wday], _MONTHS[at.tm_mon - 1]
+    clock = f"{at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02}"
+    return f"{day}, {at.tm_mday:02} {month} {at.tm_year:04} {clock} GMT".encode()
 
 
 def room(limit: int) -> int:

@@ -1,19 +1,21 @@
-"""The uvicorn server of `trunkline serve`: who hears of the end, in which order, and how long it takes."""
+"""The HTTP server of `trunkline serve`: who hears of the end, in which order, and how long it takes."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
 import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import threading
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from functools import partial
 from types import FrameType
 from typing import Any, Protocol
 
-import uvicorn
 from msgspec import Struct
 
 from trunkline.errors import Misuse
@@ -21,6 +23,12 @@ from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.connection import ServerConnection
 from trunkline.http.connections import ServerState, room
 from trunkline.http.exchange import Exchange
+
+try:
+    from uvloop import new_event_loop
+except ImportError:
+    # It is not made for every platform.
+    from asyncio import new_event_loop
 
 log = logging.getLogger("trunkline")
 # Exit codes: it never came up; a second Ctrl-C.
@@ -33,8 +41,8 @@ ANSWER_S = 12.0
 REPORT_S = 5.0
 UNWIND_S = 1.0
 BACKLOG = 4096
-# How often uvicorn ticks in a second; its date is as old as that.
-TICKS = 10
+# How often connections are looked at; the date that they write is as old as that.
+BEAT_S = 1.0
 
 
 class ServerLimits(Struct, frozen=True):
@@ -57,7 +65,11 @@ class Application(Protocol):
     """The application that an HTTP server runs, and how it is drained."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve ASGI; its lifespan is that of the server."""
+        """Serve ASGI: what becomes a WebSocket."""
+        ...
+
+    def lifespan(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """Start it, and put everything back at the end."""
         ...
 
     @property
@@ -88,38 +100,26 @@ class Application(Protocol):
         ...
 
 
-class HttpServer(uvicorn.Server):
-    """Uvicorn, but its end is ours: answers and skills have the same time to finish, and no more."""
+class HttpServer:
+    """Serves an application on sockets; at its end answers and skills have the same time, and no more."""
 
     def __init__(
         self,
         application: Application,
         limits: ServerLimits,
         *,
-        log_level: str,
         started: Callable[[int], None],
         lifeline: socket.socket | None = None,
     ) -> None:
-        super().__init__(
-            uvicorn.Config(
-                application,
-                log_config=None,
-                log_level=log_level,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                backlog=BACKLOG,
-                ws="none",
-                http=ServerConnection,
-                lifespan="on",
-            )
-        )
+        self.started = False
         self._application = application
-        self._started = started
+        self._tell_started = started
         self._lifeline = lifeline
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end_limit_s = limits.end_s
-        self._state = self.server_state = ServerState(
+        self._is_ending = False
+        self._ending = asyncio.Event()
+        self._state = ServerState(
             application.answer,
             limits.write_s,
             room(limits.connections),
@@ -127,8 +127,6 @@ class HttpServer(uvicorn.Server):
             unread_limit=limits.unread,
         )
         if application.websocket_limits:
-            # A route counts what has come; what no route takes need not even be gathered.
-            self.config.ws_max_size = max(application.websocket_limits)
             self._state.websocket = self._websockets()
 
     def _websockets(self) -> Callable[[], asyncio.Protocol]:
@@ -136,33 +134,25 @@ class HttpServer(uvicorn.Server):
             from trunkline.http.websocket import websocket_factory
         except ImportError as error:
             raise Misuse(f"WebSockets need {error.name}: pip install 'trunkline[websocket]'") from None
-        return websocket_factory(self.config, self._state, {})
+        # A route counts what has come; what no route takes need not even be gathered.
+        return websocket_factory(self._application, self._state, max(self._application.websocket_limits))
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal came: go down in order; a second Ctrl-C does not wait."""
-        # Not uvicorn's own, which kills the process by the same signal once it has ended cleanly.
-        del frame
-        if self.should_exit and sig == signal.SIGINT:
-            os._exit(INTERRUPTED)
-        self.end()
+    def run(self, sockets: Sequence[socket.socket]) -> None:
+        """Serve on these sockets in a loop of its own, to the end."""
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(self.serve(sockets))
 
-    def end(self) -> None:
-        """Go down in order, but go down."""
-        if self.should_exit:
-            return
-        self.should_exit = True
-        # A skill, a reader or a store that hangs, even one that holds the whole interpreter: the process
-        # says where and ends.
-        faulthandler.dump_traceback_later(self._end_limit_s, exit=True, file=sys.__stderr__ or 2)
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._application.drain)
-
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+    async def serve(self, sockets: Sequence[socket.socket]) -> None:
         """Serve to the end; a skill that cannot be stopped does not hold it up, its task has ended."""
         self._loop = asyncio.get_running_loop()
         if self._lifeline is not None:
             self._loop.add_reader(self._lifeline, self._let_go)
-        await super().serve(sockets)
+        with self._signals():
+            try:
+                async with self._application.lifespan():
+                    await self._serve(sockets)
+            except Exception as error:  # noqa: BLE001 - said in the log; what is wrong is the application
+                log.error("app.failed error=%s", error)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -170,34 +160,69 @@ class HttpServer(uvicorn.Server):
             logging.shutdown()
             os._exit(0 if self.started else FAILED)
 
+    async def _serve(self, sockets: Sequence[socket.socket]) -> None:
+        """Say where, answer until the end is asked for, then answer what was asked by then."""
+        loop, state = asyncio.get_running_loop(), self._state
+        state.beat(loop.time())
+        connect = partial(ServerConnection, state)
+        servers = [await loop.create_server(connect, sock=each, backlog=BACKLOG) for each in sockets]
+        self.started = True
+        self._tell_started(sockets[0].getsockname()[1])
+        while not self._ending.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(BEAT_S):
+                    await self._ending.wait()
+            state.beat(loop.time())
+        for server in servers:
+            server.close()
+        for each in sockets:
+            each.close()
+        self._application.drain()
+        state.drain()
+        await self._settle()
+        for connection in list(state.connections):
+            connection.transport.abort()
+        for task in list(state.tasks):
+            task.cancel()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Generator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            # Only there signals are heard; whoever serves from another thread says itself when to end.
+            yield
+            return
+        before = {each: signal.signal(each, self._heard) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for each, heard in before.items():
+                signal.signal(each, heard)
+
+    def _heard(self, signum: int, frame: FrameType | None) -> None:
+        """A signal came: go down in order; a second Ctrl-C does not wait."""
+        del frame
+        if self._is_ending and signum == signal.SIGINT:
+            os._exit(INTERRUPTED)
+        self.end()
+
+    def end(self) -> None:
+        """Go down in order, but go down."""
+        if self._is_ending:
+            return
+        self._is_ending = True
+        # A skill, a reader or a store that hangs, even one that holds the whole interpreter: the process
+        # says where and ends.
+        faulthandler.dump_traceback_later(self._end_limit_s, exit=True, file=sys.__stderr__ or 2)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._application.drain)
+            self._loop.call_soon_threadsafe(self._ending.set)
+
     def _let_go(self) -> None:
         # The process that holds the other end says nothing more; it can only have ended.
         if self._loop is not None and self._lifeline is not None:
             self._loop.remove_reader(self._lifeline)
         log.warning("worker.orphaned pid=%d", os.getpid())
         self.end()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, then say where."""
-        self._state.beat(asyncio.get_running_loop().time())
-        await super().startup(sockets)
-        if self.started and sockets:
-            self._started(sockets[0].getsockname()[1])
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Answer what was asked while the skills come to their end, then close the store."""
-        for server in self.servers:
-            server.close()
-        for each in sockets or ():
-            each.close()
-        self._application.drain()
-        self._state.drain()
-        await self._settle()
-        for connection in list(self._state.members):
-            connection.transport.abort()
-        for task in list(self._state.tasks):
-            task.cancel()
-        await self.lifespan.shutdown()
 
     async def _settle(self) -> None:
         application, connections = self._application, self._state.connections
@@ -220,12 +245,5 @@ class HttpServer(uvicorn.Server):
                     " ".join(f"{name}={count}" for name, count in application.load().items()),
                     len(connections),
                 )
-            await self.on_tick(0)
+            self._state.beat(now)
             await asyncio.sleep(0.05)
-
-    async def on_tick(self, counter: int) -> bool:
-        """Ten times a second, by uvicorn; the connections hear every tenth."""
-        over = await super().on_tick(counter)
-        if counter % TICKS == 0:
-            self._state.beat(asyncio.get_running_loop().time())
-        return over

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import cast
 
 import uvicorn
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState as UvicornState
 
 from trunkline.http.connections import ServerState
+from trunkline.http.mounts import App
 
 # Its own lines name the whole target, and a query may hold what is nobody's business.
 _quiet = logging.getLogger("trunkline.websocket")
@@ -24,8 +26,8 @@ if WebSocketsSansIOProtocol.pause_writing is asyncio.BaseProtocol.pause_writing:
 class WebSocketConnection(WebSocketsSansIOProtocol):
     """A connection that speaks WebSocket; a member of the server's connections as any other."""
 
-    def __init__(self, config: uvicorn.Config, state: ServerState, app_state: dict[str, Any]) -> None:
-        super().__init__(config, state, app_state)
+    def __init__(self, config: uvicorn.Config, state: ServerState) -> None:
+        super().__init__(config, cast("UvicornState", state), {})
         self.logger = _quiet
 
     def handle_ping(self) -> None:
@@ -40,7 +42,17 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
 
 def websocket_factory(
-    config: uvicorn.Config, state: ServerState, app_state: dict[str, Any]
+    application: App, state: ServerState, message_limit: int
 ) -> Callable[[], WebSocketConnection]:
-    """What makes the protocol of a connection that becomes a WebSocket."""
-    return lambda: WebSocketConnection(config, state, app_state)
+    """What makes the protocol of a connection that becomes a WebSocket, with messages of so many bytes."""
+    config = uvicorn.Config(
+        application,
+        http=asyncio.Protocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws_max_size=message_limit,
+    )
+    return lambda: WebSocketConnection(config, state)
