@@ -116,6 +116,21 @@ def test_stream_is_send_with_a_flag(trunkline: Run, demo_url: str) -> None:
     assert "".join(blocks(out, "Text")).startswith("chunk-000000")
 
 
+def test_a_stream_shows_the_skill_that_was_named_beside_the_state(trunkline: Run, scripted: Make) -> None:
+    peer = scripted(capabilities={"streaming": True})
+    ended = {"taskId": "t1", "contextId": "c1", "status": {"state": "TASK_STATE_COMPLETED"}}
+    peer.methods["SendStreamingMessage"] = lambda _: [{"task": task("WORKING")}, {"statusUpdate": ended}]
+    lines = trunkline("stream", peer.url, "hi", "--skill", "translate")[1].splitlines()
+    states = [place for place, line in enumerate(lines) if line.startswith("State:")]
+    assert len(states) == 2
+    for place in states:
+        assert lines[place + 1].split() == ["Skill:", "translate"]
+    # Nobody says it of a task that was begun before.
+    assert "Skill" not in fields(trunkline("stream", peer.url, "hi")[1])
+    going_on = trunkline("stream", peer.url, "hi", "--task-id", "t1", "--skill", "translate")[1]
+    assert fields(going_on)["State"] and "Skill" not in fields(going_on)
+
+
 def test_the_environment_never_streams(
     trunkline: Run, demo_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

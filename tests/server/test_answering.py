@@ -15,7 +15,7 @@ from trunkline.run.executor import Verdict, Work
 from trunkline.server.caller import Caller
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.frames import opening_frames
-from trunkline.server.operations import Operations
+from trunkline.server.operations import INLINE, Operations
 from trunkline.wire.question import question_metadata
 from trunkline.wire.types import (
     ListQuery,
@@ -122,7 +122,7 @@ def test_without_the_scope_or_the_tenant_there_is_no_such_task(caller: Caller) -
 
 def test_an_approver_does_nothing_else() -> None:
     async def case() -> None:
-        async with served() as (runner, operations):
+        async with served() as (_, operations):
             task_id = await asked(operations)
             other = await operations.send(ME, saying("ended"))
             assert isinstance(other, Task) and other.status.state is COMPLETED
@@ -137,10 +137,28 @@ def test_an_approver_does_nothing_else() -> None:
                 await operations.send(APPROVER, saying("go"))
             with pytest.raises(errors.Forbidden, match="tasks:read"):
                 await operations.list(APPROVER, ListQuery())
-            # No config of its own is set with an answer.
+
+    run(case())
+
+
+@pytest.mark.parametrize(("dialect", "field"), INLINE.items())
+def test_a_webhook_with_an_approver_s_answer_is_refused_before_it_is_taken(
+    dialect: Dialect, field: str
+) -> None:
+    async def case() -> None:
+        async with served() as (runner, operations):
+            task_id = await asked(operations)
             hook = PushConfig("https://hooks.example/a")
-            await operations.send(APPROVER, saying("yes", task_id, push=hook))
-            assert not (await runner.find(task_id)).state.push
+            for scopes in (ANSWER, CALLER | ANSWER):
+                caller = Caller(Principal("t", "approver", scopes), dialect)
+                with pytest.raises(errors.InvalidParams, match="without one") as refusal:
+                    await operations.send(caller, saying("yes", task_id, push=hook))
+                assert f"{refusal.value.field}.url" == field
+            feed = await runner.find(task_id)
+            assert feed.state.status().state is ASKING and not feed.state.push
+            assert not [event for event in await runner.log(feed) if isinstance(event, ev.Said)]
+            done = await operations.send(APPROVER, saying("yes", task_id))
+            assert isinstance(done, Task) and done.status.state is COMPLETED
 
     run(case())
 

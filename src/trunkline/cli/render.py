@@ -14,16 +14,18 @@ from trunkline.wire.question import Question, is_question_part, read_question
 from trunkline.wire.types import Artifact, ArtifactUpdate, Message, Metadata, Part, StatusUpdate, Task
 
 
-def show_ids(task_id: str, context_id: str, state: str) -> None:
-    """The three fields that every word about a task has."""
+def show_ids(task_id: str, context_id: str, state: str, skill: str = "") -> None:
+    """The three fields that every word about a task has, and the skill where the caller has named it."""
     print_field("Task", task_id)
     print_field("Context", context_id)
     print_field("State", state)
+    if skill:
+        print_field("Skill", skill)
 
 
-def show_task(task: Task, *, verbose: bool, history: bool = False) -> None:
+def show_task(task: Task, *, verbose: bool, history: bool = False, skill: str = "") -> None:
     """A task: its ids and state, what was said with it, and its artifacts; its history where it is wanted."""
-    show_ids(task.id, task.context_id, task.status.state.value)
+    show_ids(task.id, task.context_id, task.status.state.value, skill)
     if task.status.timestamp and verbose:
         print_field("Updated", task.status.timestamp)
     if task.status.message is not None:
@@ -56,17 +58,17 @@ def show_sent(message_id: str, parts: list[Part]) -> None:
     _show_parts(parts, "Text", verbose=True)
 
 
-def show_event(notice: Notice, fresh: str, *, verbose: bool) -> None:
-    """One event of a stream; `fresh` is what it adds to the text."""
+def show_event(notice: Notice, fresh: str, *, verbose: bool, skill: str = "") -> None:
+    """One event of a stream; `fresh` is what it adds to the text, and no event says the `skill`."""
     answer = notice.answer
     if isinstance(answer, Task):
-        show_task(answer, verbose=verbose)
+        show_task(answer, verbose=verbose, skill=skill)
     elif isinstance(answer, Message):
         show_message(answer, verbose=verbose)
     elif isinstance(answer, StatusUpdate):
         for artifact in notice.artifacts:
             _show_artifact(artifact, verbose=verbose)
-        show_ids(answer.task_id, answer.context_id, answer.status.state.value)
+        show_ids(answer.task_id, answer.context_id, answer.status.state.value, skill)
         if answer.status.message is not None:
             _show_parts(answer.status.message.parts, "Status", verbose=verbose)
     else:

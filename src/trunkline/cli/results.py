@@ -56,11 +56,12 @@ def warn(result: Result) -> None:
     print_notice("Warning", f"the task {verb}: {state.value}{': ' if said else ''}{said}")
 
 
-async def show_stream(session: Session, stream: Stream, *, asked: bool = False) -> Result:
+async def show_stream(session: Session, stream: Stream, *, asked: bool = False, skill: str = "") -> Result:
     """Show every event as it comes, until the task rests; the last one says the ids and the state.
 
     A subscription goes on through questions: `asked` leaves it at the first. The stream of a send ends by
-    itself, and its first event may show the question that is just being answered.
+    itself, and its first event may show the question that is just being answered. No event says the `skill`:
+    it is shown beside the state where the caller has named it.
     """
     config = session.config
     last: Notice | None = None
@@ -82,14 +83,14 @@ async def show_stream(session: Session, stream: Stream, *, asked: bool = False) 
                     open_line = open_line or bool(update.text)
                 else:
                     open_line = _close_line(open_line)
-                    show_event(last, update.text, verbose=config.flag("verbose"))
+                    show_event(last, update.text, verbose=config.flag("verbose"), skill=skill)
                 if asked and update.state in INTERRUPTED:
                     break
             result = stream.result if last is not None else await stream.finish()
     finally:
         _close_line(open_line)
     assert result is not None
-    _show_end(session, result, last)
+    _show_end(session, result, last, skill)
     warn(result)
     return result
 
@@ -142,7 +143,7 @@ def _is_text(notice: Notice) -> bool:
     return isinstance(answer, ArtifactUpdate) and all(part.text is not None for part in answer.artifact.parts)
 
 
-def _show_end(session: Session, result: Result, last: Notice | None) -> None:
+def _show_end(session: Session, result: Result, last: Notice | None, skill: str) -> None:
     """Where the last event does not say how it stands, say it once more."""
     answer = None if last is None else last.answer
     told = isinstance(answer, Message) or (
@@ -153,7 +154,7 @@ def _show_end(session: Session, result: Result, last: Notice | None) -> None:
             print_json(_encode(result, wrapped=True), compact=True)
         return
     if result.task is not None and not told:
-        show_ids(result.task_id, result.context_id, result.state.value)
+        show_ids(result.task_id, result.context_id, result.state.value, skill)
     _show_next(session, result)
 
 

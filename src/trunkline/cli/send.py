@@ -39,7 +39,9 @@ async def send(session: Session) -> int:
     if config.flag("verbose") and not config.as_json:
         show_sent(session.message_id, parts)
     if config.streams:
-        result = await show_stream(session, client.stream(parts, **sending))
+        # A task that goes on keeps the skill that it began with.
+        skill = "" if config.text("task-id") else config.text("skill")
+        result = await show_stream(session, client.stream(parts, **sending), skill=skill)
     elif waits and card.streaming:
         # By a stream the id is known at once, so that whoever is interrupted can come back.
         result = await follow(session, client.stream(parts, **sending))

@@ -133,7 +133,7 @@ class Operations:
                 feed = await self._find_question(caller, TaskQuery(message.task_id))
                 by = answers_as(principal, feed.state)
                 # Clients send their config with every message: it stays one, and is its caller's alone.
-                push = None if by else await self._inline(caller, request, feed.state.push)
+                push = await self._inline(caller, request, feed.state.push, by)
                 await self._runner.say(feed, message, dedup, push, by=by)
                 return feed, False
             permit(principal, WRITE)
@@ -280,10 +280,15 @@ class Operations:
             raise errors.UnsupportedOperation("this agent does not stream; send and then get the task")
 
     async def _inline(
-        self, caller: Caller, request: SendRequest, known: Mapping[str, PushTarget]
+        self, caller: Caller, request: SendRequest, known: Mapping[str, PushTarget], by: str = ""
     ) -> PushTarget | None:
         if request.push is None:
             return None
+        if by:
+            raise errors.InvalidParams(
+                "who only answers sets no webhook of the task; send the answer without one",
+                field=INLINE[caller.dialect].removesuffix(".url"),
+            )
         return await self.push.target(caller, request.push, INLINE[caller.dialect], known)
 
 
