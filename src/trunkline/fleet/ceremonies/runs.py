@@ -1,0 +1,193 @@
+"""The runs of a ceremony, and what is to be done about them next. Pure.
+
+A run is decided in the journal of its ceremony, by compare-and-set, before its tasks are opened; their ids
+follow from it. So each planned moment has one run, whoever dies and however many replicas there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from trunkline.fleet.ceremonies.ceremony import Ceremony
+from trunkline.fleet.ceremonies.schedule import due_moments, planned_id
+from trunkline.fleet.journal import Journal, JournalRow
+from trunkline.log.fold import Head
+from trunkline.wire.spellings import plain_state, timestamp
+from trunkline.wire.types import TERMINAL, TaskState
+
+# How many runs of a ceremony may be open: those that wait for their turn are among them.
+OPEN_LIMIT = 50
+ENDED, OPENED, SKIPPED, MISSED, TIMEOUT = "ended", "opened", "skipped", "missed", "timeout"
+# What became of a task whose log is gone, or that could not be opened.
+_GONE = "unknown"
+_BAD = frozenset({TaskState.FAILED, TaskState.REJECTED})
+Heads = Mapping[str, Head | None]
+
+
+class CeremonyRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run that has not ended; `opened` is when its tasks were, 0 before; `by` started it by hand."""
+
+    id: str
+    planned: int
+    targets: tuple[str, ...]
+    opened: int = 0
+    by: str = ""
+    timed_out: bool = False
+    error: str = ""
+
+    def task_id(self, target: str) -> str:
+        """The id of its task for a target."""
+        return planned_id(self.planned, self.id, target)
+
+    @property
+    def first_task(self) -> str:
+        """The id of its first task, which is the only one unless it has several targets."""
+        return self.task_id(self.targets[0])
+
+
+class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run that has ended and of which somebody is to be told; `due` is when that is tried next."""
+
+    about: dict[str, Any]
+    due: int
+    attempts: int = 0
+
+
+class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far a ceremony has come: the last moment that was judged, and for which schedule; and open runs."""
+
+    cursor: int = 0
+    mark: str = ""
+    since: int = 0
+    open: tuple[CeremonyRun, ...] = ()
+    reports: tuple[Report, ...] = ()
+
+
+def progress_of(journal: Journal) -> Progress:
+    """The progress that a journal holds."""
+    return msgspec.json.decode(journal.state, type=Progress | None) or Progress()
+
+
+def journal_with(journal: Journal, progress: Progress, rows: Sequence[JournalRow]) -> Journal:
+    """A journal with another progress, and with rows added."""
+    return replace(journal.with_rows(rows), state=Raw(msgspec.json.encode(progress)))
+
+
+def planned_run(one: Ceremony, planned: int, targets: tuple[str, ...]) -> CeremonyRun:
+    """The run of a planned moment."""
+    return CeremonyRun(id=planned_id(planned, *one.key), planned=planned, targets=targets)
+
+
+def plan(
+    one: Ceremony, known: Progress, now: int, targets: tuple[str, ...]
+) -> tuple[Progress, list[JournalRow]]:
+    """Judge the moments that have come since the last look; gives what is written down."""
+    if one.since < known.since:
+        # This replica has not heard of the latest change; whoever has goes on.
+        return known, []
+    if known.mark != one.mark:
+        known = replace(known, mark=one.mark, since=one.since, cursor=max(known.cursor, one.since or now))
+    if not one.form.enabled:
+        return known, []
+    due = due_moments(one.schedule, known.cursor, now, one.form.misfire, one.jitter)
+    rows: list[JournalRow] = []
+    if due.missed:
+        rows.append(JournalRow(now, MISSED, {"count": due.missed, "since": timestamp(due.since)}))
+    runs = list(known.open)
+    for planned in due.fires:
+        reason = refusal(one, runs)
+        if reason:
+            rows.append(JournalRow(now, SKIPPED, {"plannedAt": timestamp(planned), "reason": reason}))
+        else:
+            runs.append(planned_run(one, planned, targets))
+    return replace(known, open=tuple(runs), cursor=max(known.cursor, due.through)), rows
+
+
+def refusal(one: Ceremony, runs: Sequence[CeremonyRun]) -> str:
+    """Why no further run may begin; empty if one may."""
+    if one.form.overlap == "skip" and runs:
+        return f"run {runs[-1].id} has not ended"
+    if len(runs) >= OPEN_LIMIT:
+        return f"{OPEN_LIMIT} runs have not ended"
+    return ""
+
+
+def to_open(one: Ceremony, known: Progress) -> list[CeremonyRun]:
+    """The runs whose tasks are to be opened now: with `queue` only where all before have ended."""
+    runs = known.open[:1] if one.form.overlap == "queue" else known.open
+    return [run for run in runs if not run.opened]
+
+
+def to_stop(one: Ceremony, known: Progress, now: int) -> list[CeremonyRun]:
+    """The runs that have taken longer than they may."""
+    limit = one.form.timeout_ms
+    return [
+        run for run in known.open if run.timed_out or (limit and run.opened and now - run.opened >= limit)
+    ]
+
+
+def updated_run(known: Progress, run_id: str, **changes: Any) -> Progress:
+    """A progress with one run changed."""
+    return replace(
+        known, open=tuple(replace(run, **changes) if run.id == run_id else run for run in known.open)
+    )
+
+
+def run_item(run: CeremonyRun, heads: Heads) -> dict[str, Any]:
+    """A run as its tasks stand: what the API shows of it, and the journal once it has ended.
+
+    The status is `queued` or `running`, then `success`, `failure`, `timeout` or `canceled`; `state` is that
+    of the first task.
+    """
+    states = [_state(heads.get(run.task_id(target))) for target in run.targets] if run.opened else []
+    known = [state for state in states if state is not None]
+    item: dict[str, Any] = {
+        "runId": run.id,
+        "taskId": run.first_task,
+        "status": _status(run, states),
+        "plannedAt": timestamp(run.planned),
+    }
+    if run.opened:
+        item["startedAt"] = timestamp(run.opened)
+        item["state"] = _GONE if states[0] is None else plain_state(states[0])
+    if is_over(run, heads):
+        ends = [head.status_at for head in heads.values() if head is not None]
+        item["completedAt"] = timestamp(max(ends, default=run.opened) if known else run.opened)
+    if run.by:
+        item["startedBy"] = run.by
+    if run.error:
+        item["error"] = run.error
+    if len(run.targets) > 1:
+        item["tasks"] = [
+            {"agent": target, "taskId": run.task_id(target)}
+            | ({"state": _GONE if state is None else plain_state(state)} if run.opened else {})
+            for target, state in zip(run.targets, states or [None] * len(run.targets), strict=True)
+        ]
+    return item
+
+
+def is_over(run: CeremonyRun, heads: Heads) -> bool:
+    """Whether every task of a run has ended."""
+    states = [_state(heads.get(run.task_id(target))) for target in run.targets]
+    return bool(run.opened) and all(state is None or state in TERMINAL for state in states)
+
+
+def _state(head: Head | None) -> TaskState | None:
+    return None if head is None else head.state
+
+
+def _status(run: CeremonyRun, states: Sequence[TaskState | None]) -> str:
+    if not run.opened:
+        return "queued"
+    if any(state is not None and state not in TERMINAL for state in states):
+        return "running"
+    if all(state is TaskState.COMPLETED for state in states):
+        return "success"
+    if run.timed_out and TaskState.CANCELED in states:
+        return "timeout"
+    return "failure" if None in states or _BAD.intersection(states) else "canceled"

@@ -1,0 +1,127 @@
+"""A scheduler on a store, with agents that do nothing but end when they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+
+from trunkline.fleet.ceremonies.ceremony import Ceremony, CeremonyForm, ceremony_of, file_ceremony
+from trunkline.fleet.ceremonies.runs import Report, progress_of
+from trunkline.fleet.ceremonies.scheduler import Fire, Scheduler, subject
+from trunkline.fleet.journal import Journal, Journals
+from trunkline.log.events import Status, Submitted
+from trunkline.run.tasks import Tasks
+from trunkline.store.base import Store
+from trunkline.store.records import Where
+from trunkline.wire.types import TaskState
+
+# A whole minute.
+NOON = 1_800_000_000_000
+MINUTE = 60_000
+LEAST = {
+    "id": "standup",
+    "name": "Stand-up",
+    "schedule": "* * * * *",
+    "skill": "report",
+    "targets": ["writer"],
+}
+
+
+def ceremony(**members: Any) -> Ceremony:
+    return ceremony_of(msgspec.convert({**LEAST, **members}, CeremonyForm), "north", NOON)
+
+
+def filed(**members: Any) -> Ceremony:
+    return file_ceremony({**LEAST, "tenant": "north", **members}, "standup")
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+class Stage:
+    """One replica: its scheduler, the tasks that it opened, and where it dies."""
+
+    def __init__(self, store: Store, *ceremonies: Ceremony) -> None:
+        self.store = store
+        self.tasks = Tasks(store)
+        self.ceremonies = {one.key: one for one in ceremonies}
+        self.agents = ["writer", "reader"]
+        self.steps = 0
+        self.dies_at = -1
+        self.told: list[Report] = []
+        self.listens = True
+        self.stopped: list[str] = []
+        self.scheduler = Scheduler(
+            cast("Store", _Mortal(store, self)),
+            lambda: self.ceremonies,
+            open_task=self.step(self._open),
+            stop_task=self.step(self._stop),
+            agents_of=lambda tenant, skill: self.agents,
+            tell=self._tell,
+        )
+
+    def step(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """A call that the process may die before, or after."""
+
+        async def counted(*args: Any, **named: Any) -> Any:
+            self._count()
+            found = await call(*args, **named)
+            self._count()
+            return found
+
+        return counted
+
+    def _count(self) -> None:
+        self.steps += 1
+        if self.steps == self.dies_at:
+            raise Killed
+
+    async def _open(self, fire: Fire) -> None:
+        event = Submitted(
+            message=fire.message, context_id=fire.run_id, principal=fire.principal, node="", agent=fire.target
+        )
+        await self.tasks.append(self.tasks.begin(fire.tenant, fire.task_id), [event])
+
+    async def _stop(self, tenant: str, task_id: str, by: str) -> None:
+        self.stopped.append(task_id)
+        await self.end(task_id, TaskState.CANCELED)
+
+    async def _tell(self, one: Ceremony, report: Report) -> bool:
+        self.told.append(report)
+        return self.listens
+
+    async def end(self, task_id: str, state: TaskState = TaskState.COMPLETED) -> None:
+        feed = await self.tasks.load("north", task_id)
+        assert feed is not None
+        await self.tasks.append(feed, [Status(state)])
+
+    async def opened(self) -> dict[str, TaskState]:
+        """Every task that there is, by its id."""
+        page = await self.store.heads.list("north", Where(), size=200)
+        return {head.task_id: head.state for head in page.heads}
+
+    async def journal(self) -> Journal:
+        return await Journals(self.store.docs).read("north", subject("standup"))
+
+    async def rows(self, kind: str) -> list[dict[str, Any]]:
+        return [row.about for row in (await self.journal()).rows if row.kind == kind]
+
+    async def open_runs(self) -> list[str]:
+        return [run.first_task for run in progress_of(await self.journal()).open]
+
+
+class _Mortal:
+    """A store whose calls are steps."""
+
+    def __init__(self, part: Any, stage: Stage) -> None:
+        self._part = part
+        self._stage = stage
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._part, name)
+        if name in ("docs", "heads"):
+            return _Mortal(found, self._stage)
+        return self._stage.step(found) if name in ("get", "put") else found

@@ -1,0 +1,307 @@
+"""The scheduler: each planned moment once, whoever dies at whichever step, on both databases."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from tests.fleet.ceremonies.stage import MINUTE, NOON, Killed, Stage, ceremony, filed
+from tests.fleet.stores import Replicas
+from trunkline.errors import InvalidParams, StoreError
+from trunkline.fleet.ceremonies.runs import planned_run
+from trunkline.fleet.ceremonies.scheduler import Fire
+from trunkline.store.base import Store
+from trunkline.wire.types import TaskState
+
+COMPLETED = TaskState.COMPLETED
+
+
+class Hours:
+    """A store with its time."""
+
+    def __init__(self, replicas: Replicas, store: Store) -> None:
+        self._replicas = replicas
+        self.store = store
+
+    @property
+    def now(self) -> int:
+        return self._replicas.now
+
+    async def pass_to(self, ms: int, *stages: Stage) -> None:
+        """Let it be so long after noon, and everybody look."""
+        self._replicas.now = NOON + ms
+        for stage in stages:
+            await stage.scheduler.tick()
+
+
+def alone(work: Any, *ceremonies: Any) -> None:
+    """Do something with one replica, on the quick store."""
+    replicas = Replicas("memory:")
+
+    async def main(store: Store) -> None:
+        await work(Hours(replicas, store), Stage(store, *ceremonies))
+
+    replicas.run(main)
+
+
+def planned_task(minute: int, **members: Any) -> str:
+    return planned_run(ceremony(**members), NOON + minute * MINUTE, ("writer",)).first_task
+
+
+def test_a_planned_moment_opens_a_task() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1000, stage)
+        assert await stage.opened() == {}
+        await hours.pass_to(MINUTE, stage)
+        task_id = planned_task(1)
+        assert await stage.opened() == {task_id: TaskState.SUBMITTED}
+        feed = await stage.tasks.load("north", task_id)
+        assert feed is not None
+        first = feed.state.task(10).history[0]
+        assert [(part.text, part.data) for part in first.parts][1] == (None, {"a": 1})
+        assert (first.text, feed.state.principal, feed.state.agent) == ("Stand-up", "system", "writer")
+        await stage.end(task_id)
+        await hours.pass_to(MINUTE + 2000, stage)
+        assert await stage.open_runs() == []
+        (ended,) = await stage.rows("ended")
+        assert ended["status"] == "success" and ended["taskId"] == task_id
+
+    alone(work, ceremony(data={"a": 1}))
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue", "allow"])
+def test_hb26_overlap(overlap: str) -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        for minute in (1, 2, 3):
+            await hours.pass_to(minute * MINUTE, stage)
+        opened = {planned_task(n) for n in ((1, 2, 3) if overlap == "allow" else (1,))}
+        assert set(await stage.opened()) == opened
+        skipped = await stage.rows("skipped")
+        assert len(skipped) == (2 if overlap == "skip" else 0)
+        await stage.end(planned_task(1))
+        await hours.pass_to(3 * MINUTE + 5000, stage)
+        await hours.pass_to(3 * MINUTE + 10_000, stage)
+        opened |= {planned_task(2)} if overlap == "queue" else set()
+        assert set(await stage.opened()) == opened
+        assert all("has not ended" in one["reason"] for one in skipped)
+
+    alone(work, ceremony(overlap=overlap))
+
+
+def test_open_runs_are_bounded() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        await hours.pass_to(120 * MINUTE, stage)
+        assert len(await stage.opened()) == 50
+        assert len(await stage.rows("skipped")) == 50
+        (missed,) = await stage.rows("missed")
+        assert missed["count"] == 20
+
+    alone(work, ceremony(overlap="allow", misfire="all"))
+
+
+@pytest.mark.parametrize(("misfire", "fired"), [("skip", 0), ("once", 1), ("all", 5)])
+def test_hb26_missed_moments(misfire: str, fired: int) -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        # The next process finds what the last one left.
+        await hours.pass_to(5 * 60 * MINUTE + 20 * MINUTE, Stage(stage.store, *stage.ceremonies.values()))
+        assert len(await stage.opened()) == fired
+        assert sum(one["count"] for one in await stage.rows("missed")) == 5 - fired
+
+    alone(work, ceremony(schedule="0 * * * *", misfire=misfire, overlap="allow"))
+
+
+def test_hb26_a_timeout_cancels_and_is_recorded() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        await hours.pass_to(MINUTE + 5000, stage)
+        assert stage.stopped == []
+        await hours.pass_to(MINUTE + 10_000, stage)
+        assert stage.stopped == [planned_task(1)]
+        await hours.pass_to(MINUTE + 11_000, stage)
+        (ended,) = await stage.rows("ended")
+        assert (ended["status"], ended["state"]) == ("timeout", "canceled")
+        assert len(await stage.rows("timeout")) == 1
+
+    alone(work, ceremony(timeoutMs=10_000))
+
+
+def test_a_run_for_all_has_one_task_for_each_agent_that_has_the_skill() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        first, second = sorted(await stage.opened())
+        await stage.end(first)
+        await hours.pass_to(MINUTE + 2000, stage)
+        assert len(await stage.open_runs()) == 1
+        await stage.end(second, TaskState.FAILED)
+        await hours.pass_to(MINUTE + 4000, stage)
+        (ended,) = await stage.rows("ended")
+        assert ended["status"] == "failure"
+        assert {one["agent"] for one in ended["tasks"]} == {"writer", "reader"}
+        stage.agents = []
+        await hours.pass_to(2 * MINUTE, stage)
+        feed = await stage.tasks.load("north", (await stage.open_runs())[0])
+        assert feed is not None and feed.state.agent == "all"
+
+    alone(work, ceremony(targets=["all"]))
+
+
+def test_a_dispatch_that_is_refused_is_a_failed_run() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        async def refuse(fire: Fire) -> None:
+            raise InvalidParams("no such agent")
+
+        stage.scheduler._open_task = refuse  # pyright: ignore[reportPrivateUsage]
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        await hours.pass_to(MINUTE + 2000, stage)
+        (ended,) = await stage.rows("ended")
+        assert (ended["status"], ended["state"], ended["error"]) == ("failure", "unknown", "no such agent")
+
+    alone(work, ceremony())
+
+
+def test_one_that_fails_does_not_keep_the_others() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        open_task = stage.scheduler._open_task  # pyright: ignore[reportPrivateUsage]
+        fails = True
+
+        async def half(fire: Fire) -> None:
+            if fails and fire.ceremony == "standup":
+                raise StoreError("away") if fire.target == "writer" else KeyError("bug")
+            await open_task(fire)
+
+        stage.scheduler._open_task = half  # pyright: ignore[reportPrivateUsage]
+        await hours.pass_to(MINUTE, stage)
+        assert len(await stage.opened()) == 1
+        fails = False
+        await hours.pass_to(MINUTE + 6000, stage)
+        assert len(await stage.opened()) == 2
+
+    alone(work, ceremony(), ceremony(id="other"))
+
+
+def test_paused_and_changed_ceremonies_miss_nothing() -> None:
+    """What was planned while a ceremony was off, or by the schedule before, was never missed."""
+
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        for minute, members in (
+            (10, {"enabled": False}),
+            (20, {}),
+            (21, {"schedule": "0 0 1 1 *"}),
+            (30, {}),
+        ):
+            stage.ceremonies[("north", "standup")] = filed(**members)
+            stage.scheduler.expect(("north", "standup"))
+            await hours.pass_to(minute * MINUTE + 1000, stage)
+        assert await stage.opened() == {}
+        await hours.pass_to(31 * MINUTE, stage)
+        assert len(await stage.opened()) == 1
+        del stage.ceremonies[("north", "standup")]
+        await hours.pass_to(60 * MINUTE, stage)
+        assert len(await stage.opened()) == 1
+
+    alone(work, filed())
+
+
+def test_hb25_a_moment_that_is_months_away_is_not_early() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        await hours.pass_to(1, stage)
+        for days in (1, 24, 25, 26, 49, 50, 100, 300):
+            await hours.pass_to(days * 1440 * MINUTE, stage)
+        assert await stage.opened() == {}
+
+    # Noon is in January 2027.
+    alone(work, ceremony(schedule="0 0 31 12 *"))
+
+
+def test_who_wants_to_be_told_is_told_until_it_works() -> None:
+    async def work(hours: Hours, stage: Stage) -> None:
+        stage.listens = False
+        await hours.pass_to(1, stage)
+        await hours.pass_to(MINUTE, stage)
+        await stage.end(planned_task(1))
+        await hours.pass_to(MINUTE + 1000, stage)
+        await hours.pass_to(MINUTE + 5000, stage)
+        assert len(stage.told) == 1
+        await hours.pass_to(MINUTE + 30_000, stage)
+        assert len(stage.told) == 2
+        stage.listens = True
+        await hours.pass_to(2 * MINUTE + 30_000, stage)
+        assert len(stage.told) == 3
+        await hours.pass_to(20 * MINUTE, stage)
+        assert [one.about["status"] for one in stage.told] == ["success"] * 3
+
+    alone(work, ceremony(notifyWebhook="https://hooks.example.com/x", schedule="1 * * * *"))
+
+
+async def _live(hours: Hours, stage: Stage) -> None:
+    """Two minutes and more, from now on; whatever is open ends."""
+    for seconds in (0, 30, 60, 90, 120, 130, 140, 150, 160):
+        if NOON + seconds * 1000 >= hours.now:
+            await hours.pass_to(seconds * 1000, stage)
+            for task_id, state in (await stage.opened()).items():
+                if state is TaskState.SUBMITTED:
+                    await stage.end(task_id)
+
+
+def test_nothing_is_lost_or_doubled_by_a_crash_at_any_step() -> None:
+    """The process dies before and after each of its calls; the next one goes on."""
+    one = ceremony(overlap="skip", notifyWebhook="https://hooks.example.com/x")
+
+    async def life(hours: Hours, dies_at: int) -> int:
+        first = Stage(hours.store, one)
+        first.dies_at = dies_at
+        # A process that died ends no tasks either.
+        with contextlib.suppress(BaseExceptionGroup, Killed):
+            await _live(hours, first)
+            return 1
+        await _live(hours, Stage(hours.store, one))
+        rest = Stage(hours.store, one)
+        assert set(await rest.opened()) == {planned_task(1), planned_task(2)}, dies_at
+        for kind in ("opened", "ended"):
+            assert sorted(row["taskId"] for row in await rest.rows(kind)) == [
+                planned_task(1),
+                planned_task(2),
+            ]
+        assert await rest.rows("skipped") == []
+        return 0
+
+    dies_at = 1
+    while True:
+        replicas = Replicas("memory:")
+
+        async def main(store: Store, replicas: Replicas = replicas, dies_at: int = dies_at) -> int:
+            return await life(Hours(replicas, store), dies_at)
+
+        if replicas.run(main):
+            break
+        dies_at += 1
+    assert dies_at > 40
+
+
+def test_two_replicas_fire_once(replicas: Replicas) -> None:
+    one = ceremony(overlap="skip")
+
+    async def work(*stores: Store) -> None:
+        both = [Stage(store, one) for store in stores]
+        for half in range(1, 9):
+            replicas.now = NOON + half * MINUTE // 2
+            await asyncio.gather(*(stage.scheduler.tick() for stage in both for _ in range(2)))
+            for task_id, state in (await both[0].opened()).items():
+                if state is TaskState.SUBMITTED:
+                    await both[0].end(task_id)
+        assert set(await both[1].opened()) == {planned_task(n) for n in (1, 2, 3, 4)}
+        opened = [row["taskId"] for row in await both[1].rows("opened")]
+        assert sorted(opened) == sorted(planned_task(n) for n in (1, 2, 3, 4))
+
+    replicas.run(work, 2)
