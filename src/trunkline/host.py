@@ -11,16 +11,12 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
-from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
-
-from msgspec.structs import replace
 
 from trunkline.agent.agent import Agent
 from trunkline.agent.declaration import DriftMonitor
-from trunkline.agent.executor import SkillExecutor
 from trunkline.auth.identity import Identity, Verifier
 from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
@@ -31,14 +27,14 @@ from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings, host_layer, load
 from trunkline.errors import Misuse, StoreInUse
 from trunkline.fleet.mount import ApiMount
+from trunkline.hosting import ExecutorFactory, SiteFactory
 from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
 from trunkline.http.exchange import Exchange
 from trunkline.http.host_check import HostCheck, hosts_of
 from trunkline.http.mounts import PUBLIC, App, Mount, Mounts, Route
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
-from trunkline.peer.executor import SILENCE_S, PeerExecutor, remote_id
-from trunkline.peer.remote import Reachable
+from trunkline.run.executor import Executor
 from trunkline.run.hops import Bounds
 from trunkline.run.limits import Quota
 from trunkline.run.node import HostedAgent, Limits
@@ -46,11 +42,8 @@ from trunkline.run.notifier import Notifier
 from trunkline.run.runner import Runner
 from trunkline.server.admin import Admin
 from trunkline.server.admission import Admission
-from trunkline.server.card import Cards
 from trunkline.server.cors import Cors
-from trunkline.server.encoding import EncodedOperations
 from trunkline.server.health import Health
-from trunkline.server.operations import Operations
 from trunkline.server.refusals import BodyReader, Refusals
 from trunkline.server.router import Render, Router
 from trunkline.server.site import Site
@@ -67,18 +60,47 @@ _STATES: dict[Enum, str] = {state: plain_state(state) for state in STATES}
 _serving: WeakValueDictionary[str, Host] = WeakValueDictionary()
 
 
+class HostedFleet(Protocol):
+    """What a hub has its host do: answer at the origin for all agents of a catalogue, and carry them."""
+
+    # Of the tasks that no agent could be given.
+    executor: Executor
+
+    def assemble(self, host: Host) -> Site:
+        """The site at the origin, made whenever the host has a new store and runner."""
+        ...
+
+    def find_site(self, name: str) -> Site | None:
+        """The site of an agent of the catalogue."""
+        ...
+
+    async def start(self) -> list[Coroutine[None, None, None]]:
+        """Begin, once the store is open and the runner at work; gives what goes on beside it."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything, before the store is closed."""
+        ...
+
+
 class Host:
     """The agents of one process with everything they share; ASGI, with the first agent at the origin."""
 
-    def __init__(self, agents: Sequence[tuple[Agent, Mapping[str, object]]]) -> None:
+    def __init__(
+        self, agents: Sequence[tuple[Agent, Mapping[str, object]]], fleet: HostedFleet | None = None
+    ) -> None:
         """Take agents, each with the settings that win over its author's, the file's and the environment's.
+
+        With a fleet the one agent given is the name under which that answers at the origin.
 
         Raises:
             Misuse: a setting does not fit, two agents have one id, or disagree on what is the host's.
         """
         # What each agent has of its own, in the settings of the whole host.
         self._agents = list(zip([agent for agent, _ in agents], _settings(agents), strict=True))
-        _check([agent for agent, _ in agents])
+        self._fleet = fleet
+        if fleet is None:
+            _check([agent for agent, _ in agents])
         self.settings = self._agents[0][1]
         # Whether other machines reach it by its own port, so that it must not be open to everybody.
         self.exposed = False
@@ -103,9 +125,10 @@ class Host:
         self._counts = Counters(_STATES.values())
         self.drift = DriftMonitor(self._counts.drift)
         bounds = Bounds(settings.hop_limit, settings.task_budget)
+        self.executors = ExecutorFactory(self.drift, bounds, self.agents)
         self.runner = Runner(
             self.store,
-            [hosted for agent, own in self._agents for hosted in self._hosted(agent, own, bounds)],
+            self._hosted(),
             Ids(),
             Limits(
                 settings.cancel_limit, settings.drain_limit, takeovers=settings.takeover_limit, bounds=bounds
@@ -121,15 +144,11 @@ class Host:
         cors = Cors(settings.cors_origins) if settings.cors_origins else None
         admission, refusals = self._admission(cors), Refusals(self.identity)
         read_body = BodyReader(settings.body_limit, settings.body_timeout)
-        self.operations = {
-            agent.id: Operations(
-                self.runner, agent.id, wait_limit_s=own.wait_limit, streaming=agent.streaming
-            )
-            for agent, own in self._agents
-        }
-        make_site = partial(self._site, admission, refusals, read_body)
+        self.sites = SiteFactory(
+            self.runner, self.identity, admission, refusals, read_body, pushes=self.notifier is not None
+        )
         self.router = Router(
-            {agent.id: make_site(agent, own) for agent, own in self._agents},
+            self._sites(),
             self.mounts,
             admission,
             refusals,
@@ -142,40 +161,18 @@ class Host:
             admin=self.admin,
             metrics=self._metrics() if settings.metrics else None,
             jwks=None if self.notifier is None else self._jwks,
+            find_site=None if self._fleet is None else self._fleet.find_site,
         )
 
-    def _hosted(self, agent: Agent, own: Settings, bounds: Bounds) -> tuple[HostedAgent, HostedAgent]:
-        """An agent, and what follows the remote tasks that its skills ask for."""
-        reachable = Reachable(remote_id(agent.id), agent.peers, self.agents)
-        executor = SkillExecutor(
-            agent.name, agent.skills, agent.default, own, self.drift, bounds=bounds, reachable=reachable
-        )
-        return (
-            HostedAgent(agent.id, executor, own.stall_limit, own.kept_s),
-            HostedAgent(reachable.remote, PeerExecutor(agent.peers), SILENCE_S, own.kept_s),
-        )
+    def _hosted(self) -> list[HostedAgent]:
+        if self._fleet is not None:
+            return [HostedAgent(self.agents[0], self._fleet.executor)]
+        return [hosted for agent, own in self._agents for hosted in self.executors.of(agent, own)]
 
-    def _site(
-        self,
-        admission: Admission,
-        refusals: Refusals,
-        read_body: BodyReader,
-        agent: Agent,
-        own: Settings,
-    ) -> Site:
-        return Site(
-            EncodedOperations(self.operations[agent.id]),
-            self._cards(agent, own),
-            admission,
-            refusals,
-            read_body=read_body,
-            own=own,
-        )
-
-    def _cards(self, agent: Agent, own: Settings) -> Cards:
-        private = [skill.id for skill in agent.skills.values() if not skill.public]
-        card = replace(agent.card(), push=self.notifier is not None)
-        return Cards(card, own, self.identity, HostCheck(hosts_of(own)), private)
+    def _sites(self) -> dict[str, Site]:
+        if self._fleet is not None:
+            return {self.agents[0]: self._fleet.assemble(self)}
+        return {agent.id: self.sites.of(agent, own) for agent, own in self._agents}
 
     def _notifier(self) -> Notifier | None:
         settings, runner = self.settings, self.runner
@@ -325,6 +322,8 @@ class Host:
             self._live = False
             self._started = False
             self._ending = None
+            if self._fleet is not None:
+                await self._fleet.close()
             if self.notifier is not None:
                 await self.notifier.stop()
             await self.fetcher.close()
@@ -354,8 +353,7 @@ class Host:
             raise exposure(self.settings)
         if self.notifier is not None:
             await self.notifier.start(self.fetcher)
-            for operations in self.operations.values():
-                operations.push.configs = self.notifier.push
+            self.sites.push_by(self.notifier.push)
         elif self.settings.push:
             log.warning("push.off reason=no_secret_key fix=TRUNKLINE_SECRET_KEY")
         elif await self.store.outbox.list(state="pending", limit=1):
@@ -364,6 +362,8 @@ class Host:
         await self.runner.start()
         self._started = True
         beside = [self.streams.watch()]
+        if self._fleet is not None:
+            beside += await self._fleet.start()
         if self.mounts:
             beside.append(self.mounts.watch())
         if self.store.shared:

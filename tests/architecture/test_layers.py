@@ -10,7 +10,9 @@ from tests.architecture.source import imports, modules
 # Top to bottom. The package itself is the author's front door, so it ranks with `agent`.
 LAYERS = (
     {"cli"},
+    {"hub"},
     {"host"},
+    {"hosting"},
     {"gateway", "dash"},
     {"server", "agent", "fleet", "flow", "bridge", "adapters", "mock", "doctor", "demo", ""},
     {"webhook", "http", "peer"},

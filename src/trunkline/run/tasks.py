@@ -124,9 +124,10 @@ class Tasks:
             if state.over and state.status_at < before and (agents is None or state.agent in agents):
                 self._feeds.pop(key, None)
 
-    def pruned_before(self, agents: Collection[str]) -> int:
+    def pruned_before(self, agents: Collection[str] | None) -> int:
         """When a task of these agents must have ended to be in the store still, whoever has pruned it."""
-        return max([self._pruned.get(name, 0) for name in (None, *agents)])
+        names = self._pruned if agents is None else (None, *agents)
+        return max([self._pruned.get(name, 0) for name in names], default=0)
 
     def drop(self, feed: Feed, error: StoreError) -> None:
         """Let go of a feed that is not what the log holds; whoever asks for its task reads the log anew."""

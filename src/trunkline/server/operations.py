@@ -5,7 +5,7 @@ No bytes and no HTTP in here: JSON-RPC, REST and whoever comes next encode what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from hashlib import blake2b
 
@@ -55,6 +55,8 @@ INLINE = {
     Dialect.V03_PROTO: "configuration.pushNotification.url",
 }
 _encode = msgspec.json.Encoder().encode
+# Gives the task that a caller's message has opened: of which agent is decided there.
+OpenTask = Callable[[Caller, SendRequest, Dedup | None, PushTarget | None], Awaitable[Feed]]
 
 
 class Subscription(Struct):
@@ -72,11 +74,23 @@ class Subscription(Struct):
 
 
 class Operations:
-    """The operations of A2A with one agent of a runner: no task of another one is found."""
+    """The operations of A2A with one agent of a runner: no task of another one is found.
 
-    def __init__(self, runner: Runner, agent: str, *, wait_limit_s: float, streaming: bool) -> None:
+    With None for the agent they are those of all, and `open_task` says which one has taken a message.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        agent: str | None,
+        *,
+        wait_limit_s: float,
+        streaming: bool,
+        open_task: OpenTask | None = None,
+    ) -> None:
         self._agent = agent
-        self._agents = runner.names_of(agent)
+        self._open_task = open_task
+        self._agents = None if agent is None else runner.names_of(agent)
         self._runner = runner
         self._tasks = runner.tasks
         self._wait_limit_s = wait_limit_s
@@ -138,23 +152,7 @@ class Operations:
                 return feed, False
             permit(principal, WRITE)
             push = await self._inline(caller, request, NOBODY)
-            feed, opened = self._runner.submit(
-                principal.tenant,
-                principal.name,
-                request,
-                dedup,
-                agent=self._agent,
-                trace=caller.trace,
-                push=push,
-                extensions=None if caller.extensions is None else caller.extensions.named,
-            )
-            if wait:
-                # One wake-up instead of two: the feed hears of a failed append as well.
-                await self._tasks.rest(feed, min(LOOK_S, self._wait_limit_s))
-            if not feed.state.seq:
-                # A receipt, or the wait ended before the commit: nobody is told of a task that is not stored.
-                await opened
-            return feed, True
+            return await self._open(caller, request, dedup, push, wait=wait), True
         except errors.Duplicate as earlier:
             if dedup is None or earlier.digest != dedup.digest:
                 raise errors.InvalidParams(
@@ -170,6 +168,37 @@ class Operations:
             if error.damaged_task:
                 raise
             raise unavailable(error) from error
+
+    async def _open(
+        self,
+        caller: Caller,
+        request: SendRequest,
+        dedup: Dedup | None,
+        push: PushTarget | None,
+        *,
+        wait: bool,
+    ) -> Feed:
+        """The task that a message opens, as soon as it is recorded, or when it has rested for a moment."""
+        if self._open_task is not None:
+            return await self._open_task(caller, request, dedup, push)
+        principal = caller.principal
+        feed, opened = self._runner.submit(
+            principal.tenant,
+            principal.name,
+            request,
+            dedup,
+            agent=self._agent or "",
+            trace=caller.trace,
+            push=push,
+            extensions=None if caller.extensions is None else caller.extensions.named,
+        )
+        if wait:
+            # One wake-up instead of two: the feed hears of a failed append as well.
+            await self._tasks.rest(feed, min(LOOK_S, self._wait_limit_s))
+        if not feed.state.seq:
+            # A receipt, or the wait ended before the commit: nobody is told of a task that is not stored.
+            await opened
+        return feed
 
     def _check_tenant(self, principal: Principal, tenant: str) -> None:
         if tenant and tenant != principal.tenant:
@@ -206,6 +235,9 @@ class Operations:
         Raises:
             RouteNotFound: there is neither a skill nor an agent of that name.
         """
+        if self._agent is None:
+            # Which skills there are is known to whoever opens the task.
+            return name
         return self._runner.agent(self._agent).executor.named(name)
 
     async def cancel(self, caller: Caller, query: TaskQuery) -> Task:

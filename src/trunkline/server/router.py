@@ -44,8 +44,12 @@ from trunkline.wire.writer import Dialect
 
 log = logging.getLogger("trunkline.server")
 AGENTS = "/agents/"
+CATALOGUE = "/v1/a2a/agents/"
 # The page of metrics and its media type, for what the reader accepts.
 Render = Callable[[str], tuple[bytes, bytes]]
+CARD = "/.well-known/agent-card.json"
+# Beside the address itself, where a catalogue's readers look.
+CARD_HERE = "agent-card.json"
 _NOT_ALLOWED = 1008
 
 
@@ -68,8 +72,9 @@ class Router:
         admin: Admin,
         metrics: Render | None,
         jwks: Callable[[], bytes] | None,
+        find_site: Callable[[str], Site | None] | None = None,
     ) -> None:
-        """Take the sites by agent id; the first is also at the origin."""
+        """Take the sites by agent id, the first is also at the origin; and what finds one in a catalogue."""
         self.sites = sites
         self.origin = next(iter(sites.values()))
         self._mounts = mounts
@@ -90,7 +95,12 @@ class Router:
             self._fixed["/metrics"] = guard(partial(self._metrics, metrics))
         if jwks is not None:
             self._fixed["/.well-known/jwks.json"] = guard(partial(self._jwks, jwks))
-        self._below: dict[str, Handler] = {PREFIX: guard(self._operate), AGENTS: guard(self._agent)}
+        self._below: dict[str, Handler] = {
+            PREFIX: guard(self._operate),
+            AGENTS: guard(partial(self._agent, AGENTS, sites.get)),
+        }
+        if find_site is not None:
+            self._below[CATALOGUE] = guard(partial(self._agent, CATALOGUE, find_site))
 
     async def answer(self, exchange: Exchange, site: Site | None = None) -> None:
         """Serve one HTTP request; the site is the one at the root of the path, else that of the origin."""
@@ -147,17 +157,19 @@ class Router:
             return partial(self._mounted, mount)
         return site.handler(path)
 
-    async def _agent(self, exchange: Exchange, seen: TraceSeen) -> Following | None:
+    async def _agent(
+        self, prefix: str, find: Callable[[str], Site | None], exchange: Exchange, seen: TraceSeen
+    ) -> Following | None:
         """A request for an agent by its id: what is behind the id is relative to its site."""
         seen.operation = "Agent"
-        agent, _, path = exchange.path.removeprefix(AGENTS).partition("/")
-        site = self.sites.get(agent)
+        agent, _, path = exchange.path.removeprefix(prefix).partition("/")
+        site = find(agent)
         if site is None:
             # Who is not let in does not learn which agents there are.
             await self._admission.admit(exchange, seen)
             raise errors.RouteNotFound("there is no such agent here")
-        exchange.prefix = AGENTS + agent
-        exchange.path = f"/{path}"
+        exchange.prefix = prefix + agent
+        exchange.path = CARD if path == CARD_HERE else f"/{path}"
         return await site.handler(exchange.path)(exchange, seen)
 
     async def _answer_preflight(self, exchange: Exchange, seen: TraceSeen) -> None:

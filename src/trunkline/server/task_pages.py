@@ -25,9 +25,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 class TaskPages:
-    """Reads the tasks of an agent page by page."""
+    """Reads the tasks of an agent, or of all, page by page."""
 
-    def __init__(self, tasks: Tasks, agents: tuple[str, ...]) -> None:
+    def __init__(self, tasks: Tasks, agents: tuple[str, ...] | None) -> None:
         self._tasks = tasks
         self._agents = agents
         self._reading = asyncio.Semaphore(AT_ONCE)

@@ -1,0 +1,124 @@
+"""What one agent has on a host: an executor that the runner carries, typed operations, a card and a site."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from trunkline.agent.agent import Agent
+from trunkline.agent.declaration import DriftMonitor
+from trunkline.agent.executor import SkillExecutor
+from trunkline.auth.identity import Identity
+from trunkline.config import Settings
+from trunkline.http.host_check import HostCheck, hosts_of
+from trunkline.peer.executor import SILENCE_S, PeerExecutor, remote_id
+from trunkline.peer.remote import Reachable
+from trunkline.run.hops import Bounds
+from trunkline.run.node import HostedAgent
+from trunkline.run.push_configs import PushConfigs
+from trunkline.run.runner import Runner
+from trunkline.server.admission import Admission
+from trunkline.server.card import Cards
+from trunkline.server.encoding import EncodedOperations
+from trunkline.server.operations import OpenTask, Operations
+from trunkline.server.refusals import BodyReader, Refusals
+from trunkline.server.site import Site
+from trunkline.wire.card import Card
+
+
+class ExecutorFactory(Struct, frozen=True):
+    """Makes the executors of agents that are made of skills; `local` are the agents that they may call."""
+
+    drift: DriftMonitor
+    bounds: Bounds
+    local: Collection[str]
+
+    def of(self, agent: Agent, own: Settings, *, id: str = "") -> tuple[HostedAgent, HostedAgent]:
+        """An agent under an id, and what follows the remote tasks that its skills ask for."""
+        name = id or agent.id
+        reachable = Reachable(remote_id(name), agent.peers, self.local)
+        executor = SkillExecutor(
+            agent.name,
+            agent.skills,
+            agent.default,
+            own,
+            self.drift,
+            bounds=self.bounds,
+            reachable=reachable,
+        )
+        return (
+            HostedAgent(name, executor, own.stall_limit, own.kept_s),
+            HostedAgent(reachable.remote, PeerExecutor(agent.peers), SILENCE_S, own.kept_s),
+        )
+
+
+class SiteFactory:
+    """Makes the sites of agents, all behind one admission; they may come and go while the host serves."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        identity: Identity,
+        admission: Admission,
+        refusals: Refusals,
+        read_body: BodyReader,
+        *,
+        pushes: bool,
+    ) -> None:
+        self._runner = runner
+        self._identity = identity
+        self._admission = admission
+        self._refusals = refusals
+        self._read_body = read_body
+        self._pushes = pushes
+        self._configs: PushConfigs | None = None
+        # By agent id. Whoever pushes says so to each when the store is open.
+        self._operations: dict[str | None, Operations] = {}
+
+    def of(self, agent: Agent, own: Settings) -> Site:
+        """The site of an agent that is made of skills."""
+        private = [skill.id for skill in agent.skills.values() if not skill.public]
+        return self.make(agent.id, agent.card(), own, private)
+
+    def make(
+        self,
+        agent: str | None,
+        card: Card,
+        own: Settings,
+        private: Collection[str] = (),
+        *,
+        open_task: OpenTask | None = None,
+    ) -> Site:
+        """The site of an agent by its id and card, or with None that of all; `open_task` takes its messages.
+
+        Raises:
+            Misuse: the card cannot be shown.
+        """
+        operations = Operations(
+            self._runner, agent, wait_limit_s=own.wait_limit, streaming=card.streaming, open_task=open_task
+        )
+        operations.push.configs = self._configs
+        cards = Cards(
+            replace(card, push=self._pushes), own, self._identity, HostCheck(hosts_of(own)), private
+        )
+        self._operations[agent] = operations
+        return Site(
+            EncodedOperations(operations),
+            cards,
+            self._admission,
+            self._refusals,
+            read_body=self._read_body,
+            own=own,
+        )
+
+    def push_by(self, configs: PushConfigs) -> None:
+        """Have all operations, also those that are made later, keep push configs here."""
+        self._configs = configs
+        for operations in self._operations.values():
+            operations.push.configs = configs
+
+    def forget(self, agent: str) -> None:
+        """Let go of the operations of an agent that has no site any more."""
+        self._operations.pop(agent, None)
