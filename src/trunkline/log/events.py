@@ -54,6 +54,29 @@ class Submitted(Event, frozen=True):
     parent: str = ""
 
 
+class Candidate(Struct, frozen=True, omit_defaults=True, gc=False):
+    """An agent that could have had a task: its score and what that is made of; or why it was not drawn."""
+
+    agent: str
+    score: float = 0.0
+    parts: Metadata = {}
+    excluded: str = ""
+
+
+class Routed(Event, frozen=True):
+    """Why the task is done by the agent that does it, recorded with its beginning.
+
+    `reason` is one sentence. Where there is a `refusal`, one word, nobody does it: it is born rejected.
+    """
+
+    reason: str
+    winner: str = ""
+    refusal: str = ""
+    skill: str = ""
+    targets: tuple[str, ...] = ()
+    candidates: tuple[Candidate, ...] = ()
+
+
 class Claimed(Event, frozen=True):
     """A node takes the task over, or lets go if it names none; earlier owners are refused from here on."""
 
@@ -191,6 +214,7 @@ class Unread(Event, frozen=True):
 
 Known = (
     Submitted
+    | Routed
     | Claimed
     | Said
     | Status

@@ -305,7 +305,7 @@ class State:
                 self._set_push(target)
             case ev.PushDeleted(id=gone):
                 self._delete_push(gone)
-            case ev.Stepped() | ev.Unread():
+            case ev.Stepped() | ev.Routed() | ev.Unread():
                 pass
             case _:
                 assert_never(recorded.event)

@@ -1,0 +1,170 @@
+"""Which agent does a piece of work, decided from what is known of all of them. Pure.
+
+An explicit target is never replaced by another agent. Else a conversation stays with the agent that has it;
+else one of those that have the skill is drawn: by a split that is set for the skill, or by weight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+
+from msgspec import Struct
+
+from trunkline.fleet.routing.ranking import Score, Track, ranked
+from trunkline.log.events import Candidate, Routed
+
+NO_SKILL, UNKNOWN_SKILL, UNKNOWN_TARGET = "no_skill", "unknown_skill", "unknown_target"
+COOLDOWN, UNAVAILABLE = "cooldown", "unavailable"
+ALL = "all"
+# More candidates than these are not recorded: a log is no list of a large fleet.
+SHOWN = 20
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """An agent as the choice sees it; what is not known of its health is None.
+
+    `skills` is None while nobody knows them: its card was never read and its entry names none.
+    `excluded` says why it takes nothing now, in words; `cools` that it is only a cooldown.
+    """
+
+    agent: str
+    skills: frozenset[str] | None = frozenset()
+    excluded: str = ""
+    cools: bool = False
+    success_rate: float | None = None
+    cost_usd: float | None = None
+    latency_ms: float | None = None
+    track: Track = Track()
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """What is asked for: a skill, or an agent, or whoever has the conversation (`sticky`)."""
+
+    skill: str = ""
+    target: str = ""
+    sticky: str = ""
+    helm: str = ""
+    key: str = ""
+    split: Mapping[str, float] = {}
+    latency_weight: float = 0.0
+
+
+def weight(standing: Standing, latency_weight: float = 0.0) -> float:
+    """How often an agent is drawn: by its success rate over one plus the cost of a success; unknown is 1."""
+    if standing.success_rate is None:
+        return 1.0
+    made = standing.success_rate / (1.0 + max(standing.cost_usd or 0.0, 0.0))
+    if latency_weight and standing.latency_ms is not None:
+        made /= 1.0 + latency_weight * max(standing.latency_ms, 0.0) / 1000
+    return made
+
+
+def draw(weights: Sequence[float], number: float) -> int:
+    """The place that a number between 0 and 1 falls on; where all weigh nothing, each is as likely."""
+    total = sum(weights)
+    if total <= 0:
+        return min(int(number * len(weights)), len(weights) - 1)
+    left = number * total
+    for place, one in enumerate(weights):
+        left -= one
+        if left < 0:
+            return place
+    return max(place for place, one in enumerate(weights) if one > 0)
+
+
+def share_of(key: str) -> float:
+    """A number from 0 up to 1 that is always the same for a key."""
+    return int.from_bytes(blake2b(key.encode(), digest_size=7).digest()) / (1 << 56)
+
+
+def fan_out(targets: Sequence[str], skill: str, standings: Sequence[Standing]) -> tuple[str, ...]:
+    """The agents that are meant, each once: of `all` every one that has the skill."""
+    if ALL not in targets:
+        return tuple(dict.fromkeys(targets))
+    return tuple([one.agent for one in standings if one.skills is not None and skill in one.skills])
+
+
+def choose(wish: Wish, standings: Sequence[Standing], number: float) -> Routed:
+    """The decision with all that speaks for it; `number` between 0 and 1 is the draw."""
+    by_name = {one.agent: one for one in standings}
+    if wish.target:
+        return _target(wish, by_name.get(wish.target), "it was asked for by name")
+    sticky = by_name.get(wish.sticky)
+    if sticky is not None and _may(sticky, wish.skill):
+        return _target(wish, sticky, "the conversation is with it")
+    if not wish.skill:
+        if wish.helm:
+            return _target(wish, by_name.get(wish.helm), "it takes what names no skill", wish.helm)
+        return _refused(wish, NO_SKILL, "Nothing names a skill or an agent; name one of them.")
+    able = [one for one in standings if one.skills is not None and wish.skill in one.skills]
+    if not able:
+        return _refused(wish, UNKNOWN_SKILL, f"No agent here has the skill {wish.skill!r}.")
+    return _drawn(wish, able, number)
+
+
+def _may(standing: Standing, skill: str) -> bool:
+    return not skill or standing.skills is None or skill in standing.skills
+
+
+def _target(wish: Wish, found: Standing | None, why: str, named: str = "") -> Routed:
+    if found is None:
+        target = named or wish.target
+        return _refused(wish, UNKNOWN_TARGET, f"There is no agent {target!r} here.", targets=(target,))
+    shown = _shown(wish, [found])
+    if not _may(found, wish.skill):
+        reason = f"The agent {found.agent!r} has no skill {wish.skill!r}."
+        return _refused(wish, UNKNOWN_SKILL, reason, shown, (found.agent,))
+    if found.excluded:
+        reason = f"The agent {found.agent!r} takes nothing now: {found.excluded}."
+        refusal = COOLDOWN if found.cools else UNAVAILABLE
+        return _refused(wish, refusal, reason, shown, (found.agent,))
+    return _won(wish, found, f"{found.agent} does it: {why}.", shown)
+
+
+def _drawn(wish: Wish, able: Sequence[Standing], number: float) -> Routed:
+    shown = _shown(wish, able)
+    free = [one for one in able if not one.excluded]
+    if not free:
+        causes = "; ".join([f"{one.agent}: {one.excluded}" for one in able[:SHOWN]])
+        refusal = COOLDOWN if all([one.cools for one in able]) else UNAVAILABLE
+        reason = f"No agent with the skill {wish.skill!r} takes anything now ({causes})."
+        return _refused(wish, refusal, reason, shown)
+    split = [wish.split.get(one.agent, 0.0) for one in free]
+    if sum(split) > 0:
+        winner = free[draw(split, share_of(wish.key))]
+        return _won(wish, winner, f"{winner.agent} does it: the split of {wish.skill!r} says so.", shown)
+    winner = free[draw([weight(one, wish.latency_weight) for one in free], number)]
+    if len(free) == 1:
+        why = f"no other agent with the skill {wish.skill!r} is free"
+    else:
+        why = f"drawn by weight from {len(free)} agents with the skill {wish.skill!r}"
+    return _won(wish, winner, f"{winner.agent} does it: {why}.", shown)
+
+
+def _won(wish: Wish, winner: Standing, reason: str, shown: tuple[Candidate, ...]) -> Routed:
+    targets = (wish.target,) if wish.target else ()
+    return Routed(reason, winner.agent, skill=wish.skill, targets=targets, candidates=shown)
+
+
+def _refused(
+    wish: Wish, refusal: str, reason: str, shown: tuple[Candidate, ...] = (), targets: tuple[str, ...] = ()
+) -> Routed:
+    return Routed(reason, refusal=refusal, skill=wish.skill, targets=targets, candidates=shown)
+
+
+def _shown(wish: Wish, able: Sequence[Standing]) -> tuple[Candidate, ...]:
+    by_name = {one.agent: one for one in able}
+    order = ranked([(one.agent, one.track) for one in able])
+    return tuple([_candidate(by_name[name], made, wish.latency_weight) for name, made in order[:SHOWN]])
+
+
+def _candidate(standing: Standing, made: Score, latency_weight: float) -> Candidate:
+    known = {
+        "successRate": standing.success_rate,
+        "costUsd": standing.cost_usd,
+        "latencyMs": standing.latency_ms,
+    }
+    told = {name: value for name, value in known.items() if value is not None}
+    parts = {"weight": weight(standing, latency_weight), **told, **made.parts}
+    return Candidate(standing.agent, made.value, parts, standing.excluded)

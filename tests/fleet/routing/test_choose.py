@@ -1,0 +1,173 @@
+"""Who does a piece of work: targets, conversations, exclusions, the draw, the split, and what is refused."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trunkline.fleet.routing.choose import (
+    COOLDOWN,
+    NO_SKILL,
+    SHOWN,
+    UNAVAILABLE,
+    UNKNOWN_SKILL,
+    UNKNOWN_TARGET,
+    Standing,
+    Wish,
+    choose,
+    draw,
+    fan_out,
+    share_of,
+    weight,
+)
+from trunkline.fleet.routing.ranking import Track
+
+ANN = Standing(agent="ann", skills=frozenset({"draft", "chat"}))
+BEN = Standing(agent="ben", skills=frozenset({"draft"}))
+NEW = Standing(agent="new", skills=None)
+FLEET = (ANN, BEN, NEW)
+
+NAMES = st.sampled_from(["ann", "ben", "cat", "dan", "nobody"])
+SKILLS = st.sampled_from(["", "draft", "chat", "fly"])
+STANDINGS = st.lists(
+    st.builds(
+        Standing,
+        agent=st.sampled_from(["ann", "ben", "cat", "dan"]),
+        skills=st.none() | st.frozensets(st.sampled_from(["draft", "chat"])),
+        excluded=st.sampled_from(["", "", "it is disabled"]),
+        success_rate=st.none() | st.floats(0, 1),
+        cost_usd=st.none() | st.floats(0, 10),
+        latency_ms=st.none() | st.floats(0, 1e6),
+    ),
+    unique_by=lambda one: one.agent,
+)
+WISHES = st.builds(
+    Wish,
+    skill=SKILLS,
+    target=st.just("") | NAMES,
+    sticky=st.just("") | NAMES,
+    helm=st.just("") | NAMES,
+    key=st.text(max_size=5),
+    split=st.dictionaries(NAMES, st.floats(0, 1), max_size=3),
+    latency_weight=st.sampled_from([0.0, 1.0]),
+)
+
+
+def test_hb08_ten_thousand_draws_follow_the_weights() -> None:
+    able = [
+        Standing(agent="a", skills=frozenset({"x"}), success_rate=0.9, cost_usd=0.5),
+        Standing(agent="b", skills=frozenset({"x"}), success_rate=0.5, cost_usd=0.0),
+        Standing(agent="c", skills=frozenset({"x"})),
+    ]
+    assert [weight(one) for one in able] == pytest.approx([0.6, 0.5, 1.0])
+    chance = Random(8)
+    won = [choose(Wish(skill="x"), able, chance.random()).winner for _ in range(10_000)]
+    for name, expected in (("a", 0.6 / 2.1), ("b", 0.5 / 2.1), ("c", 1 / 2.1)):
+        assert abs(won.count(name) / 10_000 - expected) < 0.03
+
+
+def test_latency_weighs_only_where_it_is_set() -> None:
+    slow = Standing(agent="a", success_rate=1.0, latency_ms=3000)
+    assert weight(slow) == 1.0
+    assert weight(slow, latency_weight=1.0) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("wish", "refusal", "named"),
+    [
+        (Wish(), NO_SKILL, "skill or an agent"),
+        (Wish(skill="fly"), UNKNOWN_SKILL, "'fly'"),
+        (Wish(skill="draft", target="typo"), UNKNOWN_TARGET, "'typo'"),
+        (Wish(skill="fly", target="ann"), UNKNOWN_SKILL, "'ann'"),
+        (Wish(helm="gone"), UNKNOWN_TARGET, "'gone'"),
+    ],
+)
+def test_hb07_refusals_are_told_apart(wish: Wish, refusal: str, named: str) -> None:
+    made = choose(wish, FLEET, 0.5)
+    assert (made.refusal, made.winner) == (refusal, "")
+    assert named in made.reason
+
+
+def test_a_target_that_is_excluded_is_not_replaced() -> None:
+    off = Standing(agent="off", skills=frozenset({"draft"}), excluded="it is disabled")
+    made = choose(Wish(skill="draft", target="off"), (*FLEET, off), 0.5)
+    assert (made.refusal, made.winner) == (UNAVAILABLE, "")
+    assert "it is disabled" in made.reason
+    assert [one.excluded for one in made.candidates] == ["it is disabled"]
+
+
+def test_a_conversation_stays_where_it_is_unless_another_skill_is_asked_for() -> None:
+    assert {choose(Wish(sticky="ben"), FLEET, n / 9).winner for n in range(9)} == {"ben"}
+    assert {choose(Wish(skill="draft", sticky="ben"), FLEET, n / 9).winner for n in range(9)} == {"ben"}
+    assert choose(Wish(skill="chat", sticky="ben"), FLEET, 0.5).winner == "ann"
+    assert choose(Wish(skill="chat", sticky="gone"), FLEET, 0.5).winner == "ann"
+    off = Standing(agent="ben", skills=frozenset({"draft"}), excluded="its breaker is open")
+    assert choose(Wish(skill="draft", sticky="ben"), (ANN, off), 0.5).refusal == UNAVAILABLE
+
+
+def test_the_helm_takes_what_names_no_skill() -> None:
+    assert choose(Wish(helm="ann"), FLEET, 0.5).winner == "ann"
+
+
+def test_an_agent_whose_skills_are_not_known_is_reached_by_name_alone() -> None:
+    assert choose(Wish(skill="fly", target="new"), FLEET, 0.5).winner == "new"
+    assert choose(Wish(skill="fly"), FLEET, 0.5).refusal == UNKNOWN_SKILL
+
+
+def test_exclusions_are_shown_and_never_drawn() -> None:
+    cold = Standing(agent="ann", skills=frozenset({"draft"}), excluded="it cools down", cools=True)
+    made = choose(Wish(skill="draft"), (cold, BEN), 0.0)
+    assert made.winner == "ben"
+    assert {one.agent: one.excluded for one in made.candidates} == {"ann": "it cools down", "ben": ""}
+    assert choose(Wish(skill="draft"), (cold,), 0.0).refusal == COOLDOWN
+
+
+def test_a_split_is_by_key_and_never_changes_for_one() -> None:
+    split = {"ann": 1.0, "ben": 1.0}
+    keys = [str(n) for n in range(2000)]
+    won = [choose(Wish(skill="draft", key=key, split=split), FLEET, 0.0).winner for key in keys]
+    assert won == [choose(Wish(skill="draft", key=key, split=split), FLEET, 0.9).winner for key in keys]
+    assert abs(won.count("ann") / 2000 - 0.5) < 0.05
+    assert choose(Wish(skill="draft", key="k", split={"ben": 1.0}), FLEET, 0.0).winner == "ben"
+
+
+def test_candidates_are_sorted_by_their_score_and_bounded() -> None:
+    good, bad = Track(runs=9, success_rate=1.0), Track(runs=9, success_rate=0.1)
+    several = [Standing(agent=f"a{n}", skills=frozenset({"x"}), track=bad) for n in range(30)]
+    best = Standing(agent="z", skills=frozenset({"x"}), track=good, success_rate=1.0)
+    shown = choose(Wish(skill="x"), [*several, best], 0.5).candidates
+    assert len(shown) == SHOWN
+    assert (shown[0].agent, shown[0].score, shown[0].parts["successRate"]) == ("z", 2.0, 1.0)
+
+
+def test_all_means_every_agent_with_the_skill_and_names_count_once() -> None:
+    assert fan_out(["all"], "draft", FLEET) == ("ann", "ben")
+    assert fan_out(["ben", "ann", "ben", "typo"], "draft", FLEET) == ("ben", "ann", "typo")
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=9), st.floats(0, 1, exclude_max=True))
+def test_a_draw_never_falls_on_what_weighs_nothing(weights: list[float], number: float) -> None:
+    place = draw(weights, number)
+    assert weights[place] > 0 or sum(weights) == 0
+
+
+@given(WISHES, STANDINGS, st.floats(0, 1, exclude_max=True))
+def test_every_decision_has_a_winner_that_may_or_a_refusal(
+    wish: Wish, standings: list[Standing], number: float
+) -> None:
+    made = choose(wish, standings, number)
+    assert bool(made.winner) != bool(made.refusal)
+    by_name = {one.agent: one for one in standings}
+    if made.winner:
+        winner = by_name[made.winner]
+        assert not winner.excluded
+        assert not wish.skill or winner.skills is None or wish.skill in winner.skills
+        assert wish.target in ("", made.winner)
+
+
+@given(st.text())
+def test_shares_lie_between_nothing_and_all(key: str) -> None:
+    assert 0 <= share_of(key) < 1
