@@ -21,7 +21,7 @@ from tests.chaos.history import Logged
 from tests.chaos.inside import Inside, inside
 from trunkline import Agent, Turn, Unanswered
 from trunkline.demo import agent
-from trunkline.log.events import ChildAsked, ChildEnded, QuestionClosed
+from trunkline.log.events import Candidate, ChildAsked, ChildEnded, QuestionClosed, Routed
 from trunkline.log.fold import Head, fold
 from trunkline.store.backup import export
 from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, Task, TaskState
@@ -204,6 +204,27 @@ async def _record_children(name: str, store: str) -> int:
         return await _keep(name, app)
 
 
+async def _record_routed(name: str, store: str) -> int:
+    """A task that was routed to an agent, and one that nobody could be given."""
+    others = (
+        Candidate("steps", 1.9, {"weight": 0.9, "success": 1.9}),
+        Candidate("other", excluded="it is disabled"),
+    )
+    decisions = [
+        Routed("steps does it: drawn by weight.", "steps", skill="count", candidates=others),
+        Routed("There is no agent 'typo' here.", refusal="unknown_target", skill="count", targets=("typo",)),
+    ]
+    async with inside(steps, store, coalesce_milliseconds=0) as app:
+        for place, routed in enumerate(decisions):
+            message = Message(message_id=f"m{place}", role=Role.USER, parts=(Part(text="go"),))
+            agent = routed.winner or "hub"
+            request = SendRequest(message)
+            _, opened = app.runner.submit("default", "anonymous", request, agent=agent, routed=routed)
+            await opened
+        await _until(app, lambda logs: all(log.head and log.head.state in TERMINAL for log in logs))
+        return await _keep(name, app)
+
+
 def _is_told(logs: list[Logged], kind: type[ChildAsked | ChildEnded]) -> bool:
     return any(isinstance(one.event, kind) for log in logs for one in log.records)
 
@@ -231,6 +252,7 @@ def main() -> None:
         f"{version}-waiting": _record_waiting,
         f"{version}-questions": _record_questions,
         f"{version}-children": _record_children,
+        f"{version}-routed": _record_routed,
     }
     left = {name: record for name, record in parts.items() if not (HERE / f"{name}.jsonl").exists()}
     if not left:

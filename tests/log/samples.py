@@ -64,6 +64,13 @@ middle = st.one_of(
     st.builds(
         ev.Stepped, place=st.integers(0, 9), name=texts, result=st.none() | st.lists(texts, max_size=2)
     ),
+    st.builds(
+        ev.Routed,
+        reason=texts,
+        winner=texts,
+        refusal=texts,
+        candidates=st.lists(st.builds(ev.Candidate, agent=texts, score=st.just(0.5)), max_size=2).map(tuple),
+    ),
     st.builds(ev.Taken, place=st.integers(0, 3)),
     st.builds(ev.QuestionClosed, place=st.integers(0, 3), withdrawn=st.booleans()),
     st.builds(ev.Parked, wake_at=st.sampled_from([0, 5_000]), child=st.sampled_from(["", "k"])),

@@ -30,7 +30,7 @@ def test_kind_is_the_class_name() -> None:
     assert sorted(KINDS) == [
         "cancelrequested", "childasked", "childended", "chunk", "claimed", "compacted", "delta", "parked",
         "pushdeleted", "pushset",
-        "questionclosed", "replied", "said", "status",
+        "questionclosed", "replied", "routed", "said", "status",
         "stepped", "submitted", "taken",
     ]  # fmt: skip
 

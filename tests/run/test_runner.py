@@ -27,6 +27,7 @@ from tests.run.desk import (
     until,
 )
 from trunkline.errors import (
+    Duplicate,
     Refused,
     StoreError,
     TaskNotCancelable,
@@ -41,6 +42,7 @@ from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Limits
 from trunkline.run.runner import Runner
 from trunkline.store.group_commit import Ack
+from trunkline.store.records import Dedup
 from trunkline.wire.types import SendRequest, TaskState
 
 FAILED, CANCELED, COMPLETED = TaskState.FAILED, TaskState.CANCELED, TaskState.COMPLETED
@@ -574,5 +576,47 @@ def test_a_task_that_is_stored_after_its_caller_was_refused_is_run(monkeypatch: 
                 await asyncio.sleep(0.01)
             assert head.node == runner.node
         await store.close()
+
+    run(main())
+
+
+def test_a_decision_is_recorded_with_the_task_that_it_opens() -> None:
+    async def main() -> None:
+        async with desk(quick) as runner:
+            why = ev.Routed("drawn", AGENT, skill="act", candidates=(ev.Candidate(AGENT, 1.0),))
+            feed, opened = runner.submit("t", "me", SendRequest(said("go")), agent=AGENT, routed=why)
+            assert await opened == 2
+            assert await runner.ended(feed) is COMPLETED
+            assert (await runner.log(feed))[1] == why
+
+    run(main())
+
+
+def test_what_was_refused_is_born_rejected_and_run_by_nobody() -> None:
+    async def main() -> None:
+        async with desk(hang) as runner:
+            why = ev.Routed("There is no agent 'typo' here.", refusal="unknown_target", skill="act")
+            feed, opened = runner.submit("t", "me", SendRequest(said("go")), agent="hub", routed=why)
+            assert await opened == 3
+            assert (feed.state.state, feed.state.skill) == (TaskState.REJECTED, "act")
+            assert (feed.state.agent, reason(feed), runner.running) == ("hub", why.reason, 0)
+            head = await runner.tasks.store.heads.get("t", feed.state.task_id)
+            assert head is not None and head.state is TaskState.REJECTED
+
+    run(main())
+
+
+def test_what_was_routed_is_known_again_whoever_was_chosen() -> None:
+    async def main() -> None:
+        async with desk(quick) as runner:
+            key = Dedup("one", b"d", 60_000)
+            for refusal, agent in (("", AGENT), ("no_skill", "hub")):
+                why = ev.Routed("because", refusal=refusal)
+                _, opened = runner.submit("t", "me", SendRequest(said("go")), key, agent=agent, routed=why)
+                if refusal:
+                    with pytest.raises(Duplicate):
+                        await opened
+                else:
+                    await opened
 
     run(main())

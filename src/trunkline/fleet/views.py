@@ -12,7 +12,7 @@ import msgspec
 
 from trunkline.client.result import Result, text_of
 from trunkline.fleet.call import ApiStruct
-from trunkline.log.events import PushTarget, Recorded, Stepped, Unread
+from trunkline.log.events import Candidate, PushTarget, Recorded, Stepped, Unread
 from trunkline.log.fold import NEVER, Head, State
 from trunkline.store.records import DeliveryRecord
 from trunkline.wire import v03
@@ -128,7 +128,7 @@ def event_row(recorded: Recorded) -> EventRow:
         if name in _TIMES:
             shown = timestamp(value) if 0 < value < NEVER else None
         else:
-            # Only tuples of texts and of artifacts occur.
+            # Only tuples of texts, of artifacts and of candidates occur.
             several = cast("tuple[Any, ...]", value) if isinstance(value, tuple) else None
             shown = _shown(value) if several is None else [_shown(one) for one in several]
         if shown not in (None, "", (), []):
@@ -142,6 +142,8 @@ def _shown(value: Any) -> Any:
             return msgspec.Raw(v03.message(value))
         case Artifact():
             return msgspec.Raw(v03.artifact(value))
+        case Candidate():
+            return msgspec.to_builtins(value)
         case TaskState():
             return plain_state(value)
         case PushTarget():

@@ -81,6 +81,7 @@ class State:
         "interrupted",
         "metadata",
         "node",
+        "opened",
         "output_modes",
         "over",
         "parent",
@@ -106,6 +107,8 @@ class State:
     def __init__(self, task_id: str) -> None:
         self.task_id = task_id
         self.seq: int = 0
+        # The seq at which its opening ends: nothing has been done with a task that stands there.
+        self.opened: int = 0
         # How many bytes the log holds, as told by whoever reads or writes it: no event knows its own.
         self.size: int = 0
         self.context_id = ""
@@ -277,8 +280,8 @@ class State:
                 self._chunk(event)
             case ev.Status() as event:
                 self._enter(event.state, event.message, recorded.at, _deadline(event))
-            case ev.Submitted() as event:
-                self._submitted(event, recorded.at)
+            case ev.Submitted() | ev.Routed() as event:
+                self._open(event, recorded.at)
             case ev.Said() as event:
                 self._said(event, recorded.at)
             case ev.Replied(message=message):
@@ -305,7 +308,7 @@ class State:
                 self._set_push(target)
             case ev.PushDeleted(id=gone):
                 self._delete_push(gone)
-            case ev.Stepped() | ev.Routed() | ev.Unread():
+            case ev.Stepped() | ev.Unread():
                 pass
             case _:
                 assert_never(recorded.event)
@@ -315,6 +318,11 @@ class State:
         first = recorded.seq - ev.span(recorded.event) + 1
         if not first <= self.seq + 1 <= recorded.seq:
             raise ValueError(f"task {self.task_id}: event {recorded.seq} does not follow {self.seq}")
+
+    def _open(self, event: ev.Submitted | ev.Routed, at: int) -> None:
+        self.opened = self.seq
+        if isinstance(event, ev.Submitted):
+            self._submitted(event, at)
 
     def _submitted(self, event: ev.Submitted, at: int) -> None:
         self.context_id = event.context_id

@@ -18,7 +18,7 @@ from trunkline.errors import (
     Unavailable,
 )
 from trunkline.log.decide import Cancel, ForceCancel, Release, Say
-from trunkline.log.events import PushTarget, Status, Submitted
+from trunkline.log.events import AnyEvent, PushTarget, Routed, Status, Submitted
 from trunkline.log.fold import NEVER
 from trunkline.run import hops
 from trunkline.run.children import Children
@@ -35,7 +35,7 @@ from trunkline.store.group_commit import Ack
 from trunkline.store.records import Dedup
 from trunkline.wire.question import answered_question
 from trunkline.wire.spellings import plain_state
-from trunkline.wire.types import Message, SendRequest, TaskState
+from trunkline.wire.types import Message, Part, Role, SendRequest, TaskState
 
 log = logging.getLogger("trunkline.run")
 BEAT_S = 1.0
@@ -239,7 +239,7 @@ class Runner:
             except StoreError:
                 until = None
             if state.seq and state.node == self.node and not state.resting and feed.runner is None:
-                again = Again.NO if state.seq == 1 else Again.RESUME
+                again = Again.NO if state.seq == state.opened else Again.RESUME
                 return self._begin(feed, self.agent(state.agent), again)
             if until is not None and self._node.loop.time() >= until:
                 return None
@@ -263,8 +263,11 @@ class Runner:
         trace: str = "",
         push: PushTarget | None = None,
         extensions: tuple[str, ...] | None = None,
+        routed: Routed | None = None,
     ) -> tuple[Feed, Ack]:
         """Open a task of an agent; its executor starts when it is recorded, whoever still waits.
+
+        `routed` is why that agent does it. Where that is a refusal, the task ends with its beginning.
 
         Raises:
             KeyError: the agent is not carried here.
@@ -276,8 +279,7 @@ class Runner:
             self._check_open()
         if request.metadata or request.message.metadata:
             hops.check(request, self._node.limits.bounds, now_ms())
-        hosted = self.agent(agent)
-        skill = hosted.executor.admit(request)
+        hosted, skill = self._admitted(agent, request, routed)
         said = request.message
         task_id = task_id or self.ids.new()
         # A new conversation is named after its first task.
@@ -297,9 +299,22 @@ class Runner:
             parent=parent,
         )
         feed = self.tasks.begin(tenant, task_id)
-        ack = self.tasks.append(feed, (event,), self._own(dedup, agent), partial(self._opened, feed, hosted))
+        # Whoever was chosen for it, a message that was routed before is known again.
+        key = self._own(dedup, agent) if routed is None else dedup
+        opening = _opening(event, routed, self.ids)
+        ack = self.tasks.append(feed, opening, key, partial(self._opened, feed, hosted))
         self._arriving += 1
         return feed, ack
+
+    def _admitted(
+        self, agent: str, request: SendRequest, routed: Routed | None
+    ) -> tuple[HostedAgent | None, str]:
+        """Who runs a new task, and which skill of it; nobody runs what was refused."""
+        if routed is not None and routed.refusal:
+            return None, routed.skill
+        hosted = self.agent(agent)
+        skill = hosted.executor.admit(request)
+        return hosted, skill or ("" if routed is None else routed.skill)
 
     def _own(self, dedup: Dedup | None, agent: str) -> Dedup | None:
         """The key of a message to this agent: sent to two agents, one message id makes two tasks."""
@@ -308,10 +323,11 @@ class Runner:
             return dedup
         return replace(dedup, key=f"{agent}\x1f{dedup.key}")
 
-    def _opened(self, feed: Feed, agent: HostedAgent, error: StoreError | None) -> None:
+    def _opened(self, feed: Feed, agent: HostedAgent | None, error: StoreError | None) -> None:
         self._arriving -= 1
         if error is None:
-            self._begin(feed, agent, Again.NO)
+            if agent is not None:
+                self._begin(feed, agent, Again.NO)
             return
         feed.fail(error)
         if not isinstance(error, Conflict | Duplicate):
@@ -423,6 +439,17 @@ class Runner:
                     owner.stop_with("The skill was silent for too long and was stopped.")
                 elif hops.is_late(owner.state, now):
                     owner.stop_with("The deadline that came with the message has passed.")
+
+
+def _opening(first: Submitted, routed: Routed | None, ids: Ids) -> tuple[AnyEvent, ...]:
+    """The events that a task begins with; one that was refused ends with them."""
+    if routed is None:
+        return (first,)
+    if not routed.refusal:
+        return (first, routed)
+    said = first.message
+    why = Message(ids.new(), said.context_id, said.task_id, Role.AGENT, (Part(text=routed.reason),))
+    return (first, routed, Status(TaskState.REJECTED, why))
 
 
 def _first(said: Message, task_id: str, context_id: str) -> Message:

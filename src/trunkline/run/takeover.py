@@ -192,7 +192,7 @@ class Takeover:
         claimed = () if own else await node.tasks.change(feed, Claim(node.id, orphan.node))
         if not claimed and not ((own or orphan in self._unsure) and self._is_idle(feed)):
             return
-        if own and state.seq == 1:
+        if own and state.seq == state.opened:
             # Nothing of it was begun.
             log.warning("task.unrun task=%s", state.task_id)
             self._claimed.append((feed, agent, Again.NO))

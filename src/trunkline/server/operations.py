@@ -112,9 +112,8 @@ class Operations:
         state = feed.state
         if caller.extensions is not None:
             caller.extensions.settle(state.extensions)
-        receipt = (
-            view(caller.principal, state, request.history_length) if state.seq == 1 and not wait else None
-        )
+        is_fresh = state.seq == state.opened
+        receipt = view(caller.principal, state, request.history_length) if is_fresh and not wait else None
         if receipt is not None:
             await self._tasks.move(feed, FIRST_WORD_S)
         elif wait:
@@ -269,7 +268,7 @@ class Operations:
             # It may know what became of its answer, and nothing of how.
             await self._rest(caller, feed, self._tasks.loop.time() + self._wait_limit_s)
             return Subscription(feed, None, opening=view(caller.principal, feed.state))
-        if feed.state.seq == 1:
+        if feed.state.seq == feed.state.opened:
             await self._tasks.move(feed, FIRST_WORD_S)
         elif not new and (
             # A repeat of what has ended is answered alike whether its events are still in memory or not.
@@ -345,9 +344,8 @@ def _dedup(caller: Caller, request: SendRequest) -> Dedup | None:
 
 def _direct(feed: Feed) -> Message | None:
     records = feed.newer(0)
-    if records and len(records) == 2 and isinstance(records[1].event, Replied):
-        return records[1].event.message
-    return None
+    last = records[-1].event if records and len(records) == feed.state.opened + 1 else None
+    return last.message if isinstance(last, Replied) else None
 
 
 def _place(text: str, newest: int) -> int:

@@ -79,6 +79,8 @@ class Auditor:
                 return self.node, f"answer to {self.last_said}"
             case ev.Delta() | ev.Chunk() | ev.Stepped() | ev.Taken() | ev.Parked() | ev.Compacted():
                 return self.node, "its run"
+            case ev.Routed():
+                return self.node, event.reason
             case ev.QuestionClosed():
                 return self.node, "withdrawn" if event.withdrawn else "its deadline"
             case _:
@@ -199,7 +201,16 @@ def test_the_log_alone_tells_who_when_for_whom_and_why(shelf: Shelf, tmp_path: P
     # Everything that can happen did, and was by whom it must be.
     kinds = {type(one.recorded.event) for one in records}
     # Compaction comes later, and nothing here writes piece by piece for long, waits or has children.
-    rare = {ev.Compacted, ev.Delta, ev.Taken, ev.QuestionClosed, ev.Parked, ev.ChildEnded, ev.ChildAsked}
+    rare = {
+        ev.Routed,
+        ev.Compacted,
+        ev.Delta,
+        ev.Taken,
+        ev.QuestionClosed,
+        ev.Parked,
+        ev.ChildEnded,
+        ev.ChildAsked,
+    }
     assert kinds >= set(get_args(ev.Known)) - rare, kinds
     ends = {one.what for one in accounts}
     assert {state.name.lower() for state in TERMINAL} <= ends
