@@ -274,12 +274,7 @@ class Runner:
             Refused: no skill takes the message, or its chain of agents ends here.
             Unavailable: the runner is stopping.
         """
-        # A parent is let come to its end when the runner goes down, and may need a child for that.
-        if not parent:
-            self._check_open()
-        if request.metadata or request.message.metadata:
-            hops.check(request, self._node.limits.bounds, now_ms())
-        hosted, skill = self._admitted(agent, request, routed)
+        hosted, skill = self._admitted(agent, request, parent, routed)
         said = request.message
         task_id = task_id or self.ids.new()
         # A new conversation is named after its first task.
@@ -301,15 +296,19 @@ class Runner:
         feed = self.tasks.begin(tenant, task_id)
         # Whoever was chosen for it, a message that was routed before is known again.
         key = self._own(dedup, agent) if routed is None else dedup
-        opening = _opening(event, routed, self.ids)
-        ack = self.tasks.append(feed, opening, key, partial(self._opened, feed, hosted))
+        ack = self.tasks.append(feed, _opening(event, routed), key, partial(self._opened, feed, hosted))
         self._arriving += 1
         return feed, ack
 
     def _admitted(
-        self, agent: str, request: SendRequest, routed: Routed | None
+        self, agent: str, request: SendRequest, parent: str, routed: Routed | None
     ) -> tuple[HostedAgent | None, str]:
         """Who runs a new task, and which skill of it; nobody runs what was refused."""
+        # A parent is let come to its end when the runner goes down, and may need a child for that.
+        if not parent:
+            self._check_open()
+        if request.metadata or request.message.metadata:
+            hops.check(request, self._node.limits.bounds, now_ms())
         if routed is not None and routed.refusal:
             return None, routed.skill
         hosted = self.agent(agent)
@@ -441,14 +440,16 @@ class Runner:
                     owner.stop_with("The deadline that came with the message has passed.")
 
 
-def _opening(first: Submitted, routed: Routed | None, ids: Ids) -> tuple[AnyEvent, ...]:
+def _opening(first: Submitted, routed: Routed | None) -> tuple[AnyEvent, ...]:
     """The events that a task begins with; one that was refused ends with them."""
     if routed is None:
         return (first,)
     if not routed.refusal:
         return (first, routed)
     said = first.message
-    why = Message(ids.new(), said.context_id, said.task_id, Role.AGENT, (Part(text=routed.reason),))
+    why = Message(
+        f"{said.task_id}:refused", said.context_id, said.task_id, Role.AGENT, (Part(text=routed.reason),)
+    )
     return (first, routed, Status(TaskState.REJECTED, why))
 
 
