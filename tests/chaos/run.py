@@ -29,6 +29,7 @@ from tests.chaos import (  # noqa: F401 - their rows enter the table
     load,
     protocol,
     replicas,
+    set_back,
     shutdown,
     soak,
     timing,

@@ -59,7 +59,7 @@ def test_a_call_goes_on_with_the_same_remote_task(tmp_path: Path, store: str, vi
             task = asker.send("tea", wait=False)
             runs = tmp_path / "writer" / "runs"
             deadline = time.monotonic() + 30
-            while not runs.exists():
+            while not runs.exists() or not runs.read_text():
                 assert time.monotonic() < deadline
                 time.sleep(0.02)
             dying = desk if victim == "desk" else writer

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -307,6 +307,118 @@ def test_a_takeover_that_is_cut_short_is_finished(
             assert not store.armed
             claims = [one for one in await there.log(far) if isinstance(one, ev.Claimed)]
             assert claims == [ev.Claimed(there.node)]
+        await store.close()
+
+    run(case())
+
+
+async def let_go(store: Shared, count: int = 1) -> list[str]:
+    """Tasks that a node began and let go when it went down."""
+    async with desk(hang, SLOW_DRAIN, store, OnCrash.RESUME) as here:
+        feeds = [await here.open() for _ in range(count)]
+        for feed in feeds:
+            await until(lambda feed=feed: feed.state.seq >= 3)
+    return [feed.state.task_id for feed in feeds]
+
+
+def claims_in(log: Sequence[ev.AnyEvent]) -> list[str]:
+    return [event.node for event in log if isinstance(event, ev.Claimed)]
+
+
+def test_what_was_let_go_is_claimed_before_any_log_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(takeover, "TOGETHER", 4)
+    monkeypatch.setattr(takeover, "SHARED_S", 3600.0)
+    order: list[str] = []
+
+    async def finish(work: Work) -> Verdict:
+        order.append("begun")
+        return DONE
+
+    async def case() -> None:
+        store = Shared()
+        await store.open()
+        async with desk(finish, SLOW_DRAIN, store, OnCrash.RESUME) as there:
+            ids = await let_go(store, 10)
+            append, news = store.log.append, store.log.news
+
+            def appending(tenant: str, task_id: str, expected: int, events: Any, **rest: Any) -> Ack:
+                order.extend("claimed" for event in events if event == ev.Claimed(there.node))
+                return append(tenant, task_id, expected, events, **rest)
+
+            async def reading(places: Any, limit: int = 2000) -> Any:
+                order.append("read")
+                return await news(places, limit)
+
+            monkeypatch.setattr(store.log, "append", appending)
+            monkeypatch.setattr(store.log, "news", reading)
+            await there._takeover.round()
+            for task_id in ids:
+                far = await there.find(task_id)
+                assert await there.ended(far) is COMPLETED
+                assert claims_in(await there.log(far)) == ["", there.node]
+        await store.close()
+
+    run(case())
+    assert order[:11] == ["claimed"] * 10 + ["read"]
+    # Those that were read go on while the others are read.
+    assert order.index("begun") < len(order) - 1 - order[::-1].index("read")
+
+
+@pytest.mark.parametrize("how", ["answer lost", "not written", "spoken to", "unread"])
+def test_a_task_that_was_let_go_goes_on_whatever_comes_between(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(takeover, "SHARED_S", 3600.0)
+
+    async def case() -> None:
+        store = Lossy(ev.Claimed, written=how == "answer lost")
+        await store.open()
+        async with desk(finish, SLOW_DRAIN, store, OnCrash.RESUME) as there:
+            (task_id,) = await let_go(store)
+            if how == "spoken to":
+                # Nothing that a list shows changes by it, so the head stays behind the log.
+                (released,) = await store.nodes.orphans((AGENT,))
+                assert released.released is not None
+                await store.append("t", task_id, released.released.seq, (ev.Said(said("so")),), at=0)
+            elif how == "unread":
+                monkeypatch.setattr(store.log, "news", unread)
+            else:
+                store.armed = True
+            with suppress(StoreError):
+                await there._takeover.round()
+            monkeypatch.undo()
+            await there._takeover.round()
+            far = await there.find(task_id)
+            assert await there.ended(far) is COMPLETED
+            assert claims_in(await there.log(far)) == ["", there.node]
+        await store.close()
+
+    async def unread(*_: Any) -> Any:
+        raise StoreError("the store is away")
+
+    run(case())
+
+
+def test_what_was_claimed_and_not_begun_is_let_go_again_by_a_node_that_goes_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(takeover, "SHARED_S", 3600.0)
+
+    async def case() -> None:
+        store = Shared()
+        await store.open()
+        async with desk(finish, SLOW_DRAIN, store, OnCrash.RESUME) as there:
+            (task_id,) = await let_go(store)
+            news = store.log.news
+
+            async def reading(places: Any, limit: int = 2000) -> Any:
+                there.drain()
+                return await news(places, limit)
+
+            monkeypatch.setattr(store.log, "news", reading)
+            await there._takeover.round()
+            far = await there.find(task_id)
+            assert claims_in(await there.log(far)) == ["", there.node, ""]
         await store.close()
 
     run(case())

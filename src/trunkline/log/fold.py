@@ -157,10 +157,12 @@ class State:
 
     @classmethod
     def from_head(cls, head: Head) -> State:
-        """What a head alone tells of a task, where its log cannot be read."""
+        """What a head alone tells of a task, where its log cannot be read or was not yet."""
         state = cls(head.task_id)
         state.seq, state.context_id, state.principal = head.seq, head.context_id, head.principal
         state.state, state.status_at = head.state, head.status_at
+        state.node, state.agent, state.parent = head.node, head.agent, head.parent
+        state.child, state.wake_at = head.child, head.wake_at
         state.status_message = Message(
             message_id=f"{head.task_id}:damaged",
             context_id=head.context_id,

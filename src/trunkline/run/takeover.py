@@ -14,13 +14,14 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 
 from trunkline.clock import now_ms
-from trunkline.errors import StoreError, TurnOver
-from trunkline.log.decide import Claim, Emit, ForceCancel
+from trunkline.errors import Conflict, StoreError, TurnOver
+from trunkline.log.decide import Claim, Emit, ForceCancel, Release, decide
 from trunkline.log.events import Status
 from trunkline.log.fold import State
 from trunkline.run.executor import Again, OnCrash
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
+from trunkline.store.group_commit import Ack
 from trunkline.store.records import Orphan, TaskRef
 from trunkline.wire.types import Message, Part, Role, TaskState
 
@@ -47,6 +48,8 @@ class Takeover:
         self._called = asyncio.Event()
         # Taken over in part, or perhaps: what is claimed by us is no orphan that anybody would find.
         self._unsure: set[Orphan] = set()
+        # Let go by their nodes and not to be claimed by their heads alone: their logs have moved since.
+        self._moved: set[Orphan] = set()
         # Claimed and not yet begun; after a failure the next round begins them.
         self._claimed: list[tuple[Feed, HostedAgent, Again]] = []
         # Found damaged, named once and left alone while this process lives.
@@ -108,14 +111,44 @@ class Takeover:
 
     async def round(self) -> None:
         """Take over everything that is orphaned now."""
+        if self._node.draining:
+            # Among them is what we have just released, for others.
+            return
         await self._take_all(list(self._unsure))
         seen: set[Orphan] = set()
+        moved, self._moved = self._moved, set()
         nodes, agents = self._store.nodes, self._node.names
         while orphans := [one for one in await nodes.orphans(agents, PAGE) if self._is_news(one, seen)]:
             seen.update(orphans)
             # Replicas see the same list; each begins elsewhere, so that most claims have no rival.
             orphans.sort(key=lambda orphan: hash((orphan.task_id, self._node.id)))
-            await self._take_all(orphans)
+            await self._claim_released([one for one in orphans if one not in moved])
+            await self._take_all([one for one in orphans if one not in self._unsure | self._moved])
+            claimed = [one for one in orphans if one in self._unsure]
+            for start in range(0, len(claimed), TOGETHER):
+                await self._take_all(claimed[start : start + TOGETHER])
+
+    async def _claim_released(self, orphans: list[Orphan]) -> None:
+        """Claim what other nodes let go by its heads alone: to read all the logs first takes long."""
+        node = self._node
+        for start in range(0, len(orphans), TOGETHER):
+            some: list[Orphan] = []
+            acks: list[Ack] = []
+            for one in orphans[start : start + TOGETHER]:
+                if one.released is None or one in self._unsure:
+                    continue
+                if node.draining or node.agent(one.agent) is None:
+                    continue
+                feed = Feed(one.tenant, State.from_head(one.released))
+                # Before it is written: from then on nobody but us would look for it.
+                self._unsure.add(one)
+                some.append(one)
+                acks.append(node.tasks.append(feed, decide(feed.state, Claim(node.id, ""))))
+            for one, outcome in zip(some, await asyncio.gather(*acks, return_exceptions=True), strict=True):
+                if isinstance(outcome, Conflict):
+                    # Another node was faster; or somebody spoke since, and the next look reads it first.
+                    self._unsure.discard(one)
+                    self._moved.add(one)
 
     async def run_own(self) -> None:
         """Look for our own that nobody runs again and again, for ever."""
@@ -176,14 +209,12 @@ class Takeover:
         self._unsure.discard(orphan)
 
     async def _take_over(self, orphan: Orphan, feed: Feed) -> None:
-        node = self._node
-        if node.draining:
-            # Among them is what we have just released, for others.
-            return
-        state = feed.state
+        node, state = self._node, feed.state
         agent = node.agent(state.agent)
-        if agent is None:
-            # Left alone: it goes on when its agent is back, here or elsewhere.
+        if agent is None or node.draining:
+            # It goes on when its agent is back, or elsewhere; not here, though we may just have claimed it.
+            if orphan in self._unsure and self._is_idle(feed):
+                await node.tasks.change(feed, Release(node.id))
             return
         wake_at = state.wake_at
         if wake_at is not None and wake_at > now_ms():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position
-from trunkline.store.records import HeadPage, Where
+from trunkline.store.records import HeadPage, Orphan, Where
 from trunkline.wire.types import TaskState
 
 # A tenth of their names' size in every row and index.
@@ -46,6 +47,13 @@ class HeadRow(Struct, array_like=True, gc=False):
         """The head that these columns hold."""
         task_id, context_id, principal, state, *rest = msgspec.structs.astuple(self)
         return Head(task_id, context_id, principal, STATES[state], *rest)
+
+
+def orphan(tenant: str, *row: Any) -> Orphan:
+    """The row of a task that nobody runs."""
+    head = HeadRow(*row).head()
+    released = head if not head.node and head.wake_at is None else None
+    return Orphan(tenant, head.task_id, head.node, head.agent, released=released)
 
 
 def filters(where: Where) -> dict[str, object]:

@@ -170,6 +170,7 @@ class Orphan(Struct, frozen=True, gc=False):
     """A task to be taken up: `node` claimed it last and is dead; none did if it was let go or parked.
 
     Or it lives and does not run it; then `seq` is its head's, by which two looks know the same claim.
+    Of what was let go `released` is the head, which was written with the last word of the log.
     """
 
     tenant: str
@@ -177,6 +178,7 @@ class Orphan(Struct, frozen=True, gc=False):
     node: str
     agent: str = ""
     seq: int = 0
+    released: Head | None = None
 
 
 class Waiting(Struct, frozen=True, gc=False):

@@ -211,3 +211,23 @@ def test_what_a_node_claimed_last_and_has_not_rested_page_by_page(run, store):
     assert paged == [*whole, Orphan(A, "t9", "n1", "other", 2)]
     # Told apart from the claim before: something has happened to the task in between.
     assert seq == 3
+
+
+def test_of_what_was_let_go_an_orphan_has_the_head(run, store):
+    async def case():
+        await store.nodes.join("n1", ("",))
+        author = await task(store, "t1", node="n1")
+        await author.append(ev.Claimed(""))
+        await (await task(store, "t2", node="gone")).append(status(TaskState.WORKING))
+        await (await task(store, "t3", node="n1")).append(ev.Parked(wake_at=1))
+        heads = {name: await store.heads.get(A, name) for name in ("t1", "t2", "t3")}
+        return heads, {one.task_id: one for one in await store.nodes.orphans(("",))}
+
+    heads, found = run(case())
+    assert found == {
+        "t1": Orphan(A, "t1", "", released=heads["t1"]),
+        "t2": Orphan(A, "t2", "gone"),
+        # Who wakes it looks at what it waited for.
+        "t3": Orphan(A, "t3", ""),
+    }
+    assert heads["t1"].node == "" and heads["t1"].seq == 3

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from trunkline.store.columns import STATES
+from trunkline.store.columns import STATES, orphan
 from trunkline.store.postgres.address import EVERY_TENANT
 from trunkline.store.postgres.database import PostgresDatabase
 from trunkline.store.postgres.liveness import GRACE_SECONDS
@@ -120,7 +120,7 @@ class PostgresNodes:
         # While there are some, the next look is a search again.
         if search and not rows:
             self._searched = time.monotonic()
-        return [Orphan(*row) for row in rows]
+        return [orphan(*row) for row in rows]
 
     async def claimed(
         self, node: str, agents: Sequence[str], limit: int = 100, after: str = ""

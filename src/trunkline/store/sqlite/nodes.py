@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from trunkline.store.columns import STATES
+from trunkline.store.columns import STATES, orphan
 from trunkline.store.records import NodeRecord, Orphan, TaskRef, Waiting
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import Value, json_text, statements
@@ -50,7 +50,7 @@ class SqliteNodes:
     async def orphans(self, agents: Sequence[str], limit: int = 100) -> list[Orphan]:
         """See `Nodes`."""
         values = {"agents": json_text(agents), "now": self._database.now_ms(), "limit": limit}
-        return [Orphan(*row) for row in await self._rows("orphans", values)]
+        return [orphan(*row) for row in await self._rows("orphans", values)]
 
     async def claimed(
         self, node: str, agents: Sequence[str], limit: int = 100, after: str = ""

@@ -263,19 +263,19 @@ FROM (
 -- those whose time has come, as they were parked or ask a question with a deadline. The third part finds those
 -- of nodes that nobody has heard of; it passes over all that run, so it is left out most of the time.
 -- name: orphans
-SELECT tenant, task_id, node, agent
+SELECT tenant, task_id, context_id, owner, state, status_at, seq, node, agent, parent, child, wake_at
 FROM (
-    SELECT tenant, task_id, node, agent, status_at
+    SELECT *
     FROM tasks
     WHERE state <= 4 AND state = ANY ('{1,2}'::smallint[]) AND agent = ANY (:agents::text[])
         AND node = ANY (:dead::text[]) AND wake_at IS NULL
     UNION ALL
-    SELECT tenant, task_id, node, agent, status_at
+    SELECT *
     FROM tasks
     WHERE state <= 4 AND state = ANY ('{1,2,3,4}'::smallint[]) AND agent = ANY (:agents::text[])
         AND node = ANY (:dead::text[]) AND wake_at <= (SELECT coalesce(:now::bigint, now_ms()))
     UNION ALL
-    SELECT tenant, task_id, node, agent, status_at
+    SELECT *
     FROM tasks
     WHERE :search::boolean AND state <= 4 AND agent = ANY (:agents::text[]) AND node > ''
         AND node NOT IN (SELECT id FROM nodes)

@@ -174,14 +174,14 @@ SELECT id FROM nodes WHERE id = :node;
 -- Tasks that no living node has claimed: those that run, and of any state that is not ended those whose time
 -- has come, as they were parked or ask a question with a deadline.
 -- name: orphans
-SELECT tenant, task_id, node, agent
+SELECT tenant, task_id, context_id, owner, state, status_at, seq, node, agent, parent, child, wake_at
 FROM (
-    SELECT tenant, task_id, node, agent, status_at
+    SELECT *
     FROM tasks INDEXED BY tasks_open
     WHERE state <= 4 AND state IN (1, 2) AND agent IN (SELECT value FROM json_each(:agents))
         AND wake_at IS NULL AND node NOT IN (SELECT id FROM nodes)
     UNION ALL
-    SELECT tenant, task_id, node, agent, status_at
+    SELECT *
     FROM tasks INDEXED BY tasks_open
     WHERE state <= 4 AND state IN (1, 2, 3, 4) AND agent IN (SELECT value FROM json_each(:agents))
         AND wake_at <= :now AND node NOT IN (SELECT id FROM nodes)
