@@ -21,7 +21,7 @@ LAYERS = (
     {"store", "net"},
     {"log"},
     {"wire"},
-    {"errors", "clock", "config", "telemetry"},
+    {"errors", "clock", "config", "telemetry", "yaml_reader"},
 )
 RANK = {room: depth for depth, rooms in enumerate(LAYERS) for room in rooms}
 

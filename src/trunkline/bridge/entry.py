@@ -16,10 +16,10 @@ from trunkline.config import Secret, environment
 from trunkline.errors import Misuse
 from trunkline.net.http import HttpClient
 from trunkline.wire.card import Skill
+from trunkline.yaml_reader import snake_case
 
 log = logging.getLogger("trunkline.bridge")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_HUMP = re.compile("(?<=[a-z0-9])(?=[A-Z])")
 _SCHEMES = {"bearer": "bearer", "apikey": "api_key"}
 # Other registries' words for the same.
 _FILTER = {"allowlist": "allow", "blocklist": "deny"}
@@ -143,8 +143,3 @@ def normalize_keys(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 def _renamed(raw: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, Any]:
     return {words.get(name := snake_case(str(key)), name): value for key, value in raw.items()}
-
-
-def snake_case(name: str) -> str:
-    """`apiKeyEnv` as `api_key_env`."""
-    return _HUMP.sub("_", name).lower()

@@ -8,21 +8,18 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator
-from io import StringIO
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from trunkline.bridge.entry import AgentEntry, AuthEntry, SkillEntry, normalize_keys, snake_case
+from trunkline.bridge.entry import AgentEntry, AuthEntry, SkillEntry, normalize_keys
 from trunkline.bridge.skill_filter import SkillFilter
 from trunkline.bridge.sources import Agents
 from trunkline.config import Secret
 from trunkline.errors import Misuse
 from trunkline.net.http import HttpClient
+from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
 
 log = logging.getLogger("trunkline.bridge")
 _LISTS = ("agents", "a2a_agents")
@@ -39,12 +36,10 @@ def load_agents(path: str | Path, *, http_client: HttpClient | None = None) -> A
     """
     file = Path(path)
     try:
-        text = file.read_text(encoding="utf-8")
+        text = read_text(file)
     except FileNotFoundError:
         log.warning("registry.missing file=%s", file)
         return Agents({}, {})
-    except (OSError, UnicodeDecodeError) as error:
-        raise Misuse(f"{file}: {error}") from None
     clients: dict[str, Any] = {}
     extras: dict[str, Any] = {}
     for entry, where in _entries(text, str(file)):
@@ -58,70 +53,38 @@ def load_agents(path: str | Path, *, http_client: HttpClient | None = None) -> A
     return Agents(clients, extras)
 
 
-class _YamlPosition:
-    """Says where in the file a field of one entry stands."""
-
-    def __init__(self, file: str, node: Node) -> None:
-        self._file = file
-        self._node = node
-
-    def __call__(self, path: str = "") -> str:
-        node = self._node
-        for step in re.findall(r"[\w$-]+", path):
-            inner = _child(node, step)
-            if inner is None:
-                break
-            node = inner
-        return f"{self._file}, line {cast('Any', node).start_mark.line + 1}"
-
-
-def _entries(text: str, file: str) -> Iterator[tuple[AgentEntry, _YamlPosition]]:
-    # Untyped; twice, as the values carry no lines and the nodes no values.
-    yaml: Any = YAML(typ="safe", pure=True)
-    try:
-        tree: Node | None = yaml.compose(StringIO(text))
-        document: object = yaml.load(StringIO(text))
-    except YAMLError as error:
-        raise Misuse(f"{file}{_problem(error)}") from None
-    except RecursionError:
-        raise Misuse(f"{file}: it is nested deeper than can be read") from None
-    if tree is None or document is None:
+def _entries(text: str, file: str) -> Iterator[tuple[AgentEntry, YamlPosition]]:
+    found = read_yaml(text, file)
+    if found is None:
         return
+    document, top = found
     if not isinstance(document, dict):
         raise Misuse(f"{file}: begin with `agents:` and a list below it")
     for name, listed in cast("dict[object, object]", document).items():
         if name not in _LISTS:
-            where = _YamlPosition(file, tree)(str(name))
-            raise Misuse(f"{where}: unknown field {name!r}; the list is called agents")
-        for raw, node in _rows(listed, _child(tree, str(name)) or tree, file):
-            where = _YamlPosition(file, node)
+            raise Misuse(f"{top(str(name))}: unknown field {name!r}; the list is called agents")
+        for raw, where in _rows(listed, top.child(str(name)) or top):
             yield _entry(raw, where), where
 
 
-def _problem(error: Any) -> str:
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    line = f", line {mark.line + 1}" if mark is not None else ""
-    return f"{line}: {problem or error}"
-
-
-def _rows(listed: object, node: Node, file: str) -> Iterator[tuple[dict[str, Any], Node]]:
+def _rows(listed: object, at: YamlPosition) -> Iterator[tuple[dict[str, Any], YamlPosition]]:
     """The entries of a list, or of a mapping from names."""
-    rows: list[tuple[object, Node]] = []
-    if isinstance(listed, list) and isinstance(node, SequenceNode):
-        rows = list(zip(cast("list[object]", listed), cast("list[Node]", node.value), strict=True))
+    rows: list[tuple[object, YamlPosition]] = []
+    if isinstance(listed, list):
+        rows = [(raw, at.child(str(n)) or at) for n, raw in enumerate(cast("list[object]", listed))]
     elif isinstance(listed, dict):
         for name, raw in cast("dict[str, object]", listed).items():
             named = {"name": name, **cast("dict[str, Any]", raw)} if isinstance(raw, dict) else raw
-            rows.append((named, _child(node, name) or node))
+            rows.append((named, at.child(str(name)) or at))
     elif listed is not None:
-        raise Misuse(f"{_YamlPosition(file, node)()}: agents must be a list, or a mapping from names")
-    for raw, at in rows:
+        raise Misuse(f"{at()}: agents must be a list, or a mapping from names")
+    for raw, where in rows:
         if not isinstance(raw, dict):
-            raise Misuse(f"{_YamlPosition(file, at)()}: an agent has at least name and url")
-        yield cast("dict[str, Any]", raw), at
+            raise Misuse(f"{where()}: an agent has at least name and url")
+        yield cast("dict[str, Any]", raw), where
 
 
-def _entry(raw: dict[str, Any], where: _YamlPosition) -> AgentEntry:
+def _entry(raw: dict[str, Any], where: YamlPosition) -> AgentEntry:
     try:
         return msgspec.convert(normalize_keys(raw), AgentEntry, dec_hook=_secret)
     except msgspec.ValidationError as error:
@@ -140,17 +103,6 @@ def _members(field: str) -> tuple[str, ...]:
         name = step.partition("[")[0]
         kind = {"auth": AuthEntry, "skill_filter": SkillFilter, "skills": SkillEntry}.get(name, AgentEntry)
     return cast("type[msgspec.Struct]", kind).__struct_fields__
-
-
-def _child(node: Node, step: str) -> Node | None:
-    if isinstance(node, SequenceNode) and step.isdigit():
-        items = cast("list[Node]", node.value)
-        return items[int(step)] if int(step) < len(items) else None
-    if isinstance(node, MappingNode):
-        for key, value in cast("list[tuple[Any, Node]]", node.value):
-            if key.value == step or snake_case(str(key.value)) == step:
-                return value
-    return None
 
 
 def _secret(kind: type, value: object) -> object:

@@ -1,0 +1,214 @@
+"""The catalogue: which agents each tenant has now. In memory; files, documents and cards are told to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from trunkline.fleet.catalogue.breaker import AgentBreaker
+from trunkline.fleet.catalogue.entry import Entry
+from trunkline.fleet.catalogue.listed import CardFacts, Listed, Override, list_entry
+
+# Whose an entry is: "" for one of a file, else a tenant; and its name.
+Key = tuple[str, str]
+OF_FILES = ""
+# What is told: the key, the entry before and the one now; the same twice when its card or state has changed.
+Changed = Callable[[Key, Entry | None, Entry | None], None]
+
+
+class _Given(Struct, frozen=True):
+    override: Override
+    # Of the text that it was given for: it ends when that changes.
+    revision: str
+
+
+class Catalogue:
+    """The entries of files and of documents, and what is known of each; `changed` is told of every change."""
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now = now_ms
+        self._entries: dict[Key, Entry] = {}
+        self._facts: dict[Key, CardFacts] = {}
+        self._failures: dict[Key, str] = {}
+        self._overrides: dict[Key, _Given] = {}
+        self._breakers: dict[Key, AgentBreaker] = {}
+        self._views: dict[str, dict[str, Listed]] = {}
+        self._by_skill: dict[str, dict[str, list[str]]] = {}
+        self.changed: list[Changed] = []
+
+    # Reading.
+
+    def listed(self, tenant: str) -> Sequence[Listed]:
+        """The agents of a tenant, by name."""
+        view = self._view(tenant)
+        if self._breakers:
+            return [self._with_breaker(one) for one in view.values()]
+        return [*view.values()]
+
+    def find(self, tenant: str, name: str) -> Listed | None:
+        """An agent of a tenant by its name."""
+        found = self._view(tenant).get(name)
+        return None if found is None else self._with_breaker(found)
+
+    def with_skill(self, tenant: str, skill: str) -> Sequence[Listed]:
+        """The agents of a tenant that have a skill, whatever their state, by name."""
+        view = self._view(tenant)
+        index = self._by_skill.get(tenant)
+        if index is None:
+            index = self._by_skill[tenant] = {}
+            for name, one in view.items():
+                for known in one.skills:
+                    index.setdefault(known.id, []).append(name)
+        return [self._with_breaker(view[name]) for name in index.get(skill, ())]
+
+    def entries(self) -> dict[Key, Entry]:
+        """Every entry, of all tenants."""
+        return dict(self._entries)
+
+    def key_of(self, tenant: str, name: str) -> Key | None:
+        """Which entry a name means in a tenant: that of a file wins."""
+        of_file = self._entries.get((OF_FILES, name))
+        if of_file is not None and of_file.serves(tenant):
+            return OF_FILES, name
+        return (tenant, name) if (tenant, name) in self._entries else None
+
+    # Being told.
+
+    def take_files(self, entries: Iterable[Entry]) -> None:
+        """All entries of files as they are now."""
+        found = {(OF_FILES, one.name): one for one in entries}
+        gone = [key for key in self._entries if key[0] == OF_FILES and key not in found]
+        for key in gone:
+            self._put(key, None)
+        for key, entry in found.items():
+            self._put(key, entry)
+
+    def take(self, tenant: str, name: str, entry: Entry | None) -> None:
+        """An entry of a tenant that is kept as a document, or None when it is gone."""
+        self._put((tenant, name), entry)
+
+    def take_override(self, tenant: str, name: str, override: Override, revision: str = "") -> None:
+        """What an operator of a tenant said of an entry that has this revision."""
+        if override:
+            self._overrides[tenant, name] = _Given(override, revision)
+        else:
+            self._overrides.pop((tenant, name), None)
+        key = self.key_of(tenant, name)
+        if key is not None:
+            self._renew(key)
+
+    def learn(self, key: Key, facts: CardFacts) -> None:
+        """What the card of an agent says."""
+        if key in self._entries:
+            self._failures.pop(key, None)
+            self._facts[key] = facts
+            self._renew(key)
+
+    def fail(self, key: Key, reason: str) -> None:
+        """Why the card of an agent could not be had; what is known of it stays."""
+        if key in self._entries and self._failures.get(key) != reason:
+            self._failures[key] = reason
+            self._renew(key)
+
+    def facts(self, key: Key) -> CardFacts | None:
+        """What the latest card of an agent said."""
+        return self._facts.get(key)
+
+    # Outcomes.
+
+    def breaker(self, tenant: str, name: str) -> AgentBreaker:
+        """The breaker of an agent."""
+        key = self.key_of(tenant, name)
+        return AgentBreaker() if key is None else self._breakers.get(key, AgentBreaker())
+
+    def take_outcome(self, tenant: str, name: str, *, succeeded: bool) -> None:
+        """What became of work that an agent did."""
+        self._turn(tenant, name, lambda known: known.succeeded() if succeeded else known.failed(self._now()))
+
+    def take_try(self, tenant: str, name: str) -> None:
+        """Work goes to an agent; while its breaker is half open it is the only one for a minute."""
+        self._turn(tenant, name, lambda known: known.tried(self._now()))
+
+    def _turn(self, tenant: str, name: str, change: Callable[[AgentBreaker], AgentBreaker]) -> None:
+        key = self.key_of(tenant, name)
+        if key is None:
+            return
+        before = self._breakers.get(key, AgentBreaker())
+        after = change(before)
+        if after == AgentBreaker():
+            self._breakers.pop(key, None)
+        else:
+            self._breakers[key] = after
+        if bool(before.until) != bool(after.until):
+            entry = self._entries[key]
+            self._tell(key, entry, entry)
+
+    # The views of tenants.
+
+    def _put(self, key: Key, entry: Entry | None) -> None:
+        before = self._entries.get(key)
+        if before == entry:
+            return
+        if entry is None:
+            del self._entries[key]
+        else:
+            self._entries[key] = entry
+        if before is None or entry is None or before.peer != entry.peer or before.imported != entry.imported:
+            # Another address is another agent.
+            self._facts.pop(key, None)
+            self._failures.pop(key, None)
+            self._breakers.pop(key, None)
+        self._views.clear()
+        self._by_skill.clear()
+        self._tell(key, before, entry)
+
+    def _renew(self, key: Key) -> None:
+        entry = self._entries[key]
+        is_other = False
+        for tenant, view in self._views.items():
+            before = view.get(entry.name)
+            if before is None or self.key_of(tenant, entry.name) != key:
+                continue
+            after = view[entry.name] = self._made(tenant, key, entry)
+            if before.skills != after.skills:
+                self._by_skill.pop(tenant, None)
+            is_other = is_other or _told(before) != _told(after)
+        if is_other or not self._views:
+            self._tell(key, entry, entry)
+
+    def _view(self, tenant: str) -> dict[str, Listed]:
+        view = self._views.get(tenant)
+        if view is None:
+            names = sorted(
+                {
+                    name
+                    for (owner, name), one in self._entries.items()
+                    if owner == tenant or one.serves(tenant)
+                }
+            )
+            view = self._views[tenant] = {}
+            for name in names:
+                if (key := self.key_of(tenant, name)) is not None:
+                    view[name] = self._made(tenant, key, self._entries[key])
+        return view
+
+    def _made(self, tenant: str, key: Key, entry: Entry) -> Listed:
+        given = self._overrides.get((tenant, entry.name))
+        override: Override = "" if given is None or given.revision != entry.revision else given.override
+        return list_entry(entry, self._facts.get(key), self._failures.get(key, ""), override)
+
+    def _with_breaker(self, listed: Listed) -> Listed:
+        key = OF_FILES if listed.entry.owner == "file" else listed.entry.tenants[0], listed.entry.name
+        known = self._breakers.get(key)
+        return listed if known is None else replace(listed, breaker=known.state(self._now()))
+
+    def _tell(self, key: Key, before: Entry | None, after: Entry | None) -> None:
+        for told in list(self.changed):
+            told(key, before, after)
+
+
+def _told(listed: Listed) -> Listed:
+    """A listed agent without what changes with every card."""
+    return replace(listed, card_at=0, card=None)

@@ -1,0 +1,61 @@
+"""One entry of the catalogue, valid or with its fault. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct, field
+
+from trunkline.peer.remote import Peer
+
+Owner = Literal["file", "api", "announce"]
+Kind = Literal["peer", "skill"]
+EVERY_TENANT = "*"
+# Names of ours: every agent, and the hub itself, whose tasks are those that nobody could be given.
+RESERVED = frozenset({"all", "hub"})
+NAME = re.compile(r"(?!\.*\Z)[A-Za-z0-9_.-]{1,64}")
+
+
+class EntrySkill(Struct, frozen=True, kw_only=True):
+    """A skill of an agent."""
+
+    id: str
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+
+
+class Entry(Struct, frozen=True, kw_only=True):
+    """An agent of the catalogue as its owner wrote it; `cooldown_s` is by skill.
+
+    One with a `fault` is kept to be seen, and never called. `streaming` is what is believed before the first
+    card. `revision` is of the text that it was read from.
+    """
+
+    name: str
+    owner: Owner
+    kind: Kind = "peer"
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    enabled: bool = True
+    tenants: tuple[str, ...] = ("default",)
+    skills: tuple[EntrySkill, ...] = ()
+    peer: Peer | None = None
+    imported: str = ""
+    streaming: bool = False
+    external: bool = False
+    concurrency: int | None = None
+    cooldown_s: Mapping[str, float] = field(default_factory=dict[str, float])
+    fault: str = ""
+    revision: str = ""
+
+    def serves(self, tenant: str) -> bool:
+        """Whether the agents of a tenant include it."""
+        return self.tenants == (EVERY_TENANT,) or tenant in self.tenants
+
+
+def faulty_entry(name: str, owner: Owner, fault: str, tenants: tuple[str, ...] = ("default",)) -> Entry:
+    """An entry that cannot be used, with the reason that its operator will read."""
+    return Entry(name=name, owner=owner, tenants=tenants, fault=fault)

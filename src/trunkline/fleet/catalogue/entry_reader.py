@@ -1,0 +1,290 @@
+"""How an entry of the catalogue is written, and what is refused of it. Pure; variables are handed in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from hashlib import blake2b
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+from msgspec import Meta, Struct
+
+from trunkline.config import seconds
+from trunkline.errors import InvalidParams, Misuse
+from trunkline.fleet.catalogue.entry import EVERY_TENANT, NAME, RESERVED, Entry, EntrySkill, Owner
+from trunkline.peer.remote import Peer
+from trunkline.yaml_reader import snake_case
+
+# The value of a variable of the environment, None where it is unset or empty.
+Variable = Callable[[str], str | None]
+ENTRY_LIMIT = 64 << 10
+_IMPORT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_TEXT_LIMIT = 4096
+_SECRET_HEADERS = frozenset({"authorization", "proxy-authorization", "x-api-key", "cookie"})
+_UNKNOWN = re.compile("unknown field `(.*?)`")
+_HERE = "the operator's machine has it, so only a file may name it"
+_Text = Annotated[str, Meta(max_length=_TEXT_LIMIT)]
+_Tags = Annotated[tuple[_Text, ...], Meta(max_length=64)]
+
+
+class _AuthForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    scheme: Literal["apiKey", "bearer"] = "apiKey"
+    credentials_env: str = ""
+
+
+class _SkillForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: _Text = ""
+    id: _Text = ""
+    description: _Text = ""
+    tags: _Tags = ()
+
+
+class _EntryForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    name: str
+    description: _Text = ""
+    tags: _Tags = ()
+    enabled: bool = True
+    tenants: tuple[str, ...] | Literal["all"] = ("default",)
+    skills: Annotated[list[str | _SkillForm], Meta(max_length=1000)] = []
+    url: str = ""
+    imported: str = msgspec.field(default="", name="import")
+    api_key_env: str = ""
+    auth: _AuthForm | None = None
+    headers: dict[str, str] = {}
+    streaming: bool = False
+    external: bool = False
+    version: Literal["", "0.3", "1.0"] = ""
+    card_url: str = ""
+    verify_tls: bool = True
+    uncertain: Literal["fail", "ask"] = "fail"
+    concurrency: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    cooldown: dict[str, float | str] = {}
+
+
+def read_entry(
+    raw: Mapping[str, Any], owner: Owner, variable: Variable = lambda _: None, *, tenant: str = "default"
+) -> Entry:
+    """An entry by what is written; one that came by the API or by an announcement is of its `tenant`.
+
+    Raises:
+        InvalidParams: a member does not fit; `field` is its name as it is written.
+    """
+    if len(encoded := msgspec.json.encode(raw, enc_hook=str)) > ENTRY_LIMIT:
+        raise InvalidParams(
+            f"an entry has at most {ENTRY_LIMIT >> 10} KiB, this one has {len(encoded)} bytes"
+        )
+    if owner != "file":
+        _refuse_what_is_here(raw)
+    expanded = _expanded(raw, variable, "") if owner == "file" else raw
+    form = _form(cast("dict[str, Any]", expanded))
+    _check_name(form.name)
+    if owner != "file":
+        _refuse_of_others(form, raw)
+    if bool(form.url) == bool(form.imported):
+        raise InvalidParams("an agent has either a url or an import", field="url")
+    peer = _peer(form, owner) if form.url else None
+    credential = "" if peer is None else peer.api_key_env or peer.bearer_env
+    if credential and not variable(credential):
+        # It would be called without them, and refuse what it could do.
+        where = "apiKeyEnv" if form.auth is None else "auth.credentialsEnv"
+        raise InvalidParams(f"the variable {credential} is not set", field=where)
+    return Entry(
+        name=form.name,
+        owner=owner,
+        kind="peer" if form.url else "skill",
+        description=form.description,
+        tags=form.tags,
+        enabled=form.enabled,
+        tenants=_tenants(form) if owner == "file" else (tenant,),
+        skills=_skills(form),
+        peer=peer,
+        imported=_import(form) if form.imported else "",
+        streaming=form.streaming,
+        external=form.external,
+        concurrency=form.concurrency,
+        cooldown_s=_cooldown(form),
+        revision=_revision(encoded),
+    )
+
+
+def expand(text: str, variable: Variable, where: str) -> str:
+    """A text with `${VARIABLE}` and `${VARIABLE:-otherwise}` replaced.
+
+    Raises:
+        InvalidParams: a variable without an otherwise is unset, or what looks like one is none.
+    """
+
+    def value(found: re.Match[str]) -> str:
+        known = variable(found[1]) or found[2]
+        if known is None:
+            raise InvalidParams(f"the variable {found[1]} is not set", field=where)
+        return known
+
+    if "${" in _VARIABLE.sub("", text):
+        raise InvalidParams("a variable is ${NAME} or ${NAME:-otherwise}", field=where)
+    return _VARIABLE.sub(value, text)
+
+
+def _expanded(raw: object, variable: Variable, where: str) -> object:
+    if isinstance(raw, str):
+        return expand(raw, variable, where)
+    if isinstance(raw, dict):
+        members = cast("dict[object, object]", raw)
+        return {
+            key: _expanded(value, variable, f"{where}.{key}".lstrip(".")) for key, value in members.items()
+        }
+    if isinstance(raw, list):
+        return [_expanded(one, variable, f"{where}[{n}]") for n, one in enumerate(cast("list[object]", raw))]
+    return raw
+
+
+def _refuse_what_is_here(raw: object, where: str = "") -> None:
+    """Let an entry of somebody else's pass that names nothing of this machine."""
+    if isinstance(raw, str):
+        if "${" in raw:
+            raise InvalidParams(f"no variables here: {_HERE}", field=where)
+    elif isinstance(raw, dict):
+        for key, value in cast("dict[object, object]", raw).items():
+            place = f"{where}.{key}".lstrip(".")
+            name = snake_case(str(key))
+            if name == "import" or (name.endswith("_env") and not where.startswith("headers")):
+                raise InvalidParams(_HERE, field=place)
+            _refuse_what_is_here(value, place)
+    elif isinstance(raw, list):
+        for n, one in enumerate(cast("list[object]", raw)):
+            _refuse_what_is_here(one, f"{where}[{n}]")
+
+
+def _refuse_of_others(form: _EntryForm, raw: Mapping[str, Any]) -> None:
+    for header in form.headers:
+        if header.lower() in _SECRET_HEADERS:
+            raise InvalidParams("this shows who calls: give it as auth", field=f"headers.{header}")
+    if "tenants" in raw:
+        raise InvalidParams("an entry is of the tenant of its key; leave it out", field="tenants")
+
+
+def _form(raw: dict[str, Any]) -> _EntryForm:
+    named = {snake_case(str(key)): value for key, value in raw.items()}
+    if isinstance(auth := named.get("auth"), dict):
+        named["auth"] = {
+            snake_case(str(key)): value for key, value in cast("dict[object, Any]", auth).items()
+        }
+    try:
+        return msgspec.convert(named, _EntryForm)
+    except msgspec.ValidationError as error:
+        raise _refusal(str(error)) from None
+
+
+def _refusal(said: str) -> InvalidParams:
+    text, _, path = said.partition(" - at `$")
+    where = path.rstrip("`").lstrip(".")
+    if unknown := _UNKNOWN.search(text):
+        kind = {"auth": _AuthForm, "skills": _SkillForm}.get(where.partition("[")[0], _EntryForm)
+        known = [_written(name) for name in kind.__struct_encode_fields__]
+        near = get_close_matches(_written(unknown[1]), known, 1)
+        meant = f"is {near[0]} meant?" if near else f"there are {', '.join(known)}"
+        where = f"{where}.{_written(unknown[1])}".lstrip(".")
+        return InvalidParams(f"unknown field; {meant}", field=where)
+    if "missing required field" in text:
+        where = text.partition("`")[2].partition("`")[0]
+    return InvalidParams(text, field=".".join(_written(step) for step in where.split(".")))
+
+
+def _written(name: str) -> str:
+    """`api_key_env` as files have it: `apiKeyEnv`."""
+    head, *rest = name.split("_")
+    return head + "".join(word.capitalize() for word in rest)
+
+
+def _check_name(name: str) -> None:
+    if NAME.fullmatch(name) is None or name in RESERVED:
+        raise InvalidParams(
+            f"{name[:80]!r} is no name of an agent: give 1 to 64 letters, digits, dots, hyphens and "
+            f"underscores, not {' or '.join(sorted(RESERVED))}",
+            field="name",
+        )
+
+
+def _tenants(form: _EntryForm) -> tuple[str, ...]:
+    if form.tenants == "all":
+        return (EVERY_TENANT,)
+    for one in form.tenants:
+        if NAME.fullmatch(one) is None:
+            raise InvalidParams(f"{one[:80]!r} is no id of a tenant", field="tenants")
+    if not form.tenants:
+        raise InvalidParams("give the ids of tenants, or all", field="tenants")
+    return tuple(dict.fromkeys(form.tenants))
+
+
+def _skills(form: _EntryForm) -> tuple[EntrySkill, ...]:
+    found: dict[str, EntrySkill] = {}
+    for n, one in enumerate(form.skills):
+        skill = _SkillForm(name=one) if isinstance(one, str) else one
+        known = skill.id or skill.name
+        if not known or not known.isprintable():
+            raise InvalidParams("a skill has a name, or an id and a name", field=f"skills[{n}]")
+        if known in found:
+            raise InvalidParams(f"there are two skills {known!r}", field=f"skills[{n}]")
+        found[known] = EntrySkill(
+            id=known, name=skill.name or known, description=skill.description, tags=skill.tags
+        )
+    return tuple(found.values())
+
+
+def _peer(form: _EntryForm, owner: Owner) -> Peer:
+    auth = form.auth
+    if owner == "file" and auth is not None and not (auth.credentials_env or form.api_key_env):
+        raise InvalidParams("name the variable that holds them", field="auth.credentialsEnv")
+    named = form.api_key_env if auth is None else auth.credentials_env or form.api_key_env
+    if named and _VARIABLE_NAME.fullmatch(named) is None:
+        where = "auth.credentialsEnv" if auth is not None and auth.credentials_env else "apiKeyEnv"
+        raise InvalidParams("give the name of a variable, not the secret itself", field=where)
+    is_bearer = auth is not None and auth.scheme == "bearer"
+    for name, value in form.headers.items():
+        if _HEADER.fullmatch(name) is None or not value.isprintable() or not value.isascii():
+            raise InvalidParams("a header has a name and a printable value", field=f"headers.{name}")
+    if "#" in form.url or "?" in form.url or "@" in form.url.partition("://")[2].partition("/")[0]:
+        raise InvalidParams("an address has no query, fragment or login; use auth", field="url")
+    try:
+        return Peer(
+            url=form.url,
+            api_key_env="" if is_bearer else named,
+            bearer_env=named if is_bearer else "",
+            headers=form.headers,
+            version=form.version,
+            card_url=form.card_url,
+            verify_tls=form.verify_tls,
+            uncertain=form.uncertain,
+        )
+    except Misuse:
+        # What is wrong with it stays unsaid: a variable that was put in may be a secret.
+        raise InvalidParams("this is no http:// or https:// address of an agent", field="url") from None
+
+
+def _import(form: _EntryForm) -> str:
+    if _IMPORT.fullmatch(form.imported) is None:
+        raise InvalidParams("an import is package.module:agent", field="import")
+    for name in ("url", "card_url", "api_key_env", "auth", "headers", "version"):
+        if getattr(form, name):
+            raise InvalidParams("an agent that runs here has none", field=_written(name))
+    return form.imported
+
+
+def _cooldown(form: _EntryForm) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for skill, age in form.cooldown.items():
+        try:
+            found[skill] = seconds(age)
+        except ValueError as error:
+            raise InvalidParams(str(error), field=f"cooldown.{skill}") from None
+    return found
+
+
+def _revision(encoded: bytes) -> str:
+    # Keys come in the order of the text; a file that is sorted otherwise is another text.
+    return blake2b(encoded, digest_size=8).hexdigest()

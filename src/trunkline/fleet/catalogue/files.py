@@ -1,0 +1,178 @@
+"""The files of a workspace that say which agents there are: `agents.yaml`, and `agents.d/*.yaml` one each.
+
+They are looked at every two seconds, by what is in them. One that does not parse changes nothing: its entries
+stay as they were, and an entry of its own name shows what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from trunkline.errors import InvalidParams, Misuse
+from trunkline.fleet.catalogue.entry import NAME, RESERVED, Entry, faulty_entry
+from trunkline.fleet.catalogue.entry_reader import Variable, read_entry
+from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
+
+log = logging.getLogger("trunkline.fleet")
+LIST, FOLDER = "agents.yaml", "agents.d"
+# In the place of `agents.yaml` where it is set.
+JSON_VARIABLE = "TRUNKLINE_AGENTS_JSON"
+ENTRIES_LIMIT = 10_000
+WATCH_S = 2.0
+
+
+class CatalogueFiles:
+    """The entries of a workspace; `take` is handed all of them whenever one has changed."""
+
+    def __init__(self, workspace: Path, variable: Variable, take: Callable[[Sequence[Entry]], None]) -> None:
+        self._workspace = workspace
+        self._variable = variable
+        self._take = take
+        self._texts: dict[str, str | Misuse] = {}
+        self._parsed: dict[str, list[Entry]] = {}
+        self._faults: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Read the files for the first time.
+
+        Raises:
+            Misuse: one does not parse; the text names file and line.
+        """
+        self.check()
+        for fault in self._faults.values():
+            raise Misuse(fault)
+
+    def check(self) -> bool:
+        """Read what has changed since the last time; whether anything has."""
+        if not self._refresh():
+            return False
+        self._tell()
+        return True
+
+    async def watch(self) -> None:
+        """Take up changes until cancelled; owned by who serves the catalogue."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            # Disks may be slow, and so is the reader of a long file.
+            if await asyncio.to_thread(self._refresh):
+                self._tell()
+
+    def _refresh(self) -> bool:
+        texts = self._read()
+        if texts == self._texts:
+            return False
+        self._parse(texts)
+        return True
+
+    def _tell(self) -> None:
+        self._take(merged(self._parsed, self._faults))
+
+    def _read(self) -> dict[str, str | Misuse]:
+        given = self._variable(JSON_VARIABLE)
+        texts: dict[str, str | Misuse] = {} if given is None else {JSON_VARIABLE: given}
+        paths = [*sorted((self._workspace / FOLDER).glob("*.yaml"))]
+        if given is None:
+            paths.insert(0, self._workspace / LIST)
+        for path in paths:
+            name = path.relative_to(self._workspace).as_posix()
+            try:
+                texts[name] = read_text(path)
+            except FileNotFoundError:
+                continue
+            except Misuse as error:
+                before = self._texts.get(name)
+                # An equal one each time, so that it is no change.
+                texts[name] = before if isinstance(before, Misuse) and str(before) == str(error) else error
+        return texts
+
+    def _parse(self, texts: dict[str, str | Misuse]) -> None:
+        for name in [known for known in {*self._parsed, *self._faults} if known not in texts]:
+            self._parsed.pop(name, None)
+            self._faults.pop(name, None)
+        for name, text in texts.items():
+            if self._texts.get(name) == text:
+                continue
+            try:
+                if isinstance(text, Misuse):
+                    raise text
+                self._parsed[name] = parse(name, text, self._variable)
+                self._faults.pop(name, None)
+            except Misuse as error:
+                self._faults[name] = str(error)
+                log.warning("catalogue.file_refused file=%s error=%s", name, error)
+        self._texts = texts
+
+
+def parse(file: str, text: str, variable: Variable) -> list[Entry]:
+    """The entries of a file, each valid or with its fault.
+
+    Raises:
+        Misuse: the file is not what it should be; the text names file and line.
+    """
+    found = read_yaml(text, file)
+    if found is None:
+        if file.startswith(f"{FOLDER}/"):
+            raise Misuse(f"{file}: it has no entry; begin with name: and url:")
+        return []
+    document, top = found
+    if file.startswith(f"{FOLDER}/"):
+        return [_entry(document, top, variable)]
+    if file == JSON_VARIABLE and isinstance(document, list):
+        document, top = {"agents": cast("list[object]", document)}, top
+        rows = top
+    elif isinstance(document, dict):
+        for name in cast("dict[object, object]", document):
+            if name != "agents":
+                raise Misuse(f"{top(str(name))}: unknown field {name!r}; the list is called agents")
+        rows = top.child("agents") or top
+    else:
+        raise Misuse(f"{top()}: begin with agents: and a list below it")
+    listed = cast("dict[str, object]", document).get("agents")
+    if listed is None:
+        return []
+    if not isinstance(listed, list):
+        raise Misuse(f"{rows()}: agents is a list of entries")
+    raws = cast("list[object]", listed)
+    if len(raws) > ENTRIES_LIMIT:
+        raise Misuse(f"{rows()}: a catalogue has at most {ENTRIES_LIMIT} entries")
+    return [_entry(raw, rows.child(str(n)) or rows, variable) for n, raw in enumerate(raws)]
+
+
+def merged(parsed: Mapping[str, list[Entry]], faults: Mapping[str, str]) -> list[Entry]:
+    """The entries of all files: those of the folder win by name, and of two in one file the first."""
+    found: dict[str, Entry] = {}
+    for file in sorted(parsed, key=lambda name: (name.startswith(FOLDER), name)):
+        here: dict[str, Entry] = {}
+        for entry in parsed[file]:
+            if entry.name in here:
+                name = f"{file}:{entry.name}"
+                entry = faulty_entry(name, "file", f"{file}: there are two agents {entry.name!r}")
+            here[entry.name] = entry
+        found |= here
+    if len(found) > ENTRIES_LIMIT:
+        file = FOLDER
+        faults = {**faults, file: f"{file}: a catalogue has at most {ENTRIES_LIMIT} entries"}
+        found = dict([*found.items()][:ENTRIES_LIMIT])
+    return [*found.values(), *_shown(faults.items())]
+
+
+def _shown(faults: Iterable[tuple[str, str]]) -> list[Entry]:
+    return [faulty_entry(file, "file", fault) for file, fault in faults]
+
+
+def _entry(raw: object, where: YamlPosition, variable: Variable) -> Entry:
+    if not isinstance(raw, dict):
+        raise Misuse(f"{where()}: an entry has at least name and url")
+    members = cast("dict[str, Any]", raw)
+    try:
+        return read_entry(members, "file", variable)
+    except InvalidParams as error:
+        said = f"{error.field}: " if error.field else ""
+        fault = f"{where(error.field)}: {said}{error.message}"
+        name = members.get("name")
+        is_name = isinstance(name, str) and NAME.fullmatch(name) and name not in RESERVED
+        return faulty_entry(cast("str", name) if is_name else where().replace(", line ", ":"), "file", fault)

@@ -1,0 +1,105 @@
+"""An agent as the catalogue lists it: its entry, with what its card and its outcomes say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from trunkline.fleet.catalogue.breaker import BreakerState
+from trunkline.fleet.catalogue.entry import Entry, EntrySkill
+from trunkline.wire.peer_card import PeerCard
+
+ListedState = Literal["ready", "discovering", "unreachable", "invalid", "disabled"]
+# What an operator said of an entry, whoever owns it.
+Override = Literal["", "enabled", "disabled", "draining"]
+_REASONS = {"disabled": "an operator has disabled it", "draining": "an operator lets it run empty"}
+_SKILLS_LIMIT = 1000
+
+
+class ListedSkill(EntrySkill, frozen=True, kw_only=True):
+    """A skill, and who says that the agent has it."""
+
+    source: Literal["file", "card", "api"]
+
+
+class CardFacts(Struct, frozen=True, kw_only=True):
+    """What a card says that the catalogue needs; `at` is when it came, in milliseconds.
+
+    `note` is what is odd about it. `card` is the whole of a remote agent's.
+    """
+
+    at: int
+    description: str = ""
+    skills: tuple[EntrySkill, ...] = ()
+    streaming: bool = False
+    push: bool = False
+    versions: tuple[str, ...] = ()
+    note: str = ""
+    card: PeerCard | None = None
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """An agent of a tenant as it is now; `card_at` is 0 before the first card."""
+
+    entry: Entry
+    state: ListedState
+    reason: str = ""
+    description: str = ""
+    skills: tuple[ListedSkill, ...] = ()
+    streaming: bool = False
+    push: bool = False
+    versions: tuple[str, ...] = ()
+    card_at: int = 0
+    card: PeerCard | None = None
+    breaker: BreakerState = "closed"
+
+    def has(self, skill: str) -> bool:
+        """Whether the agent has a skill."""
+        return any(one.id == skill for one in self.skills)
+
+
+def list_entry(entry: Entry, facts: CardFacts | None, failure: str, override: Override) -> Listed:
+    """An entry with what is known of it: its own skills win, and its card decides how it is spoken to."""
+    state, reason = _state(entry, facts, failure, override)
+    return Listed(
+        entry=entry,
+        state=state,
+        reason=reason,
+        description=entry.description or ("" if facts is None else facts.description),
+        skills=_skills(entry, () if facts is None else facts.skills),
+        streaming=entry.streaming if facts is None else facts.streaming,
+        push=facts is not None and facts.push,
+        versions=() if facts is None else facts.versions,
+        card_at=0 if facts is None else facts.at,
+        card=None if facts is None else facts.card,
+    )
+
+
+def _state(
+    entry: Entry, facts: CardFacts | None, failure: str, override: Override
+) -> tuple[ListedState, str]:
+    if entry.fault:
+        return "invalid", entry.fault
+    if override in _REASONS:
+        return "disabled", _REASONS[override]
+    if not entry.enabled and override != "enabled":
+        return "disabled", "its entry says enabled: false"
+    if failure:
+        return ("invalid" if entry.kind == "skill" else "unreachable"), failure
+    return ("discovering", "") if facts is None else ("ready", facts.note)
+
+
+def _skills(entry: Entry, from_card: Sequence[EntrySkill]) -> tuple[ListedSkill, ...]:
+    own = {one.id: one for one in entry.skills}
+    source: Literal["file", "api"] = "file" if entry.owner == "file" else "api"
+    found = [_with_source(one, source) for one in own.values()]
+    found += [_with_source(one, "card") for one in from_card if one.id not in own]
+    return tuple(found[:_SKILLS_LIMIT])
+
+
+def _with_source(skill: EntrySkill, source: Literal["file", "card", "api"]) -> ListedSkill:
+    return ListedSkill(
+        id=skill.id, name=skill.name, description=skill.description, tags=skill.tags, source=source
+    )

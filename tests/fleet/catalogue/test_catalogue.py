@@ -1,0 +1,149 @@
+"""What the catalogue lists for each tenant, and of what it tells."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from trunkline.fleet.catalogue.breaker import FAILURES, PAUSE_MS
+from trunkline.fleet.catalogue.catalogue import OF_FILES, Catalogue
+from trunkline.fleet.catalogue.entry import Entry, EntrySkill, faulty_entry
+from trunkline.fleet.catalogue.entry_reader import read_entry
+from trunkline.fleet.catalogue.listed import CardFacts
+
+
+def written(name: str, **members: object) -> Entry:
+    return read_entry({"name": name, "url": f"http://{name}.example", **members}, "file")
+
+
+def skill(name: str) -> EntrySkill:
+    return EntrySkill(id=name, name=name)
+
+
+class Clock:
+    now = 1_000
+
+
+def catalogue(*entries: Entry) -> tuple[Catalogue, Clock]:
+    clock = Clock()
+    made = Catalogue(lambda: clock.now)
+    made.take_files(entries)
+    return made, clock
+
+
+def ids(made: Catalogue, name: str, tenant: str = "default") -> list[tuple[str, str]]:
+    found = made.find(tenant, name)
+    assert found is not None
+    return [(one.id, one.source) for one in found.skills]
+
+
+def test_states() -> None:
+    made, _ = catalogue(
+        written("a"), written("off", enabled=False), faulty_entry("broken", "file", "line 3: it is broken")
+    )
+    assert [(one.entry.name, one.state) for one in made.listed("default")] == [
+        ("a", "discovering"), ("broken", "invalid"), ("off", "disabled"),
+    ]  # fmt: skip
+    key = (OF_FILES, "a")
+    made.fail(key, "nobody is there")
+    found = made.find("default", "a")
+    assert found is not None and (found.state, found.reason) == ("unreachable", "nobody is there")
+    made.learn(key, CardFacts(at=5, streaming=True, push=True, versions=("1.0",)))
+    found = made.find("default", "a")
+    assert found is not None
+    assert (found.state, found.reason, found.streaming, found.push) == ("ready", "", True, True)
+    assert (found.card_at, found.versions) == (5, ("1.0",))
+    made.fail(key, "gone")
+    found = made.find("default", "a")
+    assert found is not None and (found.state, found.streaming) == ("unreachable", True)
+
+
+def test_hb_02_and_hb_03_skills_and_transport_follow_the_card_and_those_of_the_file_stay() -> None:
+    made, _ = catalogue(written("a", skills=["draft"], streaming=True))
+    found = made.find("default", "a")
+    assert found is not None and found.streaming and not found.push
+    assert ids(made, "a") == [("draft", "file")]
+    key = (OF_FILES, "a")
+    made.learn(key, CardFacts(at=1, skills=(skill("draft"), skill("edit"))))
+    assert ids(made, "a") == [("draft", "file"), ("edit", "card")]
+    assert [one.entry.name for one in made.with_skill("default", "edit")] == ["a"]
+    found = made.find("default", "a")
+    assert found is not None and not found.streaming
+    made.learn(key, CardFacts(at=2, skills=(skill("chat"),)))
+    assert ids(made, "a") == [("draft", "file"), ("chat", "card")]
+    assert made.with_skill("default", "edit") == []
+    assert [one.entry.name for one in made.with_skill("default", "chat")] == ["a"]
+
+
+def test_tenants_see_their_own() -> None:
+    shared, own = written("shared", tenants="all"), written("own", tenants=["north"])
+    made, _ = catalogue(shared, own)
+    made.take("south", "api", replace(written("api"), owner="api", tenants=("south",)))
+    # The name of a file wins.
+    made.take("south", "shared", replace(written("shared"), owner="api", tenants=("south",)))
+    names = {tenant: [one.entry.name for one in made.listed(tenant)] for tenant in ("north", "south", "x")}
+    assert names == {"north": ["own", "shared"], "south": ["api", "shared"], "x": ["shared"]}
+    found = made.find("south", "shared")
+    assert found is not None and found.entry.owner == "file"
+    assert made.find("north", "api") is None
+
+
+def test_an_override_lasts_until_the_text_changes() -> None:
+    made, _ = catalogue(written("a", tenants="all"))
+    entry = made.entries()[OF_FILES, "a"]
+    made.take_override("north", "a", "draining", entry.revision)
+    north, south = made.find("north", "a"), made.find("south", "a")
+    assert north is not None and south is not None
+    assert (north.state, south.state) == ("disabled", "discovering")
+    made.take_files([written("a", tenants="all", description="other")])
+    found = made.find("north", "a")
+    assert found is not None and found.state == "discovering"
+    off = written("off", enabled=False)
+    made.take_files([off])
+    made.take_override("default", "off", "enabled", off.revision)
+    found = made.find("default", "off")
+    assert found is not None and found.state == "discovering"
+    made.take_override("default", "off", "")
+    found = made.find("default", "off")
+    assert found is not None and found.state == "disabled"
+
+
+def test_changes_are_told_once() -> None:
+    made, _ = catalogue()
+    told: list[tuple[str, bool, bool]] = []
+    made.changed.append(lambda key, before, after: told.append((key[1], before is None, after is None)))
+    made.take_files([written("a"), written("b")])
+    made.take_files([written("a"), written("b", description="x")])
+    made.take_files([written("a")])
+    assert told == [("a", True, False), ("b", True, False), ("b", False, False), ("b", False, True)]
+    made.listed("default")
+    told.clear()
+    made.learn((OF_FILES, "a"), CardFacts(at=1))
+    made.learn((OF_FILES, "a"), CardFacts(at=2))
+    assert told == [("a", False, False)]
+    made.learn((OF_FILES, "nobody"), CardFacts(at=2))
+    made.fail((OF_FILES, "nobody"), "gone")
+    assert len(told) == 1
+
+
+def test_another_address_is_another_agent() -> None:
+    made, _ = catalogue(written("a"))
+    made.learn((OF_FILES, "a"), CardFacts(at=1, skills=(skill("old"),)))
+    made.take_files([written("a", description="still")])
+    assert ids(made, "a") == [("old", "card")]
+    made.take_files([written("a", url="http://elsewhere.example")])
+    assert ids(made, "a") == []
+
+
+def test_the_breaker_is_shown() -> None:
+    made, clock = catalogue(written("a"), written("b"))
+    for _ in range(FAILURES):
+        assert made.breaker("default", "a").admits(clock.now)
+        made.take_outcome("default", "a", succeeded=False)
+    assert [one.breaker for one in made.listed("default")] == ["open", "closed"]
+    clock.now += PAUSE_MS
+    assert [one.breaker for one in made.listed("default")] == ["half-open", "closed"]
+    made.take_try("default", "a")
+    assert not made.breaker("default", "a").admits(clock.now)
+    made.take_outcome("default", "a", succeeded=True)
+    assert [one.breaker for one in made.listed("default")] == ["closed", "closed"]
+    made.take_outcome("default", "nobody", succeeded=False)
