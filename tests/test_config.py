@@ -175,3 +175,11 @@ def test_what_is_no_age_is_refused(given: object) -> None:
 def test_retention_depends_on_the_store_unless_told() -> None:
     assert load({"store": "memory:"}).kept_s == 3600
     assert load({}).kept_s == 7 * 86_400
+
+
+def test_a_misspelt_setting_is_refused_with_the_nearest() -> None:
+    with pytest.raises(Misuse, match=r"did you mean public_url\?; there are "):
+        load({"publc_url": "https://agent.example"})
+    with pytest.raises(Misuse) as caught:
+        load({"qqqq": ""})
+    assert "did you mean" not in str(caught.value)

@@ -35,9 +35,13 @@ def agent() -> Agent:
     return made
 
 
-def serve(work: Callable[[Application, httpx2.AsyncClient], Awaitable[Any]], **settings: object) -> Any:
+def serve(
+    work: Callable[[Application, httpx2.AsyncClient], Awaitable[Any]],
+    of: Agent | None = None,
+    **settings: object,
+) -> Any:
     async def main() -> Any:
-        application = agent().asgi(store="memory:", drain_limit=0, **settings)
+        application = (of or agent()).asgi(store="memory:", drain_limit=0, **settings)
         transport = httpx2.ASGITransport(application)
         async with (
             application.lifespan(),
@@ -125,6 +129,26 @@ def test_while_everybody_is_let_in_there_is_none() -> None:
         assert answer["error"]["code"] == -32007
 
     serve(work)
+
+
+def test_a_key_alone_declares_none_where_every_skill_is_public() -> None:
+    made = Agent("clerk")
+
+    @made.skill
+    def greet(text: str) -> str:
+        """Say hello."""
+        return text
+
+    async def work(_: Application, client: httpx2.AsyncClient) -> None:
+        # Whoever sees it declared fetches it, without a key too, and takes the refusal for that of the agent.
+        card = (await client.get(PATH)).json()
+        assert card["securitySchemes"]
+        assert card["capabilities"]["extendedAgentCard"] is False
+        assert card["supportsAuthenticatedExtendedCard"] is False
+        answer = (await rpc(client, "GetExtendedAgentCard", **V1, **HEADERS)).json()
+        assert answer["error"]["code"] == -32004
+
+    serve(work, made, keys=[KEY])
 
 
 def test_the_card_follows_the_first_stored_key() -> None:
