@@ -172,6 +172,13 @@ def test_what_is_no_age_is_refused(given: object) -> None:
         load({"retention": given})
 
 
+@pytest.mark.parametrize("given", [0, "0", "49h", "soon", ""])
+def test_a_window_of_health_lies_in_what_is_kept(given: object) -> None:
+    assert load({"health_window": "48h"}).health_window_s == 48 * 3600
+    with pytest.raises(Misuse, match="health_window"):
+        load({"health_window": given})
+
+
 def test_retention_depends_on_the_store_unless_told() -> None:
     assert load({"store": "memory:"}).kept_s == 3600
     assert load({}).kept_s == 7 * 86_400

@@ -21,6 +21,8 @@ from trunkline.errors import Misuse
 
 # As long as any clock can wait for.
 LONGEST_S = 1e8
+# How long the outcomes of tasks are kept, whatever the retention.
+HEALTH_KEPT_S = 48 * 3600.0
 _AGE = re.compile(r"(\d+(?:\.\d+)?)([smhd]?)")
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 PREFIX = "TRUNKLINE_"
@@ -123,18 +125,27 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     egress_hosts: tuple[str, ...] = ()
     egress_networks: tuple[str, ...] = ()
     secret_key: Secret | None = None
+    health_window: float | str = "24h"
 
     def __post_init__(self) -> None:
         for name in ("store", "host", "public_url"):
             if not getattr(self, name).isprintable():
                 raise ValueError(f"{name} holds control characters")
-        if self.retention is not None:
+        for name in ("retention", "health_window"):
+            age: float | str | None = getattr(self, name)
             try:
-                seconds(self.retention)
+                seconds(0 if age is None else age)
             except ValueError as error:
-                raise ValueError(f"retention: {error}") from None
+                raise ValueError(f"{name}: {error}") from None
+        if not 0 < self.health_window_s <= HEALTH_KEPT_S:
+            raise ValueError("health_window: give more than nothing and at most 48h, which is what is kept")
         if self.public_url and not _is_address(self.public_url):
             raise ValueError("public_url must be like https://agent.example/path, without a login or a query")
+
+    @property
+    def health_window_s(self) -> float:
+        """How many seconds back the health of agents is counted."""
+        return seconds(self.health_window)
 
     @property
     def kept_s(self) -> float:

@@ -13,8 +13,8 @@ from trunkline.wire.types import INTERRUPTED, TERMINAL, Artifact, Message, Metad
 
 _FAMILY = "/vnd.protolabs."
 _RESULT = "-result-v"
-_COST = "cost-v1"
-_CONFIDENCE = "confidence-v1"
+COST = "cost-v1"
+CONFIDENCE = "confidence-v1"
 
 
 class File(Struct, frozen=True):
@@ -102,23 +102,23 @@ class Result(Struct, frozen=True):
     @property
     def usage(self) -> Metadata | None:
         """The tokens that the run reports, by the names of the cost extension; None if it reports none."""
-        used = (self._report(_COST) or {}).get("usage")
+        used = (self._report(COST) or {}).get("usage")
         return cast("Metadata", used) if isinstance(used, dict) else None
 
     @property
     def cost_usd(self) -> float | None:
         """What the run cost, if it says so."""
-        return _number((self._report(_COST) or {}).get("costUsd"))
+        return number((self._report(COST) or {}).get("costUsd"))
 
     @property
     def confidence(self) -> float | None:
         """How sure the agent is, 0 to 1, if it says so."""
-        return _number((self._report(_CONFIDENCE) or {}).get("confidence"))
+        return number((self._report(CONFIDENCE) or {}).get("confidence"))
 
     @property
     def confidence_explanation(self) -> str:
         """Why it is that sure."""
-        found = self._report(_CONFIDENCE) or {}
+        found = self._report(CONFIDENCE) or {}
         why = found.get("explanation", found.get("confidenceExplanation"))
         return why if isinstance(why, str) else ""
 
@@ -143,14 +143,18 @@ class Result(Struct, frozen=True):
         said = self.message if task is None else task.status.message
         if said is not None:
             holders.append(said)
-        for holder in holders:
-            for part in () if isinstance(holder, Task) else holder.parts:
-                if name in report_type(part) and isinstance(part.data, dict):
-                    return cast("Metadata", part.data)
-            for key, value in (holder.metadata or {}).items():
-                if key.endswith(name) and isinstance(value, dict):
-                    return cast("Metadata", value)
-        return None
+        return next((found for holder in holders if (found := report_in(holder, name)) is not None), None)
+
+
+def report_in(holder: Message | Artifact | Task, name: str) -> Metadata | None:
+    """The body of a report that this itself holds: in one of its parts, or in its metadata."""
+    for part in () if isinstance(holder, Task) else holder.parts:
+        if name in report_type(part) and isinstance(part.data, dict):
+            return cast("Metadata", part.data)
+    for key, value in (holder.metadata or {}).items():
+        if key.endswith(name) and isinstance(value, dict):
+            return cast("Metadata", value)
+    return None
 
 
 def text_of(message: Message | None) -> str:
@@ -186,5 +190,6 @@ def _file(part: Part) -> File:
     return File(part.filename, part.media_type, part.url or "", content)
 
 
-def _number(value: object) -> float | None:
+def number(value: object) -> float | None:
+    """A number that a report holds; None if it is none."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -14,6 +14,8 @@ import msgspec
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.config import Settings
 from trunkline.fleet.call import ApiCall, ApiQuery, read_body, read_form, tenant_of
+from trunkline.fleet.health.fleet_health import FleetHealth
+from trunkline.fleet.health.routes import health_routes
 from trunkline.fleet.inbox import Inbox, inbox_routes
 from trunkline.fleet.mount import PREFIX
 from trunkline.fleet.openapi import describe
@@ -40,13 +42,22 @@ class ApiHost(Protocol):
         """The settings of the host."""
         ...
 
+    @property
+    def agents(self) -> list[str]:
+        """The ids of its agents."""
+        ...
+
 
 class OperatorApi:
     """Answers the routes that every host has, and those that were added."""
 
-    def __init__(self, host: ApiHost, added: Sequence[ApiRoute] = ()) -> None:
+    def __init__(
+        self, host: ApiHost, added: Sequence[ApiRoute] = (), health: FleetHealth | None = None
+    ) -> None:
+        """Take the health of a fleet that is followed anyway; else it is followed once somebody asks."""
         self._host = host
         self._added = added
+        self._health = health
         self._runner = host.runner
         self.routes = self._made()
 
@@ -85,10 +96,17 @@ class OperatorApi:
         async def say(feed: Feed, message: Message, by: str) -> None:
             await runner.say(feed, message, by=by)
 
+        health = self._health or FleetHealth(
+            runner.tasks.store,
+            origin=runner.origin,
+            window_s=settings.health_window_s,
+            registered=lambda _tenant: self._host.agents,
+        )
         routes = [
             *task_routes(TaskApi(runner, settings.keep_alive)),
             *inbox_routes(Inbox(runner.tasks, say, runner.origin)),
             *server_routes(runner.tasks.store, settings, runner.origin),
+            *health_routes(health),
             ApiRoute(
                 pattern="GET /openapi.json",
                 scope=AuthScope.READ,

@@ -12,6 +12,7 @@ from trunkline.wire.problem import write_problem
 
 if TYPE_CHECKING:
     from trunkline.fleet.api import ApiHost
+    from trunkline.fleet.health.fleet_health import FleetHealth
     from trunkline.fleet.route import ApiRoute
 
 PREFIX = "/api"
@@ -30,6 +31,11 @@ SCOPES = {
     "GET /deliveries": AuthScope.ADMIN,
     "GET /settings": AuthScope.ADMIN,
     "GET /nodes": AuthScope.ADMIN,
+    "GET /fleet/health": _READ,
+    "GET /series": _READ,
+    "GET /cost-summaries": _READ,
+    "GET /confidence-summaries": _READ,
+    "GET /calls": _READ,
     "GET /openapi.json": _READ,
 }
 
@@ -41,6 +47,8 @@ class ApiMount(Mount):
         self._host = host
         self._loaded: App | None = None
         self._added: list[ApiRoute] = []
+        # Set by a host that follows the health of its fleet always, whether somebody asks or not.
+        self.health: FleetHealth | None = None
         routes = [_route(pattern, scope) for pattern, scope in SCOPES.items()]
         super().__init__(PREFIX, self._serve, routes, write_problem)
 
@@ -55,7 +63,7 @@ class ApiMount(Mount):
         if app is None:
             from trunkline.fleet.api import OperatorApi
 
-            app = self._loaded = OperatorApi(self._host, self._added)
+            app = self._loaded = OperatorApi(self._host, self._added, self.health)
         await app(scope, receive, send)
 
 

@@ -1,93 +1,130 @@
 """A reader of the whole log that goes on where it stopped, for whatever is computed from all events.
 
-Its place is a cursor in a document. Every event is given at least once and in the order of `Log.tail`; what
-was given after the cursor was last saved is given again after a crash.
+Its place is a cursor in a document, and in the same document stands what its listener made of the events just
+before it: both are written at once, by whoever was first. So every event has its effect once, whichever
+process dies when.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
 
 from trunkline.errors import Conflict, StoreError
 from trunkline.store.base import Store
-from trunkline.store.records import START, Cursor, TailRecord
+from trunkline.store.records import START, Cursor, Doc, TailRecord
 
 log = logging.getLogger("trunkline.store")
 KIND = "tail-cursor"
 # Cursors belong to the process, not to a tenant.
 _TENANT = "default"
 PAGE = 1000
-# A cursor costs a commit: it is saved this often, and at the end.
-SAVE_S = 1.0
+# Looking costs a query and what is found a commit: it waits this long after each look.
+EVERY_S = 5.0
+
+
+class TailListener(Protocol):
+    """What is computed from the whole log."""
+
+    async def take(self, page: Sequence[TailRecord]) -> bytes:
+        """What a page comes to; empty if nothing. It may be thrown away and asked for again."""
+        ...
+
+    async def settle(self, batch: bytes, number: int) -> None:
+        """Let what a page came to have its effect; numbers grow.
+
+        After a crash, and by every process that shares the store, the last one is given again: a listener
+        keeps with each document that it writes the number of the last batch that is in it.
+        """
+        ...
+
+
+class _Place(Struct, array_like=True):
+    cursor: Cursor = START
+    batch: bytes = b""
 
 
 class TailReader:
     """Gives the whole log to one listener; as many may be made as there are listeners, each with its name.
 
-    Processes that share a store and use one name share the work: what one of them has taken and saved is
-    given to none of them again.
+    Processes that share a store and use one name share the work.
     """
 
-    def __init__(
-        self, store: Store, name: str, take: Callable[[Sequence[TailRecord]], Awaitable[None]]
-    ) -> None:
-        """Take a listener's name and what it does with a page; after a `StoreError` it is given it again."""
+    def __init__(self, store: Store, name: str, listener: TailListener) -> None:
         self._store = store
         self._name = name
-        self._take = take
-        self._cursor: Cursor = START
-        self._saved: Cursor = START
-        self._rev = 0
-        self._due = 0.0
+        self._listener = listener
+        self._place = _Place()
+        # That of the document, which is the number of its batch; -1 while it is to be read.
+        self._rev: int = -1
+        self._turn = asyncio.Lock()
+        self._begun = 0
 
     async def run(self) -> None:
         """Give what there is and what comes, until the store closes."""
-        loaded, going_on = False, True
-        try:
-            while going_on:
-                # Before the reading, so that nothing is appended unheard between the two.
-                hints = self._store.log.hints()
-                try:
-                    if not loaded:
-                        await self._load()
-                        loaded = True
-                    await self._catch_up()
-                except StoreError as error:
-                    log.warning("tail.stopped name=%s cursor=%s error=%s", self._name, self._cursor, error)
-                going_on = await anext(hints, None) is not None
-        finally:
-            with contextlib.suppress(StoreError):
-                await self._save()
+        going_on = True
+        while going_on:
+            # Before the reading, so that nothing is appended unheard between the two.
+            hints = self._store.log.hints()
+            try:
+                await self.catch_up()
+            except StoreError as error:
+                log.warning("tail.stopped name=%s cursor=%s error=%s", self._name, self._place.cursor, error)
+            going_on = await anext(hints, None) is not None
+            if going_on:
+                await asyncio.sleep(EVERY_S)
 
-    async def _catch_up(self) -> None:
+    async def catch_up(self) -> None:
+        """Give everything that was appended before this call.
+
+        Raises:
+            StoreError: the store does not answer; it goes on from there at the next call.
+        """
+        asked = self._begun
+        async with self._turn:
+            if self._begun > asked:
+                # Another's look was begun after this call.
+                return
+            self._begun += 1
+            try:
+                await self._read()
+            except BaseException:
+                # Whether the last write was done is not known.
+                self._rev = -1
+                raise
+
+    async def _read(self) -> None:
+        if self._rev < 0 or self._store.shared:
+            await self._load()
         while True:
-            page, cursor = await self._store.log.tail(self._cursor, PAGE)
-            if page:
-                await self._take(page)
-                self._cursor = cursor
-            if asyncio.get_running_loop().time() >= self._due:
-                await self._save()
+            page, cursor = await self._store.log.tail(self._place.cursor, PAGE)
             if not page:
                 return
+            place = _Place(cursor, await self._listener.take(page))
+            body = msgspec.msgpack.encode(place)
+            try:
+                self._rev = await self._store.docs.put(_TENANT, KIND, self._name, body, self._rev)
+            except Conflict:
+                # Another process was first: what is before its cursor is in its batches.
+                await self._load()
+                continue
+            self._place = place
+            await self._settle()
 
     async def _load(self) -> None:
-        doc = await self._store.docs.get(_TENANT, KIND, self._name)
-        if doc is not None:
-            self._cursor = self._saved = doc.body.decode()
-            self._rev = doc.rev
-
-    async def _save(self) -> None:
-        if self._cursor == self._saved:
+        found = await self._store.docs.get(_TENANT, KIND, self._name) or Doc(self._name, 0, b"")
+        if found.rev == self._rev:
             return
-        try:
-            self._rev = await self._store.docs.put(
-                _TENANT, KIND, self._name, self._cursor.encode(), self._rev
-            )
-            self._saved = self._cursor
-        except Conflict:
-            # Another process reads under this name: all before its cursor has been taken.
-            await self._load()
-        self._due = asyncio.get_running_loop().time() + SAVE_S
+        self._place = msgspec.msgpack.decode(found.body, type=_Place) if found.body else _Place()
+        self._rev = found.rev
+        # The process that wrote it may have died before its batch had any effect.
+        await self._settle()
+
+    async def _settle(self) -> None:
+        if self._place.batch:
+            await self._listener.settle(self._place.batch, self._rev)

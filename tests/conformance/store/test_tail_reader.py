@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import asynccontextmanager
 
 import pytest
@@ -11,24 +12,40 @@ from tests.conformance.store.given import AT, A, B, delta, deltas
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
 from trunkline.store import tail as module
-from trunkline.store.tail import KIND, TailReader
+from trunkline.store.tail import TailReader
 
 
 class Taken:
-    """A listener that remembers what it was given, and can be waited for."""
+    """A listener that remembers what it was given and what had an effect, and can be waited for."""
 
     def __init__(self) -> None:
         self.places = []
+        # By the number of their batch, as a listener that writes documents has it: a repeated one is no other.
+        self.settled = {}
         self._grown = asyncio.Event()
 
-    async def __call__(self, page) -> None:
-        self.places += [(record.task_id, record.recorded.seq) for record in page]
+    async def take(self, page) -> bytes:
+        found = [(record.task_id, record.recorded.seq) for record in page]
+        self.places += found
+        return json.dumps(found).encode()
+
+    async def settle(self, batch, number) -> None:
+        self.settled[number] = [tuple(one) for one in json.loads(batch)]
         self._grown.set()
 
+    @property
+    def effects(self) -> list:
+        return [one for number in sorted(self.settled) for one in self.settled[number]]
+
     async def until(self, *places) -> None:
-        while not set(places) <= set(self.places):
+        while not set(places) <= set(self.effects):
             self._grown.clear()
             await self._grown.wait()
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(module, "EVERY_S", 0.0)
 
 
 @asynccontextmanager
@@ -73,55 +90,94 @@ def test_each_name_has_its_own_place_and_goes_on_from_it(run, store):
 
 
 def test_a_page_that_was_not_taken_is_given_again(run, store, caplog):
-    async def case():
-        taken, failed = Taken(), []
-
-        async def take(page) -> None:
-            if not failed:
-                failed.append(page)
+    class Failing(Taken):
+        async def take(self, page) -> bytes:
+            if not self.places:
+                self.places.append("failed")
                 raise StoreError("full")
-            await taken(page)
+            return await super().take(page)
 
+    async def case():
+        taken = Failing()
         await store.log.append(A, "t1", 0, deltas(3), at=AT)
-        async with reading(store, "one", take):
+        async with reading(store, "one", taken):
             await taken.until(("t1", 3))
-        return taken.places
+        return taken.effects
 
     assert run(case()) == [("t1", 1), ("t1", 2), ("t1", 3)]
     assert "tail.stopped name=one" in caplog.text
 
 
-def test_what_was_taken_after_the_cursor_was_saved_is_given_again(run, store):
+def test_what_was_saved_has_its_effect_though_the_process_died_before(run, store):
+    class Dying(Taken):
+        async def settle(self, batch, number) -> None:
+            raise StoreError("killed")
+
     async def case():
-        first, second = Taken(), Taken()
-        await store.log.append(A, "t1", 0, [delta()], at=AT)
-        async with reading(store, "one", first):
-            await first.until(("t1", 1))
-        saved = await store.docs.get("default", KIND, "one")
-        await store.log.append(A, "t1", 1, [delta()], at=AT)
-        async with reading(store, "one", first):
-            await first.until(("t1", 2))
-        # As if the process had been killed before it saved.
-        await store.docs.put("default", KIND, "one", saved.body, saved.rev + 1)
-        async with reading(store, "one", second):
-            await second.until(("t1", 2))
-        return second.places
+        first, second, third = Dying(), Taken(), Taken()
+        await store.log.append(A, "t1", 0, deltas(2), at=AT)
+        with pytest.raises(StoreError, match="killed"):
+            await TailReader(store, "one", first).catch_up()
+        await store.log.append(A, "t1", 2, [delta()], at=AT)
+        await TailReader(store, "one", second).catch_up()
+        # Given again as the last one: who has it already knows it by its number.
+        await TailReader(store, "one", third).catch_up()
+        return first.places, second.places, second.effects, third.places, third.settled
 
-    assert run(case()) == [("t1", 2)]
+    places, again, effects, nothing, last = run(case())
+    assert places == [("t1", 1), ("t1", 2)]
+    assert again == [("t1", 3)]
+    assert effects == [("t1", 1), ("t1", 2), ("t1", 3)]
+    assert nothing == [] and last == {2: [("t1", 3)]}
 
 
-def test_two_under_one_name_leave_nothing_out(run, store, monkeypatch):
-    monkeypatch.setattr(module, "SAVE_S", 0.0)
+def test_what_was_taken_and_not_saved_is_given_again(run, store):
+    class Dying(Taken):
+        async def take(self, page) -> bytes:
+            await super().take(page)
+            raise StoreError("killed")
 
+    async def case():
+        first, second = Dying(), Taken()
+        await store.log.append(A, "t1", 0, deltas(2), at=AT)
+        with pytest.raises(StoreError, match="killed"):
+            await TailReader(store, "one", first).catch_up()
+        await TailReader(store, "one", second).catch_up()
+        return first.places == second.places == second.effects
+
+    assert run(case())
+
+
+def test_of_two_under_one_name_each_event_has_its_effect_once(run, store, monkeypatch):
+    monkeypatch.setattr(module, "PAGE", 7)
+
+    async def case():
+        taken = [Taken(), Taken()]
+        readers = [TailReader(store, "one", one) for one in taken]
+        for n in range(20):
+            await store.log.append(A, f"t{n}", 0, deltas(2), at=AT)
+            await asyncio.gather(*(reader.catch_up() for reader in readers))
+        batches = taken[0].settled | taken[1].settled
+        both = taken[0].settled.keys() & taken[1].settled.keys()
+        assert all(taken[0].settled[number] == taken[1].settled[number] for number in both)
+        return sorted(place for batch in batches.values() for place in batch)
+
+    assert run(case()) == sorted((f"t{n}", seq) for n in range(20) for seq in (1, 2))
+
+
+def test_who_asks_while_another_looks_has_all_that_was_there_before(run, store):
     async def case():
         taken = Taken()
-        async with reading(store, "one", taken), reading(store, "one", taken):
-            for n in range(40):
-                await store.log.append(A, f"t{n}", 0, deltas(2), at=AT)
-            await taken.until(*((f"t{n}", seq) for n in range(40) for seq in (1, 2)))
-        return len(set(taken.places))
+        reader = TailReader(store, "one", taken)
+        looks = []
+        for n in range(5):
+            await store.log.append(A, f"t{n}", 0, [delta()], at=AT)
+            looks.append(asyncio.ensure_future(reader.catch_up()))
+            await asyncio.sleep(0)
+        await asyncio.gather(*looks)
+        return {task for task, _ in taken.effects}
 
-    assert run(case()) == 80
+    assert run(case()) == {f"t{n}" for n in range(5)}
 
 
 @pytest.mark.parametrize("body", [b'{"kind":"claimed"}', b'{"kind":"cla'])

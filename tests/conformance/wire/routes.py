@@ -168,6 +168,12 @@ API: dict[str, list[tuple[str, str]]] = {
     "POST /inbox/{id}": [("", '{{"decision":"respond","text":"ours"}}')],
     "GET /deliveries": [("?task={task}", ""), ("?tenant={tenant}", "")],
     "GET /settings": [("", "")],
+    "GET /nodes": [("", "")],
+    "GET /fleet/health": [("?agent=nobody&tenant={tenant}", "")],
+    "GET /series": [("?agent=nobody&tenant={tenant}", "")],
+    "GET /cost-summaries": [("?after={token}&tenant={tenant}", "")],
+    "GET /confidence-summaries": [("?after={token}&tenant={tenant}", "")],
+    "GET /calls": [("?after={token}&tenant={tenant}", "")],
     "GET /openapi.json": [("", "")],
 }
 # What operators do: verb, path, body.

@@ -1,0 +1,91 @@
+"""What an operator should be told of a fleet without having asked."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from trunkline.config import seconds
+from trunkline.errors import Conflict
+from trunkline.fleet.call import ApiStruct
+from trunkline.store.parts import Docs
+
+log = logging.getLogger("trunkline.fleet")
+KIND = "fleet-alert"
+AlertKind = Literal["failure-rate", "daily-cost", "orphaned-skills"]
+
+
+class AlertLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a figure may be before somebody is told, and how long nothing is said twice."""
+
+    failure_rate_1h: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    daily_cost_usd: Annotated[float, Meta(ge=0, le=1e12)] = 50.0
+    orphaned_skills: Annotated[int, Meta(ge=0, le=10**9)] = 0
+    cooldown: float | str = "15m"
+
+    def __post_init__(self) -> None:
+        try:
+            seconds(self.cooldown)
+        except ValueError as error:
+            raise ValueError(f"cooldown: {error}") from None
+
+
+class FleetAlert(ApiStruct, frozen=True, kw_only=True):
+    """A figure that is above its limit now."""
+
+    kind: AlertKind
+    value: float
+    limit: float
+
+
+class AlertFigures(Struct, frozen=True, kw_only=True):
+    """The figures of a tenant that are watched."""
+
+    max_failure_rate_1h: float
+    daily_cost_usd: float
+    orphaned_skills: int
+
+
+def alerts_of(found: AlertFigures, limits: AlertLimits) -> list[FleetAlert]:
+    """The figures that are above their limits."""
+    watched: list[tuple[AlertKind, float, float]] = [
+        ("failure-rate", found.max_failure_rate_1h, limits.failure_rate_1h),
+        ("daily-cost", found.daily_cost_usd, limits.daily_cost_usd),
+        ("orphaned-skills", found.orphaned_skills, limits.orphaned_skills),
+    ]
+    return [
+        FleetAlert(kind=kind, value=value, limit=limit) for kind, value, limit in watched if value > limit
+    ]
+
+
+class AlertLog:
+    """Says each alert once per cooldown, whichever of the processes that share a store sees it first."""
+
+    def __init__(self, docs: Docs, limits: AlertLimits) -> None:
+        self.limits = limits
+        self._docs = docs
+        self._cooldown_ms = round(seconds(limits.cooldown) * 1000)
+
+    async def tell(self, tenant: str, found: AlertFigures, now: int) -> list[FleetAlert]:
+        """Log what is above its limit and was not said lately; gives what was said."""
+        said: list[FleetAlert] = []
+        for alert in alerts_of(found, self.limits):
+            doc = await self._docs.get(tenant, KIND, alert.kind)
+            if doc is not None and now - int(doc.body) < self._cooldown_ms:
+                continue
+            try:
+                await self._docs.put(tenant, KIND, alert.kind, b"%d" % now, 0 if doc is None else doc.rev)
+            except Conflict:
+                # Another process has just said it.
+                continue
+            log.warning(
+                "fleet.alert tenant=%s kind=%s value=%.4g limit=%.4g",
+                tenant,
+                alert.kind,
+                alert.value,
+                alert.limit,
+            )
+            said.append(alert)
+        return said

@@ -1,0 +1,105 @@
+"""The health of a fleet while a host lives: its documents written, its book followed, its alerts said."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+
+from trunkline.clock import now_ms as system_now_ms
+from trunkline.errors import StoreError
+from trunkline.fleet.health.alerts import AlertLimits, AlertLog
+from trunkline.fleet.health.book import HealthBook
+from trunkline.fleet.health.recorder import HealthRecorder
+from trunkline.fleet.health.snapshot import watched
+from trunkline.store.base import Store
+from trunkline.store.tail import TailReader
+
+log = logging.getLogger("trunkline.fleet")
+NAME = "health"
+ALERT_EVERY_S = 60.0
+# Who asks is answered with what is known after this time, though a long log may not be read to its end.
+CATCH_UP_S = 5.0
+
+
+class FleetHealth:
+    """Reads the whole log of a store into documents, and these into a book.
+
+    A hub runs it always. Elsewhere it begins when somebody first asks, and goes on until the store closes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        origin: str,
+        window_s: float,
+        registered: Callable[[str], Collection[str]],
+        limits: AlertLimits | None = None,
+        now_ms: Callable[[], int] = system_now_ms,
+    ) -> None:
+        """Take the agents that a tenant has now, by their ids; without limits no alert is logged."""
+        self.registered = registered
+        self.limits = limits or AlertLimits()
+        self.book = HealthBook(store.docs, round(window_s * 1000), now_ms)
+        self._store = store
+        self._reader = TailReader(store, NAME, HealthRecorder(store, self.book, origin))
+        self._alerts = None if limits is None else AlertLog(store.docs, limits)
+        self._running: asyncio.Task[None] | None = None
+        self._loaded = False
+
+    def start(self) -> asyncio.Task[None]:
+        """Begin, unless it has begun; gives what goes on, to be cancelled before the store closes."""
+        if self._running is None:
+            self._running = asyncio.get_running_loop().create_task(self._run())
+        return self._running
+
+    async def fresh(self) -> HealthBook:
+        """The book with everything that ended before this call.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        self.start()
+        try:
+            async with asyncio.timeout(CATCH_UP_S):
+                await self._load()
+                await self._reader.catch_up()
+                if self._store.shared:
+                    await self.book.mirror.refresh()
+        except TimeoutError:
+            log.info("health.behind")
+        return self.book
+
+    async def check(self) -> None:
+        """Say what is above its limits."""
+        if self._alerts is None:
+            return
+        for tenant in self.book.tenants:
+            figures, _ = watched(self.book, tenant, self.registered(tenant))
+            await self._alerts.tell(tenant, figures, self.book.now_ms())
+
+    async def _load(self) -> None:
+        if not self._loaded:
+            await self.book.mirror.refresh()
+            self._loaded = True
+
+    async def _run(self) -> None:
+        try:
+            await self._load()
+        except StoreError as error:
+            log.warning("health.unread error=%s", error)
+        work = [self._reader.run()]
+        if self._store.shared:
+            work.append(self.book.mirror.follow())
+        if self._alerts is not None:
+            work.append(self._watch())
+        await asyncio.gather(*work)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(ALERT_EVERY_S)
+            try:
+                await self.check()
+            except StoreError as error:
+                log.warning("health.unwatched error=%s", error)

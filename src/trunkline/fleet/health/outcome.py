@@ -1,0 +1,175 @@
+"""The events of a task → what became of it. Pure.
+
+Only what is counted is kept of a task, so that ten thousand open ones cost little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import cast
+
+from msgspec import Struct
+
+from trunkline.client.result import CONFIDENCE, COST, number, report_in
+from trunkline.fleet.health.prices import cost_of, tokens_of
+from trunkline.log import events as ev
+from trunkline.wire.types import INTERRUPTED, TERMINAL, Artifact, Message, Metadata, TaskState
+
+# The classes, by their numbers in what is stored. A task that asks has not ended; all others have.
+CLASSES = ("completed", "failed", "canceled", "rejected", "input-required")
+COMPLETED, FAILED, CANCELED, REJECTED, ASKED = range(5)
+_CLASS = {
+    TaskState.COMPLETED: COMPLETED,
+    TaskState.FAILED: FAILED,
+    TaskState.CANCELED: CANCELED,
+    TaskState.REJECTED: REJECTED,
+}
+_REPORTS = (COST, CONFIDENCE)
+# In the metadata of a dispatched request: the name by which its caller knows it.
+DISPATCH = "trunkline.dispatch"
+# More than this nobody means: a longer one is cut.
+_NAME_LENGTH = 128
+
+
+class Outcome(Struct, frozen=True, array_like=True, gc=False):
+    """A task that ended or asked, by the agent that did the work; `ms` is from its first event to its end.
+
+    `caller` is the agent whose task asked for it. `task` and `correlation` are there if it failed.
+    """
+
+    tenant: str
+    agent: str
+    skill: str
+    at: int
+    kind: int
+    ms: int = 0
+    cost: float | None = None
+    confidence: float | None = None
+    tokens_in: int = 0
+    tokens_out: int = 0
+    caller: str = ""
+    task: str = ""
+    correlation: str = ""
+
+    @property
+    def ends(self) -> bool:
+        """Whether the task has come to its end with it."""
+        return self.kind != ASKED
+
+
+class OpenTask:
+    """What is kept of a task until it ends: who does it, since when, and what it has reported."""
+
+    __slots__ = ("_reports", "agent", "caller", "created_at", "correlation", "parent", "seq", "skill")
+
+    def __init__(self, seq: int, at: int, event: ev.Submitted) -> None:
+        self.seq = seq
+        self.created_at = at
+        self.agent = event.agent
+        self.skill = event.skill[:_NAME_LENGTH]
+        self.parent = event.parent
+        # The agent of the parent, once somebody has found it.
+        self.caller = ""
+        self.correlation = _correlation(event.metadata)
+        # By artifact, in the order in which these were made.
+        self._reports: dict[str, dict[str, Metadata]] = {}
+
+    def follows(self, recorded: ev.Recorded) -> bool:
+        """Whether nothing is missing between what was taken and this."""
+        return recorded.seq - ev.span(recorded.event) <= self.seq < recorded.seq
+
+    def take(self, recorded: ev.Recorded) -> None:
+        """Take the next event in."""
+        self.seq = recorded.seq
+        match recorded.event:
+            case ev.Chunk(artifact=artifact, append=append):
+                self._read(artifact, append)
+            case ev.Compacted(artifacts=artifacts):
+                for artifact in artifacts:
+                    self._read(artifact, False)
+            case _:
+                pass
+
+    def outcome(self, tenant: str, task_id: str, recorded: ev.Recorded) -> Outcome | None:
+        """What this event makes of the task; None if it neither ends nor asks."""
+        state, said = _status(recorded.event)
+        if state in INTERRUPTED:
+            return Outcome(tenant, self.agent, self.skill, recorded.at, ASKED)
+        if state is None or state not in TERMINAL:
+            return None
+        cost, confidence = (self._report(name, said) for name in _REPORTS)
+        kind = _CLASS[state]
+        if kind == COMPLETED and False in (cost.get("success"), confidence.get("success")):
+            # It came to its end without having reached its goal.
+            kind = FAILED
+        into, out = tokens_of(cost)
+        sure = _finite(number(confidence.get("confidence")))
+        return Outcome(
+            tenant,
+            self.agent,
+            self.skill,
+            recorded.at,
+            kind,
+            max(recorded.at - self.created_at, 0),
+            _finite(cost_of(cost)),
+            None if sure is None else min(max(sure, 0.0), 1.0),
+            into,
+            out,
+            self.caller,
+            task_id if kind == FAILED else "",
+            (self.correlation or task_id) if kind == FAILED else "",
+        )
+
+    def _read(self, artifact: Artifact, append: bool) -> None:
+        known = self._reports.get(artifact.artifact_id, {}) if append else {}
+        found = {name: body for name in _REPORTS if (body := report_in(artifact, name)) is not None}
+        if found or known:
+            # What an artifact said first counts, as for who reads its answer.
+            self._reports[artifact.artifact_id] = {**found, **known}
+        elif self._reports:
+            self._reports.pop(artifact.artifact_id, None)
+
+    def _report(self, name: str, said: Message | None) -> Metadata:
+        for found in self._reports.values():
+            if name in found:
+                return found[name]
+        return (None if said is None else report_in(said, name)) or {}
+
+
+def is_counted(event: ev.AnyEvent) -> bool:
+    """Whether an event ends a task or asks."""
+    state, _ = _status(event)
+    return state is not None and (state in TERMINAL or state in INTERRUPTED)
+
+
+def replay(recorded: Iterable[ev.Recorded], until: int, found: OpenTask | None = None) -> OpenTask | None:
+    """A task as it was before the event `until`, from its log, of which `found` has the beginning."""
+    for one in recorded:
+        if one.seq >= until:
+            break
+        if isinstance(one.event, ev.Submitted):
+            found = OpenTask(one.seq, one.at, one.event)
+        elif found is not None:
+            found.take(one)
+    return found
+
+
+def _status(event: ev.AnyEvent) -> tuple[TaskState | None, Message | None]:
+    match event:
+        case ev.Status(state=state, message=message):
+            return state, message
+        case ev.Replied(message=message):
+            return TaskState.COMPLETED, message
+        case _:
+            return None, None
+
+
+def _correlation(metadata: Metadata | None) -> str:
+    told = (metadata or {}).get(DISPATCH)
+    named = cast("Metadata", told).get("correlationId") if isinstance(told, dict) else None
+    return named[:_NAME_LENGTH] if isinstance(named, str) else ""
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else value

@@ -1,0 +1,47 @@
+"""What tokens cost where the agent itself does not say it. Pure."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from trunkline.client.result import number
+from trunkline.wire.types import Metadata
+
+# Dollars for a million tokens, in and out, by what the name of a model contains; the first one that does.
+PRICES = (
+    ("opus", 15.0, 75.0),
+    ("haiku", 0.25, 1.25),
+    ("sonnet", 3.0, 15.0),
+    ("mini", 0.15, 0.6),
+    ("gpt-4o", 2.5, 10.0),
+)
+# Of a model that is not named, or not known.
+DEFAULT = (3.0, 15.0)
+_INPUT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
+# More tokens than any run has.
+_MOST = 1e12
+
+
+def cost_of(report: Metadata) -> float | None:
+    """What a run cost: as it says itself, else its tokens by the price of its model, else None."""
+    told = number(report.get("costUsd"))
+    if told is not None:
+        return max(told, 0.0)
+    used = tokens_of(report)
+    if used == (0, 0):
+        return None
+    model = report.get("model")
+    name = model.lower() if isinstance(model, str) else ""
+    into, out = next(((into, out) for part, into, out in PRICES if part in name), DEFAULT)
+    return (used[0] * into + used[1] * out) / 1e6
+
+
+def tokens_of(report: Metadata) -> tuple[int, int]:
+    """The tokens that a run took in and gave out."""
+    told = report.get("usage")
+    usage = cast("Metadata", told) if isinstance(told, dict) else {}
+    return sum([_count(usage.get(name)) for name in _INPUT]), _count(usage.get("output_tokens"))
+
+
+def _count(value: object) -> int:
+    return int(min(max(number(value) or 0.0, 0.0), _MOST))

@@ -1,0 +1,123 @@
+"""Writes what becomes of tasks into the documents of their periods: once, whichever process dies when."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from trunkline.errors import Conflict, StoreError
+from trunkline.fleet.health.book import KIND, HealthBook
+from trunkline.fleet.health.outcome import OpenTask, Outcome, is_counted, replay
+from trunkline.fleet.health.periods import KEPT_MS, Period, fold, start_of
+from trunkline.log.events import Submitted
+from trunkline.store.base import Store
+from trunkline.store.records import TailRecord
+
+log = logging.getLogger("trunkline.fleet")
+# Open tasks that are remembered; the log of any other is read again when it ends.
+OPEN_LIMIT = 20_000
+_PAGE = 1000
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Outcome]).decode
+
+
+class HealthRecorder:
+    """Listens to the whole log. What it remembers of open tasks only saves reading their logs."""
+
+    def __init__(self, store: Store, book: HealthBook, origin: str) -> None:
+        self._store = store
+        self._book = book
+        self._origin = origin
+        self._open: dict[str, OpenTask] = {}
+
+    async def take(self, page: Sequence[TailRecord]) -> bytes:
+        """The outcomes that a page comes to."""
+        oldest = self._book.now_ms() - KEPT_MS
+        found: list[Outcome] = []
+        for record in page:
+            recorded, task_id = record.recorded, record.task_id
+            if type(recorded.event) is Submitted:
+                await self._begin(record, recorded.event)
+                continue
+            known = self._open.get(task_id)
+            if known is not None and known.follows(recorded):
+                known.take(recorded)
+            if not is_counted(recorded.event):
+                continue
+            if known is None or known.seq < recorded.seq:
+                known = await self._replayed(record) if recorded.at >= oldest else None
+            if known is not None and (outcome := known.outcome(record.tenant, task_id, recorded)) is not None:
+                if outcome.ends:
+                    self._open.pop(task_id, None)
+                if recorded.at >= oldest:
+                    found.append(outcome)
+        return _encode(found) if found else b""
+
+    async def settle(self, batch: bytes, number: int) -> None:
+        """Count the outcomes of a batch in every document that does not have it yet."""
+        groups: dict[tuple[str, int], list[Outcome]] = {}
+        for one in _decode(batch):
+            groups.setdefault((one.tenant, start_of(one.at)), []).append(one)
+        for (tenant, start), outcomes in groups.items():
+            while not await self._write(tenant, start, outcomes, number):
+                pass
+        await self._tidy()
+
+    async def _write(self, tenant: str, start: int, outcomes: Sequence[Outcome], number: int) -> bool:
+        """Whether the document has the batch now; another process may have changed it meanwhile."""
+        doc = await self._store.docs.get(tenant, KIND, str(start))
+        period = Period() if doc is None else msgspec.msgpack.decode(doc.body, type=Period)
+        if period.batch >= number:
+            return True
+        fold(period, start, outcomes)
+        period.batch = number
+        rev = 0 if doc is None else doc.rev
+        try:
+            await self._book.mirror.put(tenant, str(start), _encode(period), expected_rev=rev)
+        except Conflict:
+            return False
+        return True
+
+    async def _tidy(self) -> None:
+        gone = [
+            await self._store.docs.delete(tenant, KIND, str(start)) for tenant, start in self._book.outdated()
+        ]
+        if gone:
+            await self._book.mirror.refresh()
+
+    async def _begin(self, record: TailRecord, event: Submitted) -> None:
+        known = OpenTask(record.recorded.seq, record.recorded.at, event)
+        await self._name(record.tenant, known)
+        while len(self._open) >= OPEN_LIMIT:
+            del self._open[next(iter(self._open))]
+        self._open[record.task_id] = known
+
+    async def _replayed(self, record: TailRecord) -> OpenTask | None:
+        known: OpenTask | None = None
+        until, after = record.recorded.seq, 0
+        try:
+            while after < until and (
+                page := await self._store.log.read(record.tenant, record.task_id, after, _PAGE)
+            ):
+                known = replay(page, until, known)
+                after = page[-1].seq
+        except StoreError as error:
+            if error.damaged_task != record.task_id:
+                raise
+            log.warning("health.uncounted task=%s error=%s", record.task_id, error)
+            return None
+        if known is not None:
+            await self._name(record.tenant, known)
+        return known
+
+    async def _name(self, tenant: str, known: OpenTask) -> None:
+        """Name the agents of a task: one without is at the origin; that of its parent has called it."""
+        known.agent = known.agent or self._origin
+        if known.parent:
+            parent = self._open.get(known.parent)
+            head = None if parent is not None else await self._store.heads.get(tenant, known.parent)
+            known.caller = (
+                parent.agent if parent is not None else "" if head is None else head.agent or self._origin
+            )

@@ -1,0 +1,153 @@
+"""The routes of the operator's API about the health of a fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta, Struct
+
+from trunkline.auth.principal import Scope as AuthScope
+from trunkline.fleet.call import ApiCall, ApiPage, ApiQuery, PageQuery
+from trunkline.fleet.health.book import HealthBook
+from trunkline.fleet.health.fleet_health import FleetHealth
+from trunkline.fleet.health.periods import PERIOD_MS
+from trunkline.fleet.health.snapshot import (
+    FleetSnapshot,
+    Metric,
+    SeriesPoint,
+    confidence_items,
+    cost_items,
+    series,
+    snapshot,
+)
+from trunkline.fleet.route import ApiRoute
+
+Item = TypeVar("Item")
+
+
+class FleetQuery(ApiQuery, frozen=True, kw_only=True):
+    """Which agent and which skill are meant; what is empty does not narrow."""
+
+    agent: str = ""
+    skill: str = ""
+
+
+class SeriesQuery(FleetQuery, frozen=True, kw_only=True):
+    """Which metric of them."""
+
+    metric: Metric = "total"
+
+
+class SummaryQuery(PageQuery, frozen=True, kw_only=True):
+    """Which agent and which skill are meant, and how many samples there must be."""
+
+    agent: str = ""
+    skill: str = ""
+    min_samples: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 0
+
+
+class SeriesPage(Struct, frozen=True, rename="camel"):
+    """A metric over the window, oldest first."""
+
+    metric: str
+    step_seconds: int
+    items: list[SeriesPoint]
+    next: str | None = None
+
+
+class CallItem(Struct, frozen=True, rename="camel"):
+    """How often tasks of an agent had tasks of another done, and how many of these failed."""
+
+    caller: str
+    agent: str
+    total: int
+    failed: int
+
+
+def health_routes(health: FleetHealth) -> list[ApiRoute]:
+    """The routes over the health of one fleet."""
+    return [
+        _route("fleet/health", "How the agents of the fleet did.", _fleet(health), FleetSnapshot, FleetQuery),
+        _route("series", "A metric in steps of five minutes.", _series(health), SeriesPage, SeriesQuery),
+        _route(
+            "cost-summaries",
+            "What the skills of each agent cost.",
+            _page(health, lambda book, call, query: cost_items(book.window(call.tenant), query.min_samples)),
+            ApiPage,
+            SummaryQuery,
+        ),
+        _route(
+            "confidence-summaries",
+            "How sure the skills of each agent were, and how rightly.",
+            _page(
+                health,
+                lambda book, call, query: [
+                    one
+                    for one in confidence_items(book.window(call.tenant))
+                    if one.samples >= query.min_samples
+                ],
+            ),
+            ApiPage,
+            SummaryQuery,
+        ),
+        _route("calls", "Which agent had work done by which.", _calls(health), ApiPage, PageQuery),
+    ]
+
+
+Act = Callable[[ApiCall, Any, Any], Awaitable[object]]
+
+
+def _route(path: str, summary: str, act: Act, answer: Any, query: type[ApiQuery]) -> ApiRoute:
+    return ApiRoute(
+        pattern=f"GET /{path}", scope=AuthScope.READ, summary=summary, act=act, answer=answer, query=query
+    )
+
+
+def _fleet(health: FleetHealth) -> Act:
+    async def act(call: ApiCall, query: FleetQuery, _form: None) -> FleetSnapshot:
+        book = await health.fresh()
+        registered = health.registered(call.tenant)
+        return snapshot(book, call.tenant, registered, health.limits, agent=query.agent, skill=query.skill)
+
+    return act
+
+
+def _series(health: FleetHealth) -> Act:
+    async def act(call: ApiCall, query: SeriesQuery, _form: None) -> SeriesPage:
+        points = series(await health.fresh(), call.tenant, query.agent, query.skill, query.metric)
+        return SeriesPage(query.metric, PERIOD_MS // 1000, points)
+
+    return act
+
+
+def _page(health: FleetHealth, items: Callable[[HealthBook, ApiCall, SummaryQuery], Sequence[Any]]) -> Act:
+    async def act(call: ApiCall, query: SummaryQuery, _form: None) -> ApiPage:
+        found = [
+            one
+            for one in items(await health.fresh(), call, query)
+            if query.agent in ("", one.agent) and query.skill in ("", one.skill)
+        ]
+        return _cut(found, query, lambda one: f"{one.agent} {one.skill}")
+
+    return act
+
+
+def _calls(health: FleetHealth) -> Act:
+    async def act(call: ApiCall, query: PageQuery, _form: None) -> ApiPage:
+        book = await health.fresh()
+        found = [CallItem(one.caller, one.agent, one.total, one.failed) for one in book.calls(call.tenant)]
+        return _cut(
+            sorted(found, key=lambda one: (one.caller, one.agent)),
+            query,
+            lambda one: f"{one.caller} {one.agent}",
+        )
+
+    return act
+
+
+def _cut(found: list[Item], query: PageQuery, name: Callable[[Item], str]) -> ApiPage:
+    """The items behind the one that `after` names, in the order of their names."""
+    left = [one for one in found if tuple(name(one).split(" ", 1)) > tuple(query.after.split(" ", 1))]
+    page = left[: query.limit]
+    return ApiPage(page, name(page[-1]) if len(left) > len(page) else None)

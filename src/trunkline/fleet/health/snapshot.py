@@ -1,0 +1,314 @@
+"""What the operator's API answers about the health of a fleet, made from a book. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Literal, TypedDict
+
+from msgspec import Struct, field
+
+from trunkline.fleet.call import ApiStruct
+from trunkline.fleet.health.alerts import AlertFigures, AlertLimits, FleetAlert, alerts_of
+from trunkline.fleet.health.book import HealthBook, health_of, merged
+from trunkline.fleet.health.outcome import ASKED, CLASSES, COMPLETED, FAILED
+from trunkline.fleet.health.periods import PERIOD_MS, Cell, FailedRun, start_of, summarize
+from trunkline.fleet.health.tally import Summary, Tally
+from trunkline.wire.spellings import timestamp
+
+Metric = Literal[
+    "total", "completed", "failed", "canceled", "rejected", "inputRequired", "successRate", "p50Ms", "p95Ms",
+    "costUsd", "confidence",
+]  # fmt: skip
+
+
+class FailureItem(ApiStruct, frozen=True, kw_only=True):
+    """A task that failed."""
+
+    timestamp: str
+    skill: str
+    task_id: str
+    correlation_id: str
+    failure_reason: str
+
+
+class OutcomeFigures(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The figures of an agent or of one of its skills; null where nothing is known."""
+
+    total_outcomes: int
+    success_rate: float | None
+    p50_latency_ms: int | None
+    p95_latency_ms: int | None
+    total_cost_usd: float
+    cost_per_successful_outcome: float
+    failure_rate_1h: float = field(name="failureRate1h")
+    classes: dict[str, int]
+
+
+class SkillFigures(OutcomeFigures, frozen=True, kw_only=True):
+    """The figures of one skill of an agent."""
+
+    skill: str
+
+
+class AgentFigures(OutcomeFigures, frozen=True, kw_only=True):
+    """The figures of an agent; `hourly` is how many of its tasks ended in each of the last 24 hours."""
+
+    agent: str
+    recent_failures: list[FailureItem]
+    hourly: list[int]
+    skills: list[SkillFigures]
+
+
+class SkillOf(ApiStruct, frozen=True, kw_only=True):
+    """A skill of an agent."""
+
+    agent: str
+    skill: str
+
+
+class SystemActor(ApiStruct, frozen=True, kw_only=True):
+    """Who did work and is no agent of the fleet now: the hub itself, or an agent that has gone."""
+
+    system_actor: str
+    total_outcomes: int
+    success_count: int
+    failure_count: int
+
+
+class FleetSnapshot(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The health of a fleet over the window."""
+
+    agents: list[AgentFigures]
+    window_hours: float
+    max_failure_rate_1h: float = field(name="maxFailureRate1h")
+    total_cost_usd_1d: float = field(name="totalCostUsd1d")
+    orphaned_skill_count: int
+    orphaned_skills: list[SkillOf]
+    system_actors: list[SystemActor]
+    alerts: list[FleetAlert]
+    collected_at: str
+
+
+class SeriesPoint(Struct, frozen=True):
+    """The value of a metric in the five minutes that began `at`; null where there is none."""
+
+    at: str
+    value: float | None
+
+
+class CostItem(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the tasks of a skill of an agent cost; the averages are over those that said it."""
+
+    agent: str
+    skill: str
+    samples: int
+    total_cost_usd: float
+    avg_cost_usd: float
+    avg_input_tokens: float
+    avg_output_tokens: float
+    avg_wall_ms: float
+    success_rate: float
+
+
+class ConfidenceItem(Struct, frozen=True, kw_only=True, rename="camel"):
+    """How sure a skill of an agent was; `highConfFailures` failed although it was."""
+
+    agent: str
+    skill: str
+    samples: int
+    avg_confidence: float
+    avg_confidence_on_success: float | None
+    avg_confidence_on_failure: float | None
+    high_conf_failures: int
+
+
+def snapshot(
+    book: HealthBook,
+    tenant: str,
+    registered: Collection[str],
+    limits: AlertLimits,
+    *,
+    agent: str = "",
+    skill: str = "",
+) -> FleetSnapshot:
+    """The health of a fleet, or of one agent or skill of it; alerts are of the whole in any case."""
+    window = book.window(tenant)
+    figures, orphaned = watched(book, tenant, registered)
+    failures = [one for one in book.failures(tenant) if skill in ("", one.skill)]
+    return FleetSnapshot(
+        agents=[
+            _agent(book, tenant, of, skill, failures)
+            for of in sorted(registered)
+            if agent in ("", of) and (not skill or (of, skill) in window)
+        ],
+        window_hours=book.window_ms / 3_600_000,
+        max_failure_rate_1h=figures.max_failure_rate_1h,
+        total_cost_usd_1d=figures.daily_cost_usd,
+        orphaned_skill_count=len(orphaned),
+        orphaned_skills=[SkillOf(agent=of, skill=named) for of, named in orphaned],
+        system_actors=[_actor(of, window) for of in sorted({of for of, _ in window}) if of not in registered],
+        alerts=alerts_of(figures, limits),
+        collected_at=timestamp(book.now_ms()),
+    )
+
+
+def watched(book: HealthBook, tenant: str, registered: Collection[str]) -> tuple[AlertFigures, list[Cell]]:
+    """The figures that alerts are about, and the skills that were tried in the window and never succeeded."""
+    window, recent = book.window(tenant), book.last_hour(tenant)
+    of_agents = [merged(recent, agent).tally for agent in {agent for agent, _ in recent}]
+    rates = [tally.kinds[FAILED] / tally.total for tally in of_agents if tally.total]
+    orphaned = sorted(
+        cell
+        for cell, summary in window.items()
+        if cell[0] in registered and summary.tally.total and not summary.tally.kinds[COMPLETED]
+    )
+    cost = sum([summary.tally.cost for summary in window.values()])
+    figures = AlertFigures(
+        max_failure_rate_1h=max(rates, default=0.0), daily_cost_usd=cost, orphaned_skills=len(orphaned)
+    )
+    return figures, orphaned
+
+
+def series(book: HealthBook, tenant: str, agent: str, skill: str, metric: Metric) -> list[SeriesPoint]:
+    """A metric over the window, a point for every five minutes, oldest first."""
+    now = book.now_ms()
+    since = now - book.window_ms
+    kept = dict(book.periods(tenant))
+    points: list[SeriesPoint] = []
+    for start in range(start_of(since), now + 1, PERIOD_MS):
+        found: dict[Cell, Summary] = {}
+        if start in kept:
+            summarize(kept[start], start, since, found)
+        whole = Summary()
+        for (of_agent, of_skill), summary in found.items():
+            if agent in ("", of_agent) and skill in ("", of_skill):
+                whole.plus(summary)
+        points.append(SeriesPoint(timestamp(start), _value(whole, metric)))
+    return points
+
+
+def cost_items(window: Mapping[Cell, Summary], min_samples: int) -> list[CostItem]:
+    """What the skills of each agent cost, by agent and skill."""
+    return [
+        CostItem(
+            agent=agent,
+            skill=skill,
+            samples=tally.costed,
+            total_cost_usd=tally.cost,
+            avg_cost_usd=tally.cost / tally.costed,
+            avg_input_tokens=tally.tokens_in / tally.costed,
+            avg_output_tokens=tally.tokens_out / tally.costed,
+            avg_wall_ms=tally.wall_ms / tally.total,
+            success_rate=tally.kinds[COMPLETED] / tally.total,
+        )
+        for (agent, skill), tally in _tallies(window)
+        if tally.costed >= max(min_samples, 1)
+    ]
+
+
+def confidence_items(window: Mapping[Cell, Summary]) -> list[ConfidenceItem]:
+    """How sure the skills of each agent were, by agent and skill."""
+    return [
+        ConfidenceItem(
+            agent=agent,
+            skill=skill,
+            samples=round(tally.sure[0]),
+            avg_confidence=tally.sure[1] / tally.sure[0],
+            avg_confidence_on_success=_average(tally.sure_completed),
+            avg_confidence_on_failure=_average(tally.sure_failed),
+            high_conf_failures=tally.sure_and_failed,
+        )
+        for (agent, skill), tally in _tallies(window)
+        if tally.sure[0]
+    ]
+
+
+def _tallies(window: Mapping[Cell, Summary]) -> list[tuple[Cell, Tally]]:
+    return [(cell, window[cell].tally) for cell in sorted(window)]
+
+
+def _average(counted: list[float]) -> float | None:
+    return counted[1] / counted[0] if counted[0] else None
+
+
+def _agent(book: HealthBook, tenant: str, agent: str, skill: str, failures: list[FailedRun]) -> AgentFigures:
+    own = {cell: summary for cell, summary in book.window(tenant).items() if cell[0] == agent}
+    recent = book.last_hour(tenant)
+    return AgentFigures(
+        agent=agent,
+        **_figures(merged(own, agent, skill), merged(recent, agent, skill)),
+        recent_failures=[
+            FailureItem(
+                timestamp=timestamp(one.at),
+                skill=one.skill,
+                task_id=one.task,
+                correlation_id=one.correlation,
+                failure_reason=CLASSES[FAILED],
+            )
+            for one in failures
+            if one.agent == agent
+        ],
+        hourly=[merged(hour, agent, skill).tally.total for hour in book.hourly(tenant)],
+        skills=[
+            SkillFigures(skill=named, **_figures(own[agent, named], merged(recent, agent, named)))
+            for _, named in sorted(own)
+            if skill in ("", named)
+        ],
+    )
+
+
+class _Figures(TypedDict):
+    total_outcomes: int
+    success_rate: float | None
+    p50_latency_ms: int | None
+    p95_latency_ms: int | None
+    total_cost_usd: float
+    cost_per_successful_outcome: float
+    failure_rate_1h: float
+    classes: dict[str, int]
+
+
+def _figures(window: Summary, recent: Summary) -> _Figures:
+    tally, health = window.tally, health_of(window, recent)
+    good = tally.kinds[COMPLETED]
+    return {
+        "total_outcomes": health.total,
+        "success_rate": health.success_rate,
+        "p50_latency_ms": health.p50_ms,
+        "p95_latency_ms": health.p95_ms,
+        "total_cost_usd": health.cost_usd,
+        "cost_per_successful_outcome": tally.cost / good if good else 0.0,
+        "failure_rate_1h": health.failure_rate_1h,
+        "classes": dict(zip(CLASSES, tally.kinds, strict=True)),
+    }
+
+
+def _actor(actor: str, window: Mapping[Cell, Summary]) -> SystemActor:
+    tally = merged(window, actor).tally
+    return SystemActor(
+        system_actor=actor,
+        total_outcomes=tally.total,
+        success_count=tally.kinds[COMPLETED],
+        failure_count=tally.kinds[FAILED],
+    )
+
+
+def _value(found: Summary, metric: Metric) -> float | None:
+    tally = found.tally
+    match metric:
+        case "total":
+            return tally.total
+        case "successRate":
+            return tally.kinds[COMPLETED] / tally.total if tally.total else None
+        case "p50Ms":
+            return found.percentiles([0.5])[0]
+        case "p95Ms":
+            return found.percentiles([0.95])[0]
+        case "costUsd":
+            return tally.cost
+        case "confidence":
+            return _average(tally.sure)
+        case "inputRequired":
+            return tally.kinds[ASKED]
+        case _:
+            return tally.kinds[CLASSES.index(metric)]
