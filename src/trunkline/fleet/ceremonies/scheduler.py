@@ -116,7 +116,9 @@ class Scheduler:
     async def tick(self) -> None:
         """Take a turn of every ceremony that is due."""
         known = self._ceremonies()
-        for key in self._next.keys() - known.keys():
+        for key in sorted(self._next.keys() - known.keys()):
+            # One that comes back has missed nothing meanwhile.
+            await self.journals.forget(key[0], subject(key[1]))
             del self._next[key]
         now = await self._store.clock.now()
         due = [one for key, one in known.items() if self._next.get(key, 0) <= now]

@@ -1,0 +1,289 @@
+"""Ceremonies over the operator's API: each belongs to the key that made it, or to a file."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from trunkline.auth.principal import Scope
+from trunkline.clock import new_id
+from trunkline.errors import Forbidden, InvalidParams, RouteNotFound, Unreachable
+from trunkline.fleet.call import ApiCall, ApiPage, ApiQuery, ApiStruct, PageQuery
+from trunkline.fleet.ceremonies.book import CeremonyBook, taken
+from trunkline.fleet.ceremonies.ceremony import (
+    Ceremony,
+    CeremonyChanges,
+    CeremonyForm,
+    ceremony_of,
+    changed_ceremony,
+)
+from trunkline.fleet.ceremonies.runs import (
+    ENDED,
+    MISSED,
+    SKIPPED,
+    CeremonyRun,
+    journal_with,
+    progress_of,
+    refusal,
+    run_item,
+    to_open,
+)
+from trunkline.fleet.ceremonies.scheduler import Scheduler, subject
+from trunkline.fleet.journal import Journal
+from trunkline.fleet.route import ApiRoute
+from trunkline.net.egress import target
+from trunkline.net.fetch import Fetcher
+from trunkline.store.parts import Clock
+from trunkline.wire.spellings import timestamp
+
+NEXT_FIRES = 5
+
+
+class CeremonyItem(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A ceremony with the next moments that it is planned for; of a webhook only the host is shown.
+
+    One with a `reason` is a file that cannot be used.
+    """
+
+    id: str
+    name: str = ""
+    owner: str = "file"
+    state: str
+    reason: str | UnsetType = UNSET
+    schedule: str = ""
+    timezone: str = "UTC"
+    skill: str = ""
+    targets: tuple[str, ...] = ()
+    enabled: bool
+    created_by: str = ""
+    description: str = ""
+    message: str = ""
+    data: Any | UnsetType = UNSET
+    overlap: str = "skip"
+    misfire: str = "once"
+    jitter_ms: int = 0
+    timeout_ms: int = 0
+    notify_channel: str = ""
+    notify_webhook: str = ""
+    next_fires: list[str] = []
+
+
+class RunQuery(PageQuery, frozen=True, kw_only=True):
+    """Which runs are meant: with `skipped` also those that did not begin."""
+
+    skipped: bool = False
+
+
+class RunStarted(ApiStruct, frozen=True, kw_only=True):
+    """A run that was started by hand, and its first task."""
+
+    run_id: str
+    task_id: str
+
+
+class CeremonyDeleted(ApiStruct, frozen=True, kw_only=True):
+    """The id of a ceremony that is no more."""
+
+    id: str
+
+
+class CeremonyApi:
+    """What callers do with ceremonies; `fetcher` says which webhooks may be named."""
+
+    def __init__(self, book: CeremonyBook, scheduler: Scheduler, clock: Clock, fetcher: Fetcher) -> None:
+        self._book = book
+        self._scheduler = scheduler
+        self._clock = clock
+        self._fetcher = fetcher
+
+    async def list(self, call: ApiCall, asked: PageQuery) -> ApiPage:
+        """A page of ceremonies by id: the caller's own, or with the scope admin all of the tenant."""
+        now = await self._clock.now()
+        found = {one.id: _item(one, now) for one in self._book.of(call.tenant) if _may_change(call, one)}
+        if call.sees_all:
+            for fault in self._book.faults:
+                faulty = CeremonyItem(id=fault.id, state="invalid", enabled=False, reason=fault.reason)
+                found.setdefault(fault.id, faulty)
+        behind = [one_id for one_id in sorted(found) if one_id > asked.after]
+        page = behind[: asked.limit]
+        return ApiPage([found[one_id] for one_id in page], page[-1] if len(page) < len(behind) else None)
+
+    async def create(self, call: ApiCall, form: CeremonyForm) -> CeremonyItem:
+        """Keep a new ceremony.
+
+        Raises:
+            InvalidParams: a member does not fit, or the id is taken: that is a conflict.
+        """
+        author = (call.sees_all and form.created_by) or call.principal.name
+        now = await self._clock.now()
+        made = ceremony_of(replace(form, created_by=author), call.tenant, now)
+        if self._known(call.tenant, made.id) is not None:
+            raise taken(made.id)
+        await self._check_webhook(made)
+        await self._book.put(made, fresh=True)
+        return _item(made, now)
+
+    async def update(self, call: ApiCall, changes: CeremonyChanges) -> CeremonyItem:
+        """Change members of a ceremony; those that are absent stay.
+
+        Raises:
+            InvalidParams: a member does not fit; or a file has the ceremony, which is a conflict.
+        """
+        now = await self._clock.now()
+        made = changed_ceremony(self._own(call, changes=True), changes, now)
+        await self._check_webhook(made)
+        await self._book.put(made, fresh=False)
+        return _item(made, now)
+
+    async def delete(self, call: ApiCall) -> CeremonyDeleted:
+        """Remove a ceremony and its history; runs that have begun come to their end."""
+        one = self._own(call, changes=True)
+        await self._book.delete(one)
+        await self._scheduler.journals.forget(one.tenant, subject(one.id))
+        return CeremonyDeleted(id=one.id)
+
+    async def run(self, call: ApiCall) -> RunStarted:
+        """Start a run now, also of a ceremony that is paused.
+
+        Raises:
+            InvalidParams: by its policy none may begin now, which is a conflict.
+        """
+        one = self._own(call)
+        now = await self._clock.now()
+        targets = self._scheduler.targets(one)
+        run = CeremonyRun(id=new_id(), planned=now, targets=targets, by=call.principal.name)
+
+        def revise(journal: Journal) -> Journal:
+            known = progress_of(journal)
+            if reason := refusal(one, known.open):
+                raise InvalidParams(f"{reason}, so no other begins", field="id", conflict="RUN_OPEN")
+            return journal_with(journal, replace(known, open=(*known.open, run)), [])
+
+        progress = progress_of(await self._scheduler.journals.change(one.tenant, subject(one.id), revise))
+        # From here on it is the scheduler's, which goes on with it wherever this ends.
+        self._scheduler.expect(one.key)
+        if run in to_open(one, progress):
+            await self._scheduler.open_run(one, run, now)
+        return RunStarted(run_id=run.id, task_id=run.first_task)
+
+    async def runs(self, call: ApiCall, asked: RunQuery) -> ApiPage:
+        """A page of the runs of a ceremony, newest first."""
+        one = self._own(call)
+        journal = await self._scheduler.journals.read(one.tenant, subject(one.id))
+        rows = [row.about for row in journal.rows if row.kind == ENDED]
+        if asked.skipped:
+            kinds = {SKIPPED, MISSED}
+            rows += [
+                {"status": row.kind, "at": timestamp(row.at), **row.about}
+                for row in journal.rows
+                if row.kind in kinds
+            ]
+        opened = [run_item(run, await self._scheduler.heads(one, run)) for run in progress_of(journal).open]
+        found = sorted([*rows, *opened], key=_place, reverse=True)
+        behind = [item for item in found if not asked.after or _place(item) < asked.after]
+        page = behind[: asked.limit]
+        return ApiPage(page, _place(page[-1]) if len(page) < len(behind) else None)
+
+    def _known(self, tenant: str, ceremony_id: str) -> Ceremony | None:
+        return self._book.all().get((tenant, ceremony_id))
+
+    def _own(self, call: ApiCall, *, changes: bool = False) -> Ceremony:
+        one = self._known(call.tenant, call.id)
+        if one is None:
+            raise RouteNotFound(f"there is no ceremony {call.id!r}")
+        if not _may_change(call, one):
+            raise Forbidden(f"the ceremony {one.id!r} is of {one.form.created_by!r}")
+        if changes and one.owner == "file":
+            raise InvalidParams(
+                f"the ceremony {one.id!r} stands in a file; change it there",
+                field="id",
+                conflict="FILE_OWNED",
+            )
+        return one
+
+    async def _check_webhook(self, made: Ceremony) -> None:
+        if made.form.notify_webhook:
+            try:
+                await self._fetcher.check(made.form.notify_webhook)
+            except Unreachable as error:
+                raise InvalidParams(str(error), field="notifyWebhook") from None
+
+
+def _may_change(call: ApiCall, one: Ceremony) -> bool:
+    return call.sees_all or one.form.created_by == call.principal.name
+
+
+def _place(item: dict[str, Any]) -> str:
+    return f"{item.get('plannedAt') or item.get('since', '')} {item.get('runId', '')}"
+
+
+def _item(one: Ceremony, now: int) -> CeremonyItem:
+    form = one.form
+    fires = islice(one.schedule.after(now), NEXT_FIRES) if form.enabled else ()
+    shown = {name: getattr(form, name) for name in form.__struct_fields__}
+    if form.notify_webhook:
+        # The rest of it lets whoever knows it write there.
+        at = target(form.notify_webhook)
+        shown["notify_webhook"] = f"{at.scheme}://{at.host}/…"
+    return CeremonyItem(
+        **shown,
+        owner=one.owner,
+        state="ready" if form.enabled else "paused",
+        next_fires=[timestamp(planned) for planned in fires],
+    )
+
+
+def ceremony_routes(api: CeremonyApi) -> list[ApiRoute]:
+    """The routes of ceremonies."""
+    return [
+        ApiRoute(
+            pattern="GET /ceremonies",
+            scope=Scope.READ,
+            summary="A page of ceremonies by id: one's own, or with the scope admin all of the tenant.",
+            act=lambda call, query, _: api.list(call, query),
+            answer=ApiPage,
+            query=PageQuery,
+        ),
+        ApiRoute(
+            pattern="POST /ceremonies/create",
+            scope=Scope.WRITE,
+            summary="Keep a new ceremony.",
+            act=lambda call, _, form: api.create(call, form),
+            answer=CeremonyItem,
+            body=CeremonyForm,
+        ),
+        ApiRoute(
+            pattern="POST /ceremonies/{id}/update",
+            scope=Scope.WRITE,
+            summary="Change members of a ceremony; those that are absent stay.",
+            act=lambda call, _, form: api.update(call, form),
+            answer=CeremonyItem,
+            body=CeremonyChanges,
+        ),
+        ApiRoute(
+            pattern="POST /ceremonies/{id}/delete",
+            scope=Scope.WRITE,
+            summary="Remove a ceremony and its history.",
+            act=lambda call, _query, _form: api.delete(call),
+            answer=CeremonyDeleted,
+            query=ApiQuery,
+        ),
+        ApiRoute(
+            pattern="POST /ceremonies/{id}/run",
+            scope=Scope.WRITE,
+            summary="Start a run of a ceremony now.",
+            act=lambda call, _query, _form: api.run(call),
+            answer=RunStarted,
+        ),
+        ApiRoute(
+            pattern="GET /ceremonies/{id}/runs",
+            scope=Scope.READ,
+            summary="A page of the runs of a ceremony, newest first.",
+            act=lambda call, query, _: api.runs(call, query),
+            answer=ApiPage,
+            query=RunQuery,
+        ),
+    ]

@@ -1,0 +1,115 @@
+"""The ceremonies that there are: those of files, and those that are kept in the store's documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.errors import Conflict, InvalidParams, StoreError
+from trunkline.fleet.ceremonies.ceremony import Ceremony, CeremonyForm
+from trunkline.store.mirror import Mirror
+from trunkline.store.parts import Docs
+from trunkline.store.records import Doc
+
+KIND = "ceremony"
+# How many ceremonies a tenant may keep in the store.
+TENANT_LIMIT = 1000
+
+
+class _Kept(Struct, frozen=True):
+    form: CeremonyForm
+    since: int
+
+
+class CeremonyFault(Struct, frozen=True):
+    """A file that says no ceremony: its name without the ending, and what is wrong, with file and line."""
+
+    id: str
+    reason: str
+
+
+class CeremonyBook:
+    """Every ceremony by tenant and id, a file's before one in the store; `changed` is told of changes."""
+
+    def __init__(self, docs: Docs, changed: Callable[[tuple[str, str]], None]) -> None:
+        self._docs = docs
+        self._changed = changed
+        self._mirror = Mirror(docs, KIND, _decode, lambda tenant, one_id, _: self._told((tenant, one_id)))
+        self._filed: dict[tuple[str, str], Ceremony] = {}
+        self._all: Mapping[tuple[str, str], Ceremony] | None = None
+        self.faults: Sequence[CeremonyFault] = ()
+
+    def all(self) -> Mapping[tuple[str, str], Ceremony]:
+        """The ceremonies of all tenants."""
+        if self._all is None:
+            kept = {
+                key: Ceremony(tenant=key[0], form=one.value.form, owner="api", since=one.value.since)
+                for key, one in self._mirror.documents.items()
+            }
+            self._all = {**kept, **self._filed}
+        return self._all
+
+    def of(self, tenant: str) -> list[Ceremony]:
+        """The ceremonies of a tenant, by their ids."""
+        return sorted((one for one in self.all().values() if one.tenant == tenant), key=lambda one: one.id)
+
+    def take_files(self, filed: Sequence[Ceremony], faults: Sequence[CeremonyFault]) -> None:
+        """Take the ceremonies of files in the place of those that files had before."""
+        found = {one.key: one for one in filed}
+        before, self._filed, self.faults = self._filed, found, faults
+        for key in {*before, *found}:
+            if before.get(key) != found.get(key):
+                self._told(key)
+
+    async def refresh(self) -> None:
+        """Take up what has changed in the store."""
+        await self._mirror.refresh()
+
+    async def follow(self) -> None:
+        """Take up what other replicas change, until the store closes."""
+        await self._mirror.follow()
+
+    async def put(self, one: Ceremony, *, fresh: bool) -> None:
+        """Keep a ceremony, new or changed.
+
+        Raises:
+            InvalidParams: it is there already, or is being changed by somebody else; or there are too many.
+        """
+        if fresh and sum(key[0] == one.tenant for key in self._mirror.documents) >= TENANT_LIMIT:
+            raise InvalidParams(
+                f"a tenant has at most {TENANT_LIMIT} ceremonies; delete one first", conflict="CEREMONY_LIMIT"
+            )
+        known = None if fresh else self._mirror.documents.get(one.key)
+        body = msgspec.json.encode(_Kept(one.form, one.since))
+        try:
+            await self._mirror.put(one.tenant, one.id, body, expected_rev=0 if known is None else known.rev)
+        except Conflict:
+            await self._mirror.refresh()
+            raise taken(one.id) from None
+
+    async def delete(self, one: Ceremony) -> None:
+        """Remove a ceremony from the store."""
+        await self._docs.delete(one.tenant, KIND, one.id)
+        await self._mirror.refresh()
+
+    def _told(self, key: tuple[str, str]) -> None:
+        self._all = None
+        self._changed(key)
+
+
+def taken(ceremony_id: str) -> InvalidParams:
+    """The refusal of an id that somebody else has, or that has just been changed."""
+    return InvalidParams(
+        f"there is a ceremony {ceremony_id!r} already, or it has just been changed; look at it first",
+        field="id",
+        conflict="CEREMONY_EXISTS",
+    )
+
+
+def _decode(doc: Doc) -> _Kept:
+    try:
+        return msgspec.json.decode(doc.body, type=_Kept)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"the ceremony {doc.id} cannot be read: {error}") from error

@@ -1,0 +1,62 @@
+"""Tells a webhook how a run of a ceremony ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from trunkline.errors import Unreachable
+from trunkline.fleet.ceremonies.ceremony import Ceremony
+from trunkline.fleet.ceremonies.runs import Report
+from trunkline.net.fetch import Fetcher
+
+log = logging.getLogger("trunkline.fleet")
+_HEADERS = [("Content-Type", "application/json")]
+_SUCCESS = 200
+
+
+class RunReports:
+    """Posts reports. What came by the API goes by the egress rule, what a file says where the operator wants.
+
+    `variable` gives the value of a variable of the environment.
+    """
+
+    def __init__(self, guarded: Fetcher, own: Fetcher, variable: Callable[[str], str | None]) -> None:
+        self._guarded = guarded
+        self._own = own
+        self._variable = variable
+
+    async def tell(self, one: Ceremony, report: Report) -> bool:
+        """Post a report; whether it was taken. One that nobody can be told of counts as told."""
+        url, fetcher = self._address(one)
+        if not url:
+            log.warning("ceremony.unreported ceremony=%s reason=no webhook is set", one.id)
+            return True
+        headers = [*_HEADERS, ("Idempotency-Key", report.about["runId"])]
+        try:
+            response = await fetcher.post(url, msgspec.json.encode(_body(one, report)), headers)
+        except Unreachable as error:
+            log.warning("ceremony.unreported ceremony=%s error=%s", one.id, error)
+            return False
+        return response.status // 100 * 100 == _SUCCESS
+
+    def _address(self, one: Ceremony) -> tuple[str, Fetcher]:
+        """Where a report goes: a variable that the file names, then an address, then a channel's variable."""
+        if one.notify_env:
+            return self._variable(one.notify_env) or "", self._own
+        if one.form.notify_webhook:
+            return one.form.notify_webhook, self._own if one.owner == "file" else self._guarded
+        channel = one.form.notify_channel.upper().replace("-", "_")
+        return self._variable(f"DISCORD_WEBHOOK_{channel}") or "", self._own
+
+
+def _body(one: Ceremony, report: Report) -> dict[str, Any]:
+    """A report; `content` is what a chat shows of it."""
+    about = report.about
+    content = f"{one.form.name}: {about['status']} (task {about['taskId']})"
+    if "error" in about:
+        content += f"\n{about['error']}"
+    return {"content": content[:1850], "ceremonyId": one.id, "ceremonyName": one.form.name, **about}

@@ -1,0 +1,248 @@
+"""Ceremonies over HTTP: whose they are, what is refused, and their runs, with a real runner behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from tests.fleet.ceremonies.stage import filed
+from tests.fleet.office import Office, office
+from trunkline.fleet.ceremonies import book as book_module
+from trunkline.fleet.ceremonies.api import CeremonyApi, ceremony_routes
+from trunkline.fleet.ceremonies.book import CeremonyBook, CeremonyFault
+from trunkline.fleet.ceremonies.scheduler import Fire, Scheduler
+from trunkline.net.egress import Egress
+from trunkline.net.fetch import Fetcher
+from trunkline.wire.types import SendRequest
+
+LEAST = {
+    "id": "standup",
+    "name": "Stand-up",
+    "schedule": "0 9 * * 1-5",
+    "skill": "work",
+    "message": "hold on",
+}
+CREATE = "/api/ceremonies/create"
+
+
+class Hall:
+    """An office with ceremonies."""
+
+    def __init__(self, at: Office) -> None:
+        self.at = at
+        runner = at.application.host.runner
+
+        async def open_task(fire: Fire) -> None:
+            request = SendRequest(message=fire.message)
+            _, ack = runner.submit(
+                fire.tenant, fire.principal, request, agent=runner.origin, task_id=fire.task_id
+            )
+            await ack
+
+        async def stop_task(tenant: str, task_id: str, by: str) -> None:
+            feed = await runner.tasks.load(tenant, task_id)
+            assert feed is not None
+            await runner.cancel(feed, by)
+
+        self.book = CeremonyBook(at.store.docs, lambda key: self.scheduler.expect(key))
+        self.scheduler = Scheduler(
+            at.store,
+            self.book.all,
+            open_task=open_task,
+            stop_task=stop_task,
+            agents_of=lambda _tenant, _skill: ["desk"],
+        )
+        api = CeremonyApi(self.book, self.scheduler, at.store.clock, Fetcher(Egress()))
+        at.application.host.api.add(ceremony_routes(api))
+
+    async def post(self, who: str, path: str, body: Any = None, status: int = 200) -> Any:
+        answer = await self.at.ask(who, "POST", path, {} if body is None else body)
+        assert answer.status_code == status, answer.text
+        return answer.json()
+
+    async def ids(self, who: str) -> list[str]:
+        return [one["id"] for one in (await self.at.get(who, "/api/ceremonies"))["items"]]
+
+    async def runs(self, who: str, ceremony_id: str = "standup", query: str = "") -> list[Any]:
+        return (await self.at.get(who, f"/api/ceremonies/{ceremony_id}/runs{query}"))["items"]
+
+
+def hall(work: Callable[[Hall], Awaitable[None]]) -> None:
+    async def main(at: Office) -> None:
+        await work(Hall(at))
+
+    office(main)
+
+
+def test_a_ceremony_shows_what_it_is_and_its_next_fires() -> None:
+    async def work(at: Hall) -> None:
+        made = await at.post("alice", CREATE, {**LEAST, "createdBy": "bob", "data": {"a": 1}})
+        (listed,) = (await at.at.get("alice", "/api/ceremonies"))["items"]
+        assert listed == made
+        assert (made["createdBy"], made["owner"], made["enabled"], made["state"]) == (
+            "alice",
+            "api",
+            True,
+            "ready",
+        )
+        assert made["targets"] == ["all"] and made["data"] == {"a": 1}
+        assert len(made["nextFires"]) == 5 and all(
+            one.endswith("T09:00:00.000Z") for one in made["nextFires"]
+        )
+        by_root = await at.post("root", CREATE, {**LEAST, "id": "other", "createdBy": "bob"})
+        assert by_root["createdBy"] == "bob"
+        assert await at.ids("bob") == ["other"]
+        page = await at.at.get("root", "/api/ceremonies?limit=1")
+        assert [one["id"] for one in page["items"]] == ["other"]
+        rest = await at.at.get("root", f"/api/ceremonies?limit=1&after={page['next']}")
+        assert ([one["id"] for one in rest["items"]], rest["next"]) == (["standup"], None)
+
+    hall(work)
+
+
+def test_hb27_a_ceremony_is_its_authors() -> None:
+    async def work(at: Hall) -> None:
+        await at.post("alice", CREATE, LEAST)
+        for who in ("alice", "bob", "root"):
+            taken = await at.post(who, CREATE, {**LEAST, "name": "Mine"}, 409)
+            assert taken["code"] == "CEREMONY_EXISTS"
+        for act in ("update", "delete", "run"):
+            refused = await at.post(
+                "bob", f"/api/ceremonies/standup/{act}", {"name": "x"} if act == "update" else {}, 403
+            )
+            assert "alice" in refused["detail"]
+            await at.post(
+                "alice", f"/api/ceremonies/unknown/{act}", {"name": "x"} if act == "update" else {}, 404
+            )
+        assert (await at.at.ask("bob", "GET", "/api/ceremonies/standup/runs")).status_code == 403
+        assert (await at.at.ask("bob", "GET", "/api/ceremonies/unknown/runs")).status_code == 404
+        assert (await at.ids("bob"), await at.ids("alice"), await at.ids("root")) == (
+            [],
+            ["standup"],
+            ["standup"],
+        )
+        # Another tenant has its own.
+        assert await at.ids("stranger") == []
+        await at.post("stranger", CREATE, LEAST)
+        await at.post("root", "/api/ceremonies/standup/update", {"name": "Renamed"})
+        assert (await at.post("alice", "/api/ceremonies/standup/delete"))["id"] == "standup"
+        assert (await at.ids("root"), await at.ids("stranger")) == ([], ["standup"])
+
+    hall(work)
+
+
+def test_hb28_an_update_without_enabled_leaves_a_paused_one_paused() -> None:
+    async def work(at: Hall) -> None:
+        await at.post("alice", CREATE, LEAST)
+        paused = await at.post("alice", "/api/ceremonies/standup/update", {"enabled": False})
+        assert (paused["enabled"], paused["nextFires"], paused["state"]) == (False, [], "paused")
+        assert not (await at.post("alice", "/api/ceremonies/standup/update", {"name": "New"}))["enabled"]
+        assert (await at.post("alice", "/api/ceremonies/standup/update", {"enabled": True}))["enabled"]
+
+    hall(work)
+
+
+@pytest.mark.parametrize(
+    ("field", "members"),
+    [
+        ("schedule", {"schedule": "nonsense"}),
+        ("targets", {"targets": []}),
+        ("id", {"id": ".."}),
+        ("enabled", {"enabled": "maybe"}),
+        ("notifyWebhook", {"notifyWebhook": "http://127.0.0.1/x"}),
+        ("notifyWebhookEnv", {"notifyWebhookEnv": "HOME"}),
+    ],
+)
+def test_hb29_what_is_invalid_is_nowhere(field: str, members: dict[str, Any]) -> None:
+    async def work(at: Hall) -> None:
+        refused = await at.post("alice", CREATE, {**LEAST, **members}, 400)
+        assert refused["field"] == field
+        assert await at.at.store.docs.list("north", book_module.KIND) == []
+        await at.post("alice", CREATE, LEAST)
+        if field != "id":
+            await at.post("alice", "/api/ceremonies/standup/update", members, 400)
+        (kept,) = await at.at.store.docs.list("north", book_module.KIND)
+        assert kept.rev == 1
+
+    hall(work)
+
+
+def test_a_file_keeps_its_ceremony() -> None:
+    async def work(at: Hall) -> None:
+        at.book.take_files(
+            [filed(createdBy="alice", skill="work")], [CeremonyFault("broken", "x.yaml, line 3: no")]
+        )
+        listed = (await at.at.get("root", "/api/ceremonies"))["items"]
+        assert [(one["id"], one["owner"], one["state"]) for one in listed] == [
+            ("broken", "file", "invalid"),
+            ("standup", "file", "ready"),
+        ]
+        assert listed[0]["reason"] == "x.yaml, line 3: no"
+        for who in ("alice", "root"):
+            for act, body in (("update", {"name": "x"}), ("delete", {})):
+                refused = await at.post(who, f"/api/ceremonies/standup/{act}", body, 409)
+                assert refused["code"] == "FILE_OWNED"
+            await at.post(who, CREATE, LEAST, 409)
+        await at.post("alice", "/api/ceremonies/standup/run")
+        at.book.take_files([], [])
+        await at.scheduler.tick()
+        assert await at.ids("root") == []
+
+    hall(work)
+
+
+def test_hb26_a_run_by_hand_has_an_id_a_task_and_a_history() -> None:
+    async def work(at: Hall) -> None:
+        await at.post("alice", CREATE, {**LEAST, "enabled": False})
+        started = await at.post("alice", "/api/ceremonies/standup/run")
+        (run,) = await at.runs("alice")
+        assert (run["runId"], run["taskId"], run["startedBy"]) == (
+            started["runId"],
+            started["taskId"],
+            "alice",
+        )
+        assert run["status"] == "running" and run["startedAt"] and "completedAt" not in run
+        assert (await at.at.get("alice", f"/api/tasks/{run['taskId']}"))["taskId"] == run["taskId"]
+        refused = await at.post("alice", "/api/ceremonies/standup/run", None, 409)
+        assert refused["code"] == "RUN_OPEN"
+        await at.post("alice", f"/api/tasks/{run['taskId']}/cancel")
+        await at.scheduler.tick()
+        (run,) = await at.runs("root")
+        assert (run["status"], run["state"]) == ("canceled", "canceled") and run["completedAt"]
+        await at.post("alice", "/api/ceremonies/standup/update", {"message": "quick"})
+        second = await at.post("alice", "/api/ceremonies/standup/run")
+        await at.at.until(second["taskId"], "completed")
+        first = await at.at.get("alice", "/api/ceremonies/standup/runs?limit=1")
+        assert [(one["runId"], one["status"]) for one in first["items"]] == [(second["runId"], "success")]
+        after = first["next"].replace(" ", "%20")
+        assert [one["runId"] for one in await at.runs("alice", query=f"?after={after}")] == [started["runId"]]
+
+    hall(work)
+
+
+def test_hb26_a_timeout_stops_the_task() -> None:
+    async def work(at: Hall) -> None:
+        await at.post("alice", CREATE, {**LEAST, "timeoutMs": 1})
+        started = await at.post("alice", "/api/ceremonies/standup/run")
+        async with asyncio.timeout(30):
+            while (await at.runs("alice"))[0]["status"] != "timeout":  # noqa: ASYNC110
+                at.scheduler.expect(("north", "standup"))
+                await at.scheduler.tick()
+        assert (await at.at.get("alice", f"/api/tasks/{started['taskId']}"))["state"] == "canceled"
+        assert await at.runs("alice", query="?skipped=true")
+
+    hall(work)
+
+
+def test_ceremonies_of_a_tenant_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(book_module, "TENANT_LIMIT", 2)
+
+    async def work(at: Hall) -> None:
+        for one in ("a", "b"):
+            await at.post("alice", CREATE, {**LEAST, "id": one, "notifyWebhook": ""})
+        assert (await at.post("alice", CREATE, LEAST, 409))["code"] == "CEREMONY_LIMIT"
+
+    hall(work)
