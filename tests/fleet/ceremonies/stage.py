@@ -57,8 +57,8 @@ class Stage:
         self.scheduler = Scheduler(
             cast("Store", _Mortal(store, self)),
             lambda: self.ceremonies,
-            open_task=self.step(self._open),
-            stop_task=self.step(self._stop),
+            open_task=self.step(self.open_task),
+            stop_task=self.step(self.stop_task),
             agents_of=lambda tenant, skill: self.agents,
             tell=self._tell,
         )
@@ -79,13 +79,13 @@ class Stage:
         if self.steps == self.dies_at:
             raise Killed
 
-    async def _open(self, fire: Fire) -> None:
+    async def open_task(self, fire: Fire) -> None:
         event = Submitted(
             message=fire.message, context_id=fire.run_id, principal=fire.principal, node="", agent=fire.target
         )
         await self.tasks.append(self.tasks.begin(fire.tenant, fire.task_id), [event])
 
-    async def _stop(self, tenant: str, task_id: str, by: str) -> None:
+    async def stop_task(self, tenant: str, task_id: str, by: str) -> None:
         self.stopped.append(task_id)
         await self.end(task_id, TaskState.CANCELED)
 

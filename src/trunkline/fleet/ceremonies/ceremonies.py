@@ -1,0 +1,71 @@
+"""The ceremonies of a hub, put together: what it starts, serves and stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from trunkline.fleet.ceremonies.api import CeremonyApi, ceremony_routes
+from trunkline.fleet.ceremonies.book import CeremonyBook
+from trunkline.fleet.ceremonies.files import CeremonyFiles
+from trunkline.fleet.ceremonies.reports import RunReports
+from trunkline.fleet.ceremonies.scheduler import AgentsOf, OpenTask, Scheduler, StopTask
+from trunkline.net.fetch import Fetcher
+from trunkline.store.base import Store
+
+
+class Ceremonies:
+    """Ceremonies of the store, and of a folder of files where there is one.
+
+    `guarded` posts where tenants may have things posted, `own` where the operator wants it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        open_task: OpenTask,
+        stop_task: StopTask,
+        agents_of: AgentsOf,
+        guarded: Fetcher,
+        own: Fetcher,
+        variable: Callable[[str], str | None],
+        folder: Path | None = None,
+    ) -> None:
+        self._store = store
+        reports = RunReports(guarded, own, variable)
+        self.book = CeremonyBook(store.docs, self._changed)
+        self.scheduler = Scheduler(
+            store,
+            self.book.all,
+            open_task=open_task,
+            stop_task=stop_task,
+            agents_of=agents_of,
+            tell=reports.tell,
+        )
+        self._files = None if folder is None else CeremonyFiles(folder, self.book.take_files)
+        self.routes = ceremony_routes(CeremonyApi(self.book, self.scheduler, store.clock, guarded))
+
+    async def start(self) -> None:
+        """Read what there is.
+
+        Raises:
+            Misuse: a file cannot be used; the text names file and line.
+            StoreError: the store does not answer.
+        """
+        if self._files is not None:
+            self._files.start()
+        await self.book.refresh()
+
+    async def run(self) -> None:
+        """Have everything done when it is due, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.scheduler.run())
+            if self._files is not None:
+                group.create_task(self._files.watch())
+            if self._store.shared:
+                group.create_task(self.book.follow())
+
+    def _changed(self, key: tuple[str, str]) -> None:
+        self.scheduler.expect(key)
