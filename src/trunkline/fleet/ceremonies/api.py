@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from trunkline.auth.principal import Scope
 from trunkline.clock import new_id
 from trunkline.errors import Forbidden, InvalidParams, RouteNotFound, Unreachable
-from trunkline.fleet.call import ApiCall, ApiPage, ApiQuery, ApiStruct, PageQuery
+from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
 from trunkline.fleet.ceremonies.book import CeremonyBook, taken
 from trunkline.fleet.ceremonies.ceremony import (
     Ceremony,
@@ -238,15 +238,27 @@ def _item(one: Ceremony, now: int) -> CeremonyItem:
 
 def ceremony_routes(api: CeremonyApi) -> list[ApiRoute]:
     """The routes of ceremonies."""
+    listed = ApiRoute(
+        pattern="GET /ceremonies",
+        scope=Scope.READ,
+        summary="A page of ceremonies by id: one's own, or with the scope admin all of the tenant.",
+        act=lambda call, query, _: api.list(call, query),
+        answer=ApiPage,
+        query=PageQuery,
+    )
+    runs = ApiRoute(
+        pattern="GET /ceremonies/{id}/runs",
+        scope=Scope.READ,
+        summary="A page of the runs of a ceremony, newest first.",
+        act=lambda call, query, _: api.runs(call, query),
+        answer=ApiPage,
+        query=RunQuery,
+    )
+    return [listed, *_changing_routes(api), runs]
+
+
+def _changing_routes(api: CeremonyApi) -> list[ApiRoute]:
     return [
-        ApiRoute(
-            pattern="GET /ceremonies",
-            scope=Scope.READ,
-            summary="A page of ceremonies by id: one's own, or with the scope admin all of the tenant.",
-            act=lambda call, query, _: api.list(call, query),
-            answer=ApiPage,
-            query=PageQuery,
-        ),
         ApiRoute(
             pattern="POST /ceremonies/create",
             scope=Scope.WRITE,
@@ -269,7 +281,6 @@ def ceremony_routes(api: CeremonyApi) -> list[ApiRoute]:
             summary="Remove a ceremony and its history.",
             act=lambda call, _query, _form: api.delete(call),
             answer=CeremonyDeleted,
-            query=ApiQuery,
         ),
         ApiRoute(
             pattern="POST /ceremonies/{id}/run",
@@ -277,13 +288,5 @@ def ceremony_routes(api: CeremonyApi) -> list[ApiRoute]:
             summary="Start a run of a ceremony now.",
             act=lambda call, _query, _form: api.run(call),
             answer=RunStarted,
-        ),
-        ApiRoute(
-            pattern="GET /ceremonies/{id}/runs",
-            scope=Scope.READ,
-            summary="A page of the runs of a ceremony, newest first.",
-            act=lambda call, query, _: api.runs(call, query),
-            answer=ApiPage,
-            query=RunQuery,
         ),
     ]
