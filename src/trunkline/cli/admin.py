@@ -23,6 +23,7 @@ from trunkline.auth.vault import Vault, find_key
 from trunkline.clock import Ids, now_ms, random_bits
 from trunkline.config import Secret, Settings, load, seconds
 from trunkline.errors import Misuse, StoreInUse, Unreachable
+from trunkline.fleet.health.on_store import health_on_store
 from trunkline.fleet.inbox_store import perform_on_store
 from trunkline.fleet.mount import PREFIX as MOUNTED
 from trunkline.http.host_check import hosts_of
@@ -37,6 +38,7 @@ from trunkline.store.url import database_file, store_from_url
 log = logging.getLogger("trunkline.admin")
 KEYS = PREFIX + "keys"
 TASKS = PREFIX + "tasks"
+HEALTH = MOUNTED + "/fleet/health"
 TIMEOUT_S = 60.0
 _ANSWER_BYTES = 64 << 20
 _SUFFIX = ".admin"
@@ -126,12 +128,15 @@ async def _perform(
     settings: Settings, method: str, path: str, query: Mapping[str, str], body: bytes
 ) -> bytes:
     # What only reads may be done beside a running server, but not the list of tasks that wait: which
-    # processes live, only the server knows, or whoever has the store for itself.
-    store = store_from_url(settings.store, read_only=method == "GET" and path != TASKS)
+    # processes live, only the server knows, or whoever has the store for itself. Health is counted when asked
+    # for, which is writing too.
+    store = store_from_url(settings.store, read_only=method == "GET" and path not in (TASKS, HEALTH))
     await store.open()
     try:
         keys = KeyStore(store.docs, Keyring(()), now_ms)
         tasks = Tasks(store)
+        if path == HEALTH:
+            return await health_on_store(store, query, settings.health_window_s, principal=LOCAL)
         if path.startswith(f"{MOUNTED}/"):
             inner = path.removeprefix(MOUNTED)
             return await perform_on_store(tasks, method, inner, query, body, principal=LOCAL)

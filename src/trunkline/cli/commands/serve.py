@@ -374,10 +374,33 @@ def inbox_answer(
     answer(store, task_id, tenant, {**form, "question": question}, as_json=as_json)
 
 
+@prints_json
+def fleet(
+    *,
+    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it, until Ctrl-C.")] = False,
+    agent: Annotated[str, typer.Option("--agent", help="Only this agent.")] = "",
+    tenant: OfTenant = "",
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Show how agents did: tasks, success, durations, cost, and the last 24 hours."""
+    from trunkline.cli import fleet as command
+
+    if watch and as_json:
+        raise Misuse("--watch shows a table; leave it out for JSON")
+    if watch:
+        from rich.console import Console
+
+        command.watch(store, tenant, agent, console=Console(highlight=False))
+    else:
+        command.show(store, tenant, agent, as_json=as_json)
+
+
 def add_to(app: typer.Typer) -> None:
     """Register these commands."""
     app.command("new", cls=UsageCommand, rich_help_panel=SERVE)(begin)
     app.command(cls=UsageCommand, rich_help_panel=SERVE)(serve)
+    app.command("fleet", cls=UsageCommand, rich_help_panel=SERVE)(fleet)
     for name, group in (
         ("store", store_app),
         ("keys", keys_app),

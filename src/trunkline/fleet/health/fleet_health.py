@@ -63,12 +63,21 @@ class FleetHealth:
         self.start()
         try:
             async with asyncio.timeout(CATCH_UP_S):
-                await self._load()
-                await self._reader.catch_up()
-                if self._store.shared:
-                    await self.book.mirror.refresh()
+                return await self.caught_up()
         except TimeoutError:
             log.info("health.behind")
+        return self.book
+
+    async def caught_up(self) -> HealthBook:
+        """The same, however long that takes, and without going on beside.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        await self._load()
+        await self._reader.catch_up()
+        if self._store.shared:
+            await self.book.mirror.refresh()
         return self.book
 
     async def check(self) -> None:

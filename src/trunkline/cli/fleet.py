@@ -1,0 +1,88 @@
+"""`trunkline fleet`: how the agents of a store did, as a table that can be watched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from trunkline.cli.admin import HEALTH, ask, settings_for
+from trunkline.fleet.health.snapshot import AgentFigures, FleetSnapshot
+
+EVERY_S = 2.0
+_BARS = "▁▂▃▄▅▆▇█"
+# Wider than any row: where a terminal is narrower its lines wrap, and nothing is left out.
+_WIDE = 160
+
+
+def show(url: str | None, tenant: str, agent: str, *, as_json: bool) -> None:
+    """Print how the agents did."""
+    found = _asked(url, tenant, agent)
+    if as_json:
+        print(msgspec.json.encode(found).decode())
+        return
+    Console(highlight=False, width=_WIDE).print(_page(found))
+
+
+def watch(
+    url: str | None, tenant: str, agent: str, *, console: Console, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Show how the agents do, until it is interrupted."""
+    with Live(_page(_asked(url, tenant, agent)), console=console, auto_refresh=False) as live:
+        try:
+            while True:
+                sleep(EVERY_S)
+                live.update(_page(_asked(url, tenant, agent)), refresh=True)
+        except KeyboardInterrupt:
+            return
+
+
+def spark(values: Sequence[int]) -> str:
+    """The values as bars: the largest has the highest, none has none."""
+    most = max(values, default=0)
+    return "".join([_BARS[(value * len(_BARS) - 1) // most] if value else " " for value in values])
+
+
+def _asked(url: str | None, tenant: str, agent: str) -> FleetSnapshot:
+    answer: Any = ask(settings_for(url), "GET", HEALTH, query={"tenant": tenant, "agent": agent})
+    return msgspec.convert(answer, FleetSnapshot)
+
+
+def _page(found: FleetSnapshot) -> Group:
+    table = Table(
+        "agent", "tasks", "success", "p50", "p95", "cost", "failed in 1 h", "24 hours", box=box.SIMPLE_HEAD
+    )
+    for one in found.agents:
+        table.add_row(*[Text(cell) for cell in _cells(one)])
+    lines = [f"alert: {alert.kind} is {alert.value:.4g}, above {alert.limit:.4g}" for alert in found.alerts]
+    lines += [f"never succeeded: {one.agent} {one.skill}".rstrip() for one in found.orphaned_skills]
+    return Group(
+        table if found.agents else Text("no agent has done anything yet"), *[Text(line) for line in lines]
+    )
+
+
+def _cells(one: AgentFigures) -> list[str]:
+    rate = "" if one.success_rate is None else f"{one.success_rate:.0%}"
+    return [
+        one.agent,
+        str(one.total_outcomes),
+        rate,
+        _duration(one.p50_latency_ms),
+        _duration(one.p95_latency_ms),
+        f"${one.total_cost_usd:.2f}",
+        f"{one.failure_rate_1h:.0%}",
+        spark(one.hourly),
+    ]
+
+
+def _duration(ms: int | None) -> str:
+    if ms is None:
+        return ""
+    return f"{ms} ms" if ms < 10_000 else f"{ms / 1000:.0f} s" if ms < 600_000 else f"{ms / 60_000:.0f} min"
