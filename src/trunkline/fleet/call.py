@@ -46,6 +46,8 @@ class ApiCall(Struct, frozen=True):
     principal: Principal
     tenant: str
     id: str = ""
+    # The Idempotency-Key of the request.
+    key: str = ""
 
     @property
     def sees_all(self) -> bool:

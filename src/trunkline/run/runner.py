@@ -307,10 +307,10 @@ class Runner:
         # A parent is let come to its end when the runner goes down, and may need a child for that.
         if not parent:
             self._check_open()
-        if request.metadata or request.message.metadata:
-            hops.check(request, self._node.limits.bounds, now_ms())
         if routed is not None and routed.refusal:
             return None, routed.skill
+        if request.metadata or request.message.metadata:
+            hops.check(request, self._node.limits.bounds, now_ms())
         hosted = self.agent(agent)
         skill = hosted.executor.admit(request)
         return hosted, skill or ("" if routed is None else routed.skill)

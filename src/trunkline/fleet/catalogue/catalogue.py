@@ -123,6 +123,10 @@ class Catalogue:
         key = self.key_of(tenant, name)
         return AgentBreaker() if key is None else self._breakers.get(key, AgentBreaker())
 
+    def admits(self, tenant: str, name: str) -> bool:
+        """Whether the breaker of an agent lets work pass now."""
+        return self.breaker(tenant, name).admits(self._now())
+
     def take_outcome(self, tenant: str, name: str, *, succeeded: bool) -> None:
         """What became of work that an agent did."""
         self._turn(tenant, name, lambda known: known.succeeded() if succeeded else known.failed(self._now()))

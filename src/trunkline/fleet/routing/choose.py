@@ -15,7 +15,7 @@ from trunkline.fleet.routing.ranking import Score, Track, ranked
 from trunkline.log.events import Candidate, Routed
 
 NO_SKILL, UNKNOWN_SKILL, UNKNOWN_TARGET = "no_skill", "unknown_skill", "unknown_target"
-COOLDOWN, UNAVAILABLE = "cooldown", "unavailable"
+COOLDOWN, UNAVAILABLE, NOT_TAKEN = "cooldown", "unavailable", "not_taken"
 ALL = "all"
 # More candidates than these are not recorded: a log is no list of a large fleet.
 SHOWN = 20
@@ -36,6 +36,9 @@ class Standing(Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     latency_ms: float | None = None
     track: Track = Track()
+    # How many tasks it may have in work, and how long the skill in question rests for a subject.
+    concurrency: int | None = None
+    cooldown_s: float = 0.0
 
 
 class Wish(Struct, frozen=True, kw_only=True):
@@ -96,11 +99,18 @@ def choose(wish: Wish, standings: Sequence[Standing], number: float) -> Routed:
     if not wish.skill:
         if wish.helm:
             return _target(wish, by_name.get(wish.helm), "it takes what names no skill", wish.helm)
-        return _refused(wish, NO_SKILL, "Nothing names a skill or an agent; name one of them.")
+        return nobody("")
     able = [one for one in standings if one.skills is not None and wish.skill in one.skills]
     if not able:
-        return _refused(wish, UNKNOWN_SKILL, f"No agent here has the skill {wish.skill!r}.")
+        return nobody(wish.skill)
     return _drawn(wish, able, number)
+
+
+def nobody(skill: str) -> Routed:
+    """The refusal of work that no agent is named for."""
+    if not skill:
+        return _refused(Wish(), NO_SKILL, "Nothing names a skill or an agent; name one of them.")
+    return _refused(Wish(skill=skill), UNKNOWN_SKILL, f"No agent here has the skill {skill!r}.")
 
 
 def _may(standing: Standing, skill: str) -> bool:

@@ -1,0 +1,340 @@
+"""Whoever asks the fleet for work goes through here: an agent is chosen, and a task of that agent opened.
+
+What is decided is part of the task's log. What is refused is a task too, of the hub itself, born rejected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Protocol, cast
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from trunkline.clock import now_ms, random_bits
+from trunkline.errors import (
+    Conflict,
+    ContentTypeNotSupported,
+    Duplicate,
+    InvalidParams,
+    Unavailable,
+    UnsupportedOperation,
+)
+from trunkline.fleet.journal import JournalRow, Journals
+from trunkline.fleet.routing.choose import (
+    ALL,
+    NOT_TAKEN,
+    UNAVAILABLE,
+    Standing,
+    Wish,
+    choose,
+    fan_out,
+    nobody,
+)
+from trunkline.fleet.routing.guards import Guards, Storm
+from trunkline.log.events import PushTarget, Routed
+from trunkline.log.fold import State
+from trunkline.run.feed import Feed
+from trunkline.run.runner import Runner
+from trunkline.store.group_commit import Ack
+from trunkline.store.records import Dedup, Where
+from trunkline.wire.types import Message, Metadata, SendRequest
+
+log = logging.getLogger("trunkline.fleet")
+# The agent of tasks that nobody could be given, and the journal of what concerns no single agent.
+HUB = "hub"
+DISPATCH_KEY = "trunkline.dispatch"
+TARGETS_LIMIT = 100
+DEDUP_MS = 24 * 3600 * 1000
+_LOOK = 5
+_LONGEST = 256
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def _chance() -> float:
+    return random_bits(53) / (1 << 53)
+
+
+class Order(Struct, frozen=True, kw_only=True):
+    """A piece of work that somebody asks for; the conversation it belongs to is that of its message.
+
+    `subject` is what it is about, for cooldowns; `trigger` what it was asked by. `dedup` is the caller's own
+    key of it; without one its correlation id is, if the caller gave one.
+    """
+
+    tenant: str
+    principal: str
+    message: Message
+    skill: str = ""
+    targets: tuple[str, ...] = ()
+    correlation_id: str = ""
+    subject: str = ""
+    trigger: str = "api"
+    metadata: Metadata | None = None
+    output_modes: tuple[str, ...] = ()
+    dedup: Dedup | None = None
+    push: PushTarget | None = None
+    trace: str = ""
+    extensions: tuple[str, ...] | None = None
+
+
+class Dispatched(Struct, frozen=True):
+    """The task that an order became: a new one, or that of the same order before."""
+
+    feed: Feed
+    is_new: bool = True
+
+
+class Fleet(Protocol):
+    """The agents of a tenant as the choice sees them; `skill` is the one that their health is asked for."""
+
+    def find(self, tenant: str, name: str, skill: str) -> Standing | None:
+        """An agent by its name."""
+        ...
+
+    def with_skill(self, tenant: str, skill: str) -> Sequence[Standing]:
+        """The agents that have a skill."""
+        ...
+
+    def tell_try(self, tenant: str, name: str) -> None:
+        """Work has gone to an agent."""
+        ...
+
+
+class Policy(Struct, frozen=True, kw_only=True):
+    """What an operator may set: who takes what names no skill, how latency weighs, and splits by skill."""
+
+    helm: str = ""
+    latency_weight: float = 0.0
+    splits: Mapping[str, Mapping[str, float]] = {}
+
+
+class Dispatcher:
+    """Chooses agents and opens their tasks."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        fleet: Fleet,
+        policy: Policy | None = None,
+        *,
+        now: Callable[[], int] = now_ms,
+        chance: Callable[[], float] = _chance,
+    ) -> None:
+        self.policy = policy or Policy()
+        self._runner = runner
+        self._fleet = fleet
+        self._now = now
+        self._chance = chance
+        store = runner.tasks.store
+        self._journals = Journals(store.docs)
+        self._guards = Guards(store.heads, self._journals)
+        self._storm = Storm()
+        # One at a time for each agent whose tasks are counted: two must not see the same place free.
+        self._entering: dict[tuple[str, str], asyncio.Lock] = {}
+
+    async def dispatch(self, order: Order, *, task_id: str = "") -> list[Dispatched]:
+        """Open a task for each agent that is meant; one that cannot be given to anybody is rejected.
+
+        `task_id` is the id of the task, where whoever asks has one; asked for again it is that task.
+
+        Raises:
+            InvalidParams: the order names too many agents, or its key stands for another one.
+            Unavailable: the runner is stopping.
+        """
+        targets = self._targets(order)
+        if task_id and await self._runner.tasks.load(order.tenant, task_id) is not None:
+            return [await self._known(order.tenant, task_id)]
+        if len(targets) < 2 and ALL not in order.targets:
+            return [await self._one(order, "".join(targets), task_id)]
+        if not targets:
+            task_id = task_id or self._runner.ids.new()
+            return [await self._open(order, nobody(order.skill), None, task_id)]
+        return await asyncio.gather(
+            *[self._one(_part(order, name), name, _derived(task_id, name)) for name in targets]
+        )
+
+    def _targets(self, order: Order) -> tuple[str, ...]:
+        standings = self._fleet.with_skill(order.tenant, order.skill) if ALL in order.targets else ()
+        targets = fan_out(order.targets, order.skill, standings)
+        if len(targets) > TARGETS_LIMIT:
+            raise InvalidParams(
+                f"{len(targets)} agents are meant; at most {TARGETS_LIMIT} are asked at once", field="targets"
+            )
+        return targets
+
+    async def explain(self, tenant: str, principal: str, wish: Wish, context_id: str = "") -> Routed:
+        """Who would be chosen now; nothing is recorded."""
+        made, _ = await self._choose(tenant, principal, wish, context_id, "")
+        return made
+
+    async def sticky(self, tenant: str, principal: str, context_id: str) -> str:
+        """The agent that has a conversation of this principal; empty if there is none."""
+        if not context_id:
+            return ""
+        where = Where(principal=principal, context_id=context_id)
+        page = await self._runner.tasks.store.heads.list(tenant, where, size=_LOOK)
+        own = [head.agent for head in page.heads if head.agent not in (HUB, "") and not head.parent]
+        return own[0] if own else ""
+
+    async def _one(self, order: Order, target: str, task_id: str) -> Dispatched:
+        if task_id and await self._runner.tasks.load(order.tenant, task_id) is not None:
+            return await self._known(order.tenant, task_id)
+        task_id = task_id or self._runner.ids.new()
+        wish = Wish(skill=order.skill, target=target, key=order.correlation_id or task_id)
+        context_id = order.message.context_id
+        while True:
+            routed, winner = await self._choose(
+                order.tenant, order.principal, wish, context_id, order.subject
+            )
+            if winner is None or winner.concurrency is None:
+                break
+            async with self._entering.setdefault((order.tenant, winner.agent), asyncio.Lock()):
+                # Another may have taken the last place since the choice.
+                again = Wish(skill=order.skill, target=winner.agent)
+                checked, _ = await self._choose(order.tenant, order.principal, again, "", order.subject)
+                if checked.winner:
+                    return await self._open(order, routed, winner, task_id)
+        return await self._open(order, routed, winner, task_id)
+
+    async def _choose(
+        self, tenant: str, principal: str, wish: Wish, context_id: str, subject: str
+    ) -> tuple[Routed, Standing | None]:
+        sticky = "" if wish.target else await self.sticky(tenant, principal, context_id)
+        policy, skill = self.policy, wish.skill
+        wish = replace(
+            wish,
+            sticky=sticky,
+            helm=policy.helm,
+            split=policy.splits.get(skill, {}),
+            latency_weight=policy.latency_weight,
+        )
+        names = [wish.target] if wish.target else [sticky, "" if skill else policy.helm]
+        named = [self._fleet.find(tenant, name, skill) for name in names if name]
+        able = self._fleet.with_skill(tenant, skill) if skill and not wish.target else ()
+        found = {one.agent: one for one in (*able, *named) if one is not None}
+        now = self._now()
+        standings = await self._guards.judge(tenant, skill, subject, [*found.values()], now)
+        routed = choose(wish, standings, self._chance())
+        return routed, next((one for one in standings if one.agent == routed.winner), None)
+
+    async def _open(self, order: Order, routed: Routed, winner: Standing | None, task_id: str) -> Dispatched:
+        dedup = _dedup(order)
+        if winner is not None:
+            is_taken = await self._guards.take(order.tenant, order.skill, order.subject, winner, self._now())
+            if not is_taken:
+                # Somebody else had the same idea in this very moment.
+                return await self._one(order, "".join(routed.targets), task_id)
+        request = SendRequest(
+            message=order.message,
+            accepted_output_modes=order.output_modes,
+            metadata=_metadata(order, task_id),
+        )
+        try:
+            routed, feed, opened = self._submit(order, request, dedup, routed, task_id)
+            await opened
+        except Duplicate as earlier:
+            if dedup is None or earlier.digest != dedup.digest:
+                raise InvalidParams(
+                    "this key or correlation id was used for other work; use a fresh one",
+                    field="correlationId",
+                    conflict="DUPLICATE_ID",
+                ) from None
+            return await self._known(order.tenant, earlier.task_id)
+        except Conflict:
+            # Under this very id it was opened before.
+            return await self._known(order.tenant, task_id)
+        if routed.refusal:
+            await self._alarm(order, routed)
+        else:
+            self._fleet.tell_try(order.tenant, routed.winner)
+        return Dispatched(feed)
+
+    def _submit(
+        self, order: Order, request: SendRequest, dedup: Dedup | None, routed: Routed, task_id: str
+    ) -> tuple[Routed, Feed, Ack]:
+        """Open the task; where the agent turns out not to take it, it is one more that was refused."""
+
+        def submit(agent: str, why: Routed) -> tuple[Routed, Feed, Ack]:
+            return why, *self._runner.submit(
+                order.tenant,
+                order.principal,
+                request,
+                dedup,
+                agent=agent,
+                task_id=task_id,
+                trace=order.trace,
+                push=order.push,
+                extensions=order.extensions,
+                routed=why,
+            )
+
+        try:
+            return submit(routed.winner or HUB, routed)
+        except KeyError:
+            gone = f"The agent {routed.winner!r} is being added or removed in this moment; try again."
+            return submit(HUB, replace(routed, winner="", refusal=UNAVAILABLE, reason=gone))
+        except (ContentTypeNotSupported, InvalidParams, UnsupportedOperation) as error:
+            # Each of several agents has an outcome of its own, so this is none of the whole order.
+            why = f"{routed.winner} does not take it: {error.message}"
+            return submit(HUB, replace(routed, winner="", refusal=NOT_TAKEN, reason=why))
+
+    async def _known(self, tenant: str, task_id: str) -> Dispatched:
+        feed = await self._runner.tasks.load(tenant, task_id)
+        if feed is None:
+            raise Unavailable("the task of this work is no longer there; use a fresh key")
+        return Dispatched(feed, is_new=False)
+
+    async def _alarm(self, order: Order, routed: Routed) -> None:
+        now = self._now()
+        target = "".join(routed.targets[:1])
+        if not self._storm.count((order.tenant, routed.refusal, order.skill, target), now):
+            return
+        log.warning(
+            "dispatch.storm tenant=%s refusal=%s skill=%a target=%a",
+            order.tenant,
+            routed.refusal,
+            order.skill,
+            target,
+        )
+        about = {"refusal": routed.refusal, "skill": order.skill[:_LONGEST], "target": target[:_LONGEST]}
+        await self._journals.add(order.tenant, HUB, JournalRow(now, "storm", about))
+
+
+def correlation_of(state: State) -> str:
+    """The correlation id of a task: what its caller gave, else its own id."""
+    told = (state.metadata or {}).get(DISPATCH_KEY)
+    given = cast("Metadata", told).get("correlationId") if isinstance(told, dict) else None
+    return given if isinstance(given, str) and given else state.task_id
+
+
+def _part(order: Order, target: str) -> Order:
+    """An order for one of several agents: each knows its own part again."""
+    dedup = order.dedup
+    if dedup is not None:
+        dedup = replace(dedup, key=f"{dedup.key}\x1f{target}")
+    return replace(order, targets=(target,), dedup=dedup)
+
+
+def _derived(task_id: str, target: str) -> str:
+    return f"{task_id}.{blake2b(target.encode(), digest_size=6).hexdigest()}" if task_id else ""
+
+
+def _dedup(order: Order) -> Dedup | None:
+    if order.dedup is not None or not order.correlation_id:
+        return order.dedup
+    said = order.message
+    what = (order.skill, order.targets, said.parts, said.context_id, order.metadata)
+    key = "\x1f".join([order.principal, "c", order.correlation_id, *order.targets])
+    return Dedup(key, blake2b(_encode(what), digest_size=16).digest(), DEDUP_MS)
+
+
+def _metadata(order: Order, task_id: str) -> Metadata:
+    """What the request is recorded with; a peer is told the skill and the correlation id of it alone."""
+    told = {"correlationId": order.correlation_id or task_id, "trigger": order.trigger}
+    named = {"skillHint": order.skill} if order.skill else {}
+    return {**(order.metadata or {}), **named, DISPATCH_KEY: told}

@@ -1,0 +1,98 @@
+"""The agents of a catalogue as the choice sees them: their state, their breaker and their health."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from trunkline.fleet.catalogue.catalogue import Catalogue
+from trunkline.fleet.catalogue.listed import Listed
+from trunkline.fleet.routing.choose import Standing
+from trunkline.fleet.routing.ranking import Track
+
+
+class KnownHealth(Protocol):
+    """How an agent did, as far as the choice asks; `cost_usd` is what all its tasks cost."""
+
+    @property
+    def total(self) -> int:
+        """How many tasks have ended."""
+        ...
+
+    @property
+    def success_rate(self) -> float | None:
+        """Which part of them ended well."""
+        ...
+
+    @property
+    def p50_ms(self) -> int | None:
+        """How long one takes."""
+        ...
+
+    @property
+    def cost_usd(self) -> float:
+        """What all of them cost."""
+        ...
+
+
+class Healths(Protocol):
+    """The health of agents by tenant, agent and skill."""
+
+    def of(self, tenant: str, agent: str, skill: str = "") -> KnownHealth:
+        """The health of an agent, or of one of its skills."""
+        ...
+
+
+class CatalogueFleet:
+    """A catalogue, and the health of its agents where somebody keeps it."""
+
+    def __init__(self, catalogue: Catalogue, healths: Healths | None = None) -> None:
+        self._catalogue = catalogue
+        self._healths = healths
+
+    def find(self, tenant: str, name: str, skill: str) -> Standing | None:
+        """An agent by its name."""
+        found = self._catalogue.find(tenant, name)
+        return None if found is None else self._standing(tenant, found, skill)
+
+    def with_skill(self, tenant: str, skill: str) -> Sequence[Standing]:
+        """The agents that have a skill."""
+        return [self._standing(tenant, one, skill) for one in self._catalogue.with_skill(tenant, skill)]
+
+    def tell_try(self, tenant: str, name: str) -> None:
+        """Work has gone to an agent: while its breaker is half open it is the only one for a while."""
+        self._catalogue.take_try(tenant, name)
+
+    def _standing(self, tenant: str, listed: Listed, skill: str) -> Standing:
+        entry = listed.entry
+        known = None if self._healths is None else self._healths.of(tenant, entry.name, skill)
+        rate = None if known is None else known.success_rate
+        succeeded = 0.0 if known is None else known.total * (rate or 0.0)
+        return Standing(
+            agent=entry.name,
+            skills=_skills(listed),
+            excluded=self._exclusion(tenant, listed),
+            success_rate=rate,
+            cost_usd=known.cost_usd / succeeded if known is not None and succeeded else None,
+            latency_ms=None if known is None else known.p50_ms,
+            track=Track() if known is None else _track(known),
+            concurrency=entry.concurrency,
+            cooldown_s=entry.cooldown_s.get(skill, 0.0),
+        )
+
+    def _exclusion(self, tenant: str, listed: Listed) -> str:
+        if listed.state in ("disabled", "invalid"):
+            return f"it is {listed.state} ({listed.reason})" if listed.reason else f"it is {listed.state}"
+        if listed.breaker != "closed" and not self._catalogue.admits(tenant, listed.entry.name):
+            return "its breaker is open after failures in a row"
+        return ""
+
+
+def _skills(listed: Listed) -> frozenset[str] | None:
+    if not listed.skills and not listed.card_at:
+        return None
+    return frozenset([one.id for one in listed.skills])
+
+
+def _track(known: KnownHealth) -> Track:
+    return Track(runs=known.total, success_rate=known.success_rate or 0.0, wall_ms=float(known.p50_ms or 0))
