@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -217,3 +218,29 @@ def test_an_allowance_that_is_none_is_told_at_the_start(caplog: pytest.LogCaptur
             assert "egress.ignored host='http://inner'" in caplog.text
 
     run(scene())
+
+
+def test_what_was_posted_is_settled_before_the_process_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Or the next process would post it once more.
+    async def scene(hooks: Hooks) -> None:
+        async with room() as r:
+            settle, begun, may = r.store.outbox.settle, asyncio.Event(), asyncio.Event()
+
+            async def slowly(*args: Any, **rest: Any) -> Any:
+                begun.set()
+                await may.wait()
+                return await settle(*args, **rest)
+
+            monkeypatch.setattr(r.store.outbox, "settle", slowly)
+            feed = await r.open(hooks.url("/posted"))
+            await r.tasks.append(feed, (WORKING,))
+            await begun.wait()
+            stopping = asyncio.create_task(r.post.stop())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            may.set()
+            await stopping
+            assert [row.state for row in await r.store.outbox.list()] == ["done"]
+
+    with Hooks() as hooks:
+        run(scene(hooks))

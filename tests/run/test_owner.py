@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import random
 from typing import Any, cast
@@ -899,3 +900,68 @@ def test_a_loop_that_ends_without_the_runner_leaves_the_task_to_who_takes_it_ove
     asyncio.run(main())
     asyncio.run(feeds[1].close())
     assert feeds[0].state.state is TaskState.WORKING
+
+
+def test_a_task_that_ends_as_it_should_is_no_error_and_nothing_of_it_is_late(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def act(work: Work) -> Verdict:
+        await work.emit(delta("all of it"))
+        return DONE
+
+    async def case() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            assert await runner.ended(feed) is COMPLETED
+            await until(lambda: not runner.running)
+            assert runner.late == 0
+
+    run(case())
+    assert [line for line in caplog.messages if line.startswith("task.")] == []
+
+
+def test_a_run_that_speaks_after_its_task_has_moved_is_late_and_no_error(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    unseen: list[dict[str, Any]] = []
+
+    async def act(work: Work) -> Verdict:
+        await work.emit(delta("begun"))
+        with contextlib.suppress(asyncio.CancelledError):
+            await forever()
+        await work.emit(delta("too late"))
+        return DONE
+
+    async def case() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+        async with desk(act) as runner:
+            feed = await runner.open()
+            await until(lambda: feed.state.seq >= 3)
+            await runner.tasks.append(feed, (ev.Claimed("another node"),))
+            await until(lambda: not runner.running)
+        gc.collect()
+
+    run(case())
+    assert [line.split()[0] for line in caplog.messages if line.startswith("task.")] == ["task.late"]
+    assert unseen == []
+
+
+def test_a_coroutine_that_is_closed_is_no_failure_of_its_executor(caplog: pytest.LogCaptureFixture) -> None:
+    # As the interpreter does at its end with what still waits.
+    async def act(work: Work) -> Verdict:
+        await work.emit(delta("begun"))
+        return cast("Verdict", await forever())
+
+    async def case() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            await until(lambda: feed.state.seq >= 3)
+            (owner,) = runner._owners
+            cast("Any", owner._task.get_coro()).close()
+            assert "task.raised" not in caplog.text
+            owner.abandon()
+
+    run(case())

@@ -408,3 +408,22 @@ def test_a_hundred_who_race_are_all_heard() -> None:
         await found.store.close()
 
     run(main())
+
+
+def test_a_task_at_work_is_not_forgotten_and_no_older_prune_takes_a_newer_one_back() -> None:
+    async def act(work: Work) -> Verdict:
+        await work.emit(delta("begun"))
+        return await asyncio.get_running_loop().create_future()
+
+    async def case() -> None:
+        async with desk(act) as runner:
+            feed = await runner.open()
+            await until(lambda: feed.state.seq >= 3)
+            later = feed.state.status_at + 60_000
+            runner.tasks.forget(later)
+            # There is one feed for a task, or its readers would not hear what its executor says.
+            assert await runner.find(feed.state.task_id) is feed
+            runner.tasks.forget(later - 30_000)
+            assert runner.tasks.pruned_before((runner.origin,)) == later
+
+    run(case())

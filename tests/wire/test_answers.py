@@ -292,6 +292,24 @@ def test_protojson_is_recognised_where_it_can_be() -> None:
     assert heard.answer.status.message.parts[0].data == {"y": 2}
 
 
+@pytest.mark.parametrize("member", ["status", "artifact"])
+def test_final_inside_a_wrapper_tells_the_proto_of_0_3_from_1_0(member: str) -> None:
+    parts = [{"data": {"data": {"y": 2}}}]
+    status = {
+        "state": "TASK_STATE_WORKING",
+        "message": {"messageId": "m", "role": "ROLE_AGENT", "parts": parts},
+    }
+    value = status if member == "status" else {"artifactId": "a", "parts": parts}
+
+    def data(**more: object) -> object:
+        update = read({f"{member}Update": {"taskId": "t", "contextId": "c", member: value, **more}})
+        return (update.status.message if member == "status" else update.artifact).parts[0].data
+
+    assert data(final=False) == {"y": 2}
+    # Whatever an agent of 1.0 has in a data part is its own.
+    assert data() == {"data": {"y": 2}}
+
+
 @pytest.mark.parametrize(
     ("value", "field", "said"),
     [
