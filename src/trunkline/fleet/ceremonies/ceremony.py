@@ -24,7 +24,7 @@ SYSTEM = "system"
 TARGETS = 100
 _CEREMONY_BYTES = 64 << 10
 _DAY_MS = 86_400_000
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+CEREMONY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TARGET = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}|")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|")
@@ -194,7 +194,7 @@ def file_ceremony(raw: Mapping[Any, Any], stem: str) -> Ceremony:
 
 def _check(made: Ceremony) -> None:
     form = made.form
-    if _ID.fullmatch(form.id) is None:
+    if CEREMONY_ID.fullmatch(form.id) is None:
         raise InvalidParams(
             f"{form.id[:80]!r} is no id: give 1 to 64 letters, digits, dots, hyphens and underscores, "
             "beginning with a letter or a digit",

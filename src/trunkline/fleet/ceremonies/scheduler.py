@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from itertools import islice
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
@@ -44,9 +43,10 @@ TICK_S = 1.0
 LOOK_MS = 1000
 # When a ceremony is looked at again whose store or dispatch failed.
 RETRY_MS = 5000
+# Every ceremony is looked at this often: another replica may have begun something and died.
+REST_MS = 60_000
 REPORT_ATTEMPTS = 5
 _AT_ONCE = 16
-_FAR = 1 << 62
 
 
 class Fire(Struct, frozen=True, kw_only=True):
@@ -268,7 +268,6 @@ def _without_ended(
 def _next_look(one: Ceremony, progress: Progress, now: int) -> int:
     if progress.open or progress.reports:
         return now + LOOK_MS
-    if not one.form.enabled:
-        return _FAR
-    planned = next(islice(one.schedule.after(progress.cursor), 1), None)
-    return _FAR if planned is None else planned + one.jitter.delay(planned)
+    planned = next(one.schedule.after(progress.cursor), None) if one.form.enabled else None
+    due = now + REST_MS if planned is None else planned + one.jitter.delay(planned)
+    return min(due, now + REST_MS)
