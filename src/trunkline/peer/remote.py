@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Literal, TypedDict
+from typing import Literal, TypedDict, cast
 
 from msgspec import Struct, ValidationError, convert, field
 
 from trunkline.errors import InvalidParams, Misuse, Unreachable
 from trunkline.log.events import Status
+from trunkline.log.fold import State
 from trunkline.net.egress import target
+from trunkline.run import hops
 from trunkline.run.executor import Work
-from trunkline.wire.types import Message, Part, Role, TaskState
+from trunkline.wire.types import Message, Metadata, Part, Role, TaskState
 
 # In the metadata of the message that opens a task: who is to do it, by which skill, in which context.
 CALL_KEY = "trunkline.call"
+# In the metadata of a request: by what it was asked for, and the correlation id that its caller gave.
+DISPATCH_KEY = "trunkline.dispatch"
+# What a remote agent is told of the metadata of a message: the chain of agents that it is part of.
+PASSED_ON = frozenset({hops.KEY})
 _LONGEST_URL = 2048
 
 
@@ -131,6 +137,13 @@ def read_target(message: Message) -> Target:
         raise InvalidParams(
             "the message does not say whom it is for", field=f"message.metadata.{CALL_KEY}"
         ) from None
+
+
+def correlation_of(state: State) -> str:
+    """The correlation id of a task: what its caller gave, else its own id."""
+    told = (state.metadata or {}).get(DISPATCH_KEY)
+    given = cast("Metadata", told).get("correlationId") if isinstance(told, dict) else None
+    return given if isinstance(given, str) and given else state.task_id
 
 
 def spoken(work: Work, state: TaskState, text: str) -> Status:

@@ -34,9 +34,9 @@ from trunkline.errors import (
 from trunkline.log.events import Status, Stepped
 from trunkline.net.egress import shown
 from trunkline.peer.relay import ASKED_KEY, Relay, deadline_of
-from trunkline.peer.remote import CALL_KEY, Peer, Target, is_address, spoken
+from trunkline.peer.remote import PASSED_ON, Peer, Target, correlation_of, is_address, spoken
 from trunkline.run.executor import Verdict, Work
-from trunkline.wire.question import QUESTION_CLOSED, QUESTION_KEY, question_metadata
+from trunkline.wire.question import QUESTION_CLOSED, question_metadata
 from trunkline.wire.types import INTERRUPTED, RESTING, Message, Metadata, Role, TaskState
 
 log = logging.getLogger("trunkline.peer")
@@ -202,6 +202,7 @@ class RemoteRun:
             task_id=self._remote.task,
             context_id=self._remote.context,
             skill=self._target.skill,
+            correlation_id=correlation_of(self._work.state),
             parent_id=self._work.state.task_id,
         )
         metadata = _passed_on(message.metadata)
@@ -333,10 +334,8 @@ def _is_overdue(result: Result) -> bool:
 
 
 def _passed_on(metadata: Metadata | None) -> Metadata | None:
-    """The metadata of a message without what only concerns this process."""
-    return {
-        key: value for key, value in (metadata or {}).items() if key not in (CALL_KEY, QUESTION_KEY)
-    } or None
+    """What of the metadata of a message is for whoever does the work; the rest is our caller's and ours."""
+    return {key: value for key, value in (metadata or {}).items() if key in PASSED_ON} or None
 
 
 def _text(message: Message) -> str:

@@ -17,9 +17,10 @@ from trunkline.errors import InvalidParams, PeerError, RouteNotFound, TaskNotCan
 from trunkline.fleet.call import ApiCall, ApiStruct
 from trunkline.fleet.route import ApiRoute
 from trunkline.fleet.routing.dispatch_api import DispatchApi, Name, Short, Text, message_of
-from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, Fleet, correlation_of
+from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, Fleet
 from trunkline.fleet.views import task_item
 from trunkline.log.fold import State
+from trunkline.peer.remote import correlation_of
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.store.records import Where

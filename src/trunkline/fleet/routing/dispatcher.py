@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Protocol, cast
+from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -37,7 +37,7 @@ from trunkline.fleet.routing.choose import (
 )
 from trunkline.fleet.routing.guards import Guards, Storm
 from trunkline.log.events import PushTarget, Routed
-from trunkline.log.fold import State
+from trunkline.peer.remote import DISPATCH_KEY
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.store.group_commit import Ack
@@ -47,7 +47,6 @@ from trunkline.wire.types import Message, Metadata, SendRequest
 log = logging.getLogger("trunkline.fleet")
 # The agent of tasks that nobody could be given, and the journal of what concerns no single agent.
 HUB = "hub"
-DISPATCH_KEY = "trunkline.dispatch"
 TARGETS_LIMIT = 100
 DEDUP_MS = 24 * 3600 * 1000
 _LOOK = 5
@@ -303,13 +302,6 @@ class Dispatcher:
         )
         about = {"refusal": routed.refusal, "skill": order.skill[:_LONGEST], "target": target[:_LONGEST]}
         await self._journals.add(order.tenant, HUB, JournalRow(now, "storm", about))
-
-
-def correlation_of(state: State) -> str:
-    """The correlation id of a task: what its caller gave, else its own id."""
-    told = (state.metadata or {}).get(DISPATCH_KEY)
-    given = cast("Metadata", told).get("correlationId") if isinstance(told, dict) else None
-    return given if isinstance(given, str) and given else state.task_id
 
 
 def _part(order: Order, target: str) -> Order:

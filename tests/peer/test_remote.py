@@ -1,0 +1,69 @@
+"""What a remote agent is told: the skill, the correlation id, our task's id, and nothing else of ours."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.peer.rig import CALLER, calling, served
+from tests.run.desk import run
+from trunkline import Agent, Turn
+from trunkline.peer.executor import remote_id
+from trunkline.peer.remote import CALL_KEY, DISPATCH_KEY
+from trunkline.run import hops
+from trunkline.wire.types import Message, Part, Role, SendRequest, TaskState
+
+
+def quiet() -> Agent:
+    agent = Agent("quiet")
+
+    @agent.skill
+    async def echo(turn: Turn) -> str:
+        """Say it again."""
+        return turn.text
+
+    return agent
+
+
+async def nothing(turn: Turn) -> None:
+    raise AssertionError
+
+
+def test_hb06_a_peer_is_told_what_the_list_allows() -> None:
+    sent: list[tuple[dict[bytes, bytes], bytes]] = []
+
+    async def main() -> None:
+        async with served(quiet()) as app:
+
+            async def spy(scope: Any, receive: Any, send: Any) -> None:
+                async def read() -> Any:
+                    event = await receive()
+                    sent.append((dict(scope["headers"]), event.get("body", b"")))
+                    return event
+
+                await app(scope, read, send)
+
+            async with calling(nothing, spy) as runner:
+                metadata = {
+                    CALL_KEY: {"target": "peer", "skill": "echo", "context": "ours"},
+                    hops.KEY: {"hops": 1},
+                    "payload": "canary-message",
+                    "trunkline.done": True,
+                }
+                message = Message("m", "ours", "", Role.USER, (Part(text="hi"),), metadata)
+                of_request = {DISPATCH_KEY: {"correlationId": "c-1", "trigger": "api"}, "x": "canary-request"}
+                request = SendRequest(message, metadata=of_request)
+                feed, opened = runner.submit("t", "me", request, agent=remote_id(CALLER))
+                await opened
+                assert await runner.ended(feed) is TaskState.COMPLETED
+                headers, body = next(one for one in sent if b'"hi"' in one[1])
+                assert headers[b"x-correlation-id"] == b"c-1"
+                assert headers[b"x-parent-id"] == feed.state.task_id.encode()
+                params = json.loads(body)["params"]
+                assert params["message"]["contextId"] == "ours"
+                told = {**params.get("metadata", {}), **params["message"]["metadata"]}
+                assert told.keys() == {"skillHint", "skillId", hops.KEY}
+                assert told["skillHint"] == "echo"
+                assert not any(b"canary" in body for _, body in sent)
+
+    run(main())
