@@ -39,12 +39,20 @@ def test_what_is_folded_is_read_back() -> None:
     fold(period, START, given[1:])
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(period), type=Period)
     assert again == period
-    rows = list(rows_of(again, START))
+    rows = list(rows_of(again, START, range(9)))
     assert [(again.cells[cell], row.at, row.kind) for cell, row in rows] == [
         ((one.agent, one.skill), one.at, one.kind) for one in given
     ]
     assert (rows[0][1].cost, rows[0][1].confidence, rows[0][1].tokens_out) == (0.1 + 0.2, 0.7, 6)
     assert rows[1][1].cost is None
+
+
+def test_only_what_is_wanted_is_summed() -> None:
+    period = Period()
+    fold(period, START, [outcome(n, agent="ab"[n % 2]) for n in range(1500)])
+    found: dict[Cell, Summary] = {}
+    summarize(period, START, 0, found, lambda cell: cell[0] == "b")
+    assert {cell: one.tally.total for cell, one in found.items()} == {("b", "work"): 750}
 
 
 def test_the_edge_of_a_window_is_exact_to_the_millisecond() -> None:

@@ -166,10 +166,10 @@ def test_a_task_of_which_the_beginning_was_not_heard_is_read(
         await (replica := Replica(store)).fresh()
         await append(store, open_task, ev.Status(TaskState.INPUT_REQUIRED), at=NOW - 5)
         book = await replica.fresh()
-        assert book.window("north")["desk", "work"].tally.kinds == [1, 0, 0, 0, 1]
+        assert book.window("north")["desk"]["work"].tally.kinds == [1, 0, 0, 0, 1]
         await append(store, open_task, ev.Status(TaskState.FAILED), at=NOW)
         book = await Replica(store).fresh()
-        assert book.window("north")["desk", "work"].tally.kinds == [1, 1, 0, 0, 1]
+        assert book.window("north")["desk"]["work"].tally.kinds == [1, 1, 0, 0, 1]
         assert book.of("north", "desk").p95_ms == 900
         assert [(one.task, one.correlation) for one in book.failures("north")] == [("long", "long")]
 

@@ -45,11 +45,15 @@ class AgentHealth(Struct, frozen=True, kw_only=True, rename="camel"):
     failure_rate_1h: float = field(default=0.0, name="failureRate1h")
 
 
+# By agent, then by skill.
+Fleet = Mapping[str, Mapping[str, Summary]]
+
+
 class _Computed(Struct):
     version: int
     at: int
-    window: Mapping[Cell, Summary]
-    last_hour: Mapping[Cell, Summary]
+    window: Fleet
+    last_hour: Fleet
     healths: dict[Cell, AgentHealth]
 
 
@@ -79,22 +83,27 @@ class HealthBook:
         found = computed.healths.get((agent, skill))
         if found is None:
             found = computed.healths[agent, skill] = health_of(
-                merged(computed.window, agent, skill), merged(computed.last_hour, agent, skill)
+                merged(computed.window.get(agent), skill), merged(computed.last_hour.get(agent), skill)
             )
         return found
 
-    def window(self, tenant: str) -> Mapping[Cell, Summary]:
+    def window(self, tenant: str) -> Fleet:
         """What ended in the window, by agent and skill."""
         return self._now(tenant).window
 
-    def last_hour(self, tenant: str) -> Mapping[Cell, Summary]:
+    def last_hour(self, tenant: str) -> Fleet:
         """What ended in the last hour, by agent and skill."""
         return self._now(tenant).last_hour
 
-    def hourly(self, tenant: str) -> list[Mapping[Cell, Summary]]:
-        """What ended in each of the last 24 hours of the clock, the one that runs now last."""
-        last = self.now_ms() // HOUR_MS
-        return [self._hour(tenant, hour) for hour in range(last - 23, last + 1)]
+    def hourly(self, tenant: str, skill: str = "") -> dict[str, list[int]]:
+        """How many tasks of each agent ended in each of the last 24 hours of the clock, oldest first."""
+        first = self.now_ms() // HOUR_MS - 23
+        found: dict[str, list[int]] = {}
+        for place in range(24):
+            for (agent, of_skill), summary in self._hour(tenant, first + place).items():
+                if skill in ("", of_skill):
+                    found.setdefault(agent, [0] * 24)[place] += summary.tally.total
+        return found
 
     def periods(self, tenant: str) -> list[tuple[int, Period]]:
         """The periods that reach into the window, oldest first, each with its start."""
@@ -135,7 +144,7 @@ class HealthBook:
                 self._computed[tenant] = found
         return found
 
-    def _since(self, tenant: str, since: int) -> dict[Cell, Summary]:
+    def _since(self, tenant: str, since: int) -> Fleet:
         kept = self._periods.get(tenant, {})
         found: dict[Cell, Summary] = {}
         for hour in sorted({start // HOUR_MS for start in kept if start + PERIOD_MS > since}):
@@ -145,7 +154,10 @@ class HealthBook:
             else:
                 for start in _starts(kept, hour):
                     summarize(kept[start], start, since, found)
-        return found
+        by_agent: dict[str, dict[str, Summary]] = {}
+        for (agent, skill), summary in found.items():
+            by_agent.setdefault(agent, {})[skill] = summary
+        return by_agent
 
     def _hour(self, tenant: str, hour: int) -> Mapping[Cell, Summary]:
         known = self._hours.get((tenant, hour))
@@ -180,12 +192,13 @@ class HealthBook:
             self._computed.pop(tenant, None)
 
 
-def merged(found: Mapping[Cell, Summary], agent: str, skill: str = "") -> Summary:
-    """What is known of an agent, or of one of its skills alone."""
+def merged(skills: Mapping[str, Summary] | None, skill: str = "") -> Summary:
+    """What is known of an agent by its skills, or of one of these alone."""
+    if skill:
+        return (skills or {}).get(skill) or Summary()
     whole = Summary()
-    for (of_agent, of_skill), summary in found.items():
-        if of_agent == agent and skill in ("", of_skill):
-            whole.plus(summary)
+    for summary in (skills or {}).values():
+        whole.plus(summary)
     return whole
 
 

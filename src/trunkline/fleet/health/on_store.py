@@ -28,6 +28,6 @@ async def health_on_store(
     tenant = tenant_of(principal, asked.tenant)
     health = FleetHealth(store, origin="", window_s=window_s, registered=lambda _: ())
     book = await health.caught_up()
-    agents = {agent for agent, _ in book.window(tenant)}
+    agents = list(book.window(tenant))
     found = snapshot(book, tenant, agents, AlertLimits(), agent=asked.agent, skill=asked.skill)
     return msgspec.json.encode(found)

@@ -7,7 +7,7 @@ sums, and durations that are at most 0.8 % off.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import isnan, nan
 from struct import Struct as Packed
 
@@ -100,30 +100,35 @@ def fold(period: Period, start: int, outcomes: Iterable[Outcome]) -> None:
     period.failures = newest_failures(period.failures)
 
 
-def rows_of(period: Period, start: int) -> Iterator[tuple[int, Row]]:
-    """The outcomes that are kept one by one, each with the number of its cell."""
+def rows_of(period: Period, start: int, cells: Collection[int]) -> Iterator[tuple[int, Row]]:
+    """The outcomes of these cells that are kept one by one, each with the number of its cell."""
     for number, offset, ms, kind, cost, confidence, into, out in _ROW.iter_unpack(period.rows):
+        if number not in cells:
+            continue
         shown = None if isnan(cost) else cost
         sure = None if isnan(confidence) else confidence
         yield number, Row(start + offset, kind, ms, shown, sure, into, out)
 
 
-def summarize(period: Period, start: int, since: int, into: dict[Cell, Summary]) -> None:
-    """Add what ended since a moment to the summaries, by agent and skill.
+def summarize(
+    period: Period,
+    start: int,
+    since: int,
+    into: dict[Cell, Summary],
+    wanted: Callable[[Cell], bool] = lambda cell: True,
+) -> None:
+    """Add what ended since a moment to the summaries of agents and skills that are wanted.
 
     Of what is not kept one by one, all counts until the whole period lies before the moment.
     """
     if start + PERIOD_MS <= since:
         return
-    cells = [into.get(cell) for cell in period.cells]
-    for number, row in rows_of(period, start):
+    numbers = {number for number, cell in enumerate(period.cells) if wanted(cell)}
+    for number, row in rows_of(period, start, numbers):
         if row.at >= since:
-            summary = cells[number]
-            if summary is None:
-                summary = cells[number] = into[period.cells[number]] = Summary()
-            summary.add(row)
-    for number, tally in period.more.items():
-        into.setdefault(period.cells[number], Summary()).tally.plus(tally)
+            into.setdefault(period.cells[number], Summary()).add(row)
+    for number in numbers & period.more.keys():
+        into.setdefault(period.cells[number], Summary()).tally.plus(period.more[number])
 
 
 def newest_failures(failures: Iterable[FailedRun]) -> list[FailedRun]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
@@ -115,7 +116,11 @@ def _fleet(health: FleetHealth) -> Act:
 
 def _series(health: FleetHealth) -> Act:
     async def act(call: ApiCall, query: SeriesQuery, _form: None) -> SeriesPage:
-        points = series(await health.fresh(), call.tenant, query.agent, query.skill, query.metric)
+        points: list[SeriesPoint] = []
+        for point in series(await health.fresh(), call.tenant, query.agent, query.skill, query.metric):
+            points.append(point)
+            # Many outcomes take a while to sum up: others come in between.
+            await asyncio.sleep(0)
         return SeriesPage(query.metric, PERIOD_MS // 1000, points)
 
     return act

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, TypedDict
 
 from msgspec import Struct, field
 
 from trunkline.fleet.call import ApiStruct
 from trunkline.fleet.health.alerts import AlertFigures, AlertLimits, FleetAlert, alerts_of
-from trunkline.fleet.health.book import HealthBook, health_of, merged
+from trunkline.fleet.health.book import Fleet, HealthBook, health_of, merged
 from trunkline.fleet.health.outcome import ASKED, CLASSES, COMPLETED, FAILED
 from trunkline.fleet.health.periods import PERIOD_MS, Cell, FailedRun, start_of, summarize
 from trunkline.fleet.health.tally import Summary, Tally
@@ -132,21 +132,31 @@ def snapshot(
     skill: str = "",
 ) -> FleetSnapshot:
     """The health of a fleet, or of one agent or skill of it; alerts are of the whole in any case."""
-    window = book.window(tenant)
+    window, recent = book.window(tenant), book.last_hour(tenant)
     figures, orphaned = watched(book, tenant, registered)
-    failures = [one for one in book.failures(tenant) if skill in ("", one.skill)]
+    hourly = book.hourly(tenant, skill)
+    failures: dict[str, list[FailedRun]] = {}
+    for one in book.failures(tenant):
+        if skill in ("", one.skill):
+            failures.setdefault(one.agent, []).append(one)
     return FleetSnapshot(
         agents=[
-            _agent(book, tenant, of, skill, failures)
+            _agent(
+                of,
+                _narrowed(window.get(of), skill),
+                _narrowed(recent.get(of), skill),
+                failures.get(of, []),
+                hourly.get(of, [0] * 24),
+            )
             for of in sorted(registered)
-            if agent in ("", of) and (not skill or (of, skill) in window)
+            if agent in ("", of) and (not skill or skill in window.get(of, ()))
         ],
         window_hours=book.window_ms / 3_600_000,
         max_failure_rate_1h=figures.max_failure_rate_1h,
         total_cost_usd_1d=figures.daily_cost_usd,
         orphaned_skill_count=len(orphaned),
         orphaned_skills=[SkillOf(agent=of, skill=named) for of, named in orphaned],
-        system_actors=[_actor(of, window) for of in sorted({of for of, _ in window}) if of not in registered],
+        system_actors=[_actor(of, window[of]) for of in sorted(window) if of not in registered],
         alerts=alerts_of(figures, limits),
         collected_at=timestamp(book.now_ms()),
     )
@@ -155,39 +165,44 @@ def snapshot(
 def watched(book: HealthBook, tenant: str, registered: Collection[str]) -> tuple[AlertFigures, list[Cell]]:
     """The figures that alerts are about, and the skills that were tried in the window and never succeeded."""
     window, recent = book.window(tenant), book.last_hour(tenant)
-    of_agents = [merged(recent, agent).tally for agent in {agent for agent, _ in recent}]
+    of_agents = [merged(skills).tally for skills in recent.values()]
     rates = [tally.kinds[FAILED] / tally.total for tally in of_agents if tally.total]
     orphaned = sorted(
-        cell
-        for cell, summary in window.items()
-        if cell[0] in registered and summary.tally.total and not summary.tally.kinds[COMPLETED]
+        (agent, skill)
+        for agent, skills in window.items()
+        if agent in registered
+        for skill, summary in skills.items()
+        if summary.tally.total and not summary.tally.kinds[COMPLETED]
     )
-    cost = sum([summary.tally.cost for summary in window.values()])
+    cost = sum([summary.tally.cost for skills in window.values() for summary in skills.values()])
     figures = AlertFigures(
         max_failure_rate_1h=max(rates, default=0.0), daily_cost_usd=cost, orphaned_skills=len(orphaned)
     )
     return figures, orphaned
 
 
-def series(book: HealthBook, tenant: str, agent: str, skill: str, metric: Metric) -> list[SeriesPoint]:
+def series(book: HealthBook, tenant: str, agent: str, skill: str, metric: Metric) -> Iterator[SeriesPoint]:
     """A metric over the window, a point for every five minutes, oldest first."""
     now = book.now_ms()
     since = now - book.window_ms
     kept = dict(book.periods(tenant))
-    points: list[SeriesPoint] = []
     for start in range(start_of(since), now + 1, PERIOD_MS):
         found: dict[Cell, Summary] = {}
         if start in kept:
-            summarize(kept[start], start, since, found)
+            summarize(
+                kept[start],
+                start,
+                since,
+                found,
+                lambda cell: agent in ("", cell[0]) and skill in ("", cell[1]),
+            )
         whole = Summary()
-        for (of_agent, of_skill), summary in found.items():
-            if agent in ("", of_agent) and skill in ("", of_skill):
-                whole.plus(summary)
-        points.append(SeriesPoint(timestamp(start), _value(whole, metric)))
-    return points
+        for summary in found.values():
+            whole.plus(summary)
+        yield SeriesPoint(timestamp(start), _value(whole, metric))
 
 
-def cost_items(window: Mapping[Cell, Summary], min_samples: int) -> list[CostItem]:
+def cost_items(window: Fleet, min_samples: int) -> list[CostItem]:
     """What the skills of each agent cost, by agent and skill."""
     return [
         CostItem(
@@ -206,7 +221,7 @@ def cost_items(window: Mapping[Cell, Summary], min_samples: int) -> list[CostIte
     ]
 
 
-def confidence_items(window: Mapping[Cell, Summary]) -> list[ConfidenceItem]:
+def confidence_items(window: Fleet) -> list[ConfidenceItem]:
     """How sure the skills of each agent were, by agent and skill."""
     return [
         ConfidenceItem(
@@ -223,20 +238,29 @@ def confidence_items(window: Mapping[Cell, Summary]) -> list[ConfidenceItem]:
     ]
 
 
-def _tallies(window: Mapping[Cell, Summary]) -> list[tuple[Cell, Tally]]:
-    return [(cell, window[cell].tally) for cell in sorted(window)]
+def _tallies(window: Fleet) -> list[tuple[Cell, Tally]]:
+    found = [((agent, skill), one.tally) for agent, skills in window.items() for skill, one in skills.items()]
+    return sorted(found, key=lambda one: one[0])
+
+
+def _narrowed(skills: Mapping[str, Summary] | None, skill: str) -> Mapping[str, Summary]:
+    return {named: summary for named, summary in (skills or {}).items() if skill in ("", named)}
 
 
 def _average(counted: list[float]) -> float | None:
     return counted[1] / counted[0] if counted[0] else None
 
 
-def _agent(book: HealthBook, tenant: str, agent: str, skill: str, failures: list[FailedRun]) -> AgentFigures:
-    own = {cell: summary for cell, summary in book.window(tenant).items() if cell[0] == agent}
-    recent = book.last_hour(tenant)
+def _agent(
+    agent: str,
+    skills: Mapping[str, Summary],
+    recent: Mapping[str, Summary],
+    failures: list[FailedRun],
+    hourly: list[int],
+) -> AgentFigures:
     return AgentFigures(
         agent=agent,
-        **_figures(merged(own, agent, skill), merged(recent, agent, skill)),
+        **_figures(merged(skills), merged(recent)),
         recent_failures=[
             FailureItem(
                 timestamp=timestamp(one.at),
@@ -246,13 +270,11 @@ def _agent(book: HealthBook, tenant: str, agent: str, skill: str, failures: list
                 failure_reason=CLASSES[FAILED],
             )
             for one in failures
-            if one.agent == agent
         ],
-        hourly=[merged(hour, agent, skill).tally.total for hour in book.hourly(tenant)],
+        hourly=hourly,
         skills=[
-            SkillFigures(skill=named, **_figures(own[agent, named], merged(recent, agent, named)))
-            for _, named in sorted(own)
-            if skill in ("", named)
+            SkillFigures(skill=named, **_figures(skills[named], recent.get(named) or Summary()))
+            for named in sorted(skills)
         ],
     )
 
@@ -283,8 +305,8 @@ def _figures(window: Summary, recent: Summary) -> _Figures:
     }
 
 
-def _actor(actor: str, window: Mapping[Cell, Summary]) -> SystemActor:
-    tally = merged(window, actor).tally
+def _actor(actor: str, skills: Mapping[str, Summary]) -> SystemActor:
+    tally = merged(skills).tally
     return SystemActor(
         system_actor=actor,
         total_outcomes=tally.total,
