@@ -1,0 +1,57 @@
+"""Ceremonies on a fleet: the dispatcher opens their tasks like everybody's, and the runner stops them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from trunkline.fleet.ceremonies.ceremonies import Ceremonies
+from trunkline.fleet.ceremonies.ceremony import ALL
+from trunkline.fleet.ceremonies.scheduler import Fire
+from trunkline.fleet.routing.choose import fan_out
+from trunkline.fleet.routing.dispatcher import Dispatcher, Fleet, Order
+from trunkline.net.fetch import Fetcher
+from trunkline.run.runner import Runner
+
+
+def ceremonies_of(
+    runner: Runner,
+    dispatcher: Dispatcher,
+    fleet: Fleet,
+    *,
+    guarded: Fetcher,
+    own: Fetcher,
+    variable: Callable[[str], str | None],
+    folder: Path | None = None,
+) -> Ceremonies:
+    """The ceremonies of a hub: start them, run them, and add their routes to its API."""
+
+    async def open_task(fire: Fire) -> None:
+        order = Order(
+            tenant=fire.tenant,
+            principal=fire.principal,
+            message=fire.message,
+            skill=fire.skill,
+            targets=(fire.target,),
+            trigger=f"ceremony:{fire.ceremony}",
+        )
+        await dispatcher.dispatch(order, task_id=fire.task_id)
+
+    async def stop_task(tenant: str, task_id: str, by: str) -> None:
+        feed = await runner.tasks.load(tenant, task_id)
+        if feed is not None:
+            await runner.cancel(feed, by)
+
+    def agents_of(tenant: str, skill: str) -> list[str]:
+        return [*fan_out((ALL,), skill, fleet.with_skill(tenant, skill))]
+
+    return Ceremonies(
+        runner.tasks.store,
+        open_task=open_task,
+        stop_task=stop_task,
+        agents_of=agents_of,
+        guarded=guarded,
+        own=own,
+        variable=variable,
+        folder=folder,
+    )

@@ -1,0 +1,59 @@
+"""Ceremonies on a fleet: tasks are routed, refused and stopped as everybody's are."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.fleet.ceremonies.hall import CREATE, LEAST
+from tests.fleet.office import Office, office
+from tests.fleet.routing.test_dispatcher import Few, agent
+from trunkline.fleet.ceremonies.dispatch import ceremonies_of
+from trunkline.fleet.routing.dispatcher import Dispatcher
+from trunkline.net.egress import Egress
+from trunkline.net.fetch import Fetcher
+
+
+def test_a_ceremony_goes_through_the_dispatcher() -> None:
+    async def work(at: Office) -> None:
+        runner = at.application.host.runner
+        fleet = Few(agent("desk", "work"), agent("off", "work", excluded="it is disabled"))
+        fetcher = Fetcher(Egress())
+        made = ceremonies_of(
+            runner, Dispatcher(runner, fleet), fleet, guarded=fetcher, own=fetcher, variable=lambda _: None
+        )
+        at.application.host.api.add(made.routes)
+        await made.start()
+
+        async def post(path: str, body: Any) -> Any:
+            answer = await at.ask("alice", "POST", path, body)
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+        async def last_run(ceremony_id: str, status: str) -> Any:
+            async with asyncio.timeout(30):
+                while True:
+                    await made.scheduler.tick()
+                    (run,) = (await at.get("alice", f"/api/ceremonies/{ceremony_id}/runs"))["items"]
+                    if run["status"] == status:
+                        return run
+                    made.scheduler.expect(("north", ceremony_id))
+
+        # One outcome for each agent that has the skill; of one that is disabled it is a refusal.
+        await post(CREATE, {**LEAST, "message": "quick"})
+        await post("/api/ceremonies/standup/run", {})
+        run = await last_run("standup", "failure")
+        states = {one["agent"]: one["state"] for one in run["tasks"]}
+        assert states == {"desk": "completed", "off": "rejected"}
+        detail = await at.get("alice", f"/api/tasks/{run['tasks'][0]['taskId']}")
+        assert "ceremony:standup" in str(detail["events"])
+        # Nobody has this skill: the refusal is a task too.
+        await post(CREATE, {**LEAST, "id": "odd", "skill": "sing"})
+        await post("/api/ceremonies/odd/run", {})
+        assert (await last_run("odd", "failure"))["state"] == "rejected"
+        await post(CREATE, {**LEAST, "id": "slow", "targets": ["desk"], "timeoutMs": 1})
+        await post("/api/ceremonies/slow/run", {})
+        assert (await last_run("slow", "timeout"))["state"] == "canceled"
+        await fetcher.close()
+
+    office(work)
