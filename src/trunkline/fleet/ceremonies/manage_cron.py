@@ -15,14 +15,12 @@ import msgspec
 from trunkline.config import Secret
 from trunkline.errors import Misuse, TrunklineError
 from trunkline.fleet.ceremonies.ceremony import CEREMONY_ID
-from trunkline.net.egress import Egress, target
-from trunkline.net.http import HttpClient, HttpRequest
-from trunkline.net.http_client import SocketHttpClient
+from trunkline.fleet.hub_client import HubClient
+from trunkline.net.http import HttpClient
 
 Action = Literal["list", "create", "update", "delete", "run"]
 TIMEOUT_S = 15.0
 _SHOWN = 300
-_ANSWER_BYTES = 4 << 20
 _TEXT: dict[str, Any] = {"type": "string"}
 # The tool as models are told of it.
 MANAGE_CRON: dict[str, Any] = {
@@ -52,10 +50,7 @@ class CronTool:
 
     def __init__(self, url: str, key: str | Secret, *, http_client: HttpClient | None = None) -> None:
         """Take the address of the hub, and the agent's own key there."""
-        self._url = url.rstrip("/")
-        self._key = key if isinstance(key, Secret) else Secret(key)
-        # Only to the hub, wherever that is: whoever made this knows.
-        self._client = http_client or SocketHttpClient(Egress(hosts=[target(url).host]))
+        self._hub = HubClient(url, key, http_client)
 
     async def __call__(self, action: Action, **arguments: Any) -> str:
         """Do one thing; only members that are given are sent."""
@@ -63,7 +58,7 @@ class CronTool:
         try:
             method, path, body = _request(action, given)
             async with asyncio.timeout(TIMEOUT_S):
-                status, answer = await self._ask(method, path, body)
+                status, answer = await self._hub.ask(method, f"/ceremonies{path}", body)
         except TimeoutError:
             return f"Error: the hub did not answer within {TIMEOUT_S:g} seconds"
         except TrunklineError as error:
@@ -74,18 +69,7 @@ class CronTool:
 
     async def close(self) -> None:
         """Close the connections to the hub."""
-        await self._client.close()
-
-    async def _ask(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
-        headers = (("X-API-Key", self._key.reveal()), ("Content-Type", "application/json"))
-        sent = b"" if body is None else msgspec.json.encode(body)
-        response = await self._client.open(
-            HttpRequest(method, f"{self._url}/api/ceremonies{path}", headers, sent)
-        )
-        try:
-            return response.status, await response.read(_ANSWER_BYTES)
-        finally:
-            await response.close()
+        await self._hub.close()
 
 
 def _request(action: str, given: dict[str, Any]) -> tuple[str, str, dict[str, Any] | None]:

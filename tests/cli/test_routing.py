@@ -1,0 +1,86 @@
+"""`trunkline dispatch` and `trunkline route`: what they ask the hub for, and what they print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run, trunkline
+from trunkline.cli import routing as module
+from trunkline.config import Settings
+
+__all__ = ["trunkline"]
+STORE = ("--store", "sqlite:///hub.db")
+TASK = "019a0000-0000-7000-8000-000000000000"
+ITEM = {"taskId": TASK, "agent": "ann", "state": "working"}
+ROUTE = {
+    "winner": "ann",
+    "reason": "ann does it: drawn by weight.",
+    "candidates": [
+        {"agent": "ann", "score": 1.9, "parts": {"weight": 0.9}},
+        {"agent": "ben", "score": 0.0, "parts": {}, "excluded": "it is disabled"},
+    ],
+}
+
+
+class Asked:
+    """The hub that answers, and what it was asked for."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, str, Any]] = []
+        self.end: dict[str, str] = {"state": "completed", "text": "done\nit"}
+
+    def __call__(
+        self,
+        settings: Settings,
+        method: str,
+        path: str,
+        form: Any = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Any:
+        self.calls.append((method, path, form or {k: v for k, v in (query or {}).items() if v}))
+        if path.endswith("route"):
+            return ROUTE
+        return {"tasks": [ITEM]} if method == "POST" else {**ITEM, **self.end}
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    made = Asked()
+    monkeypatch.setattr(module, "ask", made)
+    monkeypatch.setattr(module, "EVERY_S", 0.001)
+    return made
+
+
+def test_work_is_dispatched_and_awaited(trunkline: Run, asked: Asked) -> None:
+    code, out, _ = trunkline("dispatch", "tidy up", "--skill", "work", "--agent", "ann", *STORE)
+    assert (code, out.strip()) == (0, f"{TASK}  ann  completed  done it")
+    assert asked.calls == [
+        ("POST", "/api/dispatch", {"message": "tidy up", "skill": "work", "targets": ["ann"]}),
+        ("GET", f"/api/tasks/{TASK}", {}),
+    ]
+    code, out, _ = trunkline("dispatch", "tidy up", "--wait", "0", "--json", *STORE)
+    assert (code, json.loads(out)) == (0, {"tasks": [ITEM]})
+    asked.end = {"state": "rejected", "error": "There is no agent 'anm' here."}
+    code, out, _ = trunkline("dispatch", "x", *STORE)
+    assert code == 1 and "no agent 'anm'" in out
+
+
+def test_a_route_is_explained(trunkline: Run, asked: Asked) -> None:
+    code, out, _ = trunkline("route", "explain", "--skill", "work", *STORE)
+    assert code == 0
+    assert out.splitlines() == [
+        "ann does it: drawn by weight.",
+        "  ann  1.900  weight 0.9",
+        "  ben  0.000  not now: it is disabled",
+    ]
+    assert json.loads(trunkline("route", "explain", TASK, "--json", *STORE)[1]) == ROUTE
+    assert asked.calls == [
+        ("GET", "/api/route", {"skill": "work"}),
+        ("GET", f"/api/tasks/{TASK}/route", {}),
+    ]
+    for wrong in ((), (TASK, "--skill", "x"), ("a/b",)):
+        assert trunkline("route", "explain", *wrong, *STORE)[0] == 2
