@@ -965,3 +965,19 @@ def test_a_coroutine_that_is_closed_is_no_failure_of_its_executor(caplog: pytest
             owner.abandon()
 
     run(case())
+
+
+def test_a_run_that_is_cancelled_before_its_first_step_ends_its_task() -> None:
+    # Some code of the same process may cancel whatever task it finds; without an owner nobody would say more.
+    async def act(work: Work) -> Verdict:
+        return DONE
+
+    async def case() -> None:
+        async with desk(act) as runner:
+            feed, opened = runner.submit("t", "me", SendRequest(said()), agent=runner.origin)
+            opened.then(lambda _: cast("Any", feed.runner)._task.cancel())
+            await opened
+            assert await runner.ended(feed) is FAILED
+            assert "failed unexpectedly" in reason(feed)
+
+    run(case())
