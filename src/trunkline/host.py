@@ -20,14 +20,15 @@ from trunkline.agent.declaration import DriftMonitor
 from trunkline.auth.identity import Identity, Verifier
 from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
+from trunkline.auth.principal import ANONYMOUS, Principal
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import can_seal
 from trunkline.clock import Ids, now_ms
-from trunkline.config import Settings, host_layer, load
+from trunkline.config import Settings
 from trunkline.errors import Misuse, StoreInUse
 from trunkline.fleet.mount import ApiMount
-from trunkline.hosting import ExecutorFactory, SiteFactory
+from trunkline.hosting import ExecutorFactory, SiteFactory, check_agents, settings_of
 from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
 from trunkline.http.exchange import Exchange
 from trunkline.http.host_check import HostCheck, hosts_of
@@ -63,11 +64,21 @@ _serving: WeakValueDictionary[str, Host] = WeakValueDictionary()
 class HostedFleet(Protocol):
     """What a hub has its host do: answer at the origin for all agents of a catalogue, and carry them."""
 
-    # Of the tasks that no agent could be given.
-    executor: Executor
+    @property
+    def executor(self) -> Executor:
+        """What runs the tasks that no agent could be given: nothing does."""
+        ...
 
     def assemble(self, host: Host) -> Site:
         """The site at the origin, made whenever the host has a new store and runner."""
+        ...
+
+    def keyring(self, settings: Settings) -> Keyring:
+        """The keys that open the hub."""
+        ...
+
+    def anyone(self, settings: Settings) -> Principal:
+        """Who everybody is while there is no key."""
         ...
 
     def find_site(self, name: str) -> Site | None:
@@ -97,10 +108,10 @@ class Host:
             Misuse: a setting does not fit, two agents have one id, or disagree on what is the host's.
         """
         # What each agent has of its own, in the settings of the whole host.
-        self._agents = list(zip([agent for agent, _ in agents], _settings(agents), strict=True))
+        self._agents = list(zip([agent for agent, _ in agents], settings_of(agents), strict=True))
         self._fleet = fleet
         if fleet is None:
-            _check([agent for agent, _ in agents])
+            check_agents([agent for agent, _ in agents])
         self.settings = self._agents[0][1]
         # Whether other machines reach it by its own port, so that it must not be open to everybody.
         self.exposed = False
@@ -137,9 +148,9 @@ class Host:
         )
         self.streams = Streams(self.store.log, settings.keep_alive, settings.write_limit)
         self.notifier = self._notifier()
-        keyring = Keyring(settings.keys)
+        keyring, anyone = self._keyring()
         self.key_store = KeyStore(self.store.docs, keyring, now_ms)
-        self.identity = Identity(keyring, self._tokens())
+        self.identity = Identity(keyring, self._tokens(), anyone)
         self.admin = Admin(self.store, self.key_store, self._signer, self.runner.tasks)
         cors = Cors(settings.cors_origins) if settings.cors_origins else None
         admission, refusals = self._admission(cors), Refusals(self.identity)
@@ -181,6 +192,12 @@ class Host:
         whole = [agent.id for agent, own in self._agents if own.push_format == "task"]
         names = {name for agent in whole for name in runner.names_of(agent)}
         return Notifier(runner.tasks, runner.ids, settings, names)
+
+    def _keyring(self) -> tuple[Keyring, Principal]:
+        """The keys that open this host, and who everybody is while there are none."""
+        if self._fleet is None:
+            return Keyring(self.settings.keys), ANONYMOUS
+        return self._fleet.keyring(self.settings), self._fleet.anyone(self.settings)
 
     def _signer(self) -> Signer | None:
         return None if self.notifier is None else self.notifier.signer
@@ -470,26 +487,6 @@ def _together(applications: Sequence[Application]) -> list[Host]:
             for application in group:
                 application.host = host
     return [group[0].host for group in groups.values()]
-
-
-def _check(agents: Sequence[Agent]) -> None:
-    known: dict[str, Agent] = {}
-    for agent in agents:
-        if not agent.skills:
-            raise Misuse(f"agent {agent.name} has no skill; decorate a function with @agent.skill")
-        if agent.id in known:
-            raise Misuse(
-                f"{known[agent.id].name!r} and {agent.name!r} of this host both have the id {agent.id!r}; "
-                "give one of them another: Agent(…, id=…)"
-            )
-        known[agent.id] = agent
-
-
-def _settings(agents: Sequence[tuple[Agent, Mapping[str, object]]]) -> list[Settings]:
-    """The settings of each agent: its own ones for its site, those of all for the host."""
-    authors = host_layer([(agent.name, agent.settings) for agent, _ in agents])
-    flags = host_layer([(agent.name, given) for agent, given in agents])
-    return [load({**authors, **agent.settings}, {**flags, **given}) for agent, given in agents]
 
 
 def exposure(settings: Settings) -> Misuse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,7 +11,8 @@ from trunkline.agent.agent import Agent
 from trunkline.agent.declaration import DriftMonitor
 from trunkline.agent.executor import SkillExecutor
 from trunkline.auth.identity import Identity
-from trunkline.config import Settings
+from trunkline.config import Settings, host_layer, load
+from trunkline.errors import Misuse
 from trunkline.http.host_check import HostCheck, hosts_of
 from trunkline.peer.executor import SILENCE_S, PeerExecutor, remote_id
 from trunkline.peer.remote import Reachable
@@ -122,3 +123,28 @@ class SiteFactory:
     def forget(self, agent: str) -> None:
         """Let go of the operations of an agent that has no site any more."""
         self._operations.pop(agent, None)
+
+
+def check_agents(agents: Sequence[Agent]) -> None:
+    """Let agents pass that can be served together.
+
+    Raises:
+        Misuse: one has no skill, or two have one id.
+    """
+    known: dict[str, Agent] = {}
+    for agent in agents:
+        if not agent.skills:
+            raise Misuse(f"agent {agent.name} has no skill; decorate a function with @agent.skill")
+        if agent.id in known:
+            raise Misuse(
+                f"{known[agent.id].name!r} and {agent.name!r} of this host both have the id {agent.id!r}; "
+                "give one of them another: Agent(…, id=…)"
+            )
+        known[agent.id] = agent
+
+
+def settings_of(agents: Sequence[tuple[Agent, Mapping[str, object]]]) -> list[Settings]:
+    """The settings of each agent: its own ones for its site, those of all for the host."""
+    authors = host_layer([(agent.name, agent.settings) for agent, _ in agents])
+    flags = host_layer([(agent.name, given) for agent, given in agents])
+    return [load({**authors, **agent.settings}, {**flags, **given}) for agent, given in agents]

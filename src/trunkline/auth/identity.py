@@ -40,9 +40,11 @@ class Verifier(Protocol):
 class Identity:
     """Keys and tokens behind one question."""
 
-    def __init__(self, keys: Keyring, tokens: Verifier | None = None) -> None:
+    def __init__(self, keys: Keyring, tokens: Verifier | None = None, anyone: Principal = ANONYMOUS) -> None:
+        """Take what is accepted, and who everybody is while nothing is asked for."""
         self._keys = keys
         self._tokens = tokens
+        self._anyone = anyone
 
     @property
     def enforced(self) -> bool:
@@ -56,7 +58,7 @@ class Identity:
             Unauthenticated: nobody that is let in.
         """
         if not self._keys and self._tokens is None:
-            return ANONYMOUS
+            return self._anyone
         key = headers.get(b"x-api-key")
         if key:
             # Where there is a key, it alone counts: two answers to one question would be one too many.
@@ -77,7 +79,7 @@ class Identity:
         """
         known = self.known(headers)
         if known is not None or self._tokens is None:
-            return known or ANONYMOUS
+            return known or self._anyone
         return await self._tokens.ask(bearer(headers))
 
     def lasting(self, headers: Mapping[bytes, bytes]) -> Callable[[], bool] | None:

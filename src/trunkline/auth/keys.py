@@ -56,13 +56,28 @@ _NOBODY = _Entry(bytes(32), bytes(32), _LONG_AGO, _LONG_AGO, ANONYMOUS)
 class Keyring:
     """The keys that open this agent; who they belong to and for how long."""
 
-    def __init__(self, keys: Iterable[Secret], now_ms: Callable[[], int] = wall_clock) -> None:
+    def __init__(
+        self,
+        keys: Iterable[Secret],
+        now_ms: Callable[[], int] = wall_clock,
+        scopes: frozenset[Scope] = _SCOPES,
+    ) -> None:
+        """Take the keys that are settings, and what they may do."""
         self._now = now_ms
-        self._fixed = [_fixed(key) for key in keys]
+        self._settings = [_fixed(key, scopes) for key in keys]
+        self._fixed = self._settings
         self._stored: dict[bytes, _Entry] = {}
 
     def __bool__(self) -> bool:
         return bool(self._fixed or self._stored)
+
+    def take_named(self, keys: Iterable[tuple[Secret, Principal]]) -> None:
+        """Know these keys of a file from now on beside those of the settings, and no others of it.
+
+        Raises:
+            Misuse: one is no key.
+        """
+        self._fixed = [*self._settings, *[(_fixed(key)[0], whose) for key, whose in keys]]
 
     def take(self, key: StoredKey) -> None:
         """Know a stored key as it stands now."""
@@ -118,7 +133,7 @@ def digest_of(token: bytes) -> bytes:
     return sha256(b"trunkline-key:" + token).digest()
 
 
-def _fixed(key: Secret) -> tuple[bytes, Principal]:
+def _fixed(key: Secret, scopes: frozenset[Scope] = _SCOPES) -> tuple[bytes, Principal]:
     text = key.reveal()
     if len(text) < _SHORTEST:
         raise Misuse(f"a key must have at least {_SHORTEST} characters")
@@ -126,7 +141,7 @@ def _fixed(key: Secret) -> tuple[bytes, Principal]:
         raise Misuse("a key must be printable, without space around it; no header can carry this one")
     digest = digest_of(text.encode())
     # The name tells two keys' tasks apart and gives nothing of the key away.
-    return digest, Principal(DEFAULT_TENANT, f"key-{digest.hex()[:12]}", _SCOPES)
+    return digest, Principal(DEFAULT_TENANT, f"key-{digest.hex()[:12]}", scopes)
 
 
 def _id_of(token: bytes) -> bytes:

@@ -100,7 +100,7 @@ def run(targets: Sequence[str], flags: Mapping[str, object], settings: list[str]
         # Before the port is bound. Where it cannot be told, the start itself will tell.
         raise exposure(chosen)
     if chosen.workers == 1:
-        sockets, token = _bound(chosen), host.admin.token
+        sockets, token = bound(chosen), host.admin.token
         try:
             serve(host, sockets, started=partial(_started, host))
         finally:
@@ -193,7 +193,12 @@ async def _holds_keys(settings: Settings) -> bool | None:
         await store.close()
 
 
-def _bound(settings: Settings) -> list[socket.socket]:
+def bound(settings: Settings) -> list[socket.socket]:
+    """The sockets that are served.
+
+    Raises:
+        Misuse: the address cannot be had.
+    """
     # Before the store is opened: who cannot serve must not take over what others left.
     try:
         return bind(settings.host, settings.port)

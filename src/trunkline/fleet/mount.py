@@ -53,9 +53,13 @@ class ApiMount(Mount):
         super().__init__(PREFIX, self._serve, routes, write_problem)
 
     def add(self, routes: Sequence[ApiRoute]) -> None:
-        """Serve further routes: those of parts that only some hosts have, such as a hub's catalogue."""
+        """Serve further routes: those of parts that only some hosts have, such as a hub's catalogue.
+
+        One that was added before is answered by the part that came last.
+        """
+        known = {one.pattern for one in self._added}
         self._added += routes
-        self.extend([_route(one.pattern, one.scope) for one in routes])
+        self.extend([_route(one.pattern, one.scope) for one in routes if one.pattern not in known])
         self._loaded = None
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -53,15 +53,23 @@ class Cards:
         Raises:
             Misuse: a name on it holds control characters.
         """
+        self._settings = settings
+        self._identity = identity
+        self._hosts = hosts
+        self._said = False
+        self.show(card, private)
+
+    def show(self, card: Card, private: Collection[str] = ()) -> None:
+        """Show this card from now on.
+
+        Raises:
+            Misuse: a name on it holds control characters; the one before is shown on.
+        """
         check_card(card)
         self._whole = card
         self.public = _without(card, private)
         self._has_private = bool(private)
         self.extensions = frozenset(one.uri for one in card.extensions)
-        self._settings = settings
-        self._identity = identity
-        self._hosts = hosts
-        self._said = False
         self._made: dict[tuple[str, bool, bool, tuple[str, ...]], _Made] = {}
 
     async def answer(self, exchange: Exchange) -> None:

@@ -1,0 +1,87 @@
+"""`trunkline hub`: serve a workspace, write one, and say what is wrong with one."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from trunkline.cli.admin import close_entrance, open_entrance
+from trunkline.cli.serve import announce, bound, is_guarded, serve
+from trunkline.config import assignment
+from trunkline.errors import Misuse
+from trunkline.fleet.catalogue.catalogue import Catalogue
+from trunkline.fleet.catalogue.files import CatalogueFiles
+from trunkline.fleet.ceremonies.files import CeremonyFiles
+from trunkline.host import exposure
+from trunkline.http.host_check import is_loopback
+from trunkline.hub.hub import CEREMONIES, Hub, variable_of
+from trunkline.hub.mocks import VARIABLE, MockProcess
+from trunkline.hub.workspace import MOCKS, read_hub, read_keys
+from trunkline.mock.script import load_scenarios
+
+log = logging.getLogger("trunkline")
+# In the place of the address that the mocks have once they run.
+_UNSERVED = {VARIABLE: "http://127.0.0.1:1"}
+
+
+def run(folder: str, flags: Mapping[str, object], settings: list[str]) -> None:
+    """Serve a workspace until a signal.
+
+    Raises:
+        Misuse: a file or a setting is wrong, or it would be open to the network without a key.
+    """
+    workspace = Path(folder)
+    given = {**flags, **dict(assignment(one) for one in settings)}
+    chosen = Hub(workspace, given, _UNSERVED).host.settings
+    if chosen.workers != 1:
+        raise Misuse("a hub is one process: leave workers at 1, and start another hub on the same PostgreSQL")
+    with contextlib.ExitStack() as stack:
+        variables: dict[str, str] = {}
+        if (workspace / MOCKS).exists():
+            port = chosen.port and chosen.port + 1
+            variables[VARIABLE] = stack.enter_context(MockProcess(workspace / MOCKS, port))
+        hub = Hub(workspace, given, variables)
+        host = hub.host
+        host.exposed = not chosen.open and not is_loopback(chosen.host)
+        if host.exposed and is_guarded(chosen) is False and not read_keys(workspace):
+            raise exposure(chosen)
+        sockets, token = bound(chosen), host.admin.token
+        stack.callback(close_entrance, chosen, token)
+        serve(host, sockets, started=partial(_started, hub))
+
+
+def _started(hub: Hub, port: int) -> None:
+    host = hub.host
+    open_entrance(host.settings, port, host.admin.token)
+    announce(host.settings, host.agents, port, guarded=host.identity.enforced)
+    names = [entry.name for entry in hub.catalogue.entries().values()]
+    log.info("hub.started name=%a agents=%s", hub.file.name, ",".join(names))
+
+
+def check(folder: str) -> list[str]:
+    """What is wrong with a workspace, each with its file and line."""
+    workspace = Path(folder)
+    if not workspace.is_dir():
+        raise Misuse(f"{workspace} is no folder; make one with trunkline hub init {workspace}")
+    catalogue = Catalogue(lambda: 0)
+    files = CatalogueFiles(workspace, variable_of(_UNSERVED), catalogue.take_files)
+    looks: list[Callable[[], object]] = [
+        partial(read_hub, workspace),
+        partial(read_keys, workspace),
+        files.start,
+    ]
+    if (workspace / CEREMONIES).is_dir():
+        looks.append(CeremonyFiles(workspace / CEREMONIES, lambda _found, _faults: None).start)
+    if (workspace / MOCKS).exists():
+        looks.append(partial(load_scenarios, workspace / MOCKS))
+    wrong: list[str] = []
+    for look in looks:
+        try:
+            look()
+        except Misuse as error:
+            wrong.append(str(error))
+    wrong += [f"{entry.name}: {entry.fault}" for entry in catalogue.entries().values() if entry.fault]
+    return wrong

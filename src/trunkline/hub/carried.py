@@ -1,0 +1,230 @@
+"""The agents of a catalogue on the runner and as sites: they come, change and go while the hub runs."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from trunkline.agent.agent import Agent
+from trunkline.auth.principal import DEFAULT_TENANT
+from trunkline.clock import now_ms
+from trunkline.config import Settings
+from trunkline.errors import Misuse, StoreError
+from trunkline.fleet.catalogue.catalogue import Catalogue, Key
+from trunkline.fleet.catalogue.entry import Entry, EntrySkill
+from trunkline.fleet.catalogue.listed import CardFacts, Listed
+from trunkline.hosting import ExecutorFactory, SiteFactory, check_agents
+from trunkline.log.events import Stepped
+from trunkline.peer.clients import PeerClients
+from trunkline.peer.entry_executor import ENTRY, EntryExecutor
+from trunkline.peer.executor import SILENCE_S
+from trunkline.peer.remote import Peer
+from trunkline.run.node import HostedAgent
+from trunkline.run.runner import Runner
+from trunkline.server.site import Site
+from trunkline.wire.card import Card
+from trunkline.wire.card import Skill as CardSkill
+
+log = logging.getLogger("trunkline.hub")
+_TEXT = ("text/plain",)
+_LOOK_S = 5.0
+_VERSION = "1"
+
+
+def load_agent(imported: str) -> Agent:
+    """The agent that an entry imports.
+
+    Raises:
+        Misuse: there is none of that name, or it has no skill.
+    """
+    module_name, _, attribute = imported.partition(":")
+    found = getattr(importlib.import_module(module_name), attribute, None)
+    if not isinstance(found, Agent):
+        raise Misuse(f"{module_name} has no Agent named {attribute!r}")
+    check_agents([found])
+    return found
+
+
+class AgentNames:
+    """The names of the agents that skills of the hub may call, as it carries them now."""
+
+    def __init__(self, hosted: Mapping[str, object]) -> None:
+        self._hosted = hosted
+
+    def __contains__(self, name: object) -> bool:
+        # Also one that is gone: a call of it that was begun is played again after a crash.
+        return name in self._hosted
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._hosted])
+
+    def __len__(self) -> int:
+        return len(self._hosted)
+
+
+class CarriedAgents:
+    """What a hub does for each entry: carries its tasks, and serves its site.
+
+    An entry that is gone is carried on without taking anything new: its open tasks are followed by what
+    their logs say of it. Those that a start finds waiting are taken up in the same way.
+    """
+
+    def __init__(self, catalogue: Catalogue, load: Callable[[str], Agent] = load_agent) -> None:
+        self._catalogue = catalogue
+        self._load = load
+        self._changed = asyncio.Event()
+
+    def assemble(
+        self, runner: Runner, executors: ExecutorFactory, sites: SiteFactory, settings: Settings
+    ) -> None:
+        """Begin with a new runner, which carries nobody of the catalogue yet."""
+        self._runner = runner
+        self._sites = sites
+        self._settings = settings
+        self._clients = PeerClients()
+        self._hosted: dict[str, list[HostedAgent]] = {}
+        self._executors = replace(executors, local=AgentNames(self._hosted))
+        self._kinds: dict[str, tuple[str, str]] = {}
+        self._made: dict[str, tuple[Card, Site]] = {}
+        self._first = runner.agent(runner.origin)
+
+    def note(self, key: Key, before: Entry | None, after: Entry | None) -> None:
+        """Carry the entries as they are now, as soon as possible."""
+        del key, before, after
+        self._changed.set()
+
+    # Executors.
+
+    async def start(self) -> None:
+        """Carry what is listed, and what a former process has left of entries that are gone.
+
+        Raises:
+            StoreError: the store does not answer.
+        """
+        await self._carry(await self._left())
+
+    async def follow(self) -> None:
+        """Carry what is listed whenever that changes, for ever."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._carry(set())
+            except StoreError as error:
+                log.error("agents.uncarried error=%s", error)
+                self._changed.set()
+                await asyncio.sleep(_LOOK_S)
+
+    async def close(self) -> None:
+        """Let go of every connection."""
+        await self._clients.close()
+
+    async def _carry(self, left: set[str]) -> None:
+        for key, entry in self._catalogue.entries().items():
+            if entry.kind == "skill":
+                self._carry_skill(key, entry)
+            elif entry.peer is not None:
+                self._carry_peer(entry.name)
+        for name in left:
+            self._carry_peer(name)
+        await self._runner.carry([self._first, *(one for some in self._hosted.values() for one in some)])
+
+    def _carry_peer(self, name: str) -> None:
+        if self._kinds.get(name) == ("peer", ""):
+            return
+        executor = EntryExecutor(name, lambda: self._peer(name), self._clients)
+        self._kinds[name] = ("peer", "")
+        self._hosted[name] = [HostedAgent(name, executor, SILENCE_S, self._settings.kept_s)]
+
+    def _peer(self, name: str) -> Peer | None:
+        """The agent of a name, while it takes work."""
+        found = self._catalogue.find(DEFAULT_TENANT, name)
+        return None if found is None or found.state in ("disabled", "invalid") else found.entry.peer
+
+    def _carry_skill(self, key: Key, entry: Entry) -> None:
+        if self._kinds.get(entry.name) == ("skill", entry.imported):
+            return
+        try:
+            agent = self._load(entry.imported)
+        except Exception as error:  # noqa: BLE001 - it is shown with the entry, and the others are served
+            log.error("agent.unloaded agent=%s error=%a", entry.name, str(error))
+            self._catalogue.fail(key, f"{entry.imported}: {error}")
+            return
+        self._kinds[entry.name] = ("skill", entry.imported)
+        self._hosted[entry.name] = [*self._executors.of(agent, self._settings, id=entry.name)]
+        self._catalogue.learn(key, _facts(agent))
+
+    async def _left(self) -> set[str]:
+        """Agents that no node carries and whose open tasks say in their log who does them."""
+        found: set[str] = set()
+        seen: set[str] = set()
+        store, after = self._runner.tasks.store, ""
+        while page := await store.nodes.waiting(after=after):
+            after = page[-1].task_id
+            for task in page:
+                if task.agent not in seen:
+                    seen.add(task.agent)
+                    feed = await self._runner.tasks.load(task.tenant, task.task_id)
+                    records = [] if feed is None else await self._runner.tasks.records(feed)
+                    if any(isinstance(one.event, Stepped) and one.event.name == ENTRY for one in records):
+                        found.add(task.agent)
+        return found
+
+    # Sites.
+
+    def find_site(self, name: str) -> Site | None:
+        """The site of an agent that is listed; made anew when its card has changed."""
+        listed = self._catalogue.find(DEFAULT_TENANT, name)
+        if listed is None or listed.entry.fault or name not in self._hosted:
+            self._made.pop(name, None)
+            return None
+        made, card = self._made.get(name), card_of(listed)
+        if made is None or made[0] != card:
+            made = self._made[name] = card, self._sites.make(name, card, self._settings)
+        return made[1]
+
+
+def card_of(listed: Listed) -> Card:
+    """The card of an agent of the catalogue, at whose address the hub answers."""
+    skills = tuple([_card_skill(one) for one in listed.skills])
+    name = listed.entry.name
+    return Card(
+        name=name,
+        description=listed.description or name,
+        version=_VERSION,
+        rpc_url="",
+        rest_url="",
+        skills=skills,
+        default_input_modes=_TEXT,
+        default_output_modes=_TEXT,
+        streaming=True,
+    )
+
+
+def _card_skill(skill: EntrySkill) -> CardSkill:
+    return CardSkill(
+        id=skill.id,
+        name=skill.name or skill.id,
+        description=skill.description or skill.name or skill.id,
+        tags=skill.tags,
+    )
+
+
+def _facts(agent: Agent) -> CardFacts:
+    skills = [one for one in agent.skills.values() if one.public]
+    return CardFacts(
+        at=now_ms(),
+        description=agent.description,
+        skills=tuple(
+            [
+                EntrySkill(id=one.id, name=one.name, description=one.description, tags=one.tags)
+                for one in skills
+            ]
+        ),
+        streaming=agent.streaming,
+        versions=("1.0", "0.3"),
+    )

@@ -1,0 +1,164 @@
+"""The hub as an agent of its own: its card lists the skills of all agents, and its messages are routed."""
+
+from __future__ import annotations
+
+import logging
+
+from msgspec import ValidationError, convert
+
+from trunkline.auth.principal import DEFAULT_TENANT
+from trunkline.config import Settings
+from trunkline.errors import InvalidParams, Misuse, RouteNotFound
+from trunkline.fleet.catalogue.catalogue import Catalogue, Key
+from trunkline.fleet.catalogue.entry import Entry
+from trunkline.fleet.routing.dispatcher import Dispatcher, Order
+from trunkline.hosting import SiteFactory
+from trunkline.hub.workspace import HubFile
+from trunkline.log.events import PushTarget
+from trunkline.run.executor import OnCrash, Verdict, Work
+from trunkline.run.feed import Feed
+from trunkline.server.caller import Caller
+from trunkline.server.site import Site
+from trunkline.store.records import Dedup
+from trunkline.wire.card import Card, Skill
+from trunkline.wire.types import Metadata, SendRequest
+
+log = logging.getLogger("trunkline.hub")
+_VERSION = "1"
+_SKILLS_LIMIT = 1000
+_HINTS = ("skillHint", "skill", "skillId")
+_TARGETS = "targets"
+
+
+class RefusedWork:
+    """The executor of tasks that no agent could be given: they end with their beginning, so none is run."""
+
+    works_elsewhere = False
+
+    def admit(self, request: SendRequest) -> str:
+        """Refuse: the hub itself does nothing.
+
+        Raises:
+            InvalidParams: always.
+        """
+        del request
+        raise InvalidParams("the hub itself has no skill; name one of an agent's", field="metadata.skillHint")
+
+    def named(self, name: str) -> str:
+        """Refuse: the hub itself has no skill.
+
+        Raises:
+            RouteNotFound: always.
+        """
+        raise RouteNotFound(f"the hub itself has no skill {name!r}")
+
+    def on_crash(self, skill: str) -> OnCrash:
+        """Nothing was begun that could be gone on with."""
+        del skill
+        return OnCrash.FAIL
+
+    async def run(self, work: Work) -> Verdict:
+        """Refuse: there is nothing to run.
+
+        Raises:
+            InvalidParams: always.
+        """
+        raise InvalidParams("the hub itself does no work")
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+
+class Front:
+    """The site at the origin: what comes there is dispatched, and the tasks of all agents are found."""
+
+    def __init__(
+        self, about: HubFile, catalogue: Catalogue, dispatcher: Dispatcher, sites: SiteFactory, own: Settings
+    ) -> None:
+        self._about = about
+        self._catalogue = catalogue
+        self._dispatcher = dispatcher
+        self.site: Site = sites.make(None, hub_card(about, catalogue), own, open_task=self.open_task)
+
+    def renew(self, key: Key, before: Entry | None, after: Entry | None) -> None:
+        """Show the skills that there are now."""
+        del key, before, after
+        try:
+            self.site.cards.show(hub_card(self._about, self._catalogue))
+        except Misuse as error:
+            log.error("card.unshown error=%a", str(error))
+
+    async def open_task(
+        self, caller: Caller, request: SendRequest, dedup: Dedup | None, push: PushTarget | None
+    ) -> Feed:
+        """The task of the agent that a message goes to; of the first one where it goes to several."""
+        message, principal = request.message, caller.principal
+        opened = await self._dispatcher.dispatch(
+            Order(
+                tenant=principal.tenant,
+                principal=principal.name,
+                message=message,
+                skill=_skill(message.metadata) or _skill(request.metadata),
+                targets=_targets(message.metadata) or _targets(request.metadata),
+                trigger="a2a",
+                metadata=_rest(request.metadata),
+                output_modes=request.accepted_output_modes,
+                dedup=dedup,
+                push=push,
+                trace=caller.trace,
+                extensions=None if caller.extensions is None else caller.extensions.named,
+            )
+        )
+        return opened[0].feed
+
+
+def hub_card(about: HubFile, catalogue: Catalogue) -> Card:
+    """The card of a hub: each skill once, with the names of the agents that have it among its tags."""
+    skills: dict[str, Skill] = {}
+    for listed in catalogue.listed(DEFAULT_TENANT):
+        if listed.state in ("disabled", "invalid"):
+            continue
+        for one in listed.skills:
+            known = skills.get(one.id)
+            if known is None and len(skills) == _SKILLS_LIMIT:
+                continue
+            tags = ("routed",) if known is None else known.tags
+            skills[one.id] = Skill(
+                id=one.id,
+                name=one.name or one.id,
+                description=one.description or one.name or one.id,
+                tags=(*tags, listed.entry.name),
+            )
+    return Card(
+        name=about.name,
+        description=about.description,
+        version=_VERSION,
+        rpc_url="",
+        rest_url="",
+        skills=tuple(skills.values()),
+    )
+
+
+def _skill(metadata: Metadata | None) -> str:
+    for name in _HINTS:
+        wanted = (metadata or {}).get(name)
+        if isinstance(wanted, str):
+            return wanted
+        if wanted is not None:
+            raise InvalidParams("the name of a skill is a text", field=f"metadata.{name}")
+    return ""
+
+
+def _targets(metadata: Metadata | None) -> tuple[str, ...]:
+    wanted = (metadata or {}).get(_TARGETS)
+    if wanted is None:
+        return ()
+    try:
+        return tuple(convert(wanted, list[str]))
+    except ValidationError:
+        raise InvalidParams("the targets are a list of names", field=f"metadata.{_TARGETS}") from None
+
+
+def _rest(metadata: Metadata | None) -> Metadata | None:
+    """The metadata of a request without what is said anew of each task."""
+    return {key: value for key, value in (metadata or {}).items() if key not in (*_HINTS, _TARGETS)} or None

@@ -1,0 +1,178 @@
+"""A hub: the composition of the fleet's parts on a host, from the files of a workspace."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+
+from trunkline.agent.agent import Agent
+from trunkline.auth.keys import Keyring
+from trunkline.auth.principal import ANONYMOUS, DEFAULT_TENANT, OPERATOR, Principal, Scope
+from trunkline.clock import now_ms
+from trunkline.config import Settings, environment
+from trunkline.errors import Misuse, TaskNotCancelable
+from trunkline.fleet.catalogue.catalogue import Catalogue
+from trunkline.fleet.catalogue.files import CatalogueFiles
+from trunkline.fleet.ceremonies.ceremonies import Ceremonies
+from trunkline.fleet.ceremonies.scheduler import Fire
+from trunkline.fleet.health.fleet_health import FleetHealth
+from trunkline.fleet.routing.chat_api import ChatApi, chat_routes
+from trunkline.fleet.routing.dispatch_api import DispatchApi, dispatch_routes
+from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, Order, Policy
+from trunkline.fleet.routing.standings import CatalogueFleet
+from trunkline.host import Host
+from trunkline.hub.carried import CarriedAgents
+from trunkline.hub.front import Front, RefusedWork
+from trunkline.hub.workspace import STORE, read_hub, read_keys
+from trunkline.run.executor import Executor
+from trunkline.server.site import Site
+
+log = logging.getLogger("trunkline.hub")
+CEREMONIES = "ceremonies"
+_KEYS_S = 2.0
+# Without a key, on loopback, everybody is the admin of the one tenant there is, and never an operator.
+_ADMIN = Principal(DEFAULT_TENANT, ANONYMOUS.name, frozenset(Scope) - {Scope.OPERATOR})
+
+
+class Hub:
+    """The agents of a workspace behind one address; `host` serves them."""
+
+    executor: Executor = RefusedWork()
+
+    def __init__(self, workspace: Path, flags: Mapping[str, object], variables: Mapping[str, str]) -> None:
+        """Read a workspace; flags win over its settings, and `variables` over the environment.
+
+        Raises:
+            Misuse: a file is wrong; the text names it, and the line.
+        """
+        if not workspace.is_dir():
+            raise Misuse(f"{workspace} is no folder; make one with trunkline hub init {workspace}")
+        self.workspace = workspace
+        self.file = read_hub(workspace)
+        self.catalogue = Catalogue(now_ms)
+        self._variable = variable_of(variables)
+        self._following: asyncio.Task[None] | None = None
+        self.files = CatalogueFiles(workspace, self._variable, self.catalogue.take_files)
+        self.files.start()
+        read_keys(workspace)
+        # What entries import stands in the workspace, or is installed.
+        sys.path.insert(0, str(workspace.resolve()))
+        self.carried = CarriedAgents(self.catalogue)
+        store = f"sqlite:///{workspace / STORE}"
+        agent = Agent(self.file.name, id=HUB, description=self.file.description)
+        agent.settings = {"store": store, **self.file.settings}
+        self.host = Host([(agent, flags)], self)
+
+    # What the host asks of its fleet.
+
+    def keyring(self, settings: Settings) -> Keyring:
+        """Keys of the command line and the environment are operators'; those of the file are as it says."""
+        self._keyring = Keyring(settings.keys, scopes=OPERATOR)
+        self._keyring.take_named(read_keys(self.workspace))
+        return self._keyring
+
+    def anyone(self, settings: Settings) -> Principal:
+        """Everybody on this machine is admin while there is no key; from elsewhere nobody is."""
+        return ANONYMOUS if settings.open else _ADMIN
+
+    def assemble(self, host: Host) -> Site:
+        """The site at the origin; the parts of the fleet have the runner of the host from here on."""
+        runner, store = host.runner, host.store
+        self.carried.assemble(runner, host.executors, host.sites, host.settings)
+        self._health = host.api.health = FleetHealth(
+            store, origin=HUB, window_s=host.settings.health_window_s, registered=self._names
+        )
+        fleet = CatalogueFleet(self.catalogue, self._health.book)
+        dispatcher = Dispatcher(runner, fleet, Policy(helm=self.file.helm))
+        self._ceremonies = self._scheduled(host, dispatcher)
+        host.api.add(
+            [
+                *dispatch_routes(DispatchApi(runner, dispatcher)),
+                *chat_routes(ChatApi(runner, dispatcher, fleet)),
+                *self._ceremonies.routes,
+            ]
+        )
+        front = Front(self.file, self.catalogue, dispatcher, host.sites, host.settings)
+        self.catalogue.changed[:] = [self.carried.note, front.renew]
+        return front.site
+
+    def _scheduled(self, host: Host, dispatcher: Dispatcher) -> Ceremonies:
+        runner = host.runner
+
+        async def open_task(fire: Fire) -> object:
+            order = Order(
+                tenant=fire.tenant,
+                principal=fire.principal,
+                message=fire.message,
+                skill=fire.skill,
+                targets=(fire.target,) if fire.target else (),
+                trigger=f"ceremony:{fire.ceremony}",
+            )
+            return await dispatcher.dispatch(order, task_id=fire.task_id)
+
+        async def stop_task(tenant: str, task_id: str, by: str) -> None:
+            feed = await runner.tasks.load(tenant, task_id)
+            if feed is not None:
+                with contextlib.suppress(TaskNotCancelable):
+                    await runner.cancel(feed, by)
+
+        return Ceremonies(
+            host.store,
+            open_task=open_task,
+            stop_task=stop_task,
+            agents_of=lambda tenant, skill: [
+                one.entry.name for one in self.catalogue.with_skill(tenant, skill)
+            ],
+            guarded=host.fetcher,
+            own=host.fetcher,
+            variable=self._variable,
+            folder=self.workspace / CEREMONIES,
+        )
+
+    def _names(self, tenant: str) -> list[str]:
+        return [one.entry.name for one in self.catalogue.listed(tenant)]
+
+    def find_site(self, name: str) -> Site | None:
+        """The site of an agent of the catalogue."""
+        return self.carried.find_site(name)
+
+    async def start(self) -> list[Coroutine[None, None, None]]:
+        """Carry the agents; gives what keeps them, the files and the keys up to date."""
+        await self._ceremonies.start()
+        await self.carried.start()
+        self._following = self._health.start()
+        return [self.carried.follow(), self.files.watch(), self._watch_keys(), self._ceremonies.run()]
+
+    async def close(self) -> None:
+        """Let go of the remote agents, and of what reads the log."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+            self._following = None
+        await self.carried.close()
+
+    async def _watch_keys(self) -> None:
+        """Take up changes of the file of keys, for ever; one that is wrong changes nothing."""
+        said = ""
+        while True:
+            await asyncio.sleep(_KEYS_S)
+            try:
+                self._keyring.take_named(await asyncio.to_thread(read_keys, self.workspace))
+                said = ""
+            except Misuse as error:
+                if str(error) != said:
+                    said = str(error)
+                    log.error("keys.unread error=%s", error)
+
+
+def variable_of(given: Mapping[str, str]) -> Callable[[str], str | None]:
+    """The variables that entries of the catalogue may name."""
+
+    def value(name: str) -> str | None:
+        return given.get(name) or environment(name).get(name) or None
+
+    return value

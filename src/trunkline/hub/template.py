@@ -1,0 +1,105 @@
+"""A workspace to begin with: three scripted agents that work at once, and comments that teach."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from trunkline.errors import Misuse
+
+_HUB = """\
+# What the hub is called on its card, and how it is set. Everything here is optional.
+name: {name}
+description: A fleet to begin with.
+# The agent that takes a message that names no skill and no agent.
+helm: writer
+# Any setting of `trunkline config show`; durations may be written as 30s, 10m or 2h.
+settings:
+  retention: 7d
+"""
+_AGENTS = """\
+# The agents of this hub. A file that is changed here is read again within five seconds.
+# An agent is somewhere else (url), or a piece of Python that the hub runs itself (import).
+agents:
+  - name: writer
+    # ${{MOCKS_URL}} is where the hub serves mocks.yaml. Put the address of a real agent here,
+    # for example https://writer.example, with api_key_env: NAME for a key from the environment.
+    url: ${{MOCKS_URL}}/writer
+    description: Drafts short texts.
+    skills:
+      - {{id: draft, description: Writes a first version}}
+  - name: reviewer
+    url: ${{MOCKS_URL}}/reviewer
+    skills:
+      - {{id: review, description: Says what is wrong with a text, tags: [text]}}
+  - name: approver
+    url: ${{MOCKS_URL}}/approver
+    skills:
+      - {{id: approve, description: Asks a person before it says yes}}
+  # - name: here
+  #   import: my_module:agent        # my_module.py beside this file
+"""
+_MOCKS = """\
+# Scripted agents for development: the hub runs them beside itself, under ${{MOCKS_URL}}/NAME.
+# They answer by the first rule that fits. Delete this file when all your agents are real.
+agents:
+  - name: writer
+    agent:
+      name: Writer
+      skills: [{{id: draft, description: Writes a first version}}]
+    otherwise: {{stream: ["A first version", " of what", " you asked for."]}}
+  - name: reviewer
+    agent:
+      name: Reviewer
+      skills: [{{id: review, description: Says what is wrong with a text}}]
+    rules:
+      - when: {{contains: slow}}
+        reply: {{text: "It took me a while, and it reads well.", delay: 5}}
+    otherwise: It reads well.
+  - name: approver
+    agent:
+      name: Approver
+      skills: [{{id: approve, description: Asks a person before it says yes}}]
+    otherwise: {{ask: "May this go out?", then: Approved.}}
+"""
+_KEYS = """\
+# Who may call the hub. While no key is named here or by --key, everybody on this machine may do everything.
+# keys:
+#   ci:
+#     env: CI_KEY                        # the variable that holds the key; the key itself never stands here
+#     scopes: [tasks:read, tasks:write]  # answer opens the inbox, admin everything of its tenant
+keys: {{}}
+"""
+_CEREMONY = """\
+# Work that is asked for by the clock: five fields of cron, in UTC unless a timezone is given.
+name: Morning draft
+schedule: "0 7 * * 1-5"
+skill: draft
+targets: [writer]
+"""
+_FILES = {
+    "hub.yaml": _HUB,
+    "agents.yaml": _AGENTS,
+    "mocks.yaml": _MOCKS,
+    "keys.yaml": _KEYS,
+    "ceremonies/morning.yaml": _CEREMONY,
+}
+
+
+def write_workspace(workspace: Path) -> list[Path]:
+    """Write a workspace that runs; gives its files.
+
+    Raises:
+        Misuse: one of them is there already, or cannot be written.
+    """
+    paths = [workspace / name for name in _FILES]
+    known = [str(path) for path in paths if path.exists()]
+    if known:
+        raise Misuse(f"{', '.join(known)} exists already; name another folder")
+    try:
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        for path, text in zip(paths, _FILES.values(), strict=True):
+            path.write_text(text.format(name=workspace.resolve().name), encoding="utf-8")
+    except OSError as error:
+        raise Misuse(f"{workspace} cannot be written: {error.strerror}") from None
+    return paths

@@ -1,0 +1,118 @@
+"""The files of a workspace that say what a hub is: `hub.yaml` and `keys.yaml`, both optional.
+
+Everything that is wrong with one names its file and line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, TypeVar, cast
+
+import msgspec
+from msgspec import Meta, Struct
+
+from trunkline.auth.principal import DEFAULT_TENANT, Principal, Scope, check_tenant
+from trunkline.config import Secret, Settings, load, seconds, secret_text
+from trunkline.errors import Misuse
+from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
+
+HUB, KEYS, MOCKS = "hub.yaml", "keys.yaml", "mocks.yaml"
+STORE = "trunkline.db"
+_KEYS_LIMIT = 1000
+_Name = Annotated[str, Meta(min_length=1, max_length=64)]
+_Text = Annotated[str, Meta(max_length=4096)]
+Form = TypeVar("Form", bound=Struct)
+
+
+class HubFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `hub.yaml` may say; the helm is the agent that takes what names no skill."""
+
+    name: _Name = "hub"
+    description: _Text = "The agents of a catalogue behind one address."
+    helm: str = ""
+    settings: dict[str, object] = {}
+
+
+class _KeyForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    env: str
+    scopes: tuple[str, ...] = ("tasks:read", "tasks:write")
+    tenant: str = DEFAULT_TENANT
+
+
+class _KeysFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    keys: Annotated[dict[_Name, _KeyForm], Meta(max_length=_KEYS_LIMIT)] = {}
+
+
+def read_hub(workspace: Path) -> HubFile:
+    """What a hub is called and how it is set; durations are in seconds then.
+
+    Raises:
+        Misuse: the file is wrong.
+    """
+    found, position = _read(workspace / HUB, HubFile)
+    durations: dict[str, object] = {}
+    for name, value in found.settings.items():
+        try:
+            durations[name] = _duration(name, value)
+            load({name: durations[name]})
+        except (ValueError, Misuse) as error:
+            raise Misuse(f"{position(f'settings.{name}')}: {error}") from None
+    return msgspec.structs.replace(found, settings=durations)
+
+
+def read_keys(workspace: Path) -> list[tuple[Secret, Principal]]:
+    """The keys that the file names, each with whose it is.
+
+    Raises:
+        Misuse: the file is wrong, or a variable that it names is not set.
+    """
+    found, position = _read(workspace / KEYS, _KeysFile)
+    keys: list[tuple[Secret, Principal]] = []
+    for name, form in found.keys.items():
+        try:
+            check_tenant(form.tenant)
+            principal = Principal(form.tenant, name, frozenset([_scope(one) for one in form.scopes]))
+            keys.append((Secret(secret_text(f"env:{form.env}")), principal))
+        except Misuse as error:
+            raise Misuse(f"{position(f'keys.{name}')}: {error}") from None
+    return keys
+
+
+def _scope(name: str) -> Scope:
+    try:
+        return Scope(name)
+    except ValueError:
+        known = ", ".join([one.value for one in Scope])
+        raise Misuse(f"there is no scope {name!r}; there are {known}") from None
+
+
+def _duration(name: str, value: object) -> object:
+    """A setting as `config` has it: durations may be written as `30s` where they are seconds there."""
+    default = next((one.default for one in msgspec.structs.fields(Settings) if one.name == name), None)
+    return seconds(value) if isinstance(default, float) and isinstance(value, str) else value
+
+
+def _read(file: Path, form: type[Form]) -> tuple[Form, YamlPosition | _NoPosition]:
+    try:
+        found = read_yaml(read_text(file), str(file))
+    except FileNotFoundError:
+        found = None
+    if found is None:
+        return form(), _NoPosition()
+    document, position = found
+    if not isinstance(document, dict):
+        raise Misuse(f"{position()}: it holds no members")
+    try:
+        return msgspec.convert(cast("Mapping[str, object]", document), form), position
+    except msgspec.ValidationError as error:
+        said, _, path = str(error).partition(" - at `$.")
+        raise Misuse(f"{position(path.rstrip('`'))}: {said}") from None
+
+
+class _NoPosition:
+    """The place of nothing: a file that is not there has no fault."""
+
+    def __call__(self, path: str = "") -> str:
+        del path
+        return ""

@@ -1,0 +1,133 @@
+"""The executor of one remote agent that has a name here: its tasks are followed by what their log says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Literal
+
+import msgspec
+from msgspec import Struct, convert, to_builtins
+
+from trunkline.errors import InvalidParams, Misuse, RouteNotFound, Unavailable
+from trunkline.log.events import Stepped
+from trunkline.net.egress import shown
+from trunkline.peer.clients import PeerClients
+from trunkline.peer.remote import Peer, Target, spoken
+from trunkline.peer.remote_run import RemoteRun
+from trunkline.run.executor import OnCrash, Verdict, Work
+from trunkline.wire.types import Metadata, SendRequest, TaskState
+
+# The step that says who does a task, at a place behind those of all messages to it.
+ENTRY, ENTRY_PLACE = "peer.entry", 1_000_000
+_HINTS = ("skillHint", "skill", "skillId")
+_LONGEST_SKILL = 256
+
+
+class RecordedPeer(Struct, frozen=True, kw_only=True):
+    """A remote agent as the log of a task has it: without secrets, only the names of the variables."""
+
+    url: str
+    api_key_env: str = ""
+    bearer_env: str = ""
+    version: str = ""
+    card_url: str = ""
+    verify_tls: bool = True
+    uncertain: Literal["fail", "ask"] = "fail"
+
+
+class EntryExecutor:
+    """Has the tasks of one name done by the remote agent that is listed under it.
+
+    `listed` gives that agent while it takes work, else None: then the tasks that were begun are followed to
+    their end by what was recorded in each.
+    """
+
+    works_elsewhere = True
+
+    def __init__(self, name: str, listed: Callable[[], Peer | None], clients: PeerClients) -> None:
+        self._name = name
+        self._listed = listed
+        self._clients = clients
+
+    def admit(self, request: SendRequest) -> str:
+        """The skill that was asked for; which there are the remote agent knows.
+
+        Raises:
+            InvalidParams: it is no name of a skill.
+            Unavailable: the agent takes nothing new.
+        """
+        if self._listed() is None:
+            raise Unavailable(f"{self._name} takes nothing new: its entry is disabled or removed")
+        return _skill(request.message.metadata, "message.metadata") or _skill(request.metadata, "metadata")
+
+    def named(self, name: str) -> str:
+        """The skill that a workflow engine means; the agent's own name means none."""
+        if len(name) > _LONGEST_SKILL:
+            raise RouteNotFound("there is no such skill here")
+        return "" if name == self._name else name
+
+    def on_crash(self, skill: str) -> OnCrash:
+        """Go on with the remote task."""
+        del skill
+        return OnCrash.RESUME
+
+    async def run(self, work: Work) -> Verdict:
+        """Have the work done, and tell the truth about it."""
+        recorded = work.recorded_step(ENTRY_PLACE, ENTRY)
+        peer = _chosen(None if recorded is None else convert(recorded.result, RecordedPeer), self._listed())
+        if peer is None:
+            return spoken(work, TaskState.FAILED, f"{self._name} is no longer listed; nothing was sent to it")
+        if recorded is None:
+            # Written together with what comes next: before that nothing was sent to anybody.
+            await work.emit(Stepped(ENTRY_PLACE, ENTRY, to_builtins(_recorded(peer))))
+        target = Target(self._name, work.state.skill, work.state.context_id)
+        try:
+            client = self._clients.of(f"{self._name} {_digest(peer)}", peer)
+        except Misuse as misuse:
+            return spoken(work, TaskState.FAILED, str(misuse))
+        return await RemoteRun(work, target, peer, client).run()
+
+    async def close(self) -> None:
+        """Nothing is held here: the clients are shared."""
+
+
+def _chosen(recorded: RecordedPeer | None, listed: Peer | None) -> Peer | None:
+    """Who does a task: the one that has it; with all that is shown to it, while it is still listed there."""
+    if recorded is None:
+        return listed
+    if listed is not None and _plain(listed.url) == recorded.url:
+        return listed
+    return convert(to_builtins(recorded), Peer)
+
+
+def _recorded(peer: Peer) -> RecordedPeer:
+    return RecordedPeer(
+        url=_plain(peer.url),
+        api_key_env=peer.api_key_env,
+        bearer_env=peer.bearer_env,
+        version=peer.version,
+        card_url=_plain(peer.card_url),
+        verify_tls=peer.verify_tls,
+        uncertain=peer.uncertain,
+    )
+
+
+def _plain(url: str) -> str:
+    """An address without its login and its query, which may be secrets."""
+    return shown(url).partition("?")[0]
+
+
+def _digest(peer: Peer) -> str:
+    return blake2b(msgspec.json.encode(peer), digest_size=8).hexdigest()
+
+
+def _skill(metadata: Metadata | None, place: str) -> str:
+    for name in _HINTS:
+        wanted = (metadata or {}).get(name)
+        if wanted is None:
+            continue
+        if isinstance(wanted, str) and wanted.isprintable() and len(wanted) <= _LONGEST_SKILL:
+            return wanted
+        raise InvalidParams("the name of a skill is a short printable text", field=f"{place}.{name}")
+    return ""
