@@ -59,14 +59,12 @@ async def row_32(run: Run) -> Result:
     await asyncio.gather(*(_until_ended(client, fleet, task_id) for task_id in ids))
     client.close()
     logs = await logs_of(fleet)
-    moved = _takeovers([logs[task_id] for task_id in ids]) if run.kind == POSTGRES else []
-    lags, pauses = [lag for lag, _ in moved], [pause for _, pause in moved]
+    lags = _takeovers([logs[task_id] for task_id in ids]) if run.kind == POSTGRES else []
     violations = await fleet.judge()
     return verdict(
         violations,
         f"exit {spread(exits, 's')} with {sorted(codes)}, not ready after {max(unready) * 1000:.0f} ms, "
-        f"{clean} of {streams} streams ended cleanly"
-        + (f", taken over {spread(lags)}, next word {spread(pauses)}" if lags else ""),
+        f"{clean} of {streams} streams ended cleanly" + (f", taken over {spread(lags)}" if lags else ""),
         max(exits) <= 30, codes == {0}, clean == streams, not lags or percentile(lags, 99) <= 0.5,
     )  # fmt: skip
 
@@ -96,17 +94,14 @@ async def _until_ended(client: Client, fleet: Fleet, task_id: str) -> None:
         await asyncio.sleep(0.2)
 
 
-def _takeovers(logs: list[Any]) -> list[tuple[float, float]]:
-    """How long each task was nobody's, and how long until it went on.
-
-    Both from the last word before a claim that another node made: to the claim, and to the word after it.
-    """
-    moved: list[tuple[float, float]] = []
+def _takeovers(logs: list[Any]) -> list[float]:
+    """How long each task was nobody's: from the last word before a claim that another node made."""
+    lags: list[float] = []
     for log in logs:
-        for before, record, after in zip(log.records, log.records[1:], log.records[2:], strict=False):
+        for before, record in zip(log.records, log.records[1:], strict=False):
             if isinstance(record.event, ev.Claimed) and record.event.node:
-                moved.append(((record.at - before.at) / 1000, (after.at - before.at) / 1000))
-    return moved
+                lags.append((record.at - before.at) / 1000)
+    return lags
 
 
 @row(
