@@ -149,7 +149,7 @@ def test_a_key_that_is_not_there(act: str) -> None:
         ("alice", "a/b", [], "cannot be a tenant"),
         ("alice", "..", [], "cannot be a tenant"),
         ("alice", "admin", [], "none of a2a, admin, agents, api, card, delegate, extendedAgentCard, healthz, mcp"),
-        ("alice", "default", ["tasks:read", "root"], "no scope 'root': choose tasks:read, tasks:write, answer, metrics, admin"),
+        ("alice", "default", ["tasks:read", "root"], "no scope 'root': choose tasks:read, tasks:write, answer, announce, metrics, admin"),
     ],
 )  # fmt: skip
 def test_what_a_key_cannot_be_made_of(owner: str, tenant: str, scopes: list[str], words: str) -> None:

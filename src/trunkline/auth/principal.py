@@ -28,6 +28,8 @@ class Scope(Enum):
     WRITE = "tasks:write"
     # To see and answer what the tasks of one's tenant ask, whoever opened them.
     ANSWER = "answer"
+    # To say where an agent is, in the catalogue of a hub.
+    ANNOUNCE = "announce"
     METRICS = "metrics"
     # Everything of one's own tenant; and of any tenant, and of the server as a whole.
     ADMIN = "admin"

@@ -29,5 +29,5 @@ class ApiRoute(Struct, frozen=True, kw_only=True):
     act: Act
     answer: Any
     query: type[ApiQuery] = ApiQuery
-    body: type[Struct] | None = None
+    body: Any = None
     stream: StreamAct | None = None

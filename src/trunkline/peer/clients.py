@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from trunkline.client.client import Client
-from trunkline.config import LONGEST_S
+from trunkline.config import LONGEST_S, Secret
+from trunkline.errors import Misuse
+from trunkline.net.egress import Egress
 from trunkline.peer.remote import Peer
+from trunkline.wire.peer_card import PeerCard
 
 # Kept for agents that are called again; an author may call any number of addresses.
 CLIENTS_LIMIT = 64
@@ -13,34 +18,65 @@ CLIENTS_LIMIT = 64
 class PeerClients:
     """The clients of remote agents, by the name or address under which these are called."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        *,
+        egress: Egress | None = None,
+        reveal: Callable[[str], str] | None = None,
+    ) -> None:
+        """Take where foreign agents may be, and what opens their secrets."""
+        self._egress = egress or Egress()
+        self._reveal = reveal
+        # The cards that are known already, told by whoever looks for them.
+        self.card: Callable[[Peer], PeerCard | None] = lambda _: None
         self._clients: dict[str, Client] = {}
+        self._cards: dict[str, PeerCard | None] = {}
 
     def of(self, named: str, peer: Peer) -> Client:
-        """The client for an agent; whoever asks first makes it.
+        """The client for an agent; whoever asks first makes it, and a new one where its card is another.
 
         Raises:
-            Misuse: a variable that is named for a key is not set.
+            Misuse: a variable that is named for a key is not set, or a secret cannot be opened.
         """
         client = self._clients.pop(named, None)
-        if client is None:
-            client = Client(
-                peer.url,
-                api_key_env=peer.api_key_env,
-                bearer_env=peer.bearer_env,
-                headers=peer.headers,
-                version=peer.version,
-                card_url=peer.card_url,
-                verify_tls=peer.verify_tls,
-                # How long the work may take is the task's own business, not that of a request.
-                timeout_s=LONGEST_S,
-            )
+        card = self.card(peer)
+        if client is None or card is not self._cards.get(named):
+            client = self.make(peer, card)
+            self._cards[named] = card
         # The newest last: what is called again and again is not what goes.
         self._clients[named] = client
         while len(self._clients) > CLIENTS_LIMIT:
             # Not closed: calls may be on their way; its connections go with the last of them.
-            del self._clients[next(iter(self._clients))]
+            oldest = next(iter(self._clients))
+            del self._clients[oldest]
+            self._cards.pop(oldest, None)
         return client
+
+    def make(self, peer: Peer, card: PeerCard | None = None) -> Client:
+        """A client of its own for an agent; whoever asked for it closes it.
+
+        Raises:
+            Misuse: a secret cannot be opened.
+        """
+        scheme, _, sealed = peer.sealed.partition(" ")
+        if sealed and self._reveal is None:
+            raise Misuse("the credentials of this agent cannot be opened here")
+        secret = Secret(self._reveal(sealed)) if sealed and self._reveal is not None else ""
+        return Client(
+            peer.url,
+            api_key=secret if scheme == "apiKey" else "",
+            bearer=secret if scheme == "bearer" else "",
+            api_key_env=peer.api_key_env,
+            bearer_env=peer.bearer_env,
+            headers=peer.headers,
+            version=peer.version,
+            card=card,
+            card_url=peer.card_url,
+            verify_tls=peer.verify_tls,
+            egress=self._egress if peer.foreign else None,
+            # How long the work may take is the task's own business, not that of a request.
+            timeout_s=LONGEST_S,
+        )
 
     async def close(self) -> None:
         """Let go of every connection."""

@@ -27,6 +27,8 @@ _LONGEST_URL = 2048
 class Peer(Struct, frozen=True, kw_only=True):
     """A remote agent: where it is, what is shown to it, and what to do when the fate of a message is unknown.
 
+    A `foreign` one came from somebody else than the operator: it is called only where the egress rule allows.
+    `sealed` is a secret of it that only the vault opens, with the scheme before it: `bearer …`, `apiKey …`.
     `uncertain` is `fail`, or `ask`: then whoever asked for the work decides whether it is sent again.
     """
 
@@ -38,6 +40,8 @@ class Peer(Struct, frozen=True, kw_only=True):
     card_url: str = ""
     verify_tls: bool = True
     uncertain: Literal["fail", "ask"] = "fail"
+    foreign: bool = False
+    sealed: str = ""
 
     def __post_init__(self) -> None:
         check_address(self.url)

@@ -197,7 +197,8 @@ def keys_create(
     scope: Annotated[
         list[str] | None,
         typer.Option(
-            help="tasks:read, tasks:write, answer, metrics or admin; repeatable; the first two unless told."
+            help="tasks:read, tasks:write, answer, announce, metrics or admin; repeatable; "
+            "the first two unless told."
         ),
     ] = None,
     expires: Annotated[

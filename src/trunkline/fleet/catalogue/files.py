@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from trunkline.errors import InvalidParams, Misuse
-from trunkline.fleet.catalogue.entry import NAME, RESERVED, Entry, faulty_entry
+from trunkline.fleet.catalogue.entry import EVERY_TENANT, NAME, RESERVED, Entry, faulty_entry
 from trunkline.fleet.catalogue.entry_reader import Variable, read_entry
 from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
 
@@ -175,4 +175,13 @@ def _entry(raw: object, where: YamlPosition, variable: Variable) -> Entry:
         fault = f"{where(error.field)}: {said}{error.message}"
         name = members.get("name")
         is_name = isinstance(name, str) and NAME.fullmatch(name) and name not in RESERVED
-        return faulty_entry(cast("str", name) if is_name else where().replace(", line ", ":"), "file", fault)
+        shown = cast("str", name) if is_name else where().replace(", line ", ":")
+        return faulty_entry(shown, "file", fault, _tenants(members.get("tenants")))
+
+
+def _tenants(raw: object) -> tuple[str, ...]:
+    """Who sees an entry that cannot be used: whom it names, as far as that can be read."""
+    if raw == "all":
+        return (EVERY_TENANT,)
+    named = cast("list[object]", raw) if isinstance(raw, list) else []
+    return tuple(one for one in named if isinstance(one, str) and NAME.fullmatch(one)) or ("default",)

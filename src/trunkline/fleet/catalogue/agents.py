@@ -1,0 +1,303 @@
+"""The catalogue over the operator's API: agents are listed, added, changed, removed, and told what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from msgspec import Struct
+
+from trunkline.auth.vault import Vault
+from trunkline.errors import Conflict, InvalidParams, RouteNotFound, Unreachable
+from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
+from trunkline.fleet.catalogue.catalogue import Catalogue
+from trunkline.fleet.catalogue.discovery import CardDiscovery
+from trunkline.fleet.catalogue.documents import CatalogueDocuments, KeptEntry, KeptOverride
+from trunkline.fleet.catalogue.entry_reader import read_entry
+from trunkline.fleet.catalogue.files import ENTRIES_LIMIT
+from trunkline.fleet.catalogue.history import CatalogueHistory
+from trunkline.fleet.catalogue.listed import Listed, ListedSkill, Override
+from trunkline.fleet.health.book import AgentHealth
+from trunkline.net.egress import Egress, shown
+from trunkline.wire.spellings import timestamp
+
+_CREDENTIALS_LIMIT = 4096
+# What the credentials of agents are sealed about.
+ABOUT = "credentials of an agent"
+
+
+class AgentItem(ApiStruct, frozen=True, kw_only=True):
+    """An agent of the catalogue."""
+
+    name: str
+    kind: str
+    owner: str
+    state: str
+    reason: str = ""
+    url: str = ""
+    description: str
+    tags: tuple[str, ...]
+    skills: tuple[ListedSkill, ...]
+    streaming: bool
+    push: bool
+    versions: tuple[str, ...]
+    card_at: str = ""
+    breaker: str
+    health: AgentHealth
+
+
+class HistoryRow(ApiStruct, frozen=True, kw_only=True):
+    """Something that happened to an entry: its card, its state or its text is another."""
+
+    at: str
+    kind: str
+    about: dict[str, Any]
+
+
+class AgentDetail(AgentItem, frozen=True, kw_only=True):
+    """An agent with what happened to its entry, the oldest first."""
+
+    log: list[HistoryRow]
+
+
+class AnnounceForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where an agent is that announces itself, and for how many seconds that holds; 0 ends it."""
+
+    url: str
+    ttl: float = 60.0
+
+
+class Removed(ApiStruct, frozen=True, kw_only=True):
+    """The agent that was removed."""
+
+    name: str
+
+
+class CatalogueParts(Struct, frozen=True, kw_only=True):
+    """What the API of a catalogue works with; without a vault it takes no credentials."""
+
+    catalogue: Catalogue
+    documents: CatalogueDocuments
+    discovery: CardDiscovery
+    history: CatalogueHistory
+    egress: Egress
+    vault: Vault | None
+    now_ms: Callable[[], int]
+    health: Callable[[str, str], AgentHealth]
+
+
+class AgentsApi:
+    """What the API does with the catalogue of a tenant."""
+
+    def __init__(self, parts: CatalogueParts) -> None:
+        self._parts = parts
+
+    async def list(self, call: ApiCall, asked: PageQuery) -> ApiPage:
+        """A page of agents, by name."""
+        found = [one for one in self._parts.catalogue.listed(call.tenant) if one.entry.name > asked.after]
+        page = found[: asked.limit]
+        following = page[-1].entry.name if len(found) > len(page) else None
+        return ApiPage([AgentItem(**self._item(call, one)) for one in page], following)
+
+    async def get(self, call: ApiCall) -> AgentDetail:
+        """An agent with its history.
+
+        Raises:
+            RouteNotFound: there is none of this name.
+        """
+        listed = self._found(call)
+        rows = await self._parts.history.rows(call.tenant, listed.entry)
+        shown_rows = [HistoryRow(at=timestamp(row.at), kind=row.kind, about=row.about) for row in rows]
+        return AgentDetail(**self._item(call, listed), log=shown_rows)
+
+    async def create(self, call: ApiCall, raw: dict[str, Any]) -> AgentItem:
+        """Add an agent.
+
+        Raises:
+            InvalidParams: a member does not fit, or the name is taken, which is a conflict.
+        """
+        name = read_entry(_without_credentials(raw), "api", tenant=call.tenant).name
+        known = self._parts.catalogue.find(call.tenant, name)
+        if known is not None or self._parts.documents.kept(call.tenant, name) is not None:
+            raise _taken(name, "file" if known is None else known.entry.owner)
+        if len(self._parts.catalogue.entries()) >= ENTRIES_LIMIT:
+            raise InvalidParams(f"a catalogue has at most {ENTRIES_LIMIT} entries", conflict="CATALOGUE_FULL")
+        return await self._keep(call, name, raw, None)
+
+    async def replace(self, call: ApiCall, raw: dict[str, Any]) -> AgentItem:
+        """Put another text in the place of an agent's; credentials that it does not give stay.
+
+        Raises:
+            RouteNotFound: there is none of this name.
+            InvalidParams: a member does not fit, or it is not the API's, which is a conflict.
+        """
+        kept = self._owned(call, "api")
+        if raw.get("name", call.id) != call.id:
+            raise InvalidParams("an agent keeps its name; add another one and remove this", field="name")
+        return await self._keep(call, call.id, {**raw, "name": call.id}, kept)
+
+    async def remove(self, call: ApiCall) -> Removed:
+        """Remove an agent; its open tasks are followed to their end.
+
+        Raises:
+            RouteNotFound: there is none of this name.
+            InvalidParams: a file owns it, which is a conflict.
+        """
+        self._owned(call, "api", "announce")
+        await self._parts.documents.delete(call.tenant, call.id)
+        return Removed(name=call.id)
+
+    async def override(self, call: ApiCall, override: Override) -> AgentItem:
+        """Say of an agent that it takes work or does not, until its text changes.
+
+        Raises:
+            RouteNotFound: there is none of this name.
+        """
+        listed = self._found(call)
+        if listed.entry.fault:
+            raise InvalidParams(f"its entry is invalid: {listed.entry.fault}", conflict="ENTRY_INVALID")
+        kept = KeptOverride(override=override, revision=listed.entry.revision)
+        await _once_more(lambda: self._parts.documents.put_override(call.tenant, call.id, kept), self._parts)
+        return AgentItem(**self._item(call, self._found(call)))
+
+    async def refresh(self, call: ApiCall) -> AgentItem:
+        """Ask an agent for its card now.
+
+        Raises:
+            RouteNotFound: there is none of this name.
+        """
+        self._found(call)
+        key = self._parts.catalogue.key_of(call.tenant, call.id)
+        if key is not None:
+            await self._parts.discovery.refresh(key)
+        return AgentItem(**self._item(call, self._found(call)))
+
+    async def announce(self, call: ApiCall, form: AnnounceForm) -> AgentItem:
+        """An agent says where it is, and says so again before `ttl` is over.
+
+        Raises:
+            InvalidParams: a member does not fit, or the name is somebody else's, which is a conflict.
+        """
+        if not 0 <= form.ttl <= 300:
+            raise InvalidParams("give seconds, at most 300", field="ttl")
+        raw = {"name": call.id, "url": form.url}
+        kept = KeptEntry(
+            owner="announce",
+            raw=raw,
+            by=call.principal.name,
+            until=self._parts.now_ms() + int(form.ttl * 1000),
+        )
+        read_entry(raw, "announce", tenant=call.tenant)
+        known = self._parts.catalogue.find(call.tenant, call.id)
+        earlier = self._parts.documents.kept(call.tenant, call.id)
+        if known is not None and known.entry.owner != "announce":
+            raise _taken(call.id, known.entry.owner)
+        if earlier is not None and earlier.by != call.principal.name:
+            raise _taken(call.id, "announce")
+        await self._check_address(form.url)
+        if not form.ttl:
+            gone = AgentItem(**self._item(call, self._found(call)))
+            await self._parts.documents.delete(call.tenant, call.id)
+            return gone
+        await _once_more(lambda: self._parts.documents.put(call.tenant, call.id, kept), self._parts)
+        return AgentItem(**self._item(call, self._found(call)))
+
+    async def _keep(
+        self, call: ApiCall, name: str, raw: dict[str, Any], known: KeptEntry | None
+    ) -> AgentItem:
+        plain = _without_credentials(raw)
+        entry = read_entry(plain, "api", tenant=call.tenant)
+        if entry.peer is not None:
+            await self._check_address(entry.peer.url)
+        sealed = self._sealed(call.tenant, name, raw, "" if known is None else known.sealed)
+        kept = KeptEntry(owner="api", raw=plain, by=call.principal.name, sealed=sealed)
+        try:
+            await self._parts.documents.put(call.tenant, name, kept)
+        except Conflict:
+            await self._parts.documents.refresh()
+            raise InvalidParams(f"{name} has just been changed", conflict="CHANGED") from None
+        return AgentItem(**self._item(call, self._found(ApiCall(call.principal, call.tenant, name))))
+
+    async def _check_address(self, url: str) -> None:
+        try:
+            await self._parts.egress.check(url)
+        except Unreachable as error:
+            raise InvalidParams(f"{error}; an operator allows it by egress_hosts", field="url") from None
+
+    def _sealed(self, tenant: str, name: str, raw: dict[str, Any], known: str) -> str:
+        auth = raw.get("auth")
+        if not isinstance(auth, dict):
+            return ""
+        members = cast("dict[str, Any]", auth)
+        scheme = members.get("scheme", "apiKey")
+        secret = members.get("credentials")
+        if secret is None:
+            if not known:
+                raise InvalidParams("give the credentials", field="auth.credentials")
+            return f"{scheme} {known.partition(' ')[2]}"
+        if (
+            not isinstance(secret, str)
+            or not 0 < len(secret) <= _CREDENTIALS_LIMIT
+            or not secret.isprintable()
+        ):
+            raise InvalidParams("credentials are a text of ASCII letters", field="auth.credentials")
+        if self._parts.vault is None:
+            raise InvalidParams(
+                "this server has nowhere to keep credentials: set secret_key", field="auth.credentials"
+            )
+        return f"{scheme} {self._parts.vault.seal(secret, ABOUT)}"
+
+    def _found(self, call: ApiCall) -> Listed:
+        found = self._parts.catalogue.find(call.tenant, call.id)
+        if found is None:
+            raise RouteNotFound(f"there is no agent {call.id[:80]!r}")
+        return found
+
+    def _owned(self, call: ApiCall, *owners: str) -> KeptEntry:
+        owner = self._found(call).entry.owner
+        kept = self._parts.documents.kept(call.tenant, call.id)
+        if owner not in owners or kept is None:
+            raise _taken(call.id, owner)
+        return kept
+
+    def _item(self, call: ApiCall, listed: Listed) -> dict[str, Any]:
+        entry = listed.entry
+        return {
+            "name": entry.name,
+            "kind": entry.kind,
+            "owner": entry.owner,
+            "state": listed.state,
+            "reason": listed.reason,
+            "url": "" if entry.peer is None else shown(entry.peer.url),
+            "description": listed.description,
+            "tags": entry.tags,
+            "skills": listed.skills,
+            "streaming": listed.streaming,
+            "push": listed.push,
+            "versions": listed.versions,
+            "card_at": timestamp(listed.card_at) if listed.card_at else "",
+            "breaker": listed.breaker,
+            "health": self._parts.health(call.tenant, entry.name),
+        }
+
+
+async def _once_more(put: Callable[[], Any], parts: CatalogueParts) -> None:
+    """Write over what another process wrote meanwhile: the later word counts."""
+    try:
+        await put()
+    except Conflict:
+        await parts.documents.refresh()
+        await put()
+
+
+def _taken(name: str, owner: str) -> InvalidParams:
+    whose = {"file": "a file of the workspace", "api": "the API", "announce": "a key that announces it"}
+    return InvalidParams(f"{name} belongs to {whose[owner]}", field="name", conflict="NAME_TAKEN")
+
+
+def _without_credentials(raw: dict[str, Any]) -> dict[str, Any]:
+    auth = raw.get("auth")
+    if not isinstance(auth, dict):
+        return raw
+    members = cast("dict[str, Any]", auth)
+    return {**raw, "auth": {key: value for key, value in members.items() if key != "credentials"}}

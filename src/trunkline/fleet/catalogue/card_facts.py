@@ -1,0 +1,54 @@
+"""What the catalogue takes of a card, and when it is asked for again. Pure."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from trunkline.fleet.catalogue.entry import EntrySkill
+from trunkline.fleet.catalogue.listed import CardFacts
+from trunkline.net.egress import shown
+from trunkline.wire.peer_card import PeerCard
+
+_FIRST_PAUSE_S = 2.0
+_TEXT, _SKILLS, _TAGS = 4096, 1000, 64
+
+
+def facts_of(card: PeerCard, url: str, at: int) -> CardFacts:
+    """What a card says of an agent that is called at this address; what it says too much is left out."""
+    skills = {
+        one.id: EntrySkill(
+            id=one.id,
+            name=(one.name or one.id)[:_TEXT],
+            description=one.description[:_TEXT],
+            tags=tuple(tag[:_TEXT] for tag in one.tags[:_TAGS]),
+        )
+        for one in card.skills[:_SKILLS]
+        if one.id and len(one.id) <= _TEXT and one.id.isprintable()
+    }
+    versions = {".".join((one.words or one.version).split(".")[:2]) for one in card.interfaces} - {""}
+    return CardFacts(
+        at=at,
+        description=card.description[:_TEXT],
+        skills=tuple(skills.values()),
+        streaming=card.streaming,
+        push=card.push,
+        versions=tuple(sorted(versions)),
+        note=_mismatch(card, url),
+        card=card,
+    )
+
+
+def _mismatch(card: PeerCard, url: str) -> str:
+    """The operator's address is the one that is called; a card that names others is worth a word."""
+    own = urlsplit(url).netloc.lower()
+    others = [one.url for one in card.interfaces if urlsplit(one.url).netloc.lower() not in ("", own)]
+    if not others:
+        return ""
+    return f"its card names {shown(others[0])[:200]}; the address of its entry is called all the same"
+
+
+def pause_s(refresh_s: float, failures: int, draw: float) -> float:
+    """How long until the card is asked for again; `draw` is from 0 to 1, so that not all ask at once."""
+    if not failures:
+        return refresh_s * (1 + 0.1 * draw)
+    return min(_FIRST_PAUSE_S * 2.0 ** min(failures - 1, 20), refresh_s) * (0.5 + 0.5 * draw)

@@ -1,0 +1,165 @@
+"""The cards of the catalogue's remote agents: each asked for once, then again when its time has come."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Callable
+from time import monotonic
+
+from trunkline.client.client import Client
+from trunkline.clock import random_bits
+from trunkline.errors import Misuse, TrunklineError
+from trunkline.fleet.catalogue.card_facts import facts_of, pause_s
+from trunkline.fleet.catalogue.catalogue import Catalogue, Key
+from trunkline.fleet.catalogue.entry import Entry
+from trunkline.peer.clients import PeerClients
+from trunkline.peer.remote import Peer
+from trunkline.wire.peer_card import PeerCard
+
+log = logging.getLogger("trunkline.fleet")
+CARD_REFRESH_S = 600.0
+# How many agents are asked at once.
+ASKING = 32
+
+
+def draw() -> float:
+    """A number from 0 to 1."""
+    return random_bits(32) / 2**32
+
+
+class CardDiscovery:
+    """Keeps the cards of a catalogue; `run` is owned by who serves it."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        clients: PeerClients,
+        now_ms: Callable[[], int],
+        *,
+        refresh_s: float = CARD_REFRESH_S,
+        draw: Callable[[], float] = draw,
+    ) -> None:
+        self._catalogue = catalogue
+        self._make = clients.make
+        clients.card = self.card_of
+        self._now = now_ms
+        self._refresh_s = refresh_s
+        self._draw = draw
+        self._clients: dict[Key, tuple[Peer, Client]] = {}
+        self._cards: dict[tuple[str, ...], tuple[Peer, PeerCard]] = {}
+        self._failures: dict[Key, int] = {}
+        self._due: dict[Key, float] = {}
+        self._queue: list[tuple[float, Key]] = []
+        self._asking: dict[Key, asyncio.Event] = {}
+        self._woken = asyncio.Event()
+        catalogue.changed.append(self._note)
+        for key, entry in catalogue.entries().items():
+            self._note(key, None, entry)
+
+    def _note(self, key: Key, before: Entry | None, after: Entry | None) -> None:
+        was, now = (None if one is None else one.peer for one in (before, after))
+        if was is not None and was != now:
+            self._cards.pop(_identity(was), None)
+        if now is None:
+            self._due.pop(key, None)
+        elif was != now:
+            # Many entries that come at once are not asked in the same moment.
+            self._failures.pop(key, None)
+            self._plan(key, self._draw() * min(5.0, len(self._due) / 50))
+
+    def _plan(self, key: Key, in_s: float) -> None:
+        self._due[key] = due = monotonic() + in_s
+        heapq.heappush(self._queue, (due, key))
+        self._woken.set()
+
+    def card_of(self, peer: Peer) -> PeerCard | None:
+        """The card of an agent, so that whoever calls it need not ask for it again."""
+        found = self._cards.get(_identity(peer))
+        return None if found is None or found[0] != peer else found[1]
+
+    async def run(self) -> None:
+        """Ask for cards until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                while True:
+                    self._woken.clear()
+                    wait_s = self._start(group)
+                    try:
+                        async with asyncio.timeout(wait_s):
+                            await self._woken.wait()
+                    except TimeoutError:
+                        continue
+        finally:
+            for _, client in self._clients.values():
+                await client.close()
+            self._clients.clear()
+
+    def _start(self, group: asyncio.TaskGroup) -> float | None:
+        """Ask those whose time has come; gives how long until that of the next."""
+        now = monotonic()
+        while self._queue and len(self._asking) < ASKING:
+            due, key = self._queue[0]
+            if due > now:
+                return due - now
+            heapq.heappop(self._queue)
+            if self._due.get(key) == due and key not in self._asking:
+                self._asking[key] = asyncio.Event()
+                group.create_task(self._ask_and_plan(key))
+        return None
+
+    async def _ask_and_plan(self, key: Key) -> None:
+        try:
+            await self._ask(key)
+        finally:
+            self._asking.pop(key).set()
+            self._woken.set()
+            if key in self._due:
+                self._plan(key, pause_s(self._refresh_s, self._failures.get(key, 0), self._draw()))
+
+    async def refresh(self, key: Key) -> None:
+        """Ask for a card now; whoever asks meanwhile waits for the same answer."""
+        if key not in self._due:
+            return
+        if (asking := self._asking.get(key)) is not None:
+            await asking.wait()
+            return
+        self._asking[key] = asyncio.Event()
+        await self._ask_and_plan(key)
+
+    async def _ask(self, key: Key) -> None:
+        entry = self._catalogue.entries().get(key)
+        peer = None if entry is None else entry.peer
+        if peer is None:
+            self._due.pop(key, None)
+            if key in self._clients:
+                await self._clients.pop(key)[1].close()
+            return
+        try:
+            card = await (await self._client(key, peer)).card(refresh=True)
+        except (TrunklineError, Misuse) as error:
+            self._failures[key] = self._failures.get(key, 0) + 1
+            log.info("catalogue.card_failed agent=%s error=%s", key[1], error)
+            self._catalogue.fail(key, str(error)[:1000])
+        else:
+            self._failures.pop(key, None)
+            known = self.card_of(peer)
+            if known is None or known.document != card.document:
+                # One that says the same is the same: whoever works by it goes on.
+                self._cards[_identity(peer)] = peer, card
+                known = card
+            self._catalogue.learn(key, facts_of(known, peer.url, self._now()))
+
+    async def _client(self, key: Key, peer: Peer) -> Client:
+        known = self._clients.get(key)
+        if known is not None and known[0] == peer:
+            return known[1]
+        if known is not None:
+            await known[1].close()
+        self._clients[key] = peer, self._make(peer)
+        return self._clients[key][1]
+
+
+def _identity(peer: Peer) -> tuple[str, ...]:
+    return peer.url, peer.card_url, peer.api_key_env, peer.bearer_env, peer.sealed

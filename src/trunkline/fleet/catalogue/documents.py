@@ -1,0 +1,131 @@
+"""Entries by the API or by an announcement, and what operators say of any entry: kept as documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from trunkline.errors import InvalidParams, StoreError
+from trunkline.fleet.catalogue.catalogue import Catalogue
+from trunkline.fleet.catalogue.entry import Entry, faulty_entry
+from trunkline.fleet.catalogue.entry_reader import read_entry
+from trunkline.fleet.catalogue.listed import Override
+from trunkline.store.mirror import Mirror
+from trunkline.store.parts import Docs
+from trunkline.store.records import Doc
+
+ENTRY_KIND, OVERRIDE_KIND = "catalogue", "catalogue_override"
+
+
+class KeptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An entry as it was given, by whom, with its sealed credentials; `until` ends an announced one (ms)."""
+
+    owner: Literal["api", "announce"]
+    raw: dict[str, Any]
+    by: str
+    sealed: str = ""
+    until: int = 0
+
+
+class KeptOverride(Struct, frozen=True, kw_only=True):
+    """What an operator said of an entry, and of which revision of it."""
+
+    override: Override
+    revision: str
+
+
+class CatalogueDocuments:
+    """The documents of a catalogue, told to it as they are read."""
+
+    def __init__(self, docs: Docs, catalogue: Catalogue, now_ms: Callable[[], int]) -> None:
+        self._docs = docs
+        self._catalogue = catalogue
+        self._now = now_ms
+        self.entries = Mirror(docs, ENTRY_KIND, lambda doc: _decoded(doc, KeptEntry), self._take)
+        self.overrides = Mirror(docs, OVERRIDE_KIND, lambda doc: _decoded(doc, KeptOverride), self._override)
+
+    async def refresh(self) -> None:
+        """Take up what has changed.
+
+        Raises:
+            StoreError: the store does not answer, or a document cannot be read.
+        """
+        await self.entries.refresh()
+        await self.overrides.refresh()
+
+    def kept(self, tenant: str, name: str) -> KeptEntry | None:
+        """The document of an entry; one that has ended is none."""
+        found = self.entries.documents.get((tenant, name))
+        return None if found is None or self._ended(found.value) else found.value
+
+    async def put(self, tenant: str, name: str, kept: KeptEntry) -> None:
+        """Keep an entry.
+
+        Raises:
+            Conflict: another process has changed it meanwhile.
+        """
+        known = self.entries.documents.get((tenant, name))
+        body = msgspec.json.encode(kept)
+        await self.entries.put(tenant, name, body, expected_rev=0 if known is None else known.rev)
+
+    async def delete(self, tenant: str, name: str) -> None:
+        """Forget an entry, and what was said of it."""
+        await self._docs.delete(tenant, ENTRY_KIND, name)
+        await self._docs.delete(tenant, OVERRIDE_KIND, name)
+        await self.refresh()
+
+    async def put_override(self, tenant: str, name: str, kept: KeptOverride) -> None:
+        """Keep what an operator says of an entry.
+
+        Raises:
+            Conflict: another process has changed it meanwhile.
+        """
+        known = self.overrides.documents.get((tenant, name))
+        rev = 0 if known is None else known.rev
+        await self.overrides.put(tenant, name, msgspec.json.encode(kept), expected_rev=rev)
+
+    async def sweep(self) -> None:
+        """End the announced entries that were not renewed."""
+        for (tenant, name), found in list(self.entries.documents.items()):
+            if self._ended(found.value):
+                self._catalogue.take(tenant, name, None)
+                # Renewed elsewhere in this moment: then it is somebody's new document.
+                current = await self._docs.get(tenant, ENTRY_KIND, name)
+                if current is not None and current.rev == found.rev:
+                    await self._docs.delete(tenant, ENTRY_KIND, name)
+        await self.refresh()
+
+    def _ended(self, kept: KeptEntry) -> bool:
+        return 0 < kept.until <= self._now()
+
+    def _take(self, tenant: str, name: str, kept: KeptEntry | None) -> None:
+        entry = None if kept is None or self._ended(kept) else read_kept(tenant, name, kept)
+        self._catalogue.take(tenant, name, entry)
+
+    def _override(self, tenant: str, name: str, kept: KeptOverride | None) -> None:
+        if kept is None:
+            self._catalogue.take_override(tenant, name, "")
+        else:
+            self._catalogue.take_override(tenant, name, kept.override, kept.revision)
+
+
+def read_kept(tenant: str, name: str, kept: KeptEntry) -> Entry:
+    """The entry that a document stands for; what this version cannot read is kept to be seen."""
+    try:
+        entry = read_entry(kept.raw, kept.owner, tenant=tenant)
+    except InvalidParams as error:
+        return faulty_entry(name, kept.owner, f"{error.field}: {error.message}", (tenant,))
+    if entry.peer is None:
+        return entry
+    return replace(entry, peer=replace(entry.peer, foreign=True, sealed=kept.sealed))
+
+
+def _decoded(doc: Doc, kind: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(doc.body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"document {doc.id}: {error}") from error

@@ -1,0 +1,65 @@
+"""Whether an agent is at an address, as far as its card tells; within five seconds."""
+
+from __future__ import annotations
+
+import asyncio
+
+from trunkline.client.discovery import Discovery
+from trunkline.errors import InvalidParams, Misuse, TrunklineError, Unreachable
+from trunkline.fleet.call import ApiStruct
+from trunkline.fleet.catalogue.card_facts import facts_of
+from trunkline.fleet.catalogue.entry import EntrySkill
+from trunkline.net.egress import Egress, shown
+from trunkline.net.http_client import SocketHttpClient
+from trunkline.peer.remote import check_address
+
+PROBE_S = 5.0
+
+
+class ProbeForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The address that is asked."""
+
+    url: str
+
+
+class Probed(ApiStruct, frozen=True, kw_only=True):
+    """What was found there."""
+
+    reachable: bool
+    card_url: str = ""
+    name: str = ""
+    skills: tuple[EntrySkill, ...] = ()
+    versions: tuple[str, ...] = ()
+    error: str = ""
+
+
+async def probe(url: str, egress: Egress) -> Probed:
+    """Ask for a card at an address that somebody names; the egress rule holds.
+
+    Raises:
+        InvalidParams: it is no address.
+    """
+    try:
+        check_address(url)
+    except Misuse:
+        raise InvalidParams("this is no http:// or https:// address of an agent", field="url") from None
+    client = SocketHttpClient(egress, connect_s=PROBE_S)
+    discovery = Discovery(url, client, timeout_s=PROBE_S)
+    try:
+        async with asyncio.timeout(PROBE_S):
+            card = await discovery.card()
+    except TimeoutError:
+        return Probed(reachable=False, error=f"no card within {PROBE_S:g} seconds")
+    except TrunklineError as error:
+        # Somebody is there, but no card is.
+        return Probed(reachable=not isinstance(error, Unreachable), error=str(error)[:1000])
+    finally:
+        await client.close()
+    facts = facts_of(card, url, 0)
+    return Probed(
+        reachable=True,
+        card_url=shown(discovery.found_at),
+        name=card.name[:256],
+        skills=facts.skills,
+        versions=facts.versions,
+    )

@@ -1,0 +1,34 @@
+"""What is taken of a card, and when it is asked for again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.fleet.catalogue.cards import card
+from trunkline.fleet.catalogue.card_facts import facts_of, pause_s
+from trunkline.wire.peer_card import read_card
+
+
+def test_what_a_card_says() -> None:
+    raw = card("a", "draft", "draft", "", "x" * 5000, url="https://a.example/a2a", streaming=True)
+    found = facts_of(read_card(json.dumps(raw).encode()), "https://a.example/other", 7)
+    assert [one.id for one in found.skills] == ["draft"]
+    assert (found.at, found.streaming, found.push, found.versions, found.note) == (
+        7,
+        True,
+        False,
+        ("0.3",),
+        "",
+    )
+    odd = facts_of(read_card(json.dumps(raw).encode()), "https://b.example/a2a", 7)
+    assert "https://a.example" in odd.note
+
+
+@pytest.mark.parametrize(
+    ("failures", "draw", "wanted"),
+    [(0, 0.0, 600.0), (0, 1.0, 660.0), (1, 1.0, 2.0), (1, 0.0, 1.0), (4, 1.0, 16.0), (500, 1.0, 600.0)],
+)
+def test_pauses(failures: int, draw: float, wanted: float) -> None:
+    assert pause_s(600.0, failures, draw) == pytest.approx(wanted)
