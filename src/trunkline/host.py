@@ -240,7 +240,7 @@ class Host:
             raise Misuse(f"metrics need {error.name}: pip install 'trunkline[metrics]'") from None
         self.store.observe(self._counts.group)
         deliveries = None if self.notifier is None else self.notifier.counts
-        return Metrics(self._counts, self.runner, self.streams, deliveries).render
+        return Metrics(self._counts, self.runner, self.streams, deliveries, self.api.samples).render
 
     @property
     def agents(self) -> list[str]:

@@ -19,6 +19,7 @@ from tests.harness import V1, message
 from tests.hooks import Hooks
 from trunkline import Agent, Effect, Turn
 from trunkline.errors import Misuse
+from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.host import Application
 from trunkline.log.events import Submitted
 from trunkline.log.fold import State
@@ -69,6 +70,17 @@ async def _busy(app: Application, client: httpx2.AsyncClient) -> tuple[str, str]
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"].startswith("text/plain; version=")
     return answer.text, app.host.runner.node
+
+
+async def _followed(app: Application, client: httpx2.AsyncClient) -> str:
+    """The page of a host that follows the health of its agents, as a hub does."""
+    await _busy(app, client)
+    host = app.host
+    host.api.health = health = FleetHealth(
+        host.store, origin="counted", window_s=3600.0, registered=lambda _: host.agents
+    )
+    await health.fresh()
+    return (await client.get("/metrics")).text
 
 
 def _samples(text: str) -> list[Sample]:
@@ -138,6 +150,23 @@ def test_deliveries_are_counted_by_what_became_of_them() -> None:
     assert found["trunkline_deliveries_total", "done"] == found["trunkline_deliveries_total", "dead"] == 1
 
 
+def test_a_host_that_follows_its_fleet_shows_how_agents_did() -> None:
+    found = {
+        (one.name, one.labels.get("outcome") or one.labels.get("quantile")): one.value
+        for one in _samples(_serve(_followed))
+        if (one.labels.get("tenant"), one.labels.get("agent")) == ("default", "counted")
+    }
+    assert found["trunkline_fleet_outcomes", "completed"] == 4
+    assert found["trunkline_fleet_outcomes", "input-required"] == 1
+    assert found["trunkline_fleet_cost_usd", None] == 0
+    assert found["trunkline_fleet_latency_seconds", "0.95"] >= 0
+
+    async def asking(app: Application, client: httpx2.AsyncClient) -> str:
+        return (await client.get("/metrics")).text
+
+    assert "trunkline_fleet" not in _serve(asking)
+
+
 def test_who_does_not_push_counts_no_deliveries() -> None:
     async def asking(app: Application, client: httpx2.AsyncClient) -> str:
         return (await client.get("/metrics")).text
@@ -146,7 +175,7 @@ def test_who_does_not_push_counts_no_deliveries() -> None:
 
 
 def test_the_docs_list_what_is_there() -> None:
-    text, _ = _serve(_busy)
+    text = _serve(_followed)
     there: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text):
         if family.name.startswith("trunkline_"):

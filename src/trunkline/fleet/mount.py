@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.mounts import App, Mount, Route
+from trunkline.telemetry.counters import AgentSample
 from trunkline.wire.problem import write_problem
 
 if TYPE_CHECKING:
@@ -47,10 +48,23 @@ class ApiMount(Mount):
         self._host = host
         self._loaded: App | None = None
         self._added: list[ApiRoute] = []
-        # Set by a host that follows the health of its fleet always, whether somebody asks or not.
-        self.health: FleetHealth | None = None
+        self._health: FleetHealth | None = None
         routes = [_route(pattern, scope) for pattern, scope in SCOPES.items()]
         super().__init__(PREFIX, self._serve, routes, write_problem)
+
+    @property
+    def health(self) -> FleetHealth | None:
+        """The health of the fleet of a host that follows it always, whether somebody asks or not."""
+        return self._health
+
+    @health.setter
+    def health(self, health: FleetHealth) -> None:
+        self._health = health
+        self._loaded = None
+
+    def samples(self) -> Sequence[AgentSample] | None:
+        """How the agents of that fleet did, for the page of metrics; None where nobody follows it."""
+        return None if self._health is None else self._health.samples()
 
     def add(self, routes: Sequence[ApiRoute]) -> None:
         """Serve further routes: those of parts that only some hosts have, such as a hub's catalogue.
@@ -67,7 +81,7 @@ class ApiMount(Mount):
         if app is None:
             from trunkline.fleet.api import OperatorApi
 
-            app = self._loaded = OperatorApi(self._host, self._added, self.health)
+            app = self._loaded = OperatorApi(self._host, self._added, self._health)
         await app(scope, receive, send)
 
 

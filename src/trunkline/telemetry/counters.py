@@ -9,6 +9,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from typing import NamedTuple
 
 from trunkline.clock import now_ms
 from trunkline.errors import Conflict, Duplicate, StoreError
@@ -18,6 +19,17 @@ from trunkline.telemetry.logs import change_log
 COMMIT_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 COMMIT_APPENDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 500)
 _log = logging.getLogger(TASK_LOG)
+
+
+class AgentSample(NamedTuple):
+    """How an agent of a tenant did lately: what ended, by outcome, what it cost, and how long it took."""
+
+    tenant: str
+    agent: str
+    outcomes: Mapping[str, int]
+    cost_usd: float
+    # Seconds, by the quantile.
+    latency: Mapping[str, float]
 
 
 class Histogram:

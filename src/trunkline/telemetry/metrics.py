@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Protocol
 
 from prometheus_client import REGISTRY, CollectorRegistry
@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from trunkline.telemetry.counters import Counters, Histogram
+from trunkline.telemetry.counters import AgentSample, Counters, Histogram
 
 
 class RunnerFigures(Protocol):
@@ -58,11 +58,13 @@ class Metrics(Collector):
         work: RunnerFigures,
         streams: Sized,
         deliveries: DeliveryFigures | None = None,
+        fleet: Callable[[], Sequence[AgentSample] | None] = lambda: None,
     ) -> None:
         self._counters = counters
         self._work = work
         self._streams = streams
         self._deliveries = deliveries
+        self._fleet = fleet
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -73,7 +75,7 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """All families. Each sample names the node: behind one socket several processes answer in turn."""
-        for family in (*self._own(), *self._delivery_families(), *REGISTRY.collect()):
+        for family in (*self._own(), *self._delivery_families(), *self._of_fleet(), *REGISTRY.collect()):
             family.samples = [
                 sample._replace(labels={**sample.labels, "node": self._work.node})
                 for sample in family.samples
@@ -160,6 +162,29 @@ class Metrics(Collector):
             "How long the oldest of the deliveries that were taken last had been due.",
             found.lag_ms / 1000,
         )
+
+    def _of_fleet(self) -> Iterator[Metric]:
+        found = self._fleet()
+        if found is None:
+            return
+        outcomes = GaugeMetricFamily(
+            "trunkline_fleet_outcomes",
+            "Tasks that ended in the window of health, and questions, by agent and class.",
+            labels=("tenant", "agent", "outcome"),
+        )
+        cost = GaugeMetricFamily("trunkline_fleet_cost_usd", "What they cost.", labels=("tenant", "agent"))
+        latency = GaugeMetricFamily(
+            "trunkline_fleet_latency_seconds",
+            "How long they took, from the first event to the end.",
+            labels=("tenant", "agent", "quantile"),
+        )
+        for one in found:
+            for outcome, count in one.outcomes.items():
+                outcomes.add_metric((one.tenant, one.agent, outcome), count)
+            cost.add_metric((one.tenant, one.agent), one.cost_usd)
+            for quantile, value in one.latency.items():
+                latency.add_metric((one.tenant, one.agent, quantile), value)
+        yield from (outcomes, cost, latency)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:

@@ -9,17 +9,34 @@ from collections.abc import Callable, Collection
 from trunkline.clock import now_ms as system_now_ms
 from trunkline.errors import StoreError
 from trunkline.fleet.health.alerts import AlertLimits, AlertLog
-from trunkline.fleet.health.book import HealthBook
+from trunkline.fleet.health.book import HealthBook, merged
+from trunkline.fleet.health.outcome import CLASSES
 from trunkline.fleet.health.recorder import HealthRecorder
 from trunkline.fleet.health.snapshot import watched
+from trunkline.fleet.health.tally import Summary
 from trunkline.store.base import Store
 from trunkline.store.tail import TailReader
+from trunkline.telemetry.counters import AgentSample
 
 log = logging.getLogger("trunkline.fleet")
 NAME = "health"
 ALERT_EVERY_S = 60.0
 # Who asks is answered with what is known after this time, though a long log may not be read to its end.
 CATCH_UP_S = 5.0
+# Each is a handful of series wherever metrics are kept.
+SAMPLES = 1000
+
+
+def agent_sample(tenant: str, agent: str, found: Summary) -> AgentSample:
+    """How an agent did, as metrics have it."""
+    measured = zip(("0.5", "0.95"), found.percentiles((0.5, 0.95)), strict=True)
+    return AgentSample(
+        tenant,
+        agent,
+        dict(zip(CLASSES, found.tally.kinds, strict=True)),
+        found.tally.cost,
+        {quantile: ms / 1000 for quantile, ms in measured if ms is not None},
+    )
 
 
 class FleetHealth:
@@ -87,6 +104,16 @@ class FleetHealth:
         for tenant in self.book.tenants:
             figures, _ = watched(self.book, tenant, self.registered(tenant))
             await self._alerts.tell(tenant, figures, self.book.now_ms())
+
+    def samples(self) -> list[AgentSample]:
+        """How the agents of all tenants did, for metrics: those with the most outcomes."""
+        found = [
+            agent_sample(tenant, agent, merged(skills))
+            for tenant in self.book.tenants
+            for agent, skills in self.book.window(tenant).items()
+        ]
+        found.sort(key=lambda one: -sum(one.outcomes.values()))
+        return found[:SAMPLES]
 
     async def _load(self) -> None:
         if not self._loaded:
