@@ -16,7 +16,7 @@ __all__ = ["trunkline"]
 STORE = ("--store", "sqlite:///hub.db")
 TASK = "019a0000-0000-7000-8000-000000000000"
 ITEM = {"taskId": TASK, "agent": "ann", "state": "working"}
-ROUTE = {
+ROUTE: dict[str, Any] = {
     "winner": "ann",
     "reason": "ann does it: drawn by weight.",
     "candidates": [

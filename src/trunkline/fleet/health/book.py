@@ -87,6 +87,11 @@ class HealthBook:
             )
         return found
 
+    def sureness(self, tenant: str, agent: str, skill: str = "") -> tuple[int, float]:
+        """How many successes of an agent or a skill said how sure they were, and how sure on average."""
+        count, total = merged(self._now(tenant).window.get(agent), skill).tally.sure_completed
+        return int(count), total / count if count else 0.0
+
     def window(self, tenant: str) -> Fleet:
         """What ended in the window, by agent and skill."""
         return self._now(tenant).window

@@ -42,6 +42,10 @@ class Healths(Protocol):
         """The health of an agent, or of one of its skills."""
         ...
 
+    def sureness(self, tenant: str, agent: str, skill: str = "") -> tuple[int, float]:
+        """How many of its successes said how sure they were, and how sure on average."""
+        ...
+
 
 class CatalogueFleet:
     """A catalogue, and the health of its agents where somebody keeps it."""
@@ -65,7 +69,7 @@ class CatalogueFleet:
 
     def _standing(self, tenant: str, listed: Listed, skill: str) -> Standing:
         entry = listed.entry
-        known = None if self._healths is None else self._healths.of(tenant, entry.name, skill)
+        known, track = self._known(tenant, entry.name, skill)
         rate = None if known is None else known.success_rate
         succeeded = 0.0 if known is None else known.total * (rate or 0.0)
         return Standing(
@@ -75,10 +79,24 @@ class CatalogueFleet:
             success_rate=rate,
             cost_usd=known.cost_usd / succeeded if known is not None and succeeded else None,
             latency_ms=None if known is None else known.p50_ms,
-            track=Track() if known is None else _track(known),
+            track=track,
             concurrency=entry.concurrency,
             cooldown_s=entry.cooldown_s.get(skill, 0.0),
         )
+
+    def _known(self, tenant: str, agent: str, skill: str) -> tuple[KnownHealth | None, Track]:
+        if self._healths is None:
+            return None, Track()
+        known = self._healths.of(tenant, agent, skill)
+        sure, confidence = self._healths.sureness(tenant, agent, skill)
+        track = Track(
+            runs=known.total,
+            success_rate=known.success_rate or 0.0,
+            confidence_runs=sure,
+            confidence=confidence,
+            wall_ms=float(known.p50_ms or 0),
+        )
+        return known, track
 
     def _exclusion(self, tenant: str, listed: Listed) -> str:
         if listed.state in ("disabled", "invalid"):
@@ -92,7 +110,3 @@ def _skills(listed: Listed) -> frozenset[str] | None:
     if not listed.skills and not listed.card_at:
         return None
     return frozenset([one.id for one in listed.skills])
-
-
-def _track(known: KnownHealth) -> Track:
-    return Track(runs=known.total, success_rate=known.success_rate or 0.0, wall_ms=float(known.p50_ms or 0))
