@@ -74,5 +74,10 @@ def test_what_is_asked_for(trunkline: Run, asked: list[tuple[str, str, Any]]) ->
         ("POST", "/api/ceremonies/standup/update", {"targets": ["a"]}),
         ("POST", "/api/ceremonies/standup/update", {"enabled": False}),
     ]
-    for wrong in (("update", "standup"), ("update", "standup", "--set", "x"), ("run", "a/b")):
+    for wrong in (
+        ("update", "standup"),
+        ("update", "standup", "--set", "x"),
+        ("run", "a/b"),
+        ("history", "größe"),
+    ):
         assert trunkline("ceremony", *wrong, *STORE)[0] == 2

@@ -12,6 +12,7 @@ from trunkline.cli.admin import ask, settings_for
 from trunkline.cli.console import one_line, print_field
 from trunkline.config import Settings
 from trunkline.errors import Misuse
+from trunkline.fleet.ceremonies.ceremony import CEREMONY_ID
 
 CEREMONIES = "/api/ceremonies"
 _PAGE = 200
@@ -116,6 +117,6 @@ def _next(one: dict[str, Any]) -> str:
 
 
 def _named(ceremony_id: str) -> str:
-    if not ceremony_id.replace("-", "").replace(".", "").replace("_", "").isalnum():
+    if CEREMONY_ID.fullmatch(ceremony_id) is None:
         raise Misuse(f"{ceremony_id!r} is not the id of a ceremony; trunkline ceremony list shows them")
     return ceremony_id
