@@ -92,7 +92,7 @@ def _forms(body: dict[str, Any]) -> dict[str, tuple[list[ev.AnyEvent], ev.AnyEve
 
 
 @pytest.mark.parametrize("form", sorted(_forms({})))
-def test_cost_is_the_same_in_every_form(form: str) -> None:
+def test_HB_30_cost_is_the_same_in_every_form(form: str) -> None:
     body = {"usage": {"input_tokens": 10, "output_tokens": 2.0}, "costUsd": 0.25}
     events, end = _forms(body)[form]
     found = outcome(*events, end=end)

@@ -82,7 +82,7 @@ def figures(book: HealthBook, agent: str) -> dict[str, Any]:
     return msgspec.structs.asdict(book.of("north", agent))
 
 
-def test_health_equals_an_independent_calculation_on_every_replica_and_after_a_restart(
+def test_HB_22_health_equals_an_independent_calculation_on_every_replica_and_after_a_restart(
     with_store: Callable[[Work], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail, "PAGE", 50)

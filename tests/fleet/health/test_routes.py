@@ -12,7 +12,7 @@ from trunkline.fleet.health.book import KIND
 PATHS = ("fleet/health", "series", "cost-summaries", "confidence-summaries", "calls")
 
 
-def test_what_ended_is_counted_at_once_under_the_agent_that_did_it() -> None:
+def test_HB_23_what_ended_is_counted_at_once_under_the_agent_that_did_it() -> None:
     async def work(at: Office) -> None:
         for text in ("one", "two", "report", "fail", "fail"):
             await at.send("alice", text)

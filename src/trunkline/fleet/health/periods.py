@@ -24,7 +24,7 @@ KEPT_MS = round(HEALTH_KEPT_S * 1000)
 ROWS = 1000
 CELLS = 2000
 FAILURES_PER_AGENT = 10
-FAILURES = 200
+FAILURES = 100
 CALLS = 1000
 # Where there are more pairs than are kept apart. No agent can have this id.
 OTHERS = ("*", "*")
@@ -72,6 +72,7 @@ def start_of(at: int) -> int:
 def fold(period: Period, start: int, outcomes: Iterable[Outcome]) -> None:
     """Count outcomes in the period that began at `start`, in which they all lie."""
     numbers = {cell: number for number, cell in enumerate(period.cells)}
+    calls = {(call.caller, call.agent): call for call in period.calls}
     packed: list[bytes] = []
     room = ROWS - len(period.rows) // _ROW.size
     for one in outcomes:
@@ -95,8 +96,9 @@ def fold(period: Period, start: int, outcomes: Iterable[Outcome]) -> None:
         if one.kind == FAILED:
             period.failures.append(FailedRun(one.at, one.agent, one.skill, one.task, one.correlation))
         if one.caller and one.kind != ASKED:
-            _call(period, one)
+            _call(calls, one)
     period.rows += b"".join(packed)
+    period.calls = list(calls.values())
     period.failures = newest_failures(period.failures)
 
 
@@ -159,14 +161,10 @@ def _pack(number: int, start: int, row: Row) -> bytes:
     )
 
 
-def _call(period: Period, one: Outcome) -> None:
-    found = next(
-        (call for call in period.calls if (call.caller, call.agent) == (one.caller, one.agent)), None
-    )
-    if found is None:
-        if len(period.calls) >= CALLS:
-            return
-        found = Calls(one.caller, one.agent)
-        period.calls.append(found)
+def _call(calls: dict[Cell, Calls], one: Outcome) -> None:
+    pair = (one.caller, one.agent)
+    if pair not in calls and len(calls) >= CALLS:
+        return
+    found = calls.setdefault(pair, Calls(*pair))
     found.total += 1
     found.failed += one.kind == FAILED
