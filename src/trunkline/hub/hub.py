@@ -87,7 +87,7 @@ class Hub:
             store, origin=HUB, window_s=host.settings.health_window_s, registered=self._names
         )
         fleet = CatalogueFleet(self.catalogue, self._health.book)
-        dispatcher = Dispatcher(runner, fleet, Policy(helm=self.file.helm))
+        dispatcher = Dispatcher(runner, fleet, self._policy())
         self._ceremonies = self._scheduled(host, dispatcher)
         host.api.add(
             [
@@ -132,6 +132,10 @@ class Hub:
             variable=self._variable,
             folder=self.workspace / CEREMONIES,
         )
+
+    def _policy(self) -> Policy:
+        drawn = self.file.routing
+        return Policy(helm=self.file.helm, latency_weight=drawn.latency_weight, splits=drawn.splits)
 
     def _names(self, tenant: str) -> list[str]:
         return [one.entry.name for one in self.catalogue.listed(tenant)]

@@ -25,12 +25,20 @@ _Text = Annotated[str, Meta(max_length=4096)]
 Form = TypeVar("Form", bound=Struct)
 
 
+class RoutingForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How agents are drawn: what slowness weighs, and for a skill the shares of its agents."""
+
+    latency_weight: Annotated[float, Meta(ge=0, le=1000)] = 0.0
+    splits: dict[str, dict[str, Annotated[float, Meta(ge=0, le=1e6)]]] = {}
+
+
 class HubFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What `hub.yaml` may say; the helm is the agent that takes what names no skill."""
 
     name: _Name = "hub"
     description: _Text = "The agents of a catalogue behind one address."
     helm: str = ""
+    routing: RoutingForm = RoutingForm()
     settings: dict[str, object] = {}
 
 

@@ -1,0 +1,128 @@
+"""A hub as a process gives work to agents elsewhere: who is asked, what they are told, and who talks to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness import Agent
+from tests.hub.test_hub import HubProcess
+from trunkline.mock.app import Mock
+from trunkline.mock.script import read_scenarios
+from trunkline.mock.serve import BackgroundServer
+
+WRITER = "agent: {name: Writer, skills: [{id: draft, description: Writes}]}\notherwise: Written."
+ASKER = """
+agent: {name: Asker, skills: [{id: draft, description: Writes}, {id: approve, description: Asks}]}
+otherwise: {ask: "Really?", then: Approved.}
+"""
+HUB = "routing: {splits: {draft: {writer: 1}}}"
+AGENTS = """
+agents:
+  - {name: writer, url: "WRITER", skills: [draft]}
+  - {name: asker, url: "ASKER", skills: [draft, approve], cooldown: {approve: 1h}}
+  - {name: off, url: "http://127.0.0.1:1", enabled: false, skills: [draft]}
+"""
+
+
+class Fleet:
+    """A hub, the API that is asked, and the agents behind it."""
+
+    def __init__(self, agent: Agent, writer: Mock, asker: Mock) -> None:
+        self.agent, self.writer, self.asker = agent, writer, asker
+
+    def post(self, path: str, **body: Any) -> tuple[int, Any]:
+        got = self.agent.http.post(f"{self.agent.base}/api/{path}", json=body)
+        return got.status_code, got.json()
+
+    def get(self, path: str) -> Any:
+        return self.agent.http.get(f"{self.agent.base}/api/{path}").json()
+
+    @property
+    def asked(self) -> tuple[int, int]:
+        return len(self.writer.messages), len(self.asker.messages)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    workspace: Path = tmp_path_factory.mktemp("routing")
+    mocks = [Mock(read_scenarios(text, where="mock")[0]) for text in (WRITER, ASKER)]
+    with BackgroundServer(mocks[0]) as writer, BackgroundServer(mocks[1]) as asker:
+        (workspace / "hub.yaml").write_text(HUB)
+        (workspace / "agents.yaml").write_text(AGENTS.replace("WRITER", writer).replace("ASKER", asker))
+        with HubProcess(workspace) as hub:
+            agent = Agent(hub.base)
+            yield Fleet(agent, *mocks)
+            agent.close()
+
+
+def test_hb07_refusals_ask_nobody(fleet: Fleet) -> None:
+    before = fleet.asked
+    for body, refusal in (
+        ({}, "no_skill"),
+        ({"skill": "fly"}, "unknown_skill"),
+        ({"skill": "draft", "agent": "wrtier"}, "unknown_target"),
+        ({"skill": "draft", "agent": "off"}, "unavailable"),
+    ):
+        _, said = fleet.post("dispatch", message="x", wait=30, **body)
+        (task,) = said["tasks"]
+        assert (task["state"], task["agent"]) == ("rejected", "hub")
+        assert fleet.get(f"tasks/{task['taskId']}/route")["refusal"] == refusal
+    assert fleet.asked == before
+
+
+def test_hb06_work_is_drawn_fanned_out_and_done_once(fleet: Fleet) -> None:
+    for _ in range(3):
+        _, said = fleet.post(
+            "dispatch",
+            message="go",
+            skill="draft",
+            correlationId="c-7",
+            wait=30,
+            metadata={"payload": "canary"},
+        )
+        (task,) = said["tasks"]
+        assert (task["agent"], task["state"], task["text"]) == ("writer", "completed", "Written.")
+    (sent,) = [one for one in fleet.writer.received if one.message is not None and "'go'" in str(one.message)]
+    # HB-06: what an agent is told of it, and nothing else.
+    assert sent.headers["x-correlation-id"] == "c-7"
+    assert sent.headers["x-parent-id"] == task["taskId"]
+    assert sent.message is not None and sent.message.context_id == task["contextId"]
+    assert sent.message.metadata == {"skillHint": "draft", "skillId": "draft"}
+    assert "canary" not in str(fleet.writer.received)
+    assert {fleet.get("route?skill=draft")["winner"] for _ in range(5)} == {"writer"}
+    _, said = fleet.post("dispatch", message="all of you", skill="draft", targets=["all"], wait=30)
+    assert [(one["agent"], one["state"]) for one in said["tasks"]] == [
+        ("asker", "input-required"),
+        ("hub", "rejected"),
+        ("writer", "completed"),
+    ]
+
+
+def test_hb21_a_conversation_with_an_agent_elsewhere(fleet: Fleet) -> None:
+    assert fleet.post("a2a/chat", agent="nobody", message="x")[0] == 404
+    _, asked = fleet.post("a2a/chat", agent="asker", message="may I?")
+    assert (asked["taskState"], asked["response"]) == ("input-required", "Really?")
+    _, said = fleet.post("a2a/chat", agent="asker", message="yes", taskId=asked["taskId"])
+    assert (said["taskState"], said["response"]) == ("completed", "Approved.")
+    polled = fleet.get(f"a2a/task/{asked['taskId']}")
+    assert (polled["status"], polled["reply"]["response"]) == ("done", "Approved.")
+    status, last = fleet.post(
+        "a2a/chat", agent="asker", message="bye", contextId=asked["contextId"], done=True
+    )
+    assert (status, last["taskState"], "contextId" in last) == (200, "input-required", False)
+    assert fleet.get(f"tasks/{last['taskId']}")["state"] == "canceled"
+    status, said = fleet.post("a2a/chat", agent="asker", message="more", contextId=asked["contextId"])
+    assert (status, said["code"]) == (409, "CONTEXT_CLOSED")
+
+
+def test_a_skill_cools_down_by_subject(fleet: Fleet) -> None:
+    tasks = [
+        fleet.post("dispatch", message="x", skill="approve", metadata={"subject": subject})[1]["tasks"][0]
+        for subject in ("repo#1", "repo#1", "repo#2")
+    ]
+    assert [one["agent"] for one in tasks] == ["asker", "hub", "asker"]
+    assert "cools down" in tasks[1]["error"]
