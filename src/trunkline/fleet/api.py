@@ -23,6 +23,7 @@ from trunkline.fleet.openapi import describe
 from trunkline.fleet.route import ApiRoute
 from trunkline.fleet.server_lists import server_routes
 from trunkline.fleet.tasks import TaskApi, task_routes
+from trunkline.fleet.topics.routes import TopicApi, topic_routes
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.exchange import JSON, read_query
 from trunkline.run.feed import Feed
@@ -108,6 +109,7 @@ class OperatorApi:
             *inbox_routes(Inbox(runner.tasks, say, runner.origin)),
             *server_routes(runner.tasks.store, settings, runner.origin),
             *health_routes(health),
+            *topic_routes(TopicApi(runner.tasks, runner.origin, settings.keep_alive)),
             ApiRoute(
                 pattern="GET /openapi.json",
                 scope=AuthScope.READ,

@@ -17,7 +17,7 @@ from trunkline.run.feed import Feed, pages
 from trunkline.store.base import Log
 from trunkline.wire import sse
 
-_START = {
+START_EVENTS = {
     "type": "http.response.start",
     "status": 200,
     "headers": [
@@ -51,8 +51,8 @@ class EventStream:
 
     async def serve(self, receive: Receive, send: Send) -> None:
         """Send every event behind the place, until the task has ended or the reader has left."""
-        await send(_START)
-        left = asyncio.ensure_future(_left(receive))
+        await send(START_EVENTS)
+        left = asyncio.ensure_future(until_left(receive))
         try:
             await self._follow(send, left)
         finally:
@@ -99,6 +99,7 @@ class EventStream:
         await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-async def _left(receive: Receive) -> None:
+async def until_left(receive: Receive) -> None:
+    """Wait until the caller has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

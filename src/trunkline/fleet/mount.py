@@ -37,6 +37,8 @@ SCOPES = {
     "GET /cost-summaries": _READ,
     "GET /confidence-summaries": _READ,
     "GET /calls": _READ,
+    "GET /bus/subscribe": AuthScope.ADMIN,
+    "GET /bus/history": AuthScope.ADMIN,
     "GET /openapi.json": _READ,
 }
 

@@ -73,6 +73,10 @@ class Log(Protocol):
         """
         ...
 
+    async def end(self) -> Cursor:
+        """The cursor behind everything that `tail` gives now; `START` if that is nothing."""
+        ...
+
 
 class Heads(Protocol):
     """The folded rows that lists read."""

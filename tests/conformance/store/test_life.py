@@ -14,6 +14,7 @@ CALLS = {
     "read": lambda store: store.log.read(A, "t1"),
     "news": lambda store: store.log.news([Hint(A, "t1", 0)]),
     "tail": lambda store: store.log.tail(""),
+    "end": lambda store: store.log.end(),
     "head": lambda store: store.heads.get(A, "t1"),
     "heads": lambda store: store.heads.list(A, Where(), size=1),
     "rebuild": lambda store: store.heads.rebuild(),

@@ -191,3 +191,23 @@ def test_a_cursor_survives_a_prune_and_a_restart(run, bench):
 def test_a_cursor_from_elsewhere_is_refused(run, store):
     with pytest.raises(StoreError, match="cursor"):
         run(store.log.tail("no-cursor"))
+
+
+def test_the_end_is_behind_what_there_is_and_before_what_comes(run, store):
+    async def case():
+        empty = await store.log.end()
+        first = await task(store, "t1")
+        # Another transaction may keep what was written from a tail for a moment.
+        while len((await store.log.tail(START))[0]) < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        end = await store.log.end()
+        after_end, _ = await store.log.tail(end)
+        await first.append(delta())
+        await task(store, "t2", tenant=B)
+        while len(page := (await store.log.tail(end))[0]) < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        return [one.task_id for one in (await store.log.tail(empty))[0]], after_end, page
+
+    whole, after_end, page = run(case())
+    assert (whole, after_end) == (["t1"] * 3 + ["t2"] * 2, [])
+    assert [(one.task_id, one.recorded.seq) for one in page] == [("t1", 3), ("t2", 1), ("t2", 2)]

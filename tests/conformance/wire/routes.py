@@ -174,6 +174,8 @@ API: dict[str, list[tuple[str, str]]] = {
     "GET /cost-summaries": [("?after={token}&tenant={tenant}", "")],
     "GET /confidence-summaries": [("?after={token}&tenant={tenant}", "")],
     "GET /calls": [("?after={token}&tenant={tenant}", "")],
+    "GET /bus/subscribe": [("?after={event}&tenant={tenant}", "")],
+    "GET /bus/history": [("?correlationId={task}", ""), ("?correlationId={key}&tenant={tenant}", "")],
     "GET /openapi.json": [("", "")],
 }
 # What operators do: verb, path, body.

@@ -59,6 +59,11 @@ class PostgresLog:
             await asyncio.sleep(pause)
         return await self._database.read(EVERY_TENANT, call)
 
+    async def end(self) -> Cursor:
+        """See `Log`."""
+        ((xid,),) = await self._database.read(EVERY_TENANT, partial(fetch, name="end"))
+        return f"{xid}.0."
+
 
 class PostgresHeads:
     """The table `tasks`, folded from the log."""

@@ -16,7 +16,7 @@ from trunkline.log.events import Known, Recorded, Unread
 from trunkline.log.fold import Head, State
 from trunkline.log.ids import Position
 from trunkline.store.columns import HeadRow, filters, head_page
-from trunkline.store.records import Cursor, HeadPage, Hint, Poll, TailRecord, Where
+from trunkline.store.records import START, Cursor, HeadPage, Hint, Poll, TailRecord, Where
 from trunkline.store.sqlite.append_plan import NO_HEAD, listed
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import json_text, statements
@@ -79,6 +79,11 @@ class SqliteLog:
     async def tail(self, cursor: Cursor, limit: int = 1000) -> tuple[list[TailRecord], Cursor]:
         """See `Log`."""
         return await self._database.read(partial(_tail, cursor=cursor, limit=limit))
+
+    async def end(self) -> Cursor:
+        """See `Log`."""
+        (last,) = await self._database.read(lambda connection: connection.execute(_SQL["end"]).fetchone())
+        return START if last is None else str(last)
 
 
 class SqliteHeads:

@@ -181,6 +181,10 @@ FROM (
 WHERE before < :limit::bigint
 ORDER BY number, task_id, first;
 
+-- A tail gives what was written before this transaction.
+-- name: end
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text;
+
 -- name: held_back
 SELECT EXISTS (SELECT FROM events AS e WHERE e.xid >= pg_snapshot_xmin(pg_current_snapshot()));
 

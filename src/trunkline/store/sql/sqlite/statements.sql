@@ -89,6 +89,9 @@ FROM (
     ORDER BY e.id
 );
 
+-- name: end
+SELECT max(id) FROM events;
+
 -- A body as bytes, because one that is damaged may be no text.
 -- name: tail_rows
 SELECT e.id, t.tenant, t.task_id, e.seq, e.at, CAST(e.body AS BLOB)

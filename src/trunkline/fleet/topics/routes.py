@@ -1,0 +1,173 @@
+"""The routes of topics: subscribe to some, or read those of what belongs together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from trunkline.auth.principal import Scope as AuthScope
+from trunkline.errors import StoreError, TooManyRequests
+from trunkline.fleet.call import ApiCall, ApiQuery, ApiStruct
+from trunkline.fleet.route import ApiRoute
+from trunkline.fleet.task_lists import LISTING, PAGE_BYTES
+from trunkline.fleet.topics.names import named_task
+from trunkline.fleet.topics.patterns import REST, read_pattern
+from trunkline.fleet.topics.place import FeedPlace, read_place
+from trunkline.fleet.topics.reader import TopicFrame, TopicReader, TopicSource
+from trunkline.fleet.topics.subscription import Subscription
+from trunkline.fleet.views import task_item
+from trunkline.http.asgi import Receive, Scope, Send
+from trunkline.log.events import Submitted
+from trunkline.run.tasks import Tasks
+from trunkline.store.records import Where
+
+# How many subscribers a process has at once.
+SUBSCRIBERS = 64
+# The tasks with the newest status, which are looked at for a correlation id that is not the id of a task.
+LOOK = 500
+# How many events of the found tasks are read.
+EVENTS = 20_000
+_PAGE = 1000
+
+
+class TopicQuery(ApiQuery, frozen=True, kw_only=True):
+    """Which topics are meant, and behind which frame; `Last-Event-ID` says the same as `after`."""
+
+    topic: str = REST
+    after: str = ""
+
+
+class HistoryQuery(ApiQuery, frozen=True, kw_only=True):
+    """What belongs together, and how many frames of it are wanted."""
+
+    correlation_id: Annotated[str, Meta(min_length=1, max_length=128)]
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 200
+
+
+class TopicHistory(ApiStruct, frozen=True):
+    """Frames, by task and in the order of their events; `complete` says whether these are all."""
+
+    items: list[TopicFrame]
+    complete: bool
+
+
+class TopicApi:
+    """What the API tells of topics; the tasks are those of this process's store."""
+
+    def __init__(self, tasks: Tasks, origin: str, keep_alive_s: float) -> None:
+        self._tasks = tasks
+        self._log = tasks.store.log
+        self._keep_alive_s = keep_alive_s
+        self._source = TopicSource(self._log, self._answer, origin)
+        self._free = SUBSCRIBERS
+        self._reading = asyncio.Semaphore(LISTING)
+
+    async def check(self, asked: TopicQuery) -> None:
+        """Let pass what could be subscribed to."""
+        await self._place(asked.after, "after")
+        read_pattern(asked.topic)
+
+    async def subscribe(
+        self, call: ApiCall, asked: TopicQuery, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Send the frames of the tenant's topics, from where the caller was.
+
+        Raises:
+            InvalidParams: the pattern or the place is none.
+            TooManyRequests: there are as many subscribers as there may be.
+        """
+        pattern = read_pattern(asked.topic)
+        named = dict(scope["headers"]).get(b"last-event-id", b"").decode("latin-1")
+        place = await self._place(named or asked.after, "Last-Event-ID" if named else "after")
+        if not self._free:
+            raise TooManyRequests("as many subscribe as may; close another subscription", retry_after_s=5)
+        self._free -= 1
+        try:
+            reader = TopicReader(self._source, call.tenant, pattern)
+            subscription = Subscription(self._log, reader, call.tenant, place, self._keep_alive_s)
+            await subscription.serve(receive, send)
+        finally:
+            self._free += 1
+
+    async def history(self, call: ApiCall, asked: HistoryQuery) -> TopicHistory:
+        """The frames of the tasks of a correlation id."""
+        async with self._reading:
+            found = await self._belonging(call.tenant, asked.correlation_id)
+            reader = TopicReader(self._source, call.tenant, (REST,))
+            items: list[TopicFrame] = []
+            weight = count = 0
+            for task_id in found:
+                after = 0
+                while page := await self._log.read(call.tenant, task_id, after, _PAGE):
+                    after = page[-1].seq
+                    count += len(page)
+                    for recorded in page:
+                        frames = await reader.frames(task_id, recorded)
+                        weight += sum([len(msgspec.json.encode(frame)) for frame in frames])
+                        items += frames
+                        if len(items) > asked.limit or weight > PAGE_BYTES:
+                            return TopicHistory(items[: asked.limit], False)
+                    if count > EVENTS:
+                        return TopicHistory(items, False)
+        return TopicHistory(items, True)
+
+    async def _belonging(self, tenant: str, correlation_id: str) -> list[str]:
+        """The tasks of a correlation id, oldest first: among the newest ones, and that of this very id."""
+        page = await self._tasks.store.heads.list(tenant, Where(), size=LOOK)
+        found: list[str] = []
+        for head in page.heads:
+            if head.task_id == correlation_id or await self._names(tenant, head.task_id) == correlation_id:
+                found.append(head.task_id)
+        if correlation_id not in found and await self._names(tenant, correlation_id):
+            found.append(correlation_id)
+        return found[::-1]
+
+    async def _names(self, tenant: str, task_id: str) -> str:
+        """The correlation id of a task; empty if there is no such task, or its beginning cannot be read."""
+        try:
+            first = await self._log.read(tenant, task_id, 0, 1)
+        except StoreError as error:
+            if error.damaged_task != task_id:
+                raise
+            return ""
+        event = first[0].event if first else None
+        return named_task(task_id, event, "").correlation_id if isinstance(event, Submitted) else ""
+
+    async def _place(self, text: str, field: str) -> FeedPlace:
+        end = await self._log.end()
+        return read_place(text, end, field) if text else FeedPlace(end)
+
+    async def _answer(self, tenant: str, task_id: str) -> str:
+        try:
+            feed = await self._tasks.load(tenant, task_id)
+        except StoreError as error:
+            if error.damaged_task != task_id:
+                raise
+            return ""
+        return "" if feed is None else task_item(feed.state, self._source.origin).text
+
+
+def topic_routes(topics: TopicApi) -> list[ApiRoute]:
+    """The routes that tell topics."""
+    return [
+        ApiRoute(
+            pattern="GET /bus/subscribe",
+            scope=AuthScope.ADMIN,
+            summary="Topics as server-sent events, by a pattern with * and #; Last-Event-ID resumes.",
+            act=lambda _call, query, _form: topics.check(query),
+            answer=None,
+            query=TopicQuery,
+            stream=topics.subscribe,
+        ),
+        ApiRoute(
+            pattern="GET /bus/history",
+            scope=AuthScope.ADMIN,
+            summary="The topics of the tasks of a correlation id.",
+            act=lambda call, query, _: topics.history(call, query),
+            answer=TopicHistory,
+            query=HistoryQuery,
+        ),
+    ]

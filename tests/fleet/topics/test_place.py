@@ -1,0 +1,48 @@
+"""The place of a subscriber as a text."""
+
+from __future__ import annotations
+
+import pytest
+
+from trunkline.errors import InvalidParams
+from trunkline.fleet.topics.place import FeedPlace, read_place
+from trunkline.log.events import Claimed, Recorded
+from trunkline.store.records import TailRecord
+
+
+@pytest.mark.parametrize(
+    ("place", "end", "text", "read"),
+    [
+        (FeedPlace(""), "", "0", FeedPlace("")),
+        (FeedPlace("7"), "9", "7", FeedPlace("7")),
+        (FeedPlace("7", "t.1", 3), "9", "7.3.t.1", FeedPlace("7", "t.1", 3)),
+        (FeedPlace("7.2.of-another"), "9.0.", "7", FeedPlace("7.0.")),
+        (FeedPlace("7.2.of-another", "t1", 3), "9.0.", "7.3.t1", FeedPlace("7.0.", "t1", 3)),
+        (FeedPlace("7"), "5", "7", FeedPlace("5")),
+        (FeedPlace("7", "t1", 3), "", "7.3.t1", FeedPlace("")),
+    ],
+)
+def test_it_comes_back_at_the_same_place_or_before(
+    place: FeedPlace, end: str, text: str, read: FeedPlace
+) -> None:
+    assert str(place) == text
+    assert read_place(text, end, "after") == read
+
+
+@pytest.mark.parametrize(
+    "text", ["x", "-1", "1.2", "1.2.", "1..t", "9" * 19, "1.2.a b", "1.2." + "t" * 129, "٣"]
+)
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(InvalidParams) as refused:
+        read_place(text, "9", "Last-Event-ID")
+    assert refused.value.field == "Last-Event-ID"
+
+
+def test_what_was_told_is_not_told_again() -> None:
+    page = [
+        TailRecord(tenant, task_id, Recorded(seq, 0, Claimed("n")))
+        for tenant, task_id, seq in (("south", "t1", 1), ("north", "t1", 1), ("north", "t1", 2))
+    ]
+    assert FeedPlace("0", "t1", 1).rest("north", page) == page[2:]
+    assert FeedPlace("0", "gone", 1).rest("north", page) == page
+    assert FeedPlace("0").rest("north", page) == page

@@ -1,0 +1,157 @@
+"""Topics over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from tests.fleet.office import Office, office
+from trunkline.wire.sse import SseEvent, SseParser
+
+SECRET = "callback-token-canary"
+
+
+class Heard:
+    """What a subscriber was sent, and its way to leave."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.body = b""
+        self.news = asyncio.Event()
+        self.left = asyncio.Event()
+
+    @property
+    def events(self) -> list[SseEvent]:
+        return SseParser().feed(self.body)
+
+    async def until(self, text: str) -> None:
+        async with asyncio.timeout(30):
+            while text not in self.body.decode():
+                self.news.clear()
+                await self.news.wait()
+
+    async def send(self, message: Any) -> None:
+        await asyncio.sleep(0)
+        self.status = message.get("status", self.status)
+        self.body += message.get("body", b"")
+        self.news.set()
+
+
+def subscribe(at: Office, who: str, query: str, **headers: str) -> tuple[Heard, asyncio.Task[None]]:
+    heard = Heard()
+    bodies = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+    async def receive() -> Any:
+        if (body := next(bodies, None)) is not None:
+            return body
+        await heard.left.wait()
+        return {"type": "http.disconnect"}
+
+    named = {"host": "localhost", "x-api-key": at.keys[who], **headers}
+    path = "/api/bus/subscribe"
+    scope: dict[str, Any] = {
+        "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": query.encode(),
+        "headers": [(name.encode(), value.encode()) for name, value in named.items()], "client": ("127.0.0.1", 1),
+    }  # fmt: skip
+    return heard, asyncio.create_task(at.application(scope, receive, heard.send))
+
+
+def test_HB_34_a_subscriber_hears_its_tenant_and_no_secret_and_resumes() -> None:
+    async def work(at: Office) -> None:
+        await at.send("alice", "before")
+        heard, running = subscribe(at, "root", "topic=agent.skill.%23")
+        foreign, running_too = subscribe(at, "stranger", "")
+        await heard.until("id: ")
+        await foreign.until("id: ")
+        config = {"url": "http://127.0.0.1:9/hook", "token": SECRET}
+        body = {
+            "message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "one"}]},
+            "configuration": {"taskPushNotificationConfig": config},
+        }
+        sent = await at.ask("alice", "POST", "/message:send", body, **{"A2A-Version": "1.0"})
+        task_id = sent.json()["task"]["id"]
+        await heard.until("agent.skill.response.")
+        heard.left.set()
+        await running
+        frames = [json.loads(one.data) for one in heard.events]
+        assert [one["topic"] for one in frames] == ["agent.skill.request", f"agent.skill.response.{task_id}"]
+        assert frames[0]["payload"]["textPreview"] == "one"
+        assert frames[1]["payload"]["textPreview"] == "did one"
+        # What came meanwhile is told to whoever comes back.
+        other = await at.send("alice", "report")
+        again, running = subscribe(at, "root", "", **{"last-event-id": heard.events[0].id})
+        await again.until(f'"agent.skill.response.{other["id"]}"')
+        again.left.set()
+        await running
+        found = [json.loads(one.data)["topic"] for one in again.events]
+        assert found[:2] == [f"agent.skill.response.{task_id}", "autonomous.outcome.desk.work"]
+        assert {"autonomous.cost.desk.work", "autonomous.confidence.desk.work"} <= set(found)
+        assert SECRET not in (heard.body + again.body).decode()
+        foreign.left.set()
+        await running_too
+        assert foreign.status == 200 and foreign.events == []
+
+    office(work, dev=True, secret_key="sixteen or more of them")
+
+
+def test_the_history_of_a_correlation_id() -> None:
+    async def work(at: Office) -> None:
+        named = {"trunkline.dispatch": {"correlationId": "c-1"}}
+        body: dict[str, Any] = {
+            "message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "one"}]},
+            "metadata": named,
+        }
+        for message_id in ("m1", "m2"):
+            body["message"]["messageId"] = message_id
+            await at.ask("alice", "POST", "/message:send", body, **{"A2A-Version": "1.0"})
+        task = await at.send("alice", "two")
+        found = await at.get("root", "/api/bus/history?correlationId=c-1")
+        names = ["agent.skill.request", "agent.skill.response.c-1", "autonomous.outcome.desk.work"]
+        assert [one["topic"] for one in found["items"]] == names * 2
+        assert {one["correlationId"] for one in found["items"]} == {"c-1"}
+        assert found["complete"] is True
+        own = await at.get("root", f"/api/bus/history?correlationId={task['id']}")
+        assert [one["payload"]["taskId"] for one in own["items"]] == [task["id"]] * 3
+        some = await at.get("root", "/api/bus/history?correlationId=c-1&limit=4")
+        assert some == {"items": found["items"][:4], "complete": False}
+        for who, query in (("stranger", "c-1"), ("stranger", task["id"]), ("root", "nobodys")):
+            none = await at.get(who, f"/api/bus/history?correlationId={query}")
+            assert none == {"items": [], "complete": True}
+        assert await at.get("all", "/api/bus/history?correlationId=c-1&tenant=north") == found
+
+    office(work)
+
+
+def test_what_is_refused() -> None:
+    async def work(at: Office) -> None:
+        for path in ("subscribe", "history?correlationId=x"):
+            assert (await at.ask("alice", "GET", f"/api/bus/{path}")).status_code == 403
+        for query, field in (
+            ("subscribe?topic=%23.a", "topic"),
+            ("subscribe?after=x", "after"),
+            ("history", "correlationId"),
+            ("history?correlationId=x&limit=1001", "limit"),
+        ):
+            answer = await at.ask("root", "GET", f"/api/bus/{query}")
+            assert (answer.status_code, field in answer.text) == (400, True), answer.text
+        assert (await at.ask("root", "HEAD", "/api/bus/subscribe")).status_code == 200
+
+    office(work)
+
+
+def test_there_are_only_so_many_subscribers(monkeypatch: Any) -> None:
+    monkeypatch.setattr("trunkline.fleet.topics.routes.SUBSCRIBERS", 1)
+
+    async def work(at: Office) -> None:
+        heard, running = subscribe(at, "root", "")
+        await heard.until("id: ")
+        assert (await at.ask("root", "GET", "/api/bus/subscribe")).status_code == 429
+        heard.left.set()
+        await running
+        again, running = subscribe(at, "root", "")
+        await again.until("id: ")
+        again.left.set()
+        await running
+
+    office(work)
