@@ -115,6 +115,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     concurrency_limit: Count = 0
     hop_limit: Annotated[int, Meta(ge=1, le=1000)] = 8
     task_budget: Annotated[int, Meta(ge=1, le=1_000_000)] = 256
+    poll_interval: Seconds = 30.0
+    task_max_age: Seconds = 3600.0
     push: bool = True
     stream_close: Literal["whole", "last"] = "whole"
     unread_parts: Literal["pass", "refuse"] = "pass"
@@ -321,3 +323,11 @@ def _is_address(url: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and clean and parts.port != 0
     except ValueError:
         return False
+
+
+def exposure(settings: Settings) -> Misuse:
+    """Why an agent is not served."""
+    return Misuse(
+        f"{settings.host} is reachable by other machines and no key is set: "
+        "make one with trunkline keys create, give --key KEY, or --open to let anybody in"
+    )

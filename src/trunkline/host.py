@@ -25,7 +25,7 @@ from trunkline.auth.principal import Scope as AuthScope
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import can_seal
 from trunkline.clock import Ids, now_ms
-from trunkline.config import Settings
+from trunkline.config import Settings, exposure
 from trunkline.errors import Misuse, StoreInUse
 from trunkline.fleet.mount import ApiMount
 from trunkline.hosting import ExecutorFactory, SiteFactory, check_agents, settings_of
@@ -35,6 +35,7 @@ from trunkline.http.host_check import HostCheck, hosts_of
 from trunkline.http.mounts import PUBLIC, App, Mount, Mounts, Route
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
+from trunkline.peer.callbacks import Callbacks, Following
 from trunkline.run.executor import Executor
 from trunkline.run.hops import Bounds
 from trunkline.run.limits import Quota
@@ -124,6 +125,11 @@ class Host:
         self._started = False
         self._ending: asyncio.Task[None] | None = None
         settings = self.settings
+        self.callbacks = Callbacks(settings)
+        # How the work that remote agents do is followed.
+        self.following = Following(
+            callbacks=self.callbacks, poll_s=settings.poll_interval, silence_s=settings.task_max_age
+        )
         # Made once, here: it says which of its entries are none, and once is enough.
         hosts, networks = settings.egress_hosts, settings.egress_networks
         self._egress = Egress(hosts=hosts, networks=networks, loopback=settings.dev)
@@ -136,7 +142,7 @@ class Host:
         self._counts = Counters(_STATES.values())
         self.drift = DriftMonitor(self._counts.drift)
         bounds = Bounds(settings.hop_limit, settings.task_budget)
-        self.executors = ExecutorFactory(self.drift, bounds, self.agents)
+        self.executors = ExecutorFactory(self.drift, bounds, self.agents, self.following)
         self.runner = Runner(
             self.store,
             self._hosted(),
@@ -487,11 +493,3 @@ def _together(applications: Sequence[Application]) -> list[Host]:
             for application in group:
                 application.host = host
     return [group[0].host for group in groups.values()]
-
-
-def exposure(settings: Settings) -> Misuse:
-    """Why an agent is not served."""
-    return Misuse(
-        f"{settings.host} is reachable by other machines and no key is set: "
-        "make one with trunkline keys create, give --key KEY, or --open to let anybody in"
-    )

@@ -14,7 +14,8 @@ from trunkline.auth.identity import Identity
 from trunkline.config import Settings, host_layer, load
 from trunkline.errors import Misuse
 from trunkline.http.host_check import HostCheck, hosts_of
-from trunkline.peer.executor import SILENCE_S, PeerExecutor, remote_id
+from trunkline.peer.callbacks import Following
+from trunkline.peer.executor import PeerExecutor, remote_id
 from trunkline.peer.remote import Reachable
 from trunkline.run.hops import Bounds
 from trunkline.run.node import HostedAgent
@@ -35,6 +36,7 @@ class ExecutorFactory(Struct, frozen=True):
     drift: DriftMonitor
     bounds: Bounds
     local: Collection[str]
+    following: Following
 
     def of(self, agent: Agent, own: Settings, *, id: str = "") -> tuple[HostedAgent, HostedAgent]:
         """An agent under an id, and what follows the remote tasks that its skills ask for."""
@@ -49,9 +51,10 @@ class ExecutorFactory(Struct, frozen=True):
             bounds=self.bounds,
             reachable=reachable,
         )
+        elsewhere = PeerExecutor(agent.peers, following=self.following)
         return (
             HostedAgent(name, executor, own.stall_limit, own.kept_s),
-            HostedAgent(reachable.remote, PeerExecutor(agent.peers), SILENCE_S, own.kept_s),
+            HostedAgent(reachable.remote, elsewhere, own.task_max_age, own.kept_s),
         )
 
 

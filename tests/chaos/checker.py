@@ -114,7 +114,7 @@ def _head(one: Logged, state: State) -> Iterator[Violation]:
         yield Violation("H7", one.task_id, f"the head says {kept}, the log {folded}")
 
 
-_WAKING = ev.Said | ev.CancelRequested | ev.ChildEnded | ev.ChildAsked
+_WAKING = ev.Said | ev.CancelRequested | ev.ChildEnded | ev.ChildAsked | ev.Notified
 
 
 def _is_listed(event: ev.AnyEvent) -> bool:

@@ -28,7 +28,8 @@ def test_kind_is_the_class_name() -> None:
         encoding.encode_one(ev.Status(TaskState.WORKING)) == b'{"kind":"status","state":"TASK_STATE_WORKING"}'
     )
     assert sorted(KINDS) == [
-        "cancelrequested", "childasked", "childended", "chunk", "claimed", "compacted", "delta", "parked",
+        "cancelrequested", "childasked", "childended", "chunk", "claimed", "compacted", "delta",
+        "notified", "parked",
         "pushdeleted", "pushset",
         "questionclosed", "replied", "routed", "said", "status",
         "stepped", "submitted", "taken",

@@ -14,6 +14,7 @@ from trunkline.client.client import Client
 from trunkline.clock import Ids
 from trunkline.config import Settings
 from trunkline.net.in_process import InProcessHttpClient
+from trunkline.peer.callbacks import Callbacks, Following
 from trunkline.peer.clients import PeerClients
 from trunkline.peer.executor import PeerExecutor, remote_id
 from trunkline.peer.remote import Peer, Reachable
@@ -65,7 +66,9 @@ class Caller(Desk):
                 await asyncio.sleep(0.01)
 
 
-def executors(skill: Skill, app: Any, uncertain: Any, *others: Agent) -> list[HostedAgent]:
+def executors(
+    skill: Skill, app: Any, uncertain: Any, following: Following | None, *others: Agent
+) -> list[HostedAgent]:
     agent = Agent(CALLER, on_crash="resume")
     agent.skill(id="call")(skill)
     named = [CALLER, *(other.id for other in others)]
@@ -75,7 +78,7 @@ def executors(skill: Skill, app: Any, uncertain: Any, *others: Agent) -> list[Ho
         executor = SkillExecutor(one.name, one.skills, one.default, Settings(), reachable=reachable)
         hosted.append(HostedAgent(one.id, executor))
     peers = {"peer": Peer(url=HOME, uncertain=uncertain)}
-    hosted.append(HostedAgent(remote_id(CALLER), PeerExecutor(peers, NearClients(app))))
+    hosted.append(HostedAgent(remote_id(CALLER), PeerExecutor(peers, NearClients(app), following)))
     return hosted
 
 
@@ -87,13 +90,14 @@ async def calling(
     limits: Limits = PATIENT,
     store: Flaky | None = None,
     uncertain: str = "fail",
+    following: Following | None = None,
 ) -> AsyncGenerator[Caller]:
     """A started runner; it is stopped at the end, and its store too if it is its own."""
     own = store is None
     store = store or Shared()
     if own:
         await store.open()
-    runner = Caller(store, executors(skill, app, uncertain, *others), Ids(), limits)
+    runner = Caller(store, executors(skill, app, uncertain, following, *others), Ids(), limits)
     runner.store = store
     await runner.start()
     try:
@@ -102,6 +106,13 @@ async def calling(
         await runner.stop()
         if own:
             await store.close()
+
+
+def told_by(own: str = "http://127.0.0.1:9", **more: float) -> Following:
+    """How a caller follows remote tasks that listens here."""
+    callbacks = Callbacks(Settings(store="memory:"))
+    callbacks.own = own
+    return Following(callbacks=callbacks, **more)
 
 
 @asynccontextmanager

@@ -16,6 +16,7 @@ from trunkline.clock import now_ms
 from trunkline.demo import agent
 from trunkline.log import events as ev
 from trunkline.net.in_process import InProcessHttpClient
+from trunkline.run.contexts import earlier
 from trunkline.run.executor import Verdict, Work
 from trunkline.server.caller import Caller
 from trunkline.server.operations import Operations
@@ -197,7 +198,8 @@ def test_a_damaged_task_is_listed_by_its_head_and_hides_no_other(caplog: pytest.
                     await read(Caller(Principal(ME.tenant, "somebody"), Dialect.V1), TaskQuery(broken.id))
             # The next task of the conversation goes on with what can be read of it.
             assert (
-                await runner.tasks.earlier(await runner.open(context_id=head.context_id), (head.agent,)) == ()
+                await earlier(runner.tasks, await runner.open(context_id=head.context_id), (head.agent,))
+                == ()
             )
 
     run(case())

@@ -20,9 +20,9 @@ from trunkline.agent.agent import Agent
 from trunkline.auth.key_store import has_keys
 from trunkline.cli.admin import close_entrance, open_entrance
 from trunkline.cli.console import escape_controls
-from trunkline.config import Settings, assignment, strangers
+from trunkline.config import Settings, assignment, exposure, strangers
 from trunkline.errors import Misuse, StoreError
-from trunkline.host import Host, exposure
+from trunkline.host import Host
 from trunkline.http.host_check import is_loopback
 from trunkline.http.server import FAILED, HttpServer, ServerLimits
 from trunkline.http.workers import WorkerPlan, Workers, bind
@@ -144,10 +144,15 @@ def serve(
     # What is loaded by now stays; a young generation of 700 would be collected every few requests.
     gc.freeze()
     gc.set_threshold(10_000, 20, 50)
+
+    def listening(port: int) -> None:
+        host.callbacks.own = own_address(chosen.host, port)
+        started(port)
+
     server = HttpServer(
         host,
         server_limits(chosen),
-        started=started,
+        started=listening,
         lifeline=lifeline,
     )
     server.run(sockets)
@@ -161,6 +166,12 @@ def server_limits(settings: Settings) -> ServerLimits:
     write_s = settings.write_limit + 2 * TICK_S
     end_s = settings.drain_limit + settings.cancel_limit
     return ServerLimits(settings.connection_limit, write_s, end_s, settings.unread_limit)
+
+
+def own_address(bound: str, port: int) -> str:
+    """The address by which others on this machine reach a server that is bound so."""
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}.get(bound, bound)
+    return f"http://[{name}]:{port}" if ":" in name and "[" not in name else f"http://{name}:{port}"
 
 
 def _started(host: Host, port: int) -> None:

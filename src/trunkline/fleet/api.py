@@ -15,6 +15,7 @@ from trunkline.auth.principal import Scope as AuthScope
 from trunkline.config import Settings
 from trunkline.errors import InvalidParams
 from trunkline.fleet.call import ApiCall, ApiQuery, read_body, read_form, tenant_of
+from trunkline.fleet.callback import callback_routes
 from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.fleet.health.routes import health_routes
 from trunkline.fleet.inbox import Inbox, inbox_routes
@@ -26,6 +27,7 @@ from trunkline.fleet.tasks import TaskApi, task_routes
 from trunkline.fleet.topics.routes import TopicApi, topic_routes
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.exchange import JSON, read_query
+from trunkline.peer.callbacks import Callbacks
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.wire.types import Message
@@ -47,6 +49,11 @@ class ApiHost(Protocol):
     @property
     def agents(self) -> list[str]:
         """The ids of its agents."""
+        ...
+
+    @property
+    def callbacks(self) -> Callbacks:
+        """Where remote agents tell of the tasks that they do for this host."""
         ...
 
 
@@ -81,7 +88,7 @@ class OperatorApi:
             await route.stream(call, query, scope, receive, send)
             return
         body = (await receive())["body"]
-        form = None if route.body is None else read_body(body, route.body)
+        form = body if route.body in (None, bytes) else read_body(body, route.body)
         answer = msgspec.json.encode(await route.act(call, query, form))
         kind, length = (JSON, len(answer)) if route.stream is None else (b"text/event-stream", 0)
         headers = [
@@ -107,6 +114,7 @@ class OperatorApi:
         routes = [
             *task_routes(TaskApi(runner, settings.keep_alive)),
             *inbox_routes(Inbox(runner.tasks, say, runner.origin)),
+            *callback_routes(runner, self._host.callbacks),
             *server_routes(runner.tasks.store, settings, runner.origin),
             *health_routes(health),
             *topic_routes(TopicApi(runner.tasks, runner.origin, settings.keep_alive)),
@@ -133,4 +141,4 @@ def _call(scope: Scope, route: ApiRoute, query: ApiQuery) -> ApiCall:
     key = dict(scope["headers"]).get(b"idempotency-key", b"").decode("latin-1")
     if key and (len(key) > 256 or not key.isprintable()):
         raise InvalidParams("Idempotency-Key must be 1 to 256 printable characters", field="Idempotency-Key")
-    return ApiCall(principal, tenant_of(principal, query.tenant), "".join(named), key)
+    return ApiCall(principal, tenant_of(principal, query.tenant), "".join(named), key, scope["headers"])

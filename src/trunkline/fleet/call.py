@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -48,6 +48,7 @@ class ApiCall(Struct, frozen=True):
     id: str = ""
     # The Idempotency-Key of the request.
     key: str = ""
+    headers: Sequence[tuple[bytes, bytes]] = ()
 
     @property
     def sees_all(self) -> bool:

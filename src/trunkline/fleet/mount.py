@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.http.asgi import Receive, Scope, Send
-from trunkline.http.mounts import App, Mount, Route
+from trunkline.http.mounts import PUBLIC, App, Mount, Route
 from trunkline.telemetry.counters import AgentSample
 from trunkline.wire.problem import write_problem
 
@@ -20,7 +20,7 @@ PREFIX = "/api"
 _BODY_LIMIT = 1 << 20
 _READ, _WRITE, _ANSWER = AuthScope.READ, AuthScope.WRITE, AuthScope.ANSWER
 # Of the routes that every host has, known here so that a host starts without loading them.
-SCOPES = {
+SCOPES: dict[str, AuthScope | None] = {
     "GET /tasks": _READ,
     "GET /tasks/{id}": _READ,
     "GET /tasks/{id}/log": _READ,
@@ -29,6 +29,8 @@ SCOPES = {
     "POST /tasks:cancel": _WRITE,
     "GET /inbox": _ANSWER,
     "POST /inbox/{id}": _ANSWER,
+    # Whoever calls it has the token of one task, and no key.
+    "POST /a2a/callback/{id}": None,
     "GET /deliveries": AuthScope.ADMIN,
     "GET /settings": AuthScope.ADMIN,
     "GET /nodes": AuthScope.ADMIN,
@@ -87,5 +89,6 @@ class ApiMount(Mount):
         await app(scope, receive, send)
 
 
-def _route(pattern: str, scope: AuthScope) -> Route:
-    return Route(pattern, scope.value, 0 if pattern.startswith("GET ") else _BODY_LIMIT)
+def _route(pattern: str, scope: AuthScope | None) -> Route:
+    named = PUBLIC if scope is None else scope.value
+    return Route(pattern, named, 0 if pattern.startswith("GET ") else _BODY_LIMIT)

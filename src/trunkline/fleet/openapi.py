@@ -18,7 +18,7 @@ _NAMED = re.compile(r"\{(\w+)\}")
 def describe(routes: Sequence[ApiRoute], prefix: str) -> dict[str, Any]:
     """An OpenAPI 3.1 document over these routes."""
     types = [Problem, *[one.query for one in routes]]
-    types += [kind for one in routes for kind in (one.answer, one.body) if kind is not None]
+    types += [kind for one in routes for kind in (one.answer, one.body) if kind not in (None, bytes)]
     schemas, components = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     by_type = dict(zip(types, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -29,7 +29,7 @@ def describe(routes: Sequence[ApiRoute], prefix: str) -> dict[str, Any]:
         answer = {kind: {"schema": {"type": "string"} if one.answer is None else by_type[one.answer]}}
         told: dict[str, Any] = {
             "summary": one.summary,
-            "description": f"Needs the scope {one.scope.value}, or admin.",
+            "description": _needs(one),
             "parameters": [
                 *[
                     {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
@@ -46,7 +46,8 @@ def describe(routes: Sequence[ApiRoute], prefix: str) -> dict[str, Any]:
             },
         }  # fmt: skip
         if one.body is not None:
-            told["requestBody"] = {"required": True, "content": {_JSON: {"schema": by_type[one.body]}}}
+            schema: dict[str, Any] = {"type": "object"} if one.body is bytes else by_type[one.body]
+            told["requestBody"] = {"required": True, "content": {_JSON: {"schema": schema}}}
         paths.setdefault(prefix + path, {})[verb.lower()] = told
     return {
         "openapi": "3.1.0",
@@ -54,3 +55,9 @@ def describe(routes: Sequence[ApiRoute], prefix: str) -> dict[str, Any]:
         "paths": paths,
         "components": {"schemas": components},
     }
+
+
+def _needs(route: ApiRoute) -> str:
+    if route.scope is None:
+        return "Needs the token that came with the push config."
+    return f"Needs the scope {route.scope.value}, or admin."

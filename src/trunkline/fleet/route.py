@@ -20,11 +20,12 @@ StreamAct = Callable[[ApiCall, Any, Scope, Receive, Send], Awaitable[None]]
 class ApiRoute(Struct, frozen=True, kw_only=True):
     """A route by its pattern: who may ask, what it reads, what it does and what it answers.
 
-    One with a `stream` answers by that, and by `act` only whether it would; its `answer` is None.
+    One with a `stream` answers by that, and by `act` only whether it would; its `answer` is None. Without a
+    `scope` it is public. One whose `body` is bytes is handed it as it came.
     """
 
     pattern: str
-    scope: AuthScope
+    scope: AuthScope | None
     summary: str
     act: Act
     answer: Any

@@ -21,7 +21,6 @@ from trunkline.hosting import ExecutorFactory, SiteFactory, check_agents
 from trunkline.log.events import Stepped
 from trunkline.peer.clients import PeerClients
 from trunkline.peer.entry_executor import ENTRY, EntryExecutor
-from trunkline.peer.executor import SILENCE_S
 from trunkline.peer.remote import Peer
 from trunkline.run.node import HostedAgent
 from trunkline.run.runner import Runner
@@ -136,9 +135,9 @@ class CarriedAgents:
     def _carry_peer(self, name: str) -> None:
         if self._kinds.get(name) == ("peer", ""):
             return
-        executor = EntryExecutor(name, lambda: self._peer(name), self._clients)
+        executor = EntryExecutor(name, lambda: self._peer(name), self._clients, self._executors.following)
         self._kinds[name] = ("peer", "")
-        self._hosted[name] = [HostedAgent(name, executor, SILENCE_S, self._settings.kept_s)]
+        self._hosted[name] = [HostedAgent(name, executor, self._settings.task_max_age, self._settings.kept_s)]
 
     def _peer(self, name: str) -> Peer | None:
         """The agent of a name, while it takes work."""

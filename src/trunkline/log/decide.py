@@ -21,7 +21,7 @@ from trunkline.wire.question import (
     read_question,
 )
 from trunkline.wire.spellings import plain_state
-from trunkline.wire.types import TERMINAL, Message, TaskState
+from trunkline.wire.types import TERMINAL, Message, Task, TaskState
 
 
 class Say(Struct, frozen=True):
@@ -80,6 +80,13 @@ class RestChild(Struct, frozen=True):
     question: str = ""
 
 
+class Notify(Struct, frozen=True):
+    """The agent elsewhere that does the work tells of it, as a `Notified` has it."""
+
+    state: TaskState | None = None
+    task: Task | None = None
+
+
 class SetPush(Struct, frozen=True):
     """Somebody wants to be told of the task, also when it has ended."""
 
@@ -109,8 +116,12 @@ LIMITS = "20 000 events or 64 MiB"
 # An ended task still takes targets; so that nobody lets it grow for ever, not beyond this.
 PUSH_EVENTS_LIMIT = EVENTS_LIMIT + 1000
 PUSH_LIMIT = 16
+# What an agent elsewhere tells beyond this is heard when it is asked.
+NOTICES_LIMIT = 1000
 
-Command = Say | Cancel | ForceCancel | Claim | Release | Park | RestChild | SetPush | DeletePush | Emit
+Command = (
+    Say | Cancel | ForceCancel | Claim | Release | Park | RestChild | Notify | SetPush | DeletePush | Emit
+)
 
 
 def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
@@ -139,6 +150,8 @@ def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
             return _park(state, command)
         case RestChild():
             return _rest_child(state, command)
+        case Notify():
+            return _notify(state, command)
         case SetPush(target=target, by=by):
             return _set_push(state, target, by)
         case DeletePush():
@@ -169,6 +182,16 @@ def _rest_child(state: State, command: RestChild) -> tuple[ev.AnyEvent, ...]:
         return (ev.ChildEnded(child, command.state),)
     known = command.question in state.child_questions.get(child, ())
     return () if known or is_full(state) else (ev.ChildAsked(child, command.question),)
+
+
+def _notify(state: State, command: Notify) -> tuple[ev.AnyEvent, ...]:
+    # A webhook may come again and again; after an end nothing of it is news.
+    has_end = state.notice is not None and state.notice.state in TERMINAL
+    if state.over or has_end or is_full(state):
+        return ()
+    if state.notices >= NOTICES_LIMIT and command.state not in TERMINAL:
+        return ()
+    return (ev.Notified(command.state, command.task),)
 
 
 def _set_push(state: State, target: ev.PushTarget, by: str) -> tuple[ev.AnyEvent, ...]:

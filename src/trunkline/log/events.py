@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from trunkline.wire.types import Artifact, Message, Metadata, TaskState
+from trunkline.wire.types import Artifact, Message, Metadata, Task, TaskState
 
 
 class Event(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag=str.lower, gc=False):
@@ -166,6 +166,16 @@ class ChildAsked(Event, frozen=True):
     question: str
 
 
+class Notified(Event, frozen=True):
+    """The agent elsewhere that does the work has told of it by a webhook, in which state if it named one.
+
+    `task` is the remote task as it was told with its end; None where the agent is to be asked for it.
+    """
+
+    state: TaskState | None = None
+    task: Task | None = None
+
+
 class Taken(Event, frozen=True):
     """The executor has taken an answer up; `place` counts the answers from 0."""
 
@@ -226,6 +236,7 @@ Known = (
     | Parked
     | ChildEnded
     | ChildAsked
+    | Notified
     | Taken
     | QuestionClosed
     | PushSet

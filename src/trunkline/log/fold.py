@@ -67,6 +67,7 @@ class State:
         "_history",
         "_restarted",
         "_rewritten",
+        "active_at",
         "agent",
         "answered_by",
         "answers",
@@ -81,6 +82,8 @@ class State:
         "interrupted",
         "metadata",
         "node",
+        "notice",
+        "notices",
         "opened",
         "output_modes",
         "over",
@@ -111,17 +114,14 @@ class State:
         self.opened: int = 0
         # How many bytes the log holds, as told by whoever reads or writes it: no event knows its own.
         self.size: int = 0
-        self.context_id = ""
-        self.principal = ""
-        self.agent = ""
-        self.parent = ""
-        self.node = ""
-        self.skill = ""
-        self.trace = ""
+        self.context_id = self.principal = self.trace = ""
+        self.agent = self.parent = self.node = self.skill = ""
         self.state = TaskState.SUBMITTED
         # Ended for good; waiting for its caller; either, so that a waiting sender is answered.
         self.over = self.interrupted = self.resting = False
         self.created_at = self.status_at = 0
+        # When something was last said on it, by whomever; who holds it is not counted.
+        self.active_at = 0
         self.status_message: Message | None = None
         self.metadata: Metadata | None = None
         self.output_modes: tuple[str, ...] = ()
@@ -151,6 +151,9 @@ class State:
         self.ended_children: Mapping[str, TaskState] = CHILDLESS
         # What each child has asked so far, in its order.
         self.child_questions: Mapping[str, tuple[str, ...]] = QUIET
+        # How often the agent elsewhere that does the work has told of it, and what it told last.
+        self.notices = 0
+        self.notice: ev.Notified | None = None
         self.reply: Message | None = None
         self._history: list[Message] = []
         self._artifacts: dict[str, GrowingArtifact] = {}
@@ -245,7 +248,7 @@ class State:
                     node, changed = "", seq
                     if state not in TERMINAL:
                         wake_at, child = moment or NEVER, awaited
-                case ev.Said() | ev.CancelRequested() | ev.ChildEnded() | ev.ChildAsked():
+                case ev.Said() | ev.CancelRequested() | ev.ChildEnded() | ev.ChildAsked() | ev.Notified():
                     if wake_at is not None and not node:
                         wake_at, changed = at, seq
                 case ev.Compacted(count=count):
@@ -277,9 +280,9 @@ class State:
             self.takeovers = 0
         match recorded.event:
             case ev.Delta() as event:
-                self._delta(event)
+                self._delta(event, recorded.at)
             case ev.Chunk() as event:
-                self._chunk(event)
+                self._chunk(event, recorded.at)
             case ev.Status() as event:
                 self._enter(event.state, event.message, recorded.at, _deadline(event))
             case ev.Submitted() | ev.Routed() as event:
@@ -295,8 +298,8 @@ class State:
                 self._wake(recorded.at)
             case ev.Parked() as event:
                 self._park(event)
-            case ev.ChildEnded() | ev.ChildAsked() as event:
-                self._child_rests(event, recorded.at)
+            case ev.ChildEnded() | ev.ChildAsked() | ev.Notified() as event:
+                self._hear_of_work(event, recorded.at)
             case ev.Compacted(artifacts=artifacts, open=growing):
                 self._artifacts.update(
                     {
@@ -339,7 +342,7 @@ class State:
         self.extensions = event.extensions
         if event.push is not None:
             self._set_push(event.push)
-        self.created_at = self.status_at = at
+        self.created_at = self.status_at = self.active_at = at
         self._history.append(event.message)
 
     def _replied(self, message: Message, at: int) -> None:
@@ -383,8 +386,11 @@ class State:
         if not self.over:
             self.wake_at, self.child = event.wake_at or NEVER, event.child
 
-    def _child_rests(self, event: ev.ChildEnded | ev.ChildAsked, at: int) -> None:
-        if isinstance(event, ev.ChildEnded):
+    def _hear_of_work(self, event: ev.ChildEnded | ev.ChildAsked | ev.Notified, at: int) -> None:
+        if isinstance(event, ev.Notified):
+            self.notices += 1
+            self.notice, self.active_at = event, at
+        elif isinstance(event, ev.ChildEnded):
             self.ended_children = {**self.ended_children, event.child: event.state}
         else:
             asked = (*self.child_questions.get(event.child, ()), event.question)
@@ -398,6 +404,7 @@ class State:
 
     def _said(self, event: ev.Said, at: int) -> None:
         message = event.message
+        self.active_at = at
         self._wake(at)
         if event.by and event.by not in self.answered_by:
             self.answered_by = (*self.answered_by, event.by)
@@ -428,7 +435,7 @@ class State:
         self.interrupted = state in INTERRUPTED
         self.resting = self.over or self.interrupted
         self.status_message = message
-        self.status_at = at
+        self.status_at = self.active_at = at
         self.deadline = deadline
         if self.node or self.over:
             # Not of a parked task: what it waits for is its own, whatever is said meanwhile.
@@ -449,7 +456,8 @@ class State:
         growing = tuple(one.artifact_id for one in artifacts if self._artifacts[one.artifact_id].open)
         return ev.Compacted(count, artifacts, growing)
 
-    def _delta(self, event: ev.Delta) -> None:
+    def _delta(self, event: ev.Delta, at: int) -> None:
+        self.active_at = at
         growing = self._artifacts.get(event.artifact_id)
         # As for chunks: stream readers are told to append or to begin anew, so the fold does the same.
         if growing is None or not event.append:
@@ -457,7 +465,8 @@ class State:
             growing = self._artifacts[event.artifact_id] = GrowingArtifact(artifact)
         growing.write(event.text)
 
-    def _chunk(self, event: ev.Chunk) -> None:
+    def _chunk(self, event: ev.Chunk, at: int) -> None:
+        self.active_at = at
         growing = self._artifacts.get(event.artifact.artifact_id)
         if growing is not None and event.append:
             growing.extend(event.artifact)

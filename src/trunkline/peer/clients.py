@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from trunkline.client.client import Client
@@ -11,8 +12,10 @@ from trunkline.net.egress import Egress
 from trunkline.peer.remote import Peer
 from trunkline.wire.peer_card import PeerCard
 
-# Kept for agents that are called again; an author may call any number of addresses.
-CLIENTS_LIMIT = 64
+# Kept for agents that are called again, each with its card; an author may call any number of addresses.
+CLIENTS_LIMIT = 512
+# How many tasks of one agent are looked at together.
+POLLS_LIMIT = 16
 
 
 class PeerClients:
@@ -31,6 +34,7 @@ class PeerClients:
         self.card: Callable[[Peer], PeerCard | None] = lambda _: None
         self._clients: dict[str, Client] = {}
         self._cards: dict[str, PeerCard | None] = {}
+        self._polls: dict[str, asyncio.Semaphore] = {}
 
     def of(self, named: str, peer: Peer) -> Client:
         """The client for an agent; whoever asks first makes it, and a new one where its card is another.
@@ -50,6 +54,7 @@ class PeerClients:
             oldest = next(iter(self._clients))
             del self._clients[oldest]
             self._cards.pop(oldest, None)
+            self._polls.pop(oldest, None)
         return client
 
     def make(self, peer: Peer, card: PeerCard | None = None) -> Client:
@@ -77,6 +82,10 @@ class PeerClients:
             # How long the work may take is the task's own business, not that of a request.
             timeout_s=LONGEST_S,
         )
+
+    def polls(self, named: str) -> asyncio.Semaphore:
+        """What each look at a task of an agent has to pass."""
+        return self._polls.setdefault(named, asyncio.Semaphore(POLLS_LIMIT))
 
     async def close(self) -> None:
         """Let go of every connection."""

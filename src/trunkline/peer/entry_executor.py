@@ -12,6 +12,7 @@ from msgspec import Struct, convert, to_builtins
 from trunkline.errors import InvalidParams, Misuse, RouteNotFound, Unavailable
 from trunkline.log.events import Stepped
 from trunkline.net.egress import shown
+from trunkline.peer.callbacks import Following
 from trunkline.peer.clients import PeerClients
 from trunkline.peer.remote import Peer, Target, spoken
 from trunkline.peer.remote_run import RemoteRun
@@ -45,8 +46,15 @@ class EntryExecutor:
 
     works_elsewhere = True
 
-    def __init__(self, name: str, listed: Callable[[], Peer | None], clients: PeerClients) -> None:
+    def __init__(
+        self,
+        name: str,
+        listed: Callable[[], Peer | None],
+        clients: PeerClients,
+        following: Following | None = None,
+    ) -> None:
         self._name = name
+        self._following = following or Following()
         self._listed = listed
         self._clients = clients
 
@@ -81,12 +89,13 @@ class EntryExecutor:
         if recorded is None:
             # Written together with what comes next: before that nothing was sent to anybody.
             await work.emit(Stepped(ENTRY_PLACE, ENTRY, to_builtins(_recorded(peer))))
-        target = Target(self._name, work.state.skill, work.state.context_id)
+        target, key = Target(self._name, work.state.skill), f"{self._name} {_digest(peer)}"
         try:
-            client = self._clients.of(f"{self._name} {_digest(peer)}", peer)
+            client = self._clients.of(key, peer)
         except Misuse as misuse:
             return spoken(work, TaskState.FAILED, str(misuse))
-        return await RemoteRun(work, target, peer, client).run()
+        polls = self._clients.polls(key)
+        return await RemoteRun(work, target, peer, client, following=self._following, polls=polls).run()
 
     async def close(self) -> None:
         """Nothing is held here: the clients are shared."""

@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from trunkline.errors import InvalidParams, Misuse
+from trunkline.peer.callbacks import Following
 from trunkline.peer.remote import Peer, find, read_target, spoken
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.wire.types import SendRequest, TaskState
 
 if TYPE_CHECKING:
     from trunkline.peer.clients import PeerClients
-
-
-# How long a remote agent may say nothing of a task before it is given up.
-SILENCE_S = 3600.0
 
 
 def remote_id(agent: str) -> str:
@@ -28,9 +25,15 @@ class PeerExecutor:
 
     works_elsewhere = True
 
-    def __init__(self, peers: Mapping[str, Peer], clients: PeerClients | None = None) -> None:
+    def __init__(
+        self,
+        peers: Mapping[str, Peer],
+        clients: PeerClients | None = None,
+        following: Following | None = None,
+    ) -> None:
         self._peers = peers
         self._clients = clients
+        self._following = following or Following()
 
     def admit(self, request: SendRequest) -> str:
         """The skill that was asked for; which there are only the remote agent knows."""
@@ -55,10 +58,10 @@ class PeerExecutor:
         target = read_target(work.state.message)
         try:
             peer = find(self._peers, target.target)
-            client = clients.of(target.target, peer)
+            client, polls = clients.of(target.target, peer), clients.polls(target.target)
         except Misuse as misuse:
             return spoken(work, TaskState.FAILED, str(misuse))
-        return await RemoteRun(work, target, peer, client).run()
+        return await RemoteRun(work, target, peer, client, following=self._following, polls=polls).run()
 
     async def close(self) -> None:
         """Let go of every connection."""

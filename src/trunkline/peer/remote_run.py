@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import cast
+from collections.abc import Coroutine
+from typing import Any, cast
 
 from msgspec import Struct, convert, to_builtins
 from msgspec.structs import replace
@@ -22,28 +23,55 @@ from trunkline.client.retry import Fate, fate_of, is_peer_failure
 from trunkline.client.stream import Stream
 from trunkline.clock import now_ms
 from trunkline.errors import (
+    InvalidParams,
+    PushNotSupported,
     Refused,
     TaskNotFound,
+    TimedOut,
     TooManyRequests,
     TrunklineError,
     Unanswered,
     Uncertain,
     Unreachable,
     Unreadable,
+    UnsupportedOperation,
 )
 from trunkline.log.events import Status, Stepped
 from trunkline.net.egress import shown
+from trunkline.peer.callbacks import Following
 from trunkline.peer.relay import ASKED_KEY, Relay, deadline_of
-from trunkline.peer.remote import PASSED_ON, Peer, Target, correlation_of, is_address, spoken
+from trunkline.peer.remote import (
+    CALL_KEY,
+    PASSED_ON,
+    Peer,
+    Target,
+    correlation_of,
+    is_address,
+    read_target,
+    spoken,
+)
 from trunkline.run.executor import Verdict, Work
 from trunkline.wire.question import QUESTION_CLOSED, question_metadata
-from trunkline.wire.types import INTERRUPTED, RESTING, Message, Metadata, Role, TaskState
+from trunkline.wire.types import (
+    INTERRUPTED,
+    RESTING,
+    TERMINAL,
+    Message,
+    Metadata,
+    PushConfig,
+    Role,
+    TaskState,
+)
 
 log = logging.getLogger("trunkline.peer")
 SENT, TAKEN = "peer.sent", "peer.taken"
-# Pauses between looks at a task whose agent has no streams, or is away.
+# Pauses between looks at a task whose agent has no streams, or is away; the setting bounds the former.
 FIRST_PAUSE_S, SLOWER, LONGEST_PAUSE_S = 1.0, 0.1, 300.0
-AWAY_S = 3600.0
+# How long one look may take, and how long an agent may ask what it should have closed.
+LOOK_S, OVERDUE_S = 10.0, 60.0
+SILENT = "silent"
+# What an agent may say that does not take a push config, having taken nothing.
+PUSH_REFUSALS = (PushNotSupported, InvalidParams, UnsupportedOperation)
 AWAY_KEY = "trunkline.away"
 LOST_TIMES = 3
 CANCEL_S = 4.0
@@ -69,8 +97,19 @@ class RemoteTask(Struct, frozen=True):
 class RemoteRun:
     """One run of such a task: a message, perhaps questions and answers, and an end."""
 
-    def __init__(self, work: Work, target: Target, peer: Peer, client: Client) -> None:
+    def __init__(
+        self,
+        work: Work,
+        target: Target,
+        peer: Peer,
+        client: Client,
+        *,
+        following: Following,
+        polls: asyncio.Semaphore,
+    ) -> None:
         self._work = work
+        self._following = following
+        self._polls = polls
         self._target = target
         # An address may hold a secret; whoever asked for the work reads only where it is.
         self._name = shown(target.target) if is_address(target.target) else target.target
@@ -92,6 +131,8 @@ class RemoteRun:
             raise
         except (Refused, Unreachable, Unreadable) as error:
             await self._relay.flush()
+            if isinstance(error, TimedOut) and error.reason == SILENT:
+                await self._cancel()
             kind = "does not take it" if isinstance(error, Refused) else "failed"
             log.warning("peer.failed task=%s error=%a", work.state.task_id, str(error))
             return spoken(work, TaskState.FAILED, f"{self._name} {kind}: {error}")
@@ -116,9 +157,9 @@ class RemoteRun:
                     return spoken(work, TaskState.FAILED, f"uncertain: {LOST.format(self._name)}")
                 question = await self._question(result)
             try:
-                answer = await work.ask(question)
+                answer = await work.ask(question, lambda: self._told() is not None)
             except (Unanswered, TimeoutError):
-                # It closes there by the same deadline; what the agent then does is followed.
+                # It closes there by the same deadline, or has ended; what the agent then does is followed.
                 answer = None
             if answer is None or not self._remote.lost:
                 message = answer
@@ -154,6 +195,8 @@ class RemoteRun:
             await self._record(2 * place + 1, TAKEN, self._remote)
             return await self._follow()
         self._is_taken = False
+        if not self._remote.context:
+            self._remote = replace(self._remote, context=await self._context())
         capabilities = await self._capabilities(waits=step is not None or bool(self._remote.task))
         sent = Sent(work.ids.new(), capabilities.interface) if step is None else convert(step.result, Sent)
         try:
@@ -167,6 +210,15 @@ class RemoteRun:
             self._remote = replace(self._remote, lost=True)
             await self._record(2 * place + 1, TAKEN, self._remote)
             return None
+
+    async def _context(self) -> str:
+        """The context that the agent knows: the one that it told in our context before, else our own."""
+        state, target = self._work.state, self._target.target
+        if state.context_id != state.task_id:
+            taken = await self._work.step_before(TAKEN, lambda first: _is_for(first, target))
+            if taken is not None and (known := convert(taken.result, RemoteTask).context):
+                return known
+        return state.context_id
 
     async def _capabilities(self, *, waits: bool) -> Capabilities:
         """What the agent can do; where something was sent to it, it is waited for."""
@@ -197,6 +249,21 @@ class RemoteRun:
                 return await self._follow()
 
     async def _send(self, place: int, sent: Sent, message: Message, known: Capabilities) -> Result:
+        push, work = None, self._work
+        if known.push and not self._remote.task and self._following.callbacks is not None:
+            push = self._following.callbacks.config(self._peer.url, work.tenant, work.state.task_id)
+        try:
+            return await self._say(place, sent, message, known, push)
+        except PUSH_REFUSALS as refused:
+            if push is None or self._is_taken:
+                raise
+            # It may not call back to where we are; then it is looked at.
+            log.warning("peer.push_refused task=%s error=%a", work.state.task_id, str(refused))
+            return await self._say(place, sent, message, known, None)
+
+    async def _say(
+        self, place: int, sent: Sent, message: Message, known: Capabilities, push: PushConfig | None
+    ) -> Result:
         said = Sending(
             message_id=sent.message,
             task_id=self._remote.task,
@@ -204,13 +271,14 @@ class RemoteRun:
             skill=self._target.skill,
             correlation_id=correlation_of(self._work.state),
             parent_id=self._work.state.task_id,
+            push=push,
         )
         metadata = _passed_on(message.metadata)
         if asked := self._asked(place):
             metadata = {**(metadata or {}), **question_metadata(asked)}
         content = Message("", role=Role.USER, parts=message.parts, metadata=metadata)
         if known.streaming:
-            return await self._read(self._client.stream(content, **said), place)
+            return await self._heard(self._read(self._client.stream(content, **said), place))
         # Its task is known at once this way, so that a crash meanwhile leaves no doubt.
         result = await self._client.send(content, wait=False, **said)
         await self._take(place, result)
@@ -253,29 +321,101 @@ class RemoteRun:
                 if not (await self._capabilities(waits=True)).streaming:
                     return await self._poll()
                 stream = self._client.subscribe(self._remote.task, through_questions=False)
-                result = await self._read(stream)
+                result = await self._heard(self._read(stream))
                 return result if not _is_overdue(result) else await self._poll()
             except (Unreachable, Refused) as error:
                 if not _is_away(error):
                     raise
                 await self._away(error)
 
+    async def _heard(self, reading: Coroutine[Any, Any, Result]) -> Result:
+        """What a stream brings to its end, unless a webhook tells of that first or it is silent too long."""
+        read = self._work.loop.create_task(reading)
+        told = self._work.loop.create_task(self._end_told())
+        try:
+            await asyncio.wait({read, told}, return_when=asyncio.FIRST_COMPLETED)
+            if read.done():
+                return read.result()
+            told.result()
+        finally:
+            read.cancel()
+            told.cancel()
+            await asyncio.gather(read, told, return_exceptions=True)
+        return await self._poll()
+
+    async def _end_told(self) -> None:
+        while self._told() is None:
+            heard = self._work.state.notices
+            self._check_silence()
+            await self._work.notified(heard, self._silent_at())
+
+    def _told(self) -> Result | None:
+        """The remote task as a webhook has told of its end; without a task where that is to be asked for."""
+        notice = self._work.state.notice
+        if notice is None or notice.state not in TERMINAL:
+            return None
+        if notice.task is not None and self._remote.task not in ("", notice.task.id):
+            return None
+        return Result(notice.task)
+
     async def _poll(self) -> Result:
-        """Look at a remote task now and then, until it rests."""
+        """Look at a remote task now and then, or when a webhook tells of it, until it rests."""
         lost = 0
         while True:
+            heard, told = self._work.state.notices, self._told()
+            if told is not None and told.artifacts:
+                return told
             try:
-                result = await self._client.get(self._remote.task)
-                await self._back()
-                await self._relay.settle(result)
-                if result.state in RESTING and not _is_overdue(result):
-                    return result
-                lost = 0
+                result = await self._look()
             except TaskNotFound:
                 lost += 1
+                if told is not None and told.task is not None:
+                    return told
                 if lost == LOST_TIMES:
                     raise
-            await self._pause()
+                # Without being parked: whoever comes after would count from the beginning.
+                await asyncio.sleep(min(FIRST_PAUSE_S, self._following.poll_s))
+                continue
+            except (Unreachable, Refused):
+                if told is not None and told.task is not None:
+                    return told
+                raise
+            lost = 0
+            await self._back()
+            await self._relay.settle(result)
+            if result.state in RESTING and not _is_overdue(result):
+                return result
+            if told is not None and told.task is not None:
+                # Its own word, which came by a webhook; its list of tasks may lag behind.
+                return told
+            self._check_silence(result)
+            await self._pause(heard, self._following.poll_s)
+
+    async def _look(self) -> Result:
+        """One look at the remote task, which may not take long, and few together at one agent."""
+        async with self._polls:
+            limit = asyncio.timeout(LOOK_S)
+            try:
+                async with limit:
+                    return await self._client.get(self._remote.task)
+            except TimeoutError:
+                if not limit.expired():
+                    raise
+                raise TimedOut(f"no answer within {LOOK_S:g} seconds", reason="total") from None
+
+    def _silent_at(self) -> int:
+        return self._work.state.active_at + round(self._following.silence_s * 1000)
+
+    def _check_silence(self, asking: Result | None = None) -> None:
+        """Give an agent up that has said nothing for too long, or asks for ever what it should have closed.
+
+        Raises:
+            TimedOut: it is to be.
+        """
+        if now_ms() >= self._silent_at():
+            raise TimedOut(f"it said nothing for {self._following.silence_s:g} seconds", reason=SILENT)
+        if asking is not None and _is_overdue(asking, OVERDUE_S):
+            raise TimedOut("it still asks what could be answered until some time ago only", reason=SILENT)
 
     async def _back(self) -> None:
         """Say that an agent is there again: how long it is away is counted from the next time on."""
@@ -301,15 +441,14 @@ class RemoteRun:
             await self._relay.flush()
             await self._work.emit(replace(said, message=message))
             await self._work.drain()
-        elif now_ms() - state.status_at > AWAY_S * 1000:
+        elif now_ms() - state.status_at > self._following.silence_s * 1000:
             raise error
-        await self._pause()
+        await self._pause(state.notices)
 
-    async def _pause(self) -> None:
+    async def _pause(self, heard: int, longest_s: float = LONGEST_PAUSE_S) -> None:
         # Longer as time goes on, by what the log says: a wait that it bridges begins anew when it is played.
-        seconds = (now_ms() - self._work.state.status_at) / 1000 * SLOWER
-        seconds = min(max(seconds, FIRST_PAUSE_S), max(LONGEST_PAUSE_S, FIRST_PAUSE_S))
-        await self._work.sleep_until(now_ms() + round(seconds * 1000))
+        seconds = max((now_ms() - self._work.state.active_at) / 1000 * SLOWER, FIRST_PAUSE_S)
+        await self._work.notified(heard, now_ms() + round(min(seconds, longest_s) * 1000))
 
     async def _cancel(self) -> None:
         """Stop the remote task too; whether that succeeds, ours is stopped."""
@@ -322,15 +461,20 @@ class RemoteRun:
             log.warning("peer.not_canceled task=%s error=%a", self._work.state.task_id, str(error))
 
 
+def _is_for(first: Message, target: str) -> bool:
+    """Whether a task of the same agent here was done by the same one elsewhere."""
+    return CALL_KEY not in (first.metadata or {}) or read_target(first).target == target
+
+
 def _is_away(error: TrunklineError) -> bool:
     """Whether an agent cannot be reached or takes nothing now, and may later."""
     return isinstance(error, Unreachable | TooManyRequests) or is_peer_failure(error)
 
 
-def _is_overdue(result: Result) -> bool:
+def _is_overdue(result: Result, by_s: float = 0.0) -> bool:
     """Whether an agent asks what it will close now, so that nobody need be asked any more."""
     asked = result.task.status.message if result.task is not None and result.state in INTERRUPTED else None
-    return asked is not None and 0 < deadline_of(asked) <= now_ms()
+    return asked is not None and 0 < deadline_of(asked) <= now_ms() - by_s * 1000
 
 
 def _passed_on(metadata: Metadata | None) -> Metadata | None:

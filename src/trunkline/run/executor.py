@@ -68,6 +68,7 @@ class Work(Protocol):
     """One task in the hands of its executor. While it waits by one of these, it is never taken for silent."""
 
     ids: Ids
+    tenant: str
 
     @property
     def loop(self) -> AbstractEventLoop:
@@ -144,6 +145,14 @@ class Work(Protocol):
 
     async def child_rest(self, child: str, heard: int) -> None:
         """Wait until a child of this task has ended, or asked more than these many questions."""
+        ...
+
+    async def notified(self, heard: int, until: int) -> None:
+        """Wait until the agent elsewhere has told more than these many times of it, or for a moment."""
+        ...
+
+    async def step_before(self, name: str, fits: Callable[[Message], bool]) -> Stepped | None:
+        """The last step of this name in the newest earlier task of the context whose first message fits."""
         ...
 
     async def appended(self, after: int) -> None:

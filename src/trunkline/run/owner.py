@@ -16,7 +16,7 @@ from trunkline.errors import Misuse, StoreError, TaskFull, TurnOver
 from trunkline.log.decide import LIMITS, Park
 from trunkline.log.events import AnyEvent, Replied, Status, Stepped
 from trunkline.log.fold import State
-from trunkline.run import hops
+from trunkline.run import contexts, hops
 from trunkline.run.buffer import RETRY_S, UNFLUSHED_LIMIT, EventBuffer
 from trunkline.run.executor import Again, ChildTasks, OnCrash, Verdict, never
 from trunkline.run.feed import Feed
@@ -61,6 +61,7 @@ class Owner:
         "feed",
         "heard_at",
         "ids",
+        "tenant",
     )
 
     def __init__(
@@ -74,6 +75,7 @@ class Owner:
         again: Again = Again.NO,
     ) -> None:
         self.feed = feed
+        self.tenant = feed.tenant
         self.agent = agent
         self.ids = node.ids
         self.earlier: tuple[Message, ...] = ()
@@ -215,6 +217,15 @@ class Owner:
         finally:
             self.awaited.discard(child)
 
+    async def notified(self, heard: int, until: int) -> None:
+        """Wait until the agent elsewhere has told more often of it than this, or for a moment."""
+        await self._wait(lambda: self.feed.state.notices > heard or 0 < until <= now_ms(), until)
+
+    async def step_before(self, name: str, fits: Callable[[Message], bool]) -> Stepped | None:
+        """The last step of this name in the newest earlier task of the context whose first message fits."""
+        names = self._node.names_of(self.agent.id)
+        return await contexts.step_before(self._node.tasks, self.feed, names, name, fits)
+
     async def appended(self, after: int) -> None:
         """Wait until the log holds something after this seq."""
         await self._wait(lambda: self.feed.state.seq > after)
@@ -230,7 +241,7 @@ class Owner:
         self._waits += 1
         try:
             while not ready():
-                if self._park_due:
+                if self._park_due and timer is not None:
                     self._park_due = False
                     await self._park(ready, wake_at, child)
                     timer = self._consider_parking_later()
@@ -240,6 +251,7 @@ class Owner:
         finally:
             if timer is not None:
                 timer.cancel()
+                self._park_due = False
             self._waits -= 1
             self.heard_at = self._loop.time()
 
@@ -397,7 +409,7 @@ class Owner:
             try:
                 if self._continues and not self.earlier:
                     names = self._node.names_of(self.agent.id)
-                    self.earlier = await self._node.tasks.earlier(self.feed, names)
+                    self.earlier = await contexts.earlier(self._node.tasks, self.feed, names)
                 if self._again is not Again.NO:
                     records = await self._node.tasks.records(self.feed)
                     self._replay = replay(self._again, records, self.agent.executor.works_elsewhere)

@@ -17,7 +17,7 @@ from trunkline.errors import (
     TaskNotCancelable,
     Unavailable,
 )
-from trunkline.log.decide import Cancel, ForceCancel, Release, Say
+from trunkline.log.decide import Cancel, ForceCancel, Notify, Release, Say
 from trunkline.log.events import AnyEvent, PushTarget, Routed, Status, Submitted
 from trunkline.log.fold import NEVER
 from trunkline.run import hops
@@ -387,6 +387,16 @@ class Runner:
             self._begin(feed, agent, Again.RESUME)
         elif answered or not state.node:
             # Also what was said to a parked task that asked for nothing: that made it due.
+            self._takeover.call()
+
+    async def notify(self, feed: Feed, notice: Notify) -> None:
+        """Record what the agent elsewhere that does the work tells of it, and have the task hear that.
+
+        Raises:
+            StoreError: nothing was recorded.
+        """
+        await self.tasks.change(feed, notice)
+        if not feed.state.node:
             self._takeover.call()
 
     async def _lives_elsewhere(self, node: str) -> bool:

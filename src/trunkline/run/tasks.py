@@ -23,13 +23,11 @@ from trunkline.log.notifications import announced, delivery_id, lane
 from trunkline.run.feed import PAGE, Feed, weight
 from trunkline.store.base import Store
 from trunkline.store.group_commit import Ack, Follower
-from trunkline.store.records import Dedup, Hint, OutboxEntry, TailRecord, TaskRef, Where
-from trunkline.wire.types import Message, Role, TaskState
+from trunkline.store.records import Dedup, Hint, OutboxEntry, TailRecord, TaskRef
+from trunkline.wire.types import TaskState
 
 log = logging.getLogger("trunkline.run")
 CANCELED = TaskState.CANCELED
-# How many earlier tasks of a context are read for the next one.
-CONTEXT_TASKS = 20
 # How many events of many tasks are read at once.
 NEWS = 2000
 # How long a change gives way to others that are faster.
@@ -241,26 +239,6 @@ class Tasks:
             if len(batch) < PAGE:
                 return found
 
-    async def earlier(self, feed: Feed, agents: tuple[str, ...]) -> tuple[Message, ...]:
-        """The messages between principal and agent in the context before this task, oldest first."""
-        state = feed.state
-        where = Where(principal=state.principal, context_id=state.context_id, agents=agents)
-        page = await self.store.heads.list(feed.tenant, where, size=CONTEXT_TASKS + 1)
-        # Task ids sort by birth, so the order does not change when an old task moves.
-        ids = sorted(head.task_id for head in page.heads if head.task_id < state.task_id)[-CONTEXT_TASKS:]
-        said: list[Message] = []
-        for task_id in ids:
-            try:
-                known = await self.fold(feed.tenant, task_id)
-            except StoreError as error:
-                if not error.damaged_task:
-                    raise
-                # The next task of a conversation goes on with what can be read of it.
-                log.error("task.damaged task=%s error=%s", task_id, error)
-                continue
-            said.extend(_conversation(known))
-        return tuple(said)
-
     def begin(self, tenant: str, task_id: str) -> Feed:
         """The feed of a task that does not exist yet."""
         feed = self._feeds[(tenant, task_id)] = Feed(tenant, State(task_id))
@@ -437,25 +415,6 @@ class Tasks:
 
 def _is_of(agent: str, agents: Collection[str] | None) -> bool:
     return agents is None or agent in agents
-
-
-def _conversation(state: State) -> list[Message]:
-    """A task as part of a conversation: its messages, then its results as the agent's last word."""
-    said = list(state.history)
-    if state.status_message is not None:
-        said.append(state.status_message)
-    parts = tuple(part for artifact in state.task().artifacts for part in artifact.parts)
-    if parts:
-        said.append(
-            Message(
-                message_id=f"{state.task_id}:result",
-                context_id=state.context_id,
-                task_id=state.task_id,
-                role=Role.AGENT,
-                parts=parts,
-            )
-        )
-    return said
 
 
 def _by_task(news: list[TailRecord]) -> dict[TaskRef, list[Recorded]]:

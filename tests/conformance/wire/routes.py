@@ -177,6 +177,7 @@ API: dict[str, list[tuple[str, str]]] = {
     "GET /bus/subscribe": [("?after={event}&tenant={tenant}", "")],
     "GET /bus/history": [("?correlationId={task}", ""), ("?correlationId={key}&tenant={tenant}", "")],
     "GET /openapi.json": [("", "")],
+    "POST /a2a/callback/{id}": [("", "{{}}")],
 }
 # What operators do: verb, path, body.
 ACTS = {

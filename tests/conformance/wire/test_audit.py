@@ -65,6 +65,8 @@ class Auditor:
                 return event.node or before, f"taken from {before}" if event.node else "let go"
             case ev.ChildEnded() | ev.ChildAsked():
                 return event.child, f"its end, {event.state.name.lower()}"
+            case ev.Notified():
+                return "the agent elsewhere", "told of it"
             case ev.CancelRequested():
                 self.canceled_by = event.by
                 return event.by, "asked to stop"
@@ -210,6 +212,7 @@ def test_the_log_alone_tells_who_when_for_whom_and_why(shelf: Shelf, tmp_path: P
         ev.Parked,
         ev.ChildEnded,
         ev.ChildAsked,
+        ev.Notified,
     }
     assert kinds >= set(get_args(ev.Known)) - rare, kinds
     ends = {one.what for one in accounts}

@@ -1,0 +1,52 @@
+"""Webhooks of the remote agents that do tasks of ours; each is let in by the token of its task."""
+
+from __future__ import annotations
+
+from trunkline.errors import TaskNotFound
+from trunkline.fleet.call import ApiCall, ApiStruct
+from trunkline.fleet.route import ApiRoute
+from trunkline.peer.callbacks import Callbacks, read_callback, refusal
+from trunkline.run.runner import Runner
+
+
+class CallbackTaken(ApiStruct, frozen=True):
+    """The webhook was heard, now or before."""
+
+    success: bool
+
+
+def callback_routes(runner: Runner, callbacks: Callbacks) -> list[ApiRoute]:
+    """The route by which remote agents tell of tasks."""
+
+    async def take(call: ApiCall, query: object, body: bytes) -> CallbackTaken:
+        del query
+        tenant = callbacks.tenant(call.id, _token(call))
+        told = read_callback(body)
+        try:
+            feed = await runner.tasks.load(tenant, call.id)
+            if feed is None:
+                raise refusal()
+            await runner.notify(feed, told)
+        except TaskNotFound:
+            raise refusal() from None
+        return CallbackTaken(success=True)
+
+    return [
+        ApiRoute(
+            pattern="POST /a2a/callback/{id}",
+            scope=None,
+            summary="Tell of a task that a remote agent does.",
+            act=take,
+            answer=CallbackTaken,
+            body=bytes,
+        )
+    ]
+
+
+def _token(call: ApiCall) -> str:
+    """What a webhook shows: a bearer token, or else the header that A2A has for it."""
+    headers = dict(call.headers)
+    scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    return headers.get(b"x-a2a-notification-token", b"").decode("latin-1").strip()

@@ -1,0 +1,86 @@
+"""What the earlier tasks of a context tell the next one: what was said, and where its remote agent stood."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from trunkline.errors import StoreError
+from trunkline.log.events import Recorded, Stepped
+from trunkline.log.fold import State
+from trunkline.run.feed import PAGE, Feed
+from trunkline.run.tasks import Tasks
+from trunkline.store.records import Where
+from trunkline.wire.types import Message, Role
+
+log = logging.getLogger("trunkline.run")
+# How many earlier tasks of a context are read for the next one.
+CONTEXT_TASKS = 20
+
+
+async def earlier(tasks: Tasks, feed: Feed, agents: tuple[str, ...]) -> tuple[Message, ...]:
+    """The messages between principal and agent in the context before this task, oldest first."""
+    said: list[Message] = []
+    for task_id in await _before(tasks, feed, agents):
+        try:
+            known = await tasks.fold(feed.tenant, task_id)
+        except StoreError as error:
+            if not error.damaged_task:
+                raise
+            # The next task of a conversation goes on with what can be read of it.
+            log.error("task.damaged task=%s error=%s", task_id, error)
+            continue
+        said.extend(_conversation(known))
+    return tuple(said)
+
+
+async def step_before(
+    tasks: Tasks, feed: Feed, agents: tuple[str, ...], name: str, fits: Callable[[Message], bool]
+) -> Stepped | None:
+    """The last step of this name in the newest earlier task of the context whose first message fits."""
+    for task_id in reversed(await _before(tasks, feed, agents)):
+        known, found = State(task_id), None
+        for recorded in await _records(tasks, feed.tenant, task_id):
+            known.apply(recorded)
+            event = recorded.event
+            found = event if isinstance(event, Stepped) and event.name == name else found
+        if found is not None and fits(known.message):
+            return found
+    return None
+
+
+async def _before(tasks: Tasks, feed: Feed, agents: tuple[str, ...]) -> list[str]:
+    """The newest tasks of the context before this one, oldest first."""
+    state = feed.state
+    where = Where(principal=state.principal, context_id=state.context_id, agents=agents)
+    page = await tasks.store.heads.list(feed.tenant, where, size=CONTEXT_TASKS + 1)
+    # Task ids sort by birth, so the order does not change when an old task moves.
+    return sorted(head.task_id for head in page.heads if head.task_id < state.task_id)[-CONTEXT_TASKS:]
+
+
+async def _records(tasks: Tasks, tenant: str, task_id: str) -> list[Recorded]:
+    found: list[Recorded] = []
+    while True:
+        batch = await tasks.store.log.read(tenant, task_id, found[-1].seq if found else 0, PAGE)
+        found += batch
+        if len(batch) < PAGE:
+            return found
+
+
+def _conversation(state: State) -> list[Message]:
+    """A task as part of a conversation: its messages, then its results as the agent's last word."""
+    said = list(state.history)
+    if state.status_message is not None:
+        said.append(state.status_message)
+    parts = tuple(part for artifact in state.task().artifacts for part in artifact.parts)
+    if parts:
+        said.append(
+            Message(
+                message_id=f"{state.task_id}:result",
+                context_id=state.context_id,
+                task_id=state.task_id,
+                role=Role.AGENT,
+                parts=parts,
+            )
+        )
+    return said
