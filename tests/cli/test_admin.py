@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -18,6 +19,7 @@ from trunkline.cli.admin import KEYS, ask, close_entrance, open_entrance, span_m
 from trunkline.config import Secret, Settings
 from trunkline.errors import Misuse, StoreInUse
 from trunkline.store.sqlite.database import FileLock
+from trunkline.store.url import store_from_url
 
 TOKEN = Secret("the-token-of-the-server")
 
@@ -146,3 +148,20 @@ def test_a_span(text: str, ms: int) -> None:
 def test_no_span(text: str) -> None:
     with pytest.raises(Misuse, match="--grace takes a number and s, m, h or d"):
         span_ms(text, "--grace")
+
+
+def test_only_the_inbox_is_read_beside_a_server(tmp_path: Path) -> None:
+    """What else the API shows, such as ceremonies, is asked of the server that has the store."""
+    chosen = settings(tmp_path)
+
+    async def held() -> None:
+        store = store_from_url(chosen.store)
+        await store.open()
+        try:
+            assert await asyncio.to_thread(ask, chosen, "GET", "/api/inbox") == {"items": [], "next": None}
+            with pytest.raises(StoreInUse):
+                await asyncio.to_thread(ask, chosen, "GET", "/api/ceremonies")
+        finally:
+            await store.close()
+
+    asyncio.run(held())

@@ -39,6 +39,7 @@ log = logging.getLogger("trunkline.admin")
 KEYS = PREFIX + "keys"
 TASKS = PREFIX + "tasks"
 HEALTH = MOUNTED + "/fleet/health"
+INBOX = MOUNTED + "/inbox"
 TIMEOUT_S = 60.0
 _ANSWER_BYTES = 64 << 20
 _SUFFIX = ".admin"
@@ -129,8 +130,9 @@ async def _perform(
 ) -> bytes:
     # What only reads may be done beside a running server, but not the list of tasks that wait: which
     # processes live, only the server knows, or whoever has the store for itself. Health is counted when asked
-    # for, which is writing too.
-    store = store_from_url(settings.store, read_only=method == "GET" and path not in (TASKS, HEALTH))
+    # for, which is writing too. Of the rest of the API only the inbox can be read without the server.
+    beside = path.startswith(INBOX) if path.startswith(f"{MOUNTED}/") else path != TASKS
+    store = store_from_url(settings.store, read_only=method == "GET" and beside)
     await store.open()
     try:
         keys = KeyStore(store.docs, Keyring(()), now_ms)
