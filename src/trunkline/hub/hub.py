@@ -84,7 +84,11 @@ class Hub:
         runner, store = host.runner, host.store
         self.carried.assemble(runner, host.executors, host.sites, host.settings)
         self._health = host.api.health = FleetHealth(
-            store, origin=HUB, window_s=host.settings.health_window_s, registered=self._names
+            store,
+            origin=HUB,
+            window_s=host.settings.health_window_s,
+            registered=self._names,
+            limits=self.file.alerts,
         )
         fleet = CatalogueFleet(self.catalogue, self._health.book)
         dispatcher = Dispatcher(runner, fleet, self._policy())

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 from trunkline.auth.principal import DEFAULT_TENANT, Principal, Scope, check_tenant
 from trunkline.config import Secret, Settings, load, seconds, secret_text
 from trunkline.errors import Misuse
+from trunkline.fleet.health.alerts import AlertLimits
 from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
 
 HUB, KEYS, MOCKS = "hub.yaml", "keys.yaml", "mocks.yaml"
@@ -40,6 +41,7 @@ class HubFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     helm: str = ""
     routing: RoutingForm = RoutingForm()
     settings: dict[str, object] = {}
+    alerts: AlertLimits = AlertLimits()
 
 
 class _KeyForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
