@@ -174,6 +174,9 @@ def test_what_is_no_age_is_refused(given: object) -> None:
 
 @pytest.mark.parametrize("given", [0, "0", "49h", "soon", ""])
 def test_a_window_of_health_lies_in_what_is_kept(given: object) -> None:
+    assert load({"card_refresh": "30s"}).card_refresh_s == 30
+    with pytest.raises(Misuse, match="card_refresh"):
+        load({"card_refresh": 0.5})
     assert load({"health_window": "48h"}).health_window_s == 48 * 3600
     with pytest.raises(Misuse, match="health_window"):
         load({"health_window": given})

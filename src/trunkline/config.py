@@ -128,21 +128,29 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     egress_networks: tuple[str, ...] = ()
     secret_key: Secret | None = None
     health_window: float | str = "24h"
+    card_refresh: float | str = "10m"
 
     def __post_init__(self) -> None:
         for name in ("store", "host", "public_url"):
             if not getattr(self, name).isprintable():
                 raise ValueError(f"{name} holds control characters")
-        for name in ("retention", "health_window"):
+        for name in ("retention", "health_window", "card_refresh"):
             age: float | str | None = getattr(self, name)
             try:
                 seconds(0 if age is None else age)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from None
+        if self.card_refresh_s < 1:
+            raise ValueError("card_refresh: give a second or more")
         if not 0 < self.health_window_s <= HEALTH_KEPT_S:
             raise ValueError("health_window: give more than nothing and at most 48h, which is what is kept")
         if self.public_url and not _is_address(self.public_url):
             raise ValueError("public_url must be like https://agent.example/path, without a login or a query")
+
+    @property
+    def card_refresh_s(self) -> float:
+        """How often the agents of a catalogue are asked for their cards, in seconds."""
+        return seconds(self.card_refresh)
 
     @property
     def health_window_s(self) -> float:

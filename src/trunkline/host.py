@@ -132,13 +132,13 @@ class Host:
         )
         # Made once, here: it says which of its entries are none, and once is enough.
         hosts, networks = settings.egress_hosts, settings.egress_networks
-        self._egress = Egress(hosts=hosts, networks=networks, loopback=settings.dev)
+        self.egress = Egress(hosts=hosts, networks=networks, loopback=settings.dev)
         self._assemble()
 
     def _assemble(self) -> None:
         settings = self.settings
         self.store = store_from_url(settings.store)
-        self.fetcher = Fetcher(self._egress, timeout_s=settings.push_timeout)
+        self.fetcher = Fetcher(self.egress, timeout_s=settings.push_timeout)
         self._counts = Counters(_STATES.values())
         self.drift = DriftMonitor(self._counts.drift)
         bounds = Bounds(settings.hop_limit, settings.task_budget)

@@ -78,13 +78,18 @@ class CarriedAgents:
         self._changed = asyncio.Event()
 
     def assemble(
-        self, runner: Runner, executors: ExecutorFactory, sites: SiteFactory, settings: Settings
+        self,
+        runner: Runner,
+        executors: ExecutorFactory,
+        sites: SiteFactory,
+        settings: Settings,
+        clients: PeerClients,
     ) -> None:
         """Begin with a new runner, which carries nobody of the catalogue yet."""
         self._runner = runner
         self._sites = sites
         self._settings = settings
-        self._clients = PeerClients()
+        self._clients = clients
         self._hosted: dict[str, list[HostedAgent]] = {}
         self._executors = replace(executors, local=AgentNames(self._hosted))
         self._kinds: dict[str, tuple[str, str]] = {}

@@ -12,11 +12,13 @@ from pathlib import Path
 from trunkline.agent.agent import Agent
 from trunkline.auth.keys import Keyring
 from trunkline.auth.principal import ANONYMOUS, DEFAULT_TENANT, OPERATOR, Principal, Scope
+from trunkline.auth.vault import Vault, find_key
 from trunkline.clock import now_ms
 from trunkline.config import Settings, environment
 from trunkline.errors import Misuse, TaskNotCancelable
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.files import CatalogueFiles
+from trunkline.fleet.catalogue.service import CatalogueService
 from trunkline.fleet.ceremonies.ceremonies import Ceremonies
 from trunkline.fleet.ceremonies.scheduler import Fire
 from trunkline.fleet.health.fleet_health import FleetHealth
@@ -82,7 +84,6 @@ class Hub:
     def assemble(self, host: Host) -> Site:
         """The site at the origin; the parts of the fleet have the runner of the host from here on."""
         runner, store = host.runner, host.store
-        self.carried.assemble(runner, host.executors, host.sites, host.settings)
         self._health = host.api.health = FleetHealth(
             store,
             origin=HUB,
@@ -90,6 +91,10 @@ class Hub:
             registered=self._names,
             limits=self.file.alerts,
         )
+        self.catalogue.changed.clear()
+        self._service = self._kept(host)
+        clients = self._service.clients
+        self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
         fleet = CatalogueFleet(self.catalogue, self._health.book)
         dispatcher = Dispatcher(runner, fleet, self._policy())
         self._ceremonies = self._scheduled(host, dispatcher)
@@ -98,11 +103,24 @@ class Hub:
                 *dispatch_routes(DispatchApi(runner, dispatcher)),
                 *chat_routes(ChatApi(runner, dispatcher, fleet)),
                 *self._ceremonies.routes,
+                *self._service.routes(),
             ]
         )
         front = Front(self.file, self.catalogue, dispatcher, host.sites, host.settings)
-        self.catalogue.changed[:] = [self.carried.note, front.renew]
+        self.catalogue.changed += [self.carried.note, front.renew]
         return front.site
+
+    def _kept(self, host: Host) -> CatalogueService:
+        key = find_key(host.settings)
+        return CatalogueService(
+            self.catalogue,
+            host.store.docs,
+            now_ms,
+            egress=host.egress,
+            vault=None if key is None else Vault(key),
+            card_refresh_s=host.settings.card_refresh_s,
+            health=self._health.book.of,
+        )
 
     def _scheduled(self, host: Host, dispatcher: Dispatcher) -> Ceremonies:
         runner = host.runner
@@ -150,10 +168,17 @@ class Hub:
 
     async def start(self) -> list[Coroutine[None, None, None]]:
         """Carry the agents; gives what keeps them, the files and the keys up to date."""
+        await self._service.start()
         await self._ceremonies.start()
         await self.carried.start()
         self._following = self._health.start()
-        return [self.carried.follow(), self.files.watch(), self._watch_keys(), self._ceremonies.run()]
+        return [
+            self.carried.follow(),
+            self.files.watch(),
+            self._watch_keys(),
+            self._ceremonies.run(),
+            self._service.run(),
+        ]
 
     async def close(self) -> None:
         """Let go of the remote agents, and of what reads the log."""

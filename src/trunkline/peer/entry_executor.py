@@ -35,6 +35,8 @@ class RecordedPeer(Struct, frozen=True, kw_only=True):
     card_url: str = ""
     verify_tls: bool = True
     uncertain: Literal["fail", "ask"] = "fail"
+    foreign: bool = False
+    sealed: str = ""
 
 
 class EntryExecutor:

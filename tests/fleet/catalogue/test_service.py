@@ -13,7 +13,9 @@ from tests.fleet.catalogue.cards import CardServer, card
 from tests.fleet.office import Office, office
 from trunkline.auth.vault import Vault
 from trunkline.fleet.catalogue import files, service
+from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.service import CatalogueService
+from trunkline.hub.hub import variable_of
 from trunkline.net.egress import Egress
 from trunkline.store.base import Store
 
@@ -63,12 +65,12 @@ def fleet(
             prepare(cards)
             (folder / "agents.yaml").write_text(text(cards.url))
             shift: list[Fleet] = []
-            made = made_of(
-                folder, at.store, lambda: 1_700_000_000_000 + (shift[0].clock if shift else 0), loopback
-            )
+            made = made_of(at.store, lambda: 1_700_000_000_000 + (shift[0].clock if shift else 0), loopback)
             at.application.host.api.add(made.routes())
+            read = files.CatalogueFiles(folder, variable_of({}), made.catalogue.take_files)
+            read.start()
             await made.start()
-            running = asyncio.create_task(made.run())
+            running = asyncio.gather(made.run(), read.watch())
             found = Fleet(at, cards, made, folder)
             shift.append(found)
             try:
@@ -80,8 +82,10 @@ def fleet(
     office(main)
 
 
-def made_of(folder: Path, store: Store, now: Callable[[], int], loopback: bool) -> CatalogueService:
-    return CatalogueService(folder, store.docs, now, egress=Egress(loopback=loopback), vault=Vault(b"k" * 32))
+def made_of(store: Store, now: Callable[[], int], loopback: bool) -> CatalogueService:
+    return CatalogueService(
+        Catalogue(now), store.docs, now, egress=Egress(loopback=loopback), vault=Vault(b"k" * 32)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -212,7 +216,8 @@ def test_the_api_changes_the_catalogue(tmp_path: Path) -> None:
             for verb, state in (("disable", "disabled"), ("enable", "ready"), ("drain", "disabled")):
                 status, shown = await at.do("POST", f"agents/{name}/{verb}")
                 assert status == 200 and (shown["state"] == "disabled") == (state == "disabled"), shown
-        other = made_of(at.folder, at.at.store, lambda: 0, loopback=True)
+        other = made_of(at.at.store, lambda: 0, loopback=True)
+        files.CatalogueFiles(at.folder, variable_of({}), other.catalogue.take_files).start()
         await other.start()
         kept = other.catalogue.find("north", "filed")
         assert kept is not None and kept.state == "disabled"

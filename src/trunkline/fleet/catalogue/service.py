@@ -1,4 +1,4 @@
-"""A catalogue with everything that keeps it true: files, documents, cards and their history."""
+"""What keeps a catalogue true beside its files: documents, cards and their history."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from trunkline.auth.vault import Vault
-from trunkline.config import environment
 from trunkline.errors import StoreError
 from trunkline.fleet.catalogue.agent_routes import agent_routes
 from trunkline.fleet.catalogue.agents import ABOUT, CatalogueParts
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.discovery import CARD_REFRESH_S, CardDiscovery
 from trunkline.fleet.catalogue.documents import CatalogueDocuments
-from trunkline.fleet.catalogue.files import CatalogueFiles
 from trunkline.fleet.catalogue.history import CatalogueHistory
 from trunkline.fleet.health.book import AgentHealth
 from trunkline.fleet.journal import Journals
@@ -30,11 +27,11 @@ SWEEP_S = 1.0
 
 
 class CatalogueService:
-    """The catalogue of a workspace; `clients` are those by which its agents are called."""
+    """Follows documents and cards for a catalogue; `clients` are those by which its agents are called."""
 
     def __init__(
         self,
-        workspace: Path,
+        catalogue: Catalogue,
         docs: Docs,
         now_ms: Callable[[], int],
         *,
@@ -43,11 +40,10 @@ class CatalogueService:
         card_refresh_s: float = CARD_REFRESH_S,
         health: Callable[[str, str], AgentHealth] = lambda tenant, name: AgentHealth(),
     ) -> None:
-        self.catalogue = Catalogue(now_ms)
+        self.catalogue = catalogue
         self.clients = PeerClients(
             egress=egress, reveal=None if vault is None else partial(vault.open, about=ABOUT)
         )
-        self.files = CatalogueFiles(workspace, variable, self.catalogue.take_files)
         self.documents = CatalogueDocuments(docs, self.catalogue, now_ms)
         self.discovery = CardDiscovery(self.catalogue, self.clients, now_ms, refresh_s=card_refresh_s)
         self.history = CatalogueHistory(self.catalogue, Journals(docs), now_ms)
@@ -67,13 +63,11 @@ class CatalogueService:
         return agent_routes(self._parts)
 
     async def start(self) -> None:
-        """Read files and documents.
+        """Read the documents.
 
         Raises:
-            Misuse: a file does not parse; the text names file and line.
             StoreError: the store does not answer.
         """
-        self.files.start()
         await self.documents.refresh()
 
     async def run(self) -> None:
@@ -81,7 +75,6 @@ class CatalogueService:
         try:
             async with asyncio.TaskGroup() as group:
                 for work in (
-                    self.files.watch(),
                     self.documents.entries.follow(),
                     self.documents.overrides.follow(),
                     self.discovery.run(),
@@ -99,8 +92,3 @@ class CatalogueService:
                 await self.documents.sweep()
             except StoreError as error:
                 log.warning("catalogue.sweep_failed error=%s", error)
-
-
-def variable(name: str) -> str | None:
-    """A variable of the environment; None where it is unset or empty."""
-    return environment(name).get(name) or None
