@@ -131,7 +131,7 @@ class RemoteRun:
             raise
         except (Refused, Unreachable, Unreadable) as error:
             await self._relay.flush()
-            if isinstance(error, TimedOut) and error.reason == SILENT:
+            if _is_silent(error):
                 await self._cancel()
             kind = "does not take it" if isinstance(error, Refused) else "failed"
             log.warning("peer.failed task=%s error=%a", work.state.task_id, str(error))
@@ -468,7 +468,14 @@ def _is_for(first: Message, target: str) -> bool:
 
 def _is_away(error: TrunklineError) -> bool:
     """Whether an agent cannot be reached or takes nothing now, and may later."""
+    if _is_silent(error):
+        return False
     return isinstance(error, Unreachable | TooManyRequests) or is_peer_failure(error)
+
+
+def _is_silent(error: TrunklineError) -> bool:
+    """Whether an agent is given up because it says nothing more."""
+    return isinstance(error, TimedOut) and error.reason == SILENT
 
 
 def _is_overdue(result: Result, by_s: float = 0.0) -> bool:

@@ -1,0 +1,78 @@
+"""A remote agent that forgets a task, or says nothing of it is given up; its context is kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.client.agents import COMPLETED, WORKING, Error, Stand, card, stored, task
+from tests.peer.rig import PARKING, PATIENT, calling, told_by
+from tests.run.desk import reason, run
+from trunkline import Turn
+from trunkline.peer.executor import remote_id
+from trunkline.peer.remote import CALL_KEY
+from trunkline.run.node import Limits
+from trunkline.wire.types import Message, Part, SendRequest, TaskState
+
+QUIET = card(capabilities={"streaming": False})
+
+
+async def forward(turn: Turn) -> str:
+    return (await turn.call("peer", "hello")).text
+
+
+async def outcome(stand: Stand, limits: Limits = PATIENT, **more: float) -> str:
+    """Why the child of a call failed."""
+    async with calling(forward, stand, limits=limits, following=told_by(**more)) as runner:
+        feed = await runner.open("hello")
+        child = await runner.child(feed)
+        assert await runner.ended(child) is TaskState.FAILED
+        return reason(child)
+
+
+@pytest.mark.parametrize("limits", [PATIENT, PARKING], ids=["kept", "parked"])
+def test_hb_13_a_task_that_is_forgotten_fails_at_the_third_look(limits: Limits) -> None:
+    stand = Stand(
+        lambda one: task(WORKING) if one.method == "SendMessage" else Error(-32001, "not here"), QUIET
+    )
+
+    async def main() -> None:
+        assert "does not take it: not here" in await outcome(stand, limits, poll_s=0.01)
+
+    run(main())
+    assert stand.methods == ["SendMessage", *["GetTask"] * 3]
+    # One card for all of it.
+    assert stand.cards == 1
+
+
+@pytest.mark.parametrize("limits", [PATIENT, PARKING], ids=["kept", "parked"])
+def test_hb_16_an_agent_that_says_nothing_for_too_long_is_told_to_stop(limits: Limits) -> None:
+    def script(one: Any) -> Any:
+        return task(WORKING) if one.method == "SendMessage" else stored(WORKING)
+
+    stand = Stand(script, QUIET)
+
+    async def main() -> None:
+        assert "it said nothing for 0.2 seconds" in await outcome(stand, limits, poll_s=0.02, silence_s=0.2)
+
+    run(main())
+    assert stand.methods[-1] == "CancelTask"
+    assert stand.methods.count("CancelTask") == 1
+
+
+def test_hb_17_the_context_that_an_agent_has_told_is_the_one_it_is_sent() -> None:
+    stand = Stand(lambda _: task(COMPLETED, "done"), QUIET)
+
+    async def main() -> None:
+        async with calling(forward, stand, following=told_by()) as runner:
+            for place in range(2):
+                metadata = {CALL_KEY: {"target": "peer"}}
+                content = Message(f"m{place}", "ours", parts=(Part(text="hello"),), metadata=metadata)
+                feed, ack = runner.submit("t", "me", SendRequest(content), agent=remote_id(runner.origin))
+                await ack
+                assert await runner.ended(feed) is TaskState.COMPLETED, reason(feed)
+
+    run(main())
+    # It was told of ours, and calls it c1.
+    assert [one.params["message"]["contextId"] for one in stand.asked] == ["ours", "c1"]
