@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping
@@ -15,16 +14,15 @@ from trunkline.auth.principal import ANONYMOUS, DEFAULT_TENANT, OPERATOR, Princi
 from trunkline.auth.vault import Vault, find_key
 from trunkline.clock import now_ms
 from trunkline.config import Settings, environment
-from trunkline.errors import Misuse, TaskNotCancelable
+from trunkline.errors import Misuse
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.files import CatalogueFiles
 from trunkline.fleet.catalogue.service import CatalogueService
-from trunkline.fleet.ceremonies.ceremonies import Ceremonies
-from trunkline.fleet.ceremonies.scheduler import Fire
+from trunkline.fleet.ceremonies.dispatch import ceremonies_of
 from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.fleet.routing.chat_api import ChatApi, chat_routes
 from trunkline.fleet.routing.dispatch_api import DispatchApi, dispatch_routes
-from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, Order, Policy
+from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, Policy
 from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.host import Host
 from trunkline.hub.carried import CarriedAgents
@@ -97,7 +95,15 @@ class Hub:
         self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
         fleet = CatalogueFleet(self.catalogue, self._health.book)
         dispatcher = Dispatcher(runner, fleet, self._policy())
-        self._ceremonies = self._scheduled(host, dispatcher)
+        self._ceremonies = ceremonies_of(
+            runner,
+            dispatcher,
+            fleet,
+            guarded=host.fetcher,
+            own=host.fetcher,
+            variable=self._variable,
+            folder=self.workspace / CEREMONIES,
+        )
         host.api.add(
             [
                 *dispatch_routes(DispatchApi(runner, dispatcher)),
@@ -120,39 +126,6 @@ class Hub:
             vault=None if key is None else Vault(key),
             card_refresh_s=host.settings.card_refresh_s,
             health=self._health.book.of,
-        )
-
-    def _scheduled(self, host: Host, dispatcher: Dispatcher) -> Ceremonies:
-        runner = host.runner
-
-        async def open_task(fire: Fire) -> object:
-            order = Order(
-                tenant=fire.tenant,
-                principal=fire.principal,
-                message=fire.message,
-                skill=fire.skill,
-                targets=(fire.target,) if fire.target else (),
-                trigger=f"ceremony:{fire.ceremony}",
-            )
-            return await dispatcher.dispatch(order, task_id=fire.task_id)
-
-        async def stop_task(tenant: str, task_id: str, by: str) -> None:
-            feed = await runner.tasks.load(tenant, task_id)
-            if feed is not None:
-                with contextlib.suppress(TaskNotCancelable):
-                    await runner.cancel(feed, by)
-
-        return Ceremonies(
-            host.store,
-            open_task=open_task,
-            stop_task=stop_task,
-            agents_of=lambda tenant, skill: [
-                one.entry.name for one in self.catalogue.with_skill(tenant, skill)
-            ],
-            guarded=host.fetcher,
-            own=host.fetcher,
-            variable=self._variable,
-            folder=self.workspace / CEREMONIES,
         )
 
     def _policy(self) -> Policy:
