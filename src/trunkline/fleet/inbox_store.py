@@ -37,5 +37,5 @@ async def perform_on_store(
             tenant = tenant_of(principal, read_form(query, ApiQuery).tenant)
             found = await inbox.answer(ApiCall(principal, tenant, task_id), read_body(body, AnswerForm))
         case _:
-            raise RouteNotFound("only the inbox is here without a server; start the one that has this")
+            raise RouteNotFound("no server has this store; start it, for example with trunkline hub DIR")
     return msgspec.json.encode(found)

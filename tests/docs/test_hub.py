@@ -1,0 +1,33 @@
+"""The hub page from its first command to its last, as it is printed."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run, trunkline
+from tests.docs.pages import blocks
+from tests.hub.test_hub import HubProcess
+
+__all__ = ["trunkline"]
+FIRST, THEN = [block.splitlines() for block in blocks("docs/hub.md", "sh")]
+
+
+def test_the_page(tmp_path: Path, trunkline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    init, serve = [shlex.split(line)[1:] for line in FIRST]
+    assert trunkline(*init)[0] == 0
+    assert serve == ["hub", "demo"]
+    workspace = tmp_path / "demo"
+    with HubProcess(workspace):
+        monkeypatch.chdir(workspace)
+        said = [trunkline(*shlex.split(line)[1:]) for line in THEN]
+    assert [(code, err) for code, _, err in said] == [(0, "")] * len(said)
+    drafted, explained, asked, inbox, run, history, fleet = [out for _, out, _ in said]
+    assert "  writer  completed  A first version of what you asked for." in drafted
+    assert explained.startswith("writer does it: ")
+    assert "  approver  input-required  May this go out?" in asked
+    assert asked.split()[0] in inbox
+    assert run.split()[-1] in history
+    assert "approver" in fleet and "writer" in fleet
