@@ -120,6 +120,7 @@ def _recorded(peer: Peer) -> RecordedPeer:
         version=peer.version,
         card_url=_plain(peer.card_url),
         verify_tls=peer.verify_tls,
+        foreign=peer.foreign,
         uncertain=peer.uncertain,
     )
 
