@@ -12,7 +12,7 @@ from trunkline.peer.remote import Peer
 from trunkline.wire.types import Message, Metadata, Part, Role, SendRequest
 
 PEER = Peer(
-    url="http://login:canary@agent.example/a2a?key=canary",
+    url="http://agent.example/a2a?key=canary",
     api_key_env="AGENT_KEY",
     headers={"X-Secret": "canary"},
     card_url="http://agent.example/card?key=canary",
