@@ -140,7 +140,13 @@ class CarriedAgents:
     def _carry_peer(self, name: str) -> None:
         if self._kinds.get(name) == ("peer", ""):
             return
-        executor = EntryExecutor(name, lambda: self._peer(name), self._clients, self._executors.following)
+        executor = EntryExecutor(
+            name,
+            lambda: self._peer(name),
+            self._clients,
+            self._executors.following,
+            ended=lambda tenant, well: self._catalogue.take_outcome(tenant, name, succeeded=well),
+        )
         self._kinds[name] = ("peer", "")
         self._hosted[name] = [HostedAgent(name, executor, self._settings.task_max_age, self._settings.kept_s)]
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct, convert, to_builtins
 
 from trunkline.errors import InvalidParams, Misuse, RouteNotFound, Unavailable
-from trunkline.log.events import Stepped
+from trunkline.log.events import Status, Stepped
 from trunkline.net.egress import shown
 from trunkline.peer.callbacks import Following
 from trunkline.peer.clients import PeerClients
@@ -54,8 +54,12 @@ class EntryExecutor:
         listed: Callable[[], Peer | None],
         clients: PeerClients,
         following: Following | None = None,
+        *,
+        ended: Callable[[str, bool], None] = lambda tenant, succeeded: None,
     ) -> None:
+        """Take who is listed; `ended` is told the tenant of each task that ended, and whether well."""
         self._name = name
+        self._ended = ended
         self._following = following or Following()
         self._listed = listed
         self._clients = clients
@@ -97,10 +101,21 @@ class EntryExecutor:
         except Misuse as misuse:
             return spoken(work, TaskState.FAILED, str(misuse))
         polls = self._clients.polls(key)
-        return await RemoteRun(work, target, peer, client, following=self._following, polls=polls).run()
+        run = RemoteRun(work, target, peer, client, following=self._following, polls=polls)
+        verdict = await run.run()
+        if (succeeded := is_success(verdict)) is not None:
+            self._ended(work.tenant, succeeded)
+        return verdict
 
     async def close(self) -> None:
         """Nothing is held here: the clients are shared."""
+
+
+def is_success(verdict: Verdict) -> bool | None:
+    """Whether an end speaks for an agent or against it; None where it says nothing of it."""
+    if not isinstance(verdict, Status):
+        return True
+    return {TaskState.COMPLETED: True, TaskState.FAILED: False}.get(verdict.state)
 
 
 def _chosen(recorded: RecordedPeer | None, listed: Peer | None) -> Peer | None:
