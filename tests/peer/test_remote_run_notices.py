@@ -13,6 +13,7 @@ import pytest
 from tests.client.agents import COMPLETED, WORKING, Error, Frames, Stand, card, stored, task
 from tests.peer.rig import PARKING, PATIENT, Caller, calling, told_by
 from tests.run.desk import reason, run
+from tests.sample import at_most
 from trunkline import Turn
 from trunkline.client.result import Result
 from trunkline.log.events import Notified, Status
@@ -33,6 +34,8 @@ PLAIN = {
     "artifactId": "a0",
     "parts": [{"text": "done"}, {"data": {"costUsd": 0.25}, "metadata": COST["metadata"]}],
 }
+# With and without parking, so that `make chaos` has a thousand.
+TIMES = at_most(500, 15)
 ENDED = {"taskId": "t1", "contextId": "c1"}
 SHAPES: dict[str, Any] = {
     "task": {
@@ -193,6 +196,7 @@ def test_an_agent_that_refuses_to_call_back_is_sent_the_message_without() -> Non
     assert len({one.message_id for one in stand.asked[:2]}) == 1
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("limits", [PATIENT, PARKING], ids=["kept", "parked"])
 def test_hb_11_push_poll_and_stream_together_give_one_outcome(limits: Limits) -> None:
     seed = random.randrange(1 << 32)
@@ -228,7 +232,3 @@ def test_hb_11_push_poll_and_stream_together_give_one_outcome(limits: Limits) ->
 
     for _ in range(TIMES):
         run(once())
-
-
-# As many in the whole suite; `make chaos` has a thousand.
-TIMES = 15
