@@ -12,6 +12,7 @@ import pytest
 
 from tests.harness import V1, Agent, ServerProcess
 from trunkline.cli.main import app
+from trunkline.errors import Misuse
 from trunkline.hub.template import write_workspace
 from trunkline.mock.app import Mock
 from trunkline.mock.script import read_scenarios
@@ -212,3 +213,12 @@ def test_commands_of_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "hub.yaml" in told and "line 3" in told and "retention" in told
     assert "keys.yaml" in told and "NOT_SET_ANYWHERE" in told
     assert "a: " in told
+
+
+def test_the_current_folder_is_meant_where_none_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hub.yaml").write_text("name: x\nhelmet: y\n")
+    with pytest.raises(Misuse, match="hub.yaml"):
+        app(["hub"], prog_name="trunkline")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,6 +16,10 @@ class HubGroup(ClientGroup):
     """A folder alone is served, and so is the current one where none is named."""
 
     default = "serve"
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Serve the current folder where nothing is said."""
+        return super().parse_args(ctx, args or [self.default])
 
 
 hub_app = typer.Typer(
