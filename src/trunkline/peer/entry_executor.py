@@ -36,7 +36,6 @@ class RecordedPeer(Struct, frozen=True, kw_only=True):
     verify_tls: bool = True
     uncertain: Literal["fail", "ask"] = "fail"
     foreign: bool = False
-    sealed: str = ""
 
 
 class EntryExecutor:
