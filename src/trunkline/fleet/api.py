@@ -27,6 +27,7 @@ from trunkline.fleet.tasks import TaskApi, task_routes
 from trunkline.fleet.topics.routes import TopicApi, topic_routes
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.exchange import JSON, read_query
+from trunkline.http.mounts import WEBSOCKET
 from trunkline.peer.callbacks import Callbacks
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
@@ -80,7 +81,8 @@ class OperatorApi:
         if self._runner is not self._host.runner:
             self._runner = self._host.runner
             self.routes = self._made()
-        route = self.routes[scope["trunkline.route"]]
+        # A WebSocket tells what the same path streams otherwise.
+        route = self.routes[scope["trunkline.route"].replace(WEBSOCKET, "GET")]
         query = read_form(read_query(scope["query_string"]), route.query)
         call = _call(scope, route, query)
         is_head = scope.get("method") == "HEAD"

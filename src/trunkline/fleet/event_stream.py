@@ -101,5 +101,5 @@ class EventStream:
 
 async def until_left(receive: Receive) -> None:
     """Wait until the caller has left."""
-    while (await receive())["type"] != "http.disconnect":
+    while (await receive())["type"] not in ("http.disconnect", "websocket.disconnect"):
         pass

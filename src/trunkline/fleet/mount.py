@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.http.asgi import Receive, Scope, Send
-from trunkline.http.mounts import PUBLIC, App, Mount, Route
+from trunkline.http.mounts import PUBLIC, WEBSOCKET, App, Mount, Route
 from trunkline.telemetry.counters import AgentSample
 from trunkline.wire.problem import write_problem
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PREFIX = "/api"
 _BODY_LIMIT = 1 << 20
+# Subscribers have nothing to say.
+_MESSAGE_LIMIT = 1024
 _READ, _WRITE, _ANSWER = AuthScope.READ, AuthScope.WRITE, AuthScope.ANSWER
 # Of the routes that every host has, known here so that a host starts without loading them.
 SCOPES: dict[str, AuthScope | None] = {
@@ -79,6 +81,10 @@ class ApiMount(Mount):
         self._added += routes
         self.extend([_route(one.pattern, one.scope) for one in routes if one.pattern not in known])
         self._loaded = None
+
+    def take_websockets(self) -> None:
+        """Tell topics over WebSockets too, for which a server needs the extra `websocket`."""
+        self.extend([Route(f"{WEBSOCKET} /bus/subscribe", AuthScope.ADMIN.value, _MESSAGE_LIMIT)])
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._loaded

@@ -31,6 +31,12 @@ from trunkline.hub.workspace import STORE, read_hub, read_keys
 from trunkline.run.executor import Executor
 from trunkline.server.site import Site
 
+try:
+    from trunkline.http import websocket
+except ImportError:
+    # Its library is the extra `websocket`.
+    websocket = None
+
 log = logging.getLogger("trunkline.hub")
 CEREMONIES = "ceremonies"
 _KEYS_S = 2.0
@@ -66,6 +72,8 @@ class Hub:
         agent = Agent(self.file.name, id=HUB, description=self.file.description)
         agent.settings = {"store": store, **self.file.settings}
         self.host = Host([(agent, flags)], self)
+        if websocket is not None:
+            self.host.api.take_websockets()
 
     # What the host asks of its fleet.
 

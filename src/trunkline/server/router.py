@@ -283,7 +283,8 @@ class Router:
             route, principal = await self._admit_route(mount, exchange, seen)
             if mount is not None:
                 base = scope.get("root_path", "") + mount.prefix
-                inner = {**scope, "root_path": base, "trunkline.principal": principal}
+                known = {"trunkline.principal": principal, "trunkline.route": route.pattern}
+                inner = {**scope, "root_path": base, **known}
                 socket = MountedSocket(
                     receive, send, route.body_limit, self._lasting(route, principal, exchange)
                 )

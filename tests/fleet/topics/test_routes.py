@@ -155,3 +155,48 @@ def test_there_are_only_so_many_subscribers(monkeypatch: Any) -> None:
         await running
 
     office(work)
+
+
+def test_a_websocket_is_told_the_same_and_resumes() -> None:
+    async def work(at: Office) -> None:
+        at.application.host.api.take_websockets()
+
+        async def listen(who: str, query: str, until: str) -> list[Any]:
+            said: list[Any] = []
+            enough = asyncio.Event()
+            first = iter([{"type": "websocket.connect"}])
+
+            async def receive() -> Any:
+                if (message := next(first, None)) is not None:
+                    return message
+                await enough.wait()
+                return {"type": "websocket.disconnect", "code": 1000}
+
+            async def send(message: Any) -> None:
+                await asyncio.sleep(0)
+                said.append(message)
+                if until in message.get("text", ""):
+                    enough.set()
+
+            path = "/api/bus/subscribe"
+            headers = [(b"host", b"localhost"), (b"x-api-key", at.keys[who].encode())]
+            scope: dict[str, Any] = {
+                "type": "websocket", "path": path, "raw_path": path.encode(), "query_string": query.encode(),
+                "headers": headers, "client": ("127.0.0.1", 1), "scheme": "ws",
+            }  # fmt: skip
+            async with asyncio.timeout(30):
+                await at.application(scope, receive, send)
+            return said
+
+        assert (await listen("alice", "", "none"))[0]["type"] == "websocket.close"
+        assert (await listen("root", "topic=%23.a", "none"))[0]["type"] == "websocket.close"
+        await at.send("alice", "one")
+        accepted, *messages = await listen("root", "after=0&topic=agent.%23", "agent.skill.response")
+        assert accepted == {"type": "websocket.accept"}
+        place, *frames = [json.loads(one["text"]) for one in messages]
+        assert place == {"id": "0"}
+        assert frames[0]["topic"] == "agent.skill.request"
+        _, *again = await listen("root", f"after={frames[0]['id']}&topic=agent.%23", "agent.skill.response")
+        assert json.loads(again[1]["text"])["topic"] == frames[1]["topic"]
+
+    office(work)

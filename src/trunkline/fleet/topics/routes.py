@@ -14,6 +14,7 @@ from trunkline.fleet.call import ApiCall, ApiQuery, ApiStruct
 from trunkline.fleet.route import ApiRoute
 from trunkline.fleet.task_lists import LISTING, PAGE_BYTES
 from trunkline.fleet.topics.names import named_task
+from trunkline.fleet.topics.outlet import SocketOutlet, StreamOutlet
 from trunkline.fleet.topics.patterns import REST, read_pattern
 from trunkline.fleet.topics.place import FeedPlace, read_place
 from trunkline.fleet.topics.reader import TopicFrame, TopicReader, TopicSource
@@ -88,7 +89,8 @@ class TopicApi:
         try:
             reader = TopicReader(self._source, call.tenant, pattern)
             subscription = Subscription(self._log, reader, call.tenant, place, self._keep_alive_s)
-            await subscription.serve(receive, send)
+            outlet = SocketOutlet(receive, send) if scope["type"] == "websocket" else StreamOutlet(send)
+            await subscription.serve(receive, outlet)
         finally:
             self._free += 1
 

@@ -1,19 +1,17 @@
-"""Topics as server-sent events, from any place in the log on, until the subscriber leaves."""
+"""Topics as they happen, from any place in the log on, until the subscriber leaves."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable
 
-import msgspec
-
-from trunkline.fleet.event_stream import START_EVENTS, until_left
+from trunkline.fleet.event_stream import until_left
+from trunkline.fleet.topics.outlet import Outlet
 from trunkline.fleet.topics.place import FeedPlace
-from trunkline.fleet.topics.reader import TopicFrame, TopicReader
-from trunkline.http.asgi import Receive, Send
+from trunkline.fleet.topics.reader import TopicReader
+from trunkline.http.asgi import Receive
 from trunkline.store.base import Log
-from trunkline.wire import sse
 
 log = logging.getLogger("trunkline.fleet")
 PAGE = 200
@@ -47,15 +45,15 @@ class Subscription:
         self._written_at = 0.0
         self._page = _FIRST_PAGE
 
-    async def serve(self, receive: Receive, send: Send) -> None:
+    async def serve(self, receive: Receive, outlet: Outlet) -> None:
         """Send every frame behind the place, until the subscriber has left, is too slow, or the store closes.
 
         Raises:
             StoreError: the store does not answer.
         """
-        await send(START_EVENTS)
+        await outlet.begin()
         left = asyncio.ensure_future(until_left(receive))
-        work = asyncio.ensure_future(self._follow(send))
+        work = asyncio.ensure_future(self._follow(outlet))
         try:
             await asyncio.wait((left, work), return_when=asyncio.FIRST_COMPLETED)
             if work.done():
@@ -67,23 +65,23 @@ class Subscription:
                 each.cancel()
             await asyncio.gather(left, work, return_exceptions=True)
 
-    async def _follow(self, send: Send) -> None:
+    async def _follow(self, outlet: Outlet) -> None:
         # Before the reading, so that nothing is appended unheard between the two.
         hints = self._log.hints()
         loop = asyncio.get_running_loop()
         # At once, so that a subscriber that has heard nothing yet can come back too.
-        await self._write(send, _mark(self._place))
+        await self._write(outlet.mark(self._place))
         while True:
-            while await self._read(send):
+            while await self._read(outlet):
                 pass
             if loop.time() - self._written_at >= self._keep_alive_s:
-                await self._write(send, _mark(self._place))
+                await self._write(outlet.mark(self._place))
             if await anext(hints, None) is None:
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                await outlet.end()
                 return
             await asyncio.sleep(_PAUSE_S)
 
-    async def _read(self, send: Send) -> bool:
+    async def _read(self, outlet: Outlet) -> bool:
         """Tell the next page; whether there was one."""
         begin = self._place.cursor
         page, cursor = await self._log.tail(begin, self._page)
@@ -95,24 +93,13 @@ class Subscription:
                 frames = await self._reader.frames(one.task_id, one.recorded)
                 if frames:
                     place = FeedPlace(begin, one.task_id, one.recorded.seq)
-                    await self._write(send, _told(frames, place))
+                    await self._write(outlet.tell(frames, place))
                     self._place = place
         # With the last event that was told, as a text of this cursor may stand for a place before it.
         self._place = FeedPlace(cursor, self._place.task_id, self._place.seq)
         return True
 
-    async def _write(self, send: Send, body: bytes) -> None:
+    async def _write(self, written: Awaitable[None]) -> None:
         async with asyncio.timeout(self._slow_s):
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+            await written
         self._written_at = asyncio.get_running_loop().time()
-
-
-def _told(frames: Sequence[TopicFrame], place: FeedPlace) -> bytes:
-    """The frames of an event; the last has the place, so that who resumes misses none of them."""
-    events = [sse.frame(None, msgspec.json.encode(frame)) for frame in frames]
-    return b"".join(events[:-1]) + b"id: %b\n" % str(place).encode() + events[-1]
-
-
-def _mark(place: FeedPlace) -> bytes:
-    """A place without a frame: a reader keeps it as the last id, and dispatches nothing."""
-    return b"id: %b\n\n" % str(place).encode()
