@@ -8,8 +8,9 @@ from typing import Any
 from tests.peer.rig import CALLER, calling, served
 from tests.run.desk import run
 from trunkline import Agent, Turn
+from trunkline.log.events import DISPATCH_KEY
 from trunkline.peer.executor import remote_id
-from trunkline.peer.remote import CALL_KEY, DISPATCH_KEY
+from trunkline.peer.remote import CALL_KEY
 from trunkline.run import hops
 from trunkline.wire.types import Message, Part, Role, SendRequest, TaskState
 

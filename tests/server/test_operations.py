@@ -97,6 +97,19 @@ def test_the_same_key_with_other_request_metadata_is_a_conflict() -> None:
     run(case())
 
 
+def test_nobody_says_from_outside_by_what_work_was_dispatched() -> None:
+    async def case() -> None:
+        async with _operations() as (_, operations):
+            forged = {ev.DISPATCH_KEY: {"correlationId": "of another", "trigger": "ceremony:x"}}
+            for take in (operations.send, operations.submit, operations.stream):
+                with pytest.raises(errors.InvalidParams) as refused:
+                    await take(HERE, _request("x", metadata=forged))
+                assert refused.value.field == "metadata.trunkline.dispatch"
+            assert not (await operations.list(HERE, ListQuery())).tasks
+
+    run(case())
+
+
 def test_a_repeat_of_a_forgotten_task_is_not_found_and_does_not_run() -> None:
     runs: list[str] = []
 

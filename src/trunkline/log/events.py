@@ -13,6 +13,9 @@ from msgspec import Struct
 
 from trunkline.wire.types import Artifact, Message, Metadata, Task, TaskState
 
+# In the metadata of a request that was dispatched: by what it was asked for, and its correlation id.
+DISPATCH_KEY = "trunkline.dispatch"
+
 
 class Event(Struct, frozen=True, omit_defaults=True, tag_field="kind", tag=str.lower, gc=False):
     """Base of all kinds; `kind` is the class name in lower case."""

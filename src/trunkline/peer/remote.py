@@ -8,7 +8,7 @@ from typing import Literal, TypedDict, cast
 from msgspec import Struct, ValidationError, convert, field
 
 from trunkline.errors import InvalidParams, Misuse, Unreachable
-from trunkline.log.events import Status
+from trunkline.log.events import DISPATCH_KEY, Status
 from trunkline.log.fold import State
 from trunkline.net.egress import target
 from trunkline.run import hops
@@ -17,8 +17,6 @@ from trunkline.wire.types import Message, Metadata, Part, Role, TaskState
 
 # In the metadata of the message that opens a task: who is to do it, by which skill, in which context.
 CALL_KEY = "trunkline.call"
-# In the metadata of a request: by what it was asked for, and the correlation id that its caller gave.
-DISPATCH_KEY = "trunkline.dispatch"
 # What a remote agent is told of the metadata of a message: the chain of agents that it is part of.
 PASSED_ON = frozenset({hops.KEY})
 _LONGEST_URL = 2048

@@ -17,7 +17,7 @@ from trunkline import errors
 from trunkline.auth.principal import Principal
 from trunkline.clock import new_id
 from trunkline.log.decide import LIMITS
-from trunkline.log.events import PushTarget, Replied
+from trunkline.log.events import DISPATCH_KEY, PushTarget, Replied
 from trunkline.log.fold import NOBODY, State
 from trunkline.log.ids import UUID
 from trunkline.run.feed import Feed
@@ -150,6 +150,12 @@ class Operations:
                 await self._runner.say(feed, message, dedup, push, by=by)
                 return feed, False
             permit(principal, WRITE)
+            if request.metadata and DISPATCH_KEY in request.metadata:
+                # Whoever reads a log believes what it says of schedules and of other work.
+                raise errors.InvalidParams(
+                    "only a hub says by what its work was asked for; leave it out",
+                    field=f"metadata.{DISPATCH_KEY}",
+                )
             push = await self._inline(caller, request, NOBODY)
             return await self._open(caller, request, dedup, push, wait=wait), True
         except errors.Duplicate as earlier:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.fleet.office import Office, office
 from trunkline.wire.sse import SseEvent, SseParser
+from trunkline.wire.types import Message, Part, Role, SendRequest
 
 SECRET = "callback-token-canary"
 
@@ -98,13 +99,11 @@ def test_HB_34_a_subscriber_hears_its_tenant_and_no_secret_and_resumes() -> None
 def test_the_history_of_a_correlation_id() -> None:
     async def work(at: Office) -> None:
         named = {"trunkline.dispatch": {"correlationId": "c-1"}}
-        body: dict[str, Any] = {
-            "message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "one"}]},
-            "metadata": named,
-        }
+        runner = at.application.host.runner
         for message_id in ("m1", "m2"):
-            body["message"]["messageId"] = message_id
-            await at.ask("alice", "POST", "/message:send", body, **{"A2A-Version": "1.0"})
+            said = Message(message_id, "", "", Role.USER, (Part(text="one"),))
+            feed, _ = runner.submit("north", "alice", SendRequest(said, metadata=named), agent=runner.origin)
+            await runner.tasks.rest(feed, 30.0)
         task = await at.send("alice", "two")
         found = await at.get("root", "/api/bus/history?correlationId=c-1")
         names = ["agent.skill.request", "agent.skill.response.c-1", "autonomous.outcome.desk.work"]

@@ -26,8 +26,6 @@ _CLASS = {
     TaskState.REJECTED: REJECTED,
 }
 _REPORTS = (COST, CONFIDENCE)
-# In the metadata of a dispatched request: the name by which its caller knows it.
-DISPATCH = "trunkline.dispatch"
 # More than this nobody means: a longer one is cut.
 _NAME_LENGTH = 128
 
@@ -166,7 +164,7 @@ def _status(event: ev.AnyEvent) -> tuple[TaskState | None, Message | None]:
 
 
 def _correlation(metadata: Metadata | None) -> str:
-    told = (metadata or {}).get(DISPATCH)
+    told = (metadata or {}).get(ev.DISPATCH_KEY)
     named = cast("Metadata", told).get("correlationId") if isinstance(told, dict) else None
     return named[:_NAME_LENGTH] if isinstance(named, str) else ""
 

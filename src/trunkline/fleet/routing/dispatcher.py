@@ -36,8 +36,7 @@ from trunkline.fleet.routing.choose import (
     nobody,
 )
 from trunkline.fleet.routing.guards import Guards, Storm
-from trunkline.log.events import PushTarget, Routed
-from trunkline.peer.remote import DISPATCH_KEY
+from trunkline.log.events import DISPATCH_KEY, PushTarget, Routed
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.store.group_commit import Ack

@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.client.result import CONFIDENCE, COST, number, report_in, text_of
-from trunkline.fleet.health.outcome import DISPATCH
 from trunkline.fleet.health.prices import cost_of, tokens_of
 from trunkline.log import events as ev
 from trunkline.wire.spellings import plain_state, timestamp
@@ -46,7 +45,7 @@ class NamedTask(Struct):
 
 def named_task(task_id: str, event: ev.Submitted, origin: str) -> NamedTask:
     """A task by its first event; one that names no agent is that of the agent at the origin."""
-    told = (event.metadata or {}).get(DISPATCH)
+    told = (event.metadata or {}).get(ev.DISPATCH_KEY)
     given = cast("Metadata", told) if isinstance(told, dict) else {}
     return NamedTask(
         task_id,
