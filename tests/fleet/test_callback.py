@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.fleet.office import NORTH, Office, office
+from trunkline.peer.remote import Peer
 
 WORKING = {"statusUpdate": {"taskId": "r", "status": {"state": "TASK_STATE_WORKING"}}}
 
@@ -17,7 +18,7 @@ async def post(at: Office, task: str, body: Any = WORKING, **headers: str) -> tu
 def token_of(at: Office, task: str) -> str:
     callbacks = at.application.host.callbacks
     callbacks.own = "http://127.0.0.1:9"
-    config = callbacks.config("http://localhost", NORTH, task)
+    config = callbacks.config(Peer(url="http://localhost"), NORTH, task)
     assert config is not None
     return config.token
 

@@ -10,6 +10,7 @@ import pytest
 from trunkline.config import Secret, Settings
 from trunkline.errors import InvalidParams, ParseError, Unauthenticated
 from trunkline.peer.callbacks import TOLD_BYTES, Callbacks, read_callback
+from trunkline.peer.remote import Peer
 from trunkline.wire.types import TaskState
 
 SETTINGS = Settings(
@@ -19,7 +20,7 @@ COMPLETED = TaskState.COMPLETED
 
 
 def test_every_replica_knows_the_token_of_a_task_and_no_other() -> None:
-    config = Callbacks(SETTINGS).config("https://agent.example", "acme", "a/b")
+    config = Callbacks(SETTINGS).config(Peer(url="https://agent.example"), "acme", "a/b")
     assert config is not None
     assert config.url == "https://hub.example/x/api/a2a/callback/a%2Fb"
     other = Callbacks(SETTINGS)
@@ -52,15 +53,23 @@ def test_an_agent_is_given_an_address_that_it_can_reach(
 ) -> None:
     callbacks = Callbacks(Settings(store="memory:", public_url=public))
     callbacks.own = own
-    config = callbacks.config(peer, "acme", "t")
+    config = callbacks.config(Peer(url=peer), "acme", "t")
     assert (None if config is None else config.url) == (
         None if base is None else f"{base}/api/a2a/callback/t"
     )
 
 
+@pytest.mark.parametrize(("public", "base"), [("", None), ("https://hub.example", "https://hub.example")])
+def test_an_external_agent_is_given_the_public_address_or_none(public: str, base: str | None) -> None:
+    callbacks = Callbacks(Settings(store="memory:", public_url=public))
+    callbacks.own = "http://127.0.0.1:9"
+    config = callbacks.config(Peer(url="http://127.0.0.1:1", external=True), "acme", "t")
+    assert (None if config is None else config.url) == (base and f"{base}/api/a2a/callback/t")
+
+
 def test_without_a_key_there_are_no_callbacks() -> None:
     callbacks = Callbacks(Settings(store="postgresql://db/x", public_url="https://hub.example"))
-    assert callbacks.config("https://agent.example", "acme", "t") is None
+    assert callbacks.config(Peer(url="https://agent.example"), "acme", "t") is None
     with pytest.raises(Unauthenticated):
         callbacks.tenant("t", "x" * 60)
 

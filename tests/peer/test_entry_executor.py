@@ -18,6 +18,7 @@ PEER = Peer(
     card_url="http://agent.example/card?key=canary",
     verify_tls=False,
     foreign=True,
+    external=True,
     uncertain="ask",
 )
 
@@ -35,7 +36,7 @@ def test_what_is_recorded_has_no_secret_and_keeps_every_bound() -> None:
     assert followed.url == "http://agent.example/a2a"
     assert (followed.api_key_env, followed.uncertain) == ("AGENT_KEY", "ask")
     # One that came by the API may not be dialled where its own entry could not.
-    assert (followed.foreign, followed.verify_tls) == (True, False)
+    assert (followed.foreign, followed.external, followed.verify_tls) == (True, True, False)
 
 
 def test_the_agent_that_has_a_task_keeps_it() -> None:

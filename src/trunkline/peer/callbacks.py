@@ -17,6 +17,7 @@ from trunkline.config import Settings
 from trunkline.errors import Misuse, Unauthenticated
 from trunkline.log.decide import Notify
 from trunkline.net.egress import target
+from trunkline.peer.remote import Peer
 from trunkline.wire.answers import read_notice
 from trunkline.wire.types import TERMINAL, PushConfig, StatusUpdate, Task
 
@@ -37,10 +38,10 @@ class Callbacks:
         # The address for agents on the same machine; empty until somebody listens.
         self.own = ""
 
-    def config(self, url: str, tenant: str, task_id: str) -> PushConfig | None:
-        """The webhook of a task for an agent at this address; None if there is none that it could reach."""
+    def config(self, peer: Peer, tenant: str, task_id: str) -> PushConfig | None:
+        """The webhook of a task for an agent; None if there is none that it could reach."""
         base = self._public
-        if self.own and _is_near(url):
+        if self.own and not peer.external and _is_near(peer.url):
             base = self.own
         vault = self._opened() if base else None
         if vault is None:

@@ -36,6 +36,7 @@ class RecordedPeer(Struct, frozen=True, kw_only=True):
     verify_tls: bool = True
     uncertain: Literal["fail", "ask"] = "fail"
     foreign: bool = False
+    external: bool = False
 
 
 class EntryExecutor:
@@ -135,6 +136,7 @@ def _recorded(peer: Peer) -> RecordedPeer:
         card_url=_plain(peer.card_url),
         verify_tls=peer.verify_tls,
         foreign=peer.foreign,
+        external=peer.external,
         uncertain=peer.uncertain,
     )
 

@@ -26,6 +26,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     """A remote agent: where it is, what is shown to it, and what to do when the fate of a message is unknown.
 
     A `foreign` one came from somebody else than the operator: it is called only where the egress rule allows.
+    An `external` one does not reach this machine by its own address, however near its own looks.
     `sealed` is a secret of it that only the vault opens, with the scheme before it: `bearer …`, `apiKey …`.
     `uncertain` is `fail`, or `ask`: then whoever asked for the work decides whether it is sent again.
     """
@@ -39,6 +40,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     verify_tls: bool = True
     uncertain: Literal["fail", "ask"] = "fail"
     foreign: bool = False
+    external: bool = False
     sealed: str = ""
 
     def __post_init__(self) -> None:

@@ -251,7 +251,7 @@ class RemoteRun:
     async def _send(self, place: int, sent: Sent, message: Message, known: Capabilities) -> Result:
         push, work = None, self._work
         if known.push and not self._remote.task and self._following.callbacks is not None:
-            push = self._following.callbacks.config(self._peer.url, work.tenant, work.state.task_id)
+            push = self._following.callbacks.config(self._peer, work.tenant, work.state.task_id)
         try:
             return await self._say(place, sent, message, known, push)
         except PUSH_REFUSALS as refused:

@@ -43,7 +43,7 @@ def test_a_whole_peer() -> None:
     peer = found.peer
     assert peer is not None and peer.url == "http://writer.example:80/a2a"
     assert (peer.bearer_env, peer.api_key_env, peer.uncertain) == ("KEY", "", "ask")
-    assert peer.headers == {"a2a-extensions": "urn:one"} and found.streaming and found.external
+    assert peer.headers == {"a2a-extensions": "urn:one"} and found.streaming and peer.external
     short = read(name="a", url="http://x", apiKeyEnv="KEY").peer
     assert short is not None and (short.api_key_env, short.bearer_env) == ("KEY", "")
     both = read(name="a", url="http://x", apiKeyEnv="OTHER", auth={"credentialsEnv": "KEY"}).peer

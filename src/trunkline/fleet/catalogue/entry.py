@@ -45,7 +45,6 @@ class Entry(Struct, frozen=True, kw_only=True):
     peer: Peer | None = None
     imported: str = ""
     streaming: bool = False
-    external: bool = False
     concurrency: int | None = None
     cooldown_s: Mapping[str, float] = field(default_factory=dict[str, float])
     fault: str = ""

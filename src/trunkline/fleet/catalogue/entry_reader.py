@@ -105,7 +105,6 @@ def read_entry(
         peer=peer,
         imported=_import(form) if form.imported else "",
         streaming=form.streaming,
-        external=form.external,
         concurrency=form.concurrency,
         cooldown_s=_cooldown(form),
         revision=_revision(encoded),
@@ -260,6 +259,7 @@ def _peer(form: _EntryForm, owner: Owner) -> Peer:
             card_url=form.card_url,
             verify_tls=form.verify_tls,
             uncertain=form.uncertain,
+            external=form.external,
         )
     except Misuse:
         # What is wrong with it stays unsaid: a variable that was put in may be a secret.
@@ -269,7 +269,7 @@ def _peer(form: _EntryForm, owner: Owner) -> Peer:
 def _import(form: _EntryForm) -> str:
     if _IMPORT.fullmatch(form.imported) is None:
         raise InvalidParams("an import is package.module:agent", field="import")
-    for name in ("url", "card_url", "api_key_env", "auth", "headers", "version"):
+    for name in ("url", "card_url", "api_key_env", "auth", "headers", "version", "external"):
         if getattr(form, name):
             raise InvalidParams("an agent that runs here has none", field=_written(name))
     return form.imported
