@@ -18,8 +18,8 @@ DOCSTRING_LIMIT = 10
 # Raised to leave, not to tell: each is caught in its own room and never reaches a caller.
 SIGNALS = {
     "agent/turn.py VerdictGiven",
-    "demo/tour_server.py Gone",
-    "demo/tour_server.py StepFailed",
+    "demo/tour_process.py Gone",
+    "demo/tour_process.py StepFailed",
     "doctor/exchange.py NotPossible",
     "doctor/exchange.py NotCalled",
     "http/exchange.py Disconnected",

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
@@ -18,16 +19,10 @@ from rich.table import Table
 
 from trunkline.client.result import Result, text_of
 from trunkline.clock import random_bits
+from trunkline.demo.fleet_tour import show_fleet
 from trunkline.demo.snippets import SNIPPETS
-from trunkline.demo.tour_server import (
-    READY_S,
-    Acknowledged,
-    DemoServer,
-    Gone,
-    StepFailed,
-    describe,
-    free_port,
-)
+from trunkline.demo.tour_process import PATIENCE, READY_S, Gone, StepFailed, free_port
+from trunkline.demo.tour_server import Acknowledged, DemoServer, describe
 from trunkline.doctor.check import CheckOutcome
 from trunkline.doctor.run import examine
 from trunkline.errors import Refused
@@ -36,8 +31,6 @@ from trunkline.webhook.listener import IncomingWebhook, WebhookListener
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import PushConfig, TaskState
 
-# How often in a row somebody may kill the server before the tour gives up.
-PATIENCE = 8
 STEPS = 8
 # Tasks that the steps before the list make, at least.
 MADE = 7
@@ -83,8 +76,8 @@ class Tour:
         self._finished = ""
         self._asking = ""
 
-    def run(self) -> None:
-        """All steps in order.
+    def run(self) -> int:
+        """All steps in order; gives how many.
 
         Raises:
             StepFailed: something was not as promised.
@@ -104,6 +97,7 @@ class Tour:
         for number, (title, step) in enumerate(steps, 1):
             self._console.print(f"\n[bold cyan]{number}. {title}[/]")
             self._survive(step)
+        return len(steps)
 
     def start(self) -> float:
         """Start the server, however often somebody kills it; gives the seconds that took."""
@@ -305,15 +299,17 @@ def run(*, once: bool, port: int) -> int:
     console.print(
         Panel("[bold]Trunkline[/]: a task is an append-only log of events. Watch one survive.", expand=False)
     )
-    with tempfile.TemporaryDirectory(prefix="trunkline-demo-") as directory:
+    with tempfile.TemporaryDirectory(prefix="trunkline-demo-") as directory, ExitStack() as stack:
         demo = DemoServer(Path(directory), free_port(port))
+        stack.callback(demo.stop)
         tour = Tour(demo, console)
         try:
             seconds = tour.start()
             console.print(
                 f"The demo agent answers at {demo.base} after {seconds:.2f} s, tasks in a SQLite file."
             )
-            tour.run()
+            taken = tour.run()
+            show_fleet(Path(directory), demo, console, taken + 1)
             console.print("\n[bold green]Everything held.[/]")
             if not once:
                 _invite(console, demo, tour)
@@ -322,8 +318,6 @@ def run(*, once: bool, port: int) -> int:
             return 1
         except KeyboardInterrupt:
             console.print("\nStopped.")
-        finally:
-            demo.stop()
     return 0
 
 
@@ -335,6 +329,7 @@ def _invite(console: Console, demo: DemoServer, tour: Tour) -> None:
     for language, snippet in SNIPPETS:
         text = snippet.format(base=demo.base, trunkline=program)
         console.print(Syntax(text, language, background_color="default", word_wrap=True))
+    console.print(f"A fleet: {program} hub init fleet && {program} hub fleet --port {demo.port + 1}")
     console.print(f"Kill it if you like (process {demo.pid}); Ctrl-C ends it.")
     while True:
         try:

@@ -3,119 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections import Counter
-from collections.abc import Generator
 from pathlib import Path
 
 from trunkline.client.result import Result
 from trunkline.client.sync import SyncClient
-from trunkline.errors import Refused, TrunklineError, Unavailable
-from trunkline.net.egress import Egress
+from trunkline.demo.tour_process import READY_S, Gone, StepFailed, TourProcess
+from trunkline.net.egress import Egress, target
 from trunkline.net.http import HttpRequest
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.wire.spellings import plain_state
 
-READY_S = 20.0
-# One that was told to end may take so long; one that was killed is known to be dead much sooner.
-ENDING_S = 15.0
-_HOST = "127.0.0.1"
 _KEYS_LIMIT = 1 << 16
 
 
-class StepFailed(Exception):
-    """The tour saw something it did not expect."""
-
-
-class Gone(Exception):  # noqa: N818 - part of what a tour is about
-    """Somebody else has ended the server."""
-
-
-def free_port(wanted: int) -> int:
-    """This port, or any other if somebody listens there."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_HOST, wanted))
-        except OSError:
-            probe.bind((_HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-class DemoServer:
+class DemoServer(TourProcess):
     """The demo agent in a process of its own, on a SQLite file."""
 
     def __init__(self, directory: Path, port: int) -> None:
-        self.port = port
-        self.base = f"http://{_HOST}:{port}"
-        self.file = directory / "tasks.db"
+        super().__init__(
+            directory, port,
+            ["serve", "trunkline.demo:agent", "--store", f"sqlite:///{directory / 'tasks.db'}",
+             # The tour's webhook is on this machine.
+             "--set", "egress_networks=127.0.0.0/8"],
+        )  # fmt: skip
         self.client = self._connect()
-        self._directory = directory
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> float:
-        """Start the server and wait until it answers; gives the seconds that took."""
-        began = time.monotonic()
-        with (self._directory / "server.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "trunkline.cli", "serve", "trunkline.demo:agent",
-                 "--port", str(self.port), "--store", f"sqlite:///{self.file}", "--set", "drain_limit=2",
-                 # The tour's webhook is on this machine.
-                 "--set", "egress_networks=127.0.0.0/8"],
-                stdout=log, stderr=log,
-            )  # fmt: skip
-        while time.monotonic() - began < READY_S:
-            if (code := self._process.poll()) is not None:
-                if code <= 0:
-                    raise self._gone()
-                raise StepFailed((self._directory / "server.log").read_text())
-            with socket.socket() as probe:
-                if probe.connect_ex((_HOST, self.port)) == 0:
-                    return time.monotonic() - began
-            time.sleep(0.01)
-        raise StepFailed("the demo server did not start")
-
-    @property
-    def pid(self) -> int:
-        """The process that serves."""
-        return self._process.pid if self._process is not None else 0
-
-    def kill(self) -> None:
-        """End the server without a chance to say goodbye."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
 
     def stop(self) -> None:
         """End the server in order."""
         self.client.close()
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-            self._process.wait(ENDING_S)
-
-    def watch(self) -> None:
-        """Wait for the end of the server.
-
-        Raises:
-            Gone: it has.
-        """
-        if self._process is not None:
-            self._process.wait()
-            raise self._gone()
-
-    def alive(self) -> None:
-        """Check that the server still runs.
-
-        Raises:
-            Gone: it has ended.
-        """
-        if self._process is not None and self._process.poll() is not None:
-            raise self._gone()
+        super().stop()
 
     def await_end(self) -> None:
         """After something went wrong: wait a while for the server's end.
@@ -123,30 +40,13 @@ class DemoServer:
         Raises:
             Gone: it has ended.
         """
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(ENDING_S)
-                # The next server is not to blame for what this one left unanswered.
-                self.client.close()
-                self.client = self._connect()
-                raise self._gone()
-
-    @contextlib.contextmanager
-    def checked(self) -> Generator[None]:
-        """Whatever the client complains about within is the server's end, or a step that failed.
-
-        Raises:
-            Gone: the server ended meanwhile.
-            StepFailed: it did not.
-        """
         try:
-            yield
-        except TrunklineError as error:
-            if isinstance(error, Refused) and not isinstance(error, Unavailable):
-                self.alive()
-            else:
-                self.await_end()
-            raise StepFailed(str(error)) from error
+            super().await_end()
+        except Gone:
+            # The next server is not to blame for what this one left unanswered.
+            self.client.close()
+            self.client = self._connect()
+            raise
 
     def signing_keys(self) -> bytes:
         """The public keys that its webhooks are signed with."""
@@ -157,11 +57,6 @@ class DemoServer:
         return SyncClient(
             self.base, timeout_s=READY_S, idle_s=READY_S / 2, connect_s=2, poll_s=0.2, retries=1
         )
-
-    def _gone(self) -> Gone:
-        code = 0 if self._process is None else self._process.returncode
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        return Gone(f"process {self.pid} {how}, and not by this tour")
 
 
 class Acknowledged:
@@ -197,7 +92,7 @@ def describe(result: Result) -> str:
 
 
 async def _read(url: str) -> bytes:
-    caller = SocketHttpClient(Egress(hosts=[_HOST]))
+    caller = SocketHttpClient(Egress(hosts=[target(url).host]))
     try:
         reply = await caller.open(HttpRequest("GET", url))
         return await reply.read(_KEYS_LIMIT)

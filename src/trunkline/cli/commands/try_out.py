@@ -27,7 +27,7 @@ def demo(
     once: Annotated[bool, typer.Option(help="End after the tour.")] = False,
     port: Annotated[int, typer.Option(help="Port of the demo server, or the next free one.")] = 8000,
 ) -> None:
-    """Start the demo agent and walk through what it does."""
+    """Start the demo agent and walk through what it does, alone and in a fleet."""
     from trunkline.demo.tour import run
 
     raise typer.Exit(run(once=once, port=port))
