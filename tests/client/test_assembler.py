@@ -70,8 +70,15 @@ def test_a_message_in_pieces_is_one_text() -> None:
 def test_a_message_without_end_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trunkline.client.size_limit.LIMIT", 1000)
     gather = Assembler()
-    read(gather, *[message("x" * 100) for _ in range(10)])
+    read(gather, *[message(str(n) * 100) for n in range(10)])
     assert gather.is_full
+
+
+def test_a_message_that_comes_twice_is_said_once() -> None:
+    gather = Assembler()
+    first, again = read(gather, message("Hello")), read(gather, message("Hello"))
+    assert ([update.text for update in first], again) == (["Hello"], [])
+    assert text(gather) == "Hello"
 
 
 def test_what_is_no_text_stays_between_the_pieces() -> None:

@@ -51,7 +51,11 @@ def _patterns() -> dict[str, re.Pattern[Any]]:
     for module in pkgutil.walk_packages(trunkline.__path__, "trunkline."):
         if module.name.endswith("__main__"):
             continue
-        loaded = importlib.import_module(module.name)
+        try:
+            loaded = importlib.import_module(module.name)
+        except ImportError:
+            # Of an extra whose library is not here, or too old; where it is, this finds it.
+            continue
         for name, value in vars(loaded).items():
             if isinstance(value, re.Pattern):
                 found[f"{module.name}.{name}"] = value

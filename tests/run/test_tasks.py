@@ -14,8 +14,9 @@ from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotFound, Unsu
 from trunkline.log import events as ev
 from trunkline.log.decide import Cancel, Claim, ForceCancel, Say
 from trunkline.run import tasks as tasks_module
+from trunkline.run.contexts import CONTEXT_TASKS
 from trunkline.run.executor import Verdict, Work
-from trunkline.run.tasks import CONTEXT_TASKS, Tasks
+from trunkline.run.tasks import Tasks
 from trunkline.store.group_commit import Ack
 from trunkline.store.records import Dedup, Hint
 from trunkline.wire.types import Message, TaskState

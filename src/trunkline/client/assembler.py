@@ -239,6 +239,9 @@ class Assembler:
         before, self.message = self.message, answer
         if before is None or not answer.message_id or answer.message_id != before.message_id:
             self._pieces = []
+        elif tuple(self._pieces) == answer.parts:
+            # All that was said so far once more: a frame that came twice, or a stream that was begun again.
+            return ()
         self._pieces.extend(answer.parts)
         self._size.take(Artifact(answer.message_id, parts=answer.parts), append=True)
         self.task_id = self.task_id or answer.task_id
