@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from trunkline.errors import InvalidParams, Unavailable
+from tests.run.desk import desk, run
+from trunkline.errors import InvalidParams
 from trunkline.peer.clients import PeerClients
 from trunkline.peer.entry_executor import EntryExecutor, _chosen, _recorded
 from trunkline.peer.remote import Peer
-from trunkline.wire.types import Message, Metadata, Part, Role, SendRequest
+from trunkline.wire.types import Message, Metadata, Part, Role, SendRequest, TaskState
 
 PEER = Peer(
     url="http://agent.example/a2a?key=canary",
@@ -48,13 +49,27 @@ def test_the_agent_that_has_a_task_keeps_it() -> None:
     assert _chosen(None, None) is None
 
 
-def test_an_agent_that_is_gone_takes_nothing_new() -> None:
-    listed: list[Peer] = [PEER]
-    executor = EntryExecutor("one", lambda: listed[0] if listed else None, PeerClients())
+def test_a_skill_is_named_by_a_short_text() -> None:
+    executor = EntryExecutor("one", lambda _: PEER, PeerClients())
     assert executor.admit(asked()) == ""
     assert executor.admit(asked(skillHint="draft")) == "draft"
     with pytest.raises(InvalidParams):
         executor.admit(asked(skill=7))
-    listed.clear()
-    with pytest.raises(Unavailable, match="takes nothing new"):
-        executor.admit(asked())
+
+
+def test_nothing_is_sent_to_an_agent_that_the_tenant_of_the_task_does_not_have() -> None:
+    asked_for: list[str] = []
+
+    def listed(tenant: str) -> Peer | None:
+        asked_for.append(tenant)
+        return None if tenant == "south" else PEER
+
+    async def case() -> None:
+        executor = EntryExecutor("one", listed, PeerClients())
+        async with desk(executor.run) as runner:
+            feed, _ = runner.submit("south", "me", asked(), agent=runner.origin)
+            await runner.tasks.rest(feed, 30.0)
+            assert feed.state.task().status.state is TaskState.FAILED
+            assert asked_for == ["south"]
+
+    run(case())

@@ -24,6 +24,7 @@ from trunkline.peer.entry_executor import ENTRY, EntryExecutor
 from trunkline.peer.remote import Peer
 from trunkline.run.node import HostedAgent
 from trunkline.run.runner import Runner
+from trunkline.server.operations import OpenTask
 from trunkline.server.site import Site
 from trunkline.wire.card import Card
 from trunkline.wire.card import Skill as CardSkill
@@ -96,6 +97,10 @@ class CarriedAgents:
         self._made: dict[str, tuple[Card, Site]] = {}
         self._first = runner.agent(runner.origin)
 
+    def open_by(self, opening: Callable[[str], OpenTask]) -> None:
+        """Take how messages at the address of an agent become tasks, by its name."""
+        self._opening = opening
+
     def note(self, key: Key, before: Entry | None, after: Entry | None) -> None:
         """Carry the entries as they are now, as soon as possible."""
         del key, before, after
@@ -142,7 +147,7 @@ class CarriedAgents:
             return
         executor = EntryExecutor(
             name,
-            lambda: self._peer(name),
+            lambda tenant: self._peer(tenant, name),
             self._clients,
             self._executors.following,
             ended=lambda tenant, well: self._catalogue.take_outcome(tenant, name, succeeded=well),
@@ -150,9 +155,9 @@ class CarriedAgents:
         self._kinds[name] = ("peer", "")
         self._hosted[name] = [HostedAgent(name, executor, self._settings.task_max_age, self._settings.kept_s)]
 
-    def _peer(self, name: str) -> Peer | None:
-        """The agent of a name, while it takes work."""
-        found = self._catalogue.find(DEFAULT_TENANT, name)
+    def _peer(self, tenant: str, name: str) -> Peer | None:
+        """The agent that a tenant has under a name, while it takes work."""
+        found = self._catalogue.find(tenant, name)
         return None if found is None or found.state in ("disabled", "invalid") else found.entry.peer
 
     def _carry_skill(self, key: Key, entry: Entry) -> None:
@@ -194,7 +199,10 @@ class CarriedAgents:
             return None
         made, card = self._made.get(name), card_of(listed)
         if made is None or made[0] != card:
-            made = self._made[name] = card, self._sites.make(name, card, self._settings)
+            made = self._made[name] = (
+                card,
+                self._sites.make(name, card, self._settings, open_task=self._opening(name)),
+            )
         return made[1]
 
 

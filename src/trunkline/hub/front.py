@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from msgspec import ValidationError, convert
+from msgspec.structs import replace
 
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.config import Settings
@@ -18,6 +19,7 @@ from trunkline.log.events import PushTarget
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.server.caller import Caller
+from trunkline.server.operations import OpenTask
 from trunkline.server.site import Site
 from trunkline.store.records import Dedup
 from trunkline.wire.card import Card, Skill
@@ -77,8 +79,7 @@ class Front:
     ) -> None:
         self._about = about
         self._catalogue = catalogue
-        self._dispatcher = dispatcher
-        self.site: Site = sites.make(None, hub_card(about, catalogue), own, open_task=self.open_task)
+        self.site: Site = sites.make(None, hub_card(about, catalogue), own, open_task=opening(dispatcher))
 
     def renew(self, key: Key, before: Entry | None, after: Entry | None) -> None:
         """Show the skills that there are now."""
@@ -88,18 +89,28 @@ class Front:
         except Misuse as error:
             log.error("card.unshown error=%a", str(error))
 
+
+def opening(dispatcher: Dispatcher, agent: str = "") -> OpenTask:
+    """How messages at an address become tasks: those of this agent, or without one of whom they name.
+
+    Of a message that goes to several agents it is the first one's task.
+    """
+
     async def open_task(
-        self, caller: Caller, request: SendRequest, dedup: Dedup | None, push: PushTarget | None
+        caller: Caller, request: SendRequest, dedup: Dedup | None, push: PushTarget | None
     ) -> Feed:
-        """The task of the agent that a message goes to; of the first one where it goes to several."""
         message, principal = request.message, caller.principal
-        opened = await self._dispatcher.dispatch(
+        if agent and dedup is not None:
+            # Sent to two agents by their addresses, one message id makes two tasks.
+            dedup = replace(dedup, key=f"{agent}\x1f{dedup.key}")
+        named = (agent,) if agent else _targets(message.metadata) or _targets(request.metadata)
+        opened = await dispatcher.dispatch(
             Order(
                 tenant=principal.tenant,
                 principal=principal.name,
                 message=message,
                 skill=_skill(message.metadata) or _skill(request.metadata),
-                targets=_targets(message.metadata) or _targets(request.metadata),
+                targets=named,
                 trigger="a2a",
                 metadata=_rest(request.metadata),
                 output_modes=request.accepted_output_modes,
@@ -110,6 +121,8 @@ class Front:
             )
         )
         return opened[0].feed
+
+    return open_task
 
 
 def hub_card(about: HubFile, catalogue: Catalogue) -> Card:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from pathlib import Path
 
 from trunkline.agent.agent import Agent
@@ -26,7 +27,7 @@ from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, Policy
 from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.host import Host
 from trunkline.hub.carried import CarriedAgents
-from trunkline.hub.front import Front, RefusedWork
+from trunkline.hub.front import Front, RefusedWork, opening
 from trunkline.hub.workspace import STORE, read_hub, read_keys
 from trunkline.run.executor import Executor
 from trunkline.server.site import Site
@@ -100,9 +101,10 @@ class Hub:
         self.catalogue.changed.clear()
         self._service = self._kept(host)
         clients = self._service.clients
-        self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
         fleet = CatalogueFleet(self.catalogue, self._health.book)
         dispatcher = Dispatcher(runner, fleet, self._policy())
+        self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
+        self.carried.open_by(partial(opening, dispatcher))
         self._ceremonies = ceremonies_of(
             runner,
             dispatcher,

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, convert, to_builtins
 
-from trunkline.errors import InvalidParams, Misuse, RouteNotFound, Unavailable
+from trunkline.errors import InvalidParams, Misuse, RouteNotFound
 from trunkline.log.events import Status, Stepped
 from trunkline.net.egress import shown
 from trunkline.peer.callbacks import Following
@@ -42,8 +42,8 @@ class RecordedPeer(Struct, frozen=True, kw_only=True):
 class EntryExecutor:
     """Has the tasks of one name done by the remote agent that is listed under it.
 
-    `listed` gives that agent while it takes work, else None: then the tasks that were begun are followed to
-    their end by what was recorded in each.
+    `listed` gives the agent that a tenant has under that name while it takes work, else None: then the tasks
+    that were begun are followed to their end by what was recorded in each, and others fail.
     """
 
     works_elsewhere = True
@@ -51,7 +51,7 @@ class EntryExecutor:
     def __init__(
         self,
         name: str,
-        listed: Callable[[], Peer | None],
+        listed: Callable[[str], Peer | None],
         clients: PeerClients,
         following: Following | None = None,
         *,
@@ -69,10 +69,7 @@ class EntryExecutor:
 
         Raises:
             InvalidParams: it is no name of a skill.
-            Unavailable: the agent takes nothing new.
         """
-        if self._listed() is None:
-            raise Unavailable(f"{self._name} takes nothing new: its entry is disabled or removed")
         return _skill(request.message.metadata, "message.metadata") or _skill(request.metadata, "metadata")
 
     def named(self, name: str) -> str:
@@ -89,9 +86,11 @@ class EntryExecutor:
     async def run(self, work: Work) -> Verdict:
         """Have the work done, and tell the truth about it."""
         recorded = work.recorded_step(ENTRY_PLACE, ENTRY)
-        peer = _chosen(None if recorded is None else convert(recorded.result, RecordedPeer), self._listed())
+        known = None if recorded is None else convert(recorded.result, RecordedPeer)
+        peer = _chosen(known, self._listed(work.tenant))
         if peer is None:
-            return spoken(work, TaskState.FAILED, f"{self._name} is no longer listed; nothing was sent to it")
+            why = f"{self._name} is disabled or not listed; nothing was sent to it"
+            return spoken(work, TaskState.FAILED, why)
         if recorded is None:
             # Written together with what comes next: before that nothing was sent to anybody.
             await work.emit(Stepped(ENTRY_PLACE, ENTRY, to_builtins(_recorded(peer))))

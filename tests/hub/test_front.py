@@ -1,0 +1,46 @@
+"""What messages at the addresses of a hub ask its dispatcher for."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from trunkline.auth.principal import Principal
+from trunkline.fleet.routing.dispatcher import Dispatched, Dispatcher, Order
+from trunkline.hub.front import opening
+from trunkline.run.feed import Feed
+from trunkline.server.caller import Caller
+from trunkline.store.records import Dedup
+from trunkline.wire.types import Message, Part, Role, SendRequest
+from trunkline.wire.writer import Dialect
+
+CALLER = Caller(Principal("north", "me"), Dialect.V1)
+
+
+class Orders:
+    """A dispatcher that keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        self.taken: list[Order] = []
+
+    async def dispatch(self, order: Order) -> list[Dispatched]:
+        self.taken.append(order)
+        return [Dispatched(cast("Feed", None))]
+
+
+@pytest.mark.parametrize(
+    ("agent", "targets", "key"),
+    [("", ("other",), "k"), ("writer", ("writer",), "writer\x1fk")],
+)
+def test_the_address_of_an_agent_means_that_agent(agent: str, targets: tuple[str, ...], key: str) -> None:
+    orders = Orders()
+    metadata: dict[str, Any] = {"targets": ["other"], "skillHint": "draft", "kept": 1}
+    request = SendRequest(Message("m", role=Role.USER, parts=(Part(text="x"),)), metadata=metadata)
+    open_task = opening(cast("Dispatcher", orders), agent)
+    asyncio.run(cast("Any", open_task(CALLER, request, Dedup("k", b"d", 1), None)))
+    (order,) = orders.taken
+    assert (order.tenant, order.targets, order.skill) == ("north", targets, "draft")
+    assert order.dedup is not None and order.dedup.key == key
+    assert order.metadata == {"kept": 1}
