@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from ruamel.yaml import YAML
+from ruamel.yaml.composer import MaxDepthExceededError
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
@@ -16,6 +17,8 @@ from trunkline.errors import Misuse
 
 # The reader is slow, and what is larger was not written by hand.
 FILE_LIMIT = 16 << 20
+# Each level costs the reader more time than the one before.
+DEPTH_LIMIT = 64
 _HUMP = re.compile("(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -80,16 +83,17 @@ def read_yaml(text: str, file: str) -> tuple[object, YamlPosition] | None:
     """
     # Untyped. The nodes are made first: the values carry no lines.
     yaml: Any = YAML(typ="safe", pure=True)
+    yaml.max_depth = DEPTH_LIMIT
     try:
         tree: Node | None = yaml.compose(StringIO(text))
         if tree is None:
             return None
         _refuse_aliases(tree, file)
         document: object = yaml.constructor.construct_document(tree)
+    except MaxDepthExceededError:
+        raise Misuse(f"{file}: it is nested deeper than {DEPTH_LIMIT} levels") from None
     except YAMLError as error:
         raise Misuse(f"{file}{_problem(error)}") from None
-    except RecursionError:
-        raise Misuse(f"{file}: it is nested deeper than can be read") from None
     except ValueError as error:
         # A moment that no calendar has, or a number that no machine reads.
         raise Misuse(f"{file}: {error}") from None

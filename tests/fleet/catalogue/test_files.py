@@ -165,3 +165,35 @@ def test_files_are_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         await asyncio.gather(watching, return_exceptions=True)
 
     asyncio.run(main())
+
+
+def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WATCH_S", 0.01)
+    monkeypatch.setattr(module, "SETTLE_S", 0.01)
+    at = Workspace(tmp_path)
+    at.write("agents.yaml", TWO)
+    at.files.start()
+    # What an editor leaves behind on its way: nothing, then a part that could be read.
+    half, changed = TWO[: TWO.index("b")].rpartition("\n")[0], TWO.replace("name: b", "name: c")
+    looks = ["", half, changed]
+    taken: list[list[str]] = []
+
+    def look(_: Path) -> str:
+        return looks.pop(0) if len(looks) > 1 else looks[0]
+
+    def take(entries: Sequence[Entry]) -> None:
+        taken.append([one.name for one in entries])
+
+    monkeypatch.setattr(module, "read_text", look)
+    monkeypatch.setattr(at.files, "_take", take)
+
+    async def main() -> None:
+        watching = asyncio.create_task(at.files.watch())
+        async with asyncio.timeout(30):
+            while not taken:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    asyncio.run(main())
+    assert taken == [["a", "c"]]

@@ -23,6 +23,8 @@ LIST, FOLDER = "agents.yaml", "agents.d"
 JSON_VARIABLE = "TRUNKLINE_AGENTS_JSON"
 ENTRIES_LIMIT = 10_000
 WATCH_S = 2.0
+# An editor empties a file before it writes it: what has changed is taken once it stays as it is.
+SETTLE_S = 0.3
 
 
 class CatalogueFiles:
@@ -48,8 +50,10 @@ class CatalogueFiles:
 
     def check(self) -> bool:
         """Read what has changed since the last time; whether anything has."""
-        if not self._refresh():
+        texts = self._read()
+        if texts == self._texts:
             return False
+        self._parse(texts)
         self._tell()
         return True
 
@@ -58,15 +62,13 @@ class CatalogueFiles:
         while True:
             await asyncio.sleep(WATCH_S)
             # Disks may be slow, and so is the reader of a long file.
-            if await asyncio.to_thread(self._refresh):
+            found = await asyncio.to_thread(self._read)
+            if found == self._texts:
+                continue
+            await asyncio.sleep(SETTLE_S)
+            if _said(await asyncio.to_thread(self._read)) == _said(found):
+                await asyncio.to_thread(self._parse, found)
                 self._tell()
-
-    def _refresh(self) -> bool:
-        texts = self._read()
-        if texts == self._texts:
-            return False
-        self._parse(texts)
-        return True
 
     def _tell(self) -> None:
         self._take(merged(self._parsed, self._faults))
@@ -105,6 +107,11 @@ class CatalogueFiles:
                 self._faults[name] = str(error)
                 log.warning("catalogue.file_refused file=%s error=%s", name, error)
         self._texts = texts
+
+
+def _said(texts: Mapping[str, str | Misuse]) -> dict[str, str]:
+    """Files by what is in them, or wrong with them: two equal faults are no equal objects."""
+    return {name: str(text) for name, text in texts.items()}
 
 
 def parse(file: str, text: str, variable: Variable) -> list[Entry]:
