@@ -58,6 +58,9 @@ def test_hb21_an_unknown_agent_is_404_and_a_failure_502() -> None:
             status, said = await at.post(path, {"agent": "dusk", "message": "x"})
             assert (status, "'dusk'" in said["detail"]) == (404, True)
         assert (await at.get("tasks"))[1]["items"] == []
+        for path in ("a2a/chat", "a2a/delegate"):
+            status, said = await at.post(path, {"agent": "desk", "message": "x", "skill": "cook"})
+            assert (status, said["field"], "'cook'" in said["detail"]) == (400, "skill", True)
         for body, told in (
             ({"agent": "desk", "message": "fail"}, "it broke"),
             ({"agent": "off", "message": "x"}, "it is disabled"),

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.client.result import Result
-from trunkline.errors import InvalidParams, PeerError, RouteNotFound, TaskNotCancelable, TaskNotFound
+from trunkline.errors import InvalidParams, PeerError, Refused, RouteNotFound, TaskNotCancelable, TaskNotFound
 from trunkline.fleet.call import ApiCall, ApiStruct
 from trunkline.fleet.route import ApiRoute
 from trunkline.fleet.routing.dispatch_api import DispatchApi, Name, Short, Text, message_of
@@ -110,7 +110,7 @@ class ChatApi:
         Raises:
             RouteNotFound: there is no such agent.
             TaskNotFound: there is no such task.
-            InvalidParams: the conversation is closed, or with another agent.
+            InvalidParams: the conversation is closed, or with another agent, which may not have the skill.
             PeerError: the agent failed, or does not take it.
         """
         self._check_agent(call, form.agent, form.skill)
@@ -129,12 +129,21 @@ class ChatApi:
         if form.done and feed.state.resting:
             await self._close(call, feed)
         if answer.error:
-            raise PeerError(answer.error, code=502)
+            raise self._refusal(call, form, answer)
         return answer
 
     def _check_agent(self, call: ApiCall, name: str, skill: str) -> None:
         if self._fleet.find(call.tenant, name, skill) is None:
             raise RouteNotFound(f"there is no agent {name!r} here")
+
+    def _refusal(self, call: ApiCall, form: ChatForm | DelegateForm, answer: ChatAnswer) -> Refused:
+        """Whose mistake it is: the caller's, who names a skill that the agent has not, or the agent's."""
+        found = self._fleet.find(call.tenant, form.agent, form.skill)
+        skills = None if found is None else found.skills
+        is_unknown = form.skill and skills is not None and form.skill not in skills
+        if is_unknown and answer.task_state == plain_state(TaskState.REJECTED):
+            return InvalidParams(answer.error, field="skill")
+        return PeerError(answer.error, code=502)
 
     def _skill(self, call: ApiCall, form: ChatForm) -> str:
         if form.skill:
@@ -203,7 +212,7 @@ class ChatApi:
         (made,) = await self._dispatcher.dispatch(order)
         reply = self._answer(made.feed.state)
         if made.feed.state.state is TaskState.REJECTED:
-            raise PeerError(reply.error, code=502)
+            raise self._refusal(call, form, reply)
         return DelegateAnswer(
             task_id=reply.task_id,
             context_id=made.feed.state.context_id,
