@@ -38,7 +38,7 @@ def test_hb_13_a_task_that_is_forgotten_fails_at_the_third_look(limits: Limits) 
     )
 
     async def main() -> None:
-        assert "does not take it: not here" in await outcome(stand, limits, poll_s=0.01)
+        assert "no longer knows its task: not here" in await outcome(stand, limits, poll_s=0.01)
 
     run(main())
     assert stand.methods == ["SendMessage", *["GetTask"] * 3]

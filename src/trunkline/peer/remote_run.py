@@ -134,6 +134,8 @@ class RemoteRun:
             if _is_silent(error):
                 await self._cancel()
             kind = "does not take it" if isinstance(error, Refused) else "failed"
+            if isinstance(error, TaskNotFound) and self._remote.task:
+                kind = "no longer knows its task"
             log.warning("peer.failed task=%s error=%a", work.state.task_id, str(error))
             return spoken(work, TaskState.FAILED, f"{self._name} {kind}: {error}")
 
