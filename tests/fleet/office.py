@@ -77,6 +77,12 @@ def agent() -> Agent:
         if word == "report":
             turn.usage(input_tokens=1, cost_usd=0.25)
             turn.confidence(0.5)
+        if word == "write":
+            for piece in ("one ", "two"):
+                await turn.write(piece)
+                await turn.flush()
+            await turn.artifact(text="three")
+            return None
         if word == "ask":
             return f"heard {await turn.ask('Which one?')}"
         if word == "amount":

@@ -13,8 +13,7 @@ import msgspec
 
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.config import Settings
-from trunkline.errors import InvalidParams
-from trunkline.fleet.call import ApiCall, ApiQuery, read_body, read_form, tenant_of
+from trunkline.fleet.call import ApiCall, ApiQuery, key_of, read_body, read_form, tenant_of
 from trunkline.fleet.callback import callback_routes
 from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.fleet.health.routes import health_routes
@@ -140,7 +139,5 @@ def _call(scope: Scope, route: ApiRoute, query: ApiQuery) -> ApiCall:
     below = scope["path"].removeprefix(scope["root_path"]).split("/")
     wanted = route.pattern.partition(" ")[2].split("/")
     named = [text for name, text in zip(wanted, below, strict=True) if name.startswith("{")]
-    key = dict(scope["headers"]).get(b"idempotency-key", b"").decode("latin-1")
-    if key and (len(key) > 256 or not key.isprintable()):
-        raise InvalidParams("Idempotency-Key must be 1 to 256 printable characters", field="Idempotency-Key")
-    return ApiCall(principal, tenant_of(principal, query.tenant), "".join(named), key, scope["headers"])
+    headers = scope["headers"]
+    return ApiCall(principal, tenant_of(principal, query.tenant), "".join(named), key_of(headers), headers)

@@ -69,6 +69,18 @@ def tenant_of(principal: Principal, asked: str) -> str:
     raise Forbidden("this concerns another tenant; it needs a key with the scope operator")
 
 
+def key_of(headers: Sequence[tuple[bytes, bytes]]) -> str:
+    """The Idempotency-Key of a request; empty without one.
+
+    Raises:
+        InvalidParams: it is too long, or cannot be printed.
+    """
+    key = dict(headers).get(b"idempotency-key", b"").decode("latin-1")
+    if key and (len(key) > 256 or not key.isprintable()):
+        raise InvalidParams("Idempotency-Key must be 1 to 256 printable characters", field="Idempotency-Key")
+    return key
+
+
 def read_form(query: Mapping[str, str], form: type[Form]) -> Form:
     """A query as its form has it.
 

@@ -67,7 +67,8 @@ class EventStream:
             async for page in pages(self._log, feed, self._after):
                 await self._tell(send, page)
             await self._tell(send, feed.newer(self._after) or ())
-            if self._after == feed.state.seq and feed.state.over:
+            if self._after == feed.state.seq and self._is_over():
+                await self._end(send)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
                 return
             if self._after == feed.state.seq and not await self._wait(send, left, feed.changed(loop)):
@@ -92,8 +93,22 @@ class EventStream:
     async def _tell(self, send: Send, records: Sequence[Recorded]) -> None:
         # Those that came while a page was written may be in the next one too.
         for recorded in [one for one in records if one.seq > self._after]:
-            await self._write(send, sse.frame(recorded.seq, msgspec.json.encode(event_row(recorded))))
+            if told := self._frame(recorded):
+                await self._write(send, told)
             self._after = recorded.seq
+
+    # What another kind of reader is told.
+
+    def _is_over(self) -> bool:
+        """Whether nothing more is told."""
+        return self._feed.state.over
+
+    def _frame(self, recorded: Recorded) -> bytes:
+        """What an event is told as; nothing if it is not told."""
+        return sse.frame(recorded.seq, msgspec.json.encode(event_row(recorded)))
+
+    async def _end(self, send: Send) -> None:
+        """Tell that nothing more comes; the end of the answer says so."""
 
     async def _write(self, send: Send, body: bytes) -> None:
         await send({"type": "http.response.body", "body": body, "more_body": True})

@@ -21,11 +21,14 @@ from trunkline.fleet.catalogue.files import CatalogueFiles
 from trunkline.fleet.catalogue.service import CatalogueService
 from trunkline.fleet.ceremonies.dispatch import ceremonies_of
 from trunkline.fleet.health.fleet_health import FleetHealth
+from trunkline.fleet.openai.api import OpenAiApi, openai_mounts
 from trunkline.fleet.routing.chat_api import ChatApi, chat_routes
 from trunkline.fleet.routing.dispatch_api import DispatchApi, dispatch_routes
 from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, Policy
 from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.host import Host
+from trunkline.http.asgi import Receive, Send
+from trunkline.http.asgi import Scope as AsgiScope
 from trunkline.hub.carried import CarriedAgents
 from trunkline.hub.front import Front, RefusedWork, opening
 from trunkline.hub.workspace import STORE, read_hub, read_keys
@@ -73,6 +76,8 @@ class Hub:
         agent = Agent(self.file.name, id=HUB, description=self.file.description)
         agent.settings = {"store": store, **self.file.settings}
         self.host = Host([(agent, flags)], self)
+        for mount in openai_mounts(self._serve_openai):
+            self.host.mounts.add(mount)
         if websocket is not None:
             self.host.api.take_websockets()
 
@@ -122,9 +127,21 @@ class Hub:
                 *self._service.routes(),
             ]
         )
+        self._openai = OpenAiApi(
+            runner,
+            dispatcher,
+            fleet,
+            self.catalogue.listed,
+            hub=self.file.name,
+            keep_alive_s=host.settings.keep_alive,
+        )
         front = Front(self.file, self.catalogue, dispatcher, host.sites, host.settings)
         self.catalogue.changed += [self.carried.note, front.renew]
         return front.site
+
+    async def _serve_openai(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer by the runner that the host has now."""
+        await self._openai(scope, receive, send)
 
     def _kept(self, host: Host) -> CatalogueService:
         key = find_key(host.settings)

@@ -113,16 +113,7 @@ class ChatApi:
             InvalidParams: the conversation is closed, or with another agent, which may not have the skill.
             PeerError: the agent failed, or does not take it.
         """
-        self._check_agent(call, form.agent, form.skill)
-        await self._check_open(call, form)
-        said: dict[str, Any] = {DONE_KEY: True} if form.done else {}
-        message = message_of(form.message, context_id=form.context_id, task_id=form.task_id, **said)
-        if form.task_id:
-            feed = await self._work.go_on(call, message)
-        else:
-            order = self._work.order(call, message, skill=self._skill(call, form), targets=(form.agent,))
-            (made,) = await self._dispatcher.dispatch(order)
-            feed = made.feed
+        feed = await self.say(call, form)
         if not form.return_immediately:
             await self._runner.tasks.rest(feed, self._wait_s)
         answer = self._answer(feed.state)
@@ -131,6 +122,24 @@ class ChatApi:
         if answer.error:
             raise self._refusal(call, form, answer)
         return answer
+
+    async def say(self, call: ApiCall, form: ChatForm) -> Feed:
+        """Say something to an agent, without waiting; gives its task.
+
+        Raises:
+            RouteNotFound: there is no such agent.
+            TaskNotFound: there is no such task.
+            InvalidParams: the conversation is closed, or with another agent.
+        """
+        self._check_agent(call, form.agent, form.skill)
+        await self._check_open(call, form)
+        said: dict[str, Any] = {DONE_KEY: True} if form.done else {}
+        message = message_of(form.message, context_id=form.context_id, task_id=form.task_id, **said)
+        if form.task_id:
+            return await self._work.go_on(call, message)
+        order = self._work.order(call, message, skill=self._skill(call, form), targets=(form.agent,))
+        (made,) = await self._dispatcher.dispatch(order)
+        return made.feed
 
     def _check_agent(self, call: ApiCall, name: str, skill: str) -> None:
         if self._fleet.find(call.tenant, name, skill) is None:

@@ -1,0 +1,162 @@
+"""The OpenAI-compatible API of a hub: its models, and chat completions that are tasks of its agents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from trunkline.auth.principal import Scope as AuthScope
+from trunkline.fleet.call import ApiCall, key_of, read_body
+from trunkline.fleet.catalogue.listed import Listed
+from trunkline.fleet.event_stream import until_left
+from trunkline.fleet.openai.completion import CompletionForm, Conversation, completion_of, said_in
+from trunkline.fleet.openai.failure import Failure, failure, failure_of, write_failure
+from trunkline.fleet.openai.models import ModelList, models_of
+from trunkline.fleet.openai.stream import CompletionStream
+from trunkline.fleet.routing.chat_api import ChatApi, ChatForm
+from trunkline.fleet.routing.dispatch_api import DispatchApi
+from trunkline.fleet.routing.dispatcher import Dispatcher, Fleet
+from trunkline.http.asgi import Receive, Scope, Send
+from trunkline.http.exchange import JSON
+from trunkline.http.mounts import App, Mount, Route
+from trunkline.run.feed import Feed
+from trunkline.run.runner import Runner
+
+# The official client gives up after ten minutes, and would then ask again for the same work.
+WAIT_S = 540.0
+_BODY_LIMIT = 4 << 20
+_MODELS = "GET /"
+_NOT_AGAIN = (b"x-should-retry", b"false")
+
+
+class OpenAiApi:
+    """An ASGI application; the door that it is behind has found the route and read the body."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        dispatcher: Dispatcher,
+        fleet: Fleet,
+        listed: Callable[[str], Sequence[Listed]],
+        *,
+        hub: str,
+        keep_alive_s: float,
+        wait_s: float = WAIT_S,
+    ) -> None:
+        """Take what lists the agents of a tenant, and the name of the hub, which stands for its helm."""
+        self._runner = runner
+        self._fleet = fleet
+        self._listed = listed
+        self._hub = hub
+        self._helm = dispatcher.policy.helm
+        self._keep_alive_s = keep_alive_s
+        self._wait_s = wait_s
+        self._chat = ChatApi(runner, dispatcher, fleet)
+        self._work = DispatchApi(runner, dispatcher)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve ASGI.
+
+        Raises:
+            Refused: it cannot be done as asked.
+        """
+        principal = scope["trunkline.principal"]
+        if scope["trunkline.route"] == _MODELS:
+            found = ModelList(models_of(self._listed(principal.tenant), self._hub, self._helm))
+            await _answer(send, 200, found, is_head=scope["method"] == "HEAD")
+            return
+        form = read_body((await receive())["body"], CompletionForm)
+        headers = scope["headers"]
+        call = ApiCall(principal, principal.tenant, "", key_of(headers), headers)
+        await self._complete(call, form, receive, send)
+
+    async def _complete(self, call: ApiCall, form: CompletionForm, receive: Receive, send: Send) -> None:
+        said = said_in(form)
+        meant = self._meant(call.tenant, form.model)
+        if meant is None:
+            message = f"there is no model {form.model!r} here; GET /v1/models lists those that there are"
+            await _answer(send, 404, failure(404, message, "model_not_found", "model"))
+            return
+        about = form.metadata or Conversation()
+        # What a task has told before it is gone on with was heard.
+        after = (await self._work.find(call, about.task_id)).state.seq if about.task_id else 0
+        feed = await self._chat.say(
+            call,
+            ChatForm(
+                agent=meant[0],
+                skill=meant[1],
+                message=said,
+                context_id=about.context_id,
+                task_id=about.task_id,
+            ),
+        )
+        is_refused = feed.state.resting and failure_of(feed.state) is not None
+        if form.stream and not is_refused:
+            with_usage = form.stream_options is not None and form.stream_options.include_usage
+            stream = CompletionStream(
+                self._runner.tasks.store.log,
+                feed,
+                after,
+                self._keep_alive_s,
+                model=form.model,
+                with_usage=with_usage,
+            )
+            await stream.serve(receive, send)
+            return
+        await self._rest(feed, receive)
+        failed = failure_of(feed.state)
+        if failed is not None:
+            await _answer(send, *failed)
+            return
+        await _answer(send, 200, completion_of(feed.state, form.model))
+
+    def _meant(self, tenant: str, model: str) -> tuple[str, str] | None:
+        """The agent and the skill that a model stands for."""
+        name, slash, skill = model.partition("/")
+        found = self._fleet.find(tenant, name, skill)
+        if found is not None:
+            is_known = not slash or (skill and (found.skills is None or skill in found.skills))
+            return (name, skill) if is_known else None
+        if model == self._hub and self._fleet.find(tenant, self._helm, "") is not None:
+            return self._helm, ""
+        return None
+
+    async def _rest(self, feed: Feed, receive: Receive) -> None:
+        """Wait until a task rests or its caller has left; the task goes on without one."""
+        waits = [
+            asyncio.ensure_future(until_left(receive)),
+            asyncio.ensure_future(self._runner.tasks.rest(feed, self._wait_s)),
+        ]
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            for one in done:
+                one.result()
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+
+def openai_mounts(app: App) -> list[Mount]:
+    """The places of the API; all else below `/v1` is A2A's."""
+    read, write = AuthScope.READ.value, AuthScope.WRITE.value
+    return [
+        Mount("/v1/models", app, [Route(_MODELS, read, 0)], write_failure),
+        Mount("/v1/chat", app, [Route("POST /completions", write, _BODY_LIMIT)], write_failure),
+    ]
+
+
+async def _answer(send: Send, status: int, answer: msgspec.Struct, *, is_head: bool = False) -> None:
+    body = msgspec.json.encode(answer)
+    headers = [
+        (b"content-type", JSON),
+        (b"cache-control", b"no-store"),
+        (b"content-length", b"%d" % len(body)),
+    ]
+    if isinstance(answer, Failure):
+        # Clients repeat by themselves what failed, and each time it would be another task.
+        headers.append(_NOT_AGAIN)
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if is_head else body, "more_body": False})
