@@ -20,7 +20,6 @@ from trunkline.yaml_reader import snake_case
 # The value of a variable of the environment, None where it is unset or empty.
 Variable = Callable[[str], str | None]
 ENTRY_LIMIT = 64 << 10
-_IMPORT = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -267,7 +266,8 @@ def _peer(form: _EntryForm, owner: Owner) -> Peer:
 
 
 def _import(form: _EntryForm) -> str:
-    if _IMPORT.fullmatch(form.imported) is None:
+    module, colon, attribute = form.imported.partition(":")
+    if not colon or not all(name.isidentifier() for name in (*module.split("."), attribute)):
         raise InvalidParams("an import is package.module:agent", field="import")
     for name in ("url", "card_url", "api_key_env", "auth", "headers", "version", "external"):
         if getattr(form, name):
