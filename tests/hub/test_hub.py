@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +14,12 @@ import pytest
 from tests.harness import V1, Agent, ServerProcess
 from trunkline.cli.main import app
 from trunkline.errors import Misuse
+from trunkline.hub.hub import EVERYWHERE
 from trunkline.hub.template import write_workspace
 from trunkline.mock.app import Mock
 from trunkline.mock.script import read_scenarios
 from trunkline.mock.serve import BackgroundServer
+from trunkline.net.egress import Egress
 
 LIMIT_S = 60.0
 SLOW = """
@@ -194,6 +197,11 @@ def test_keys_of_the_file_open_the_hub_and_are_read_again(tmp_path: Path) -> Non
         until(lambda: status(env["BOSS_KEY"], "/api/settings") == 200)
         assert status(env["CI_KEY"], "/api/tasks") == 401
         one.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.1", "[::1]", "192.168.1.1"])
+def test_what_a_file_says_goes_also_to_addresses_that_are_not_public(host: str) -> None:
+    asyncio.run(Egress(networks=EVERYWHERE).check(f"http://{host}/hook"))
 
 
 def test_commands_of_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,8 @@ from trunkline.http.asgi import Scope as AsgiScope
 from trunkline.hub.carried import CarriedAgents
 from trunkline.hub.front import Front, RefusedWork, opening
 from trunkline.hub.workspace import STORE, read_hub, read_keys
+from trunkline.net.egress import Egress
+from trunkline.net.fetch import Fetcher
 from trunkline.run.executor import Executor
 from trunkline.server.site import Site
 
@@ -43,6 +45,8 @@ except ImportError:
 
 log = logging.getLogger("trunkline.hub")
 CEREMONIES = "ceremonies"
+# Where files of the workspace may have reports posted: they are the operator's word.
+EVERYWHERE = ("0.0.0.0/0", "::/0")
 _KEYS_S = 2.0
 # Without a key, on loopback, everybody is the admin of the one tenant there is, and never an operator.
 _ADMIN = Principal(DEFAULT_TENANT, ANONYMOUS.name, frozenset(Scope) - {Scope.OPERATOR})
@@ -110,12 +114,13 @@ class Hub:
         dispatcher = Dispatcher(runner, fleet, self._policy())
         self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
         self.carried.open_by(partial(opening, dispatcher))
+        self._own = Fetcher(Egress(networks=EVERYWHERE), timeout_s=host.settings.push_timeout)
         self._ceremonies = ceremonies_of(
             runner,
             dispatcher,
             fleet,
             guarded=host.fetcher,
-            own=host.fetcher,
+            own=self._own,
             variable=self._variable,
             folder=self.workspace / CEREMONIES,
         )
@@ -187,6 +192,7 @@ class Hub:
             await asyncio.gather(self._following, return_exceptions=True)
             self._following = None
         await self.carried.close()
+        await self._own.close()
 
     async def _watch_keys(self) -> None:
         """Take up changes of the file of keys, for ever; one that is wrong changes nothing."""
