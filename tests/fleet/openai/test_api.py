@@ -154,14 +154,15 @@ def test_what_cannot_be_done_is_an_error_body() -> None:
             said = await to.error(404, "x", model)
             assert (said["code"], said["param"]) == ("model_not_found", "model")
             assert said["type"] == "invalid_request_error"
-        for members, param in (
+        wrong: list[tuple[dict[str, Any], str]] = [
             ({"messages": []}, "messages"),
             ({"messages": [{"role": "system", "content": "x"}]}, "messages"),
             ({"messages": [{"role": "user", "content": ""}]}, "messages[0].content"),
             ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content"),
             ({"model": 7}, "model"),
             ({"n": 2}, "n"),
-        ):
+        ]
+        for members, param in wrong:
             body = {"model": "desk", "messages": [{"role": "user", "content": "x"}], **members}
             got = await to.at.ask("alice", "POST", PATH, body)
             assert (got.status_code, got.json()["error"]["param"]) == (400, param), got.text
