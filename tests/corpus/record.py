@@ -21,10 +21,11 @@ from tests.chaos.history import Logged
 from tests.chaos.inside import Inside, inside
 from trunkline import Agent, Turn, Unanswered
 from trunkline.demo import agent
+from trunkline.log.decide import Notify
 from trunkline.log.events import Candidate, ChildAsked, ChildEnded, QuestionClosed, Routed
 from trunkline.log.fold import Head, fold
 from trunkline.store.backup import export
-from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, Task, TaskState
+from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, Task, TaskState, TaskStatus
 from trunkline.wire.writer import WRITERS, Dialect
 
 HERE = Path(__file__).parent
@@ -225,6 +226,21 @@ async def _record_routed(name: str, store: str) -> int:
         return await _keep(name, app)
 
 
+async def _record_notices(name: str, store: str) -> int:
+    """Two tasks that hear of work elsewhere: that it goes on, and its end with what came of it."""
+    async with inside(waiting, store, coalesce_milliseconds=0) as app:
+        told = [(await app.send("ask"))["id"] for _ in range(2)]
+        result = Task("remote", "c", TaskStatus(TaskState.COMPLETED), (), (), None)
+        for task_id in told:
+            feed = await app.runner.tasks.load("default", task_id)
+            assert feed is not None
+            await app.runner.notify(feed, Notify(TaskState.WORKING))
+            await app.runner.notify(feed, Notify())
+            await app.runner.notify(feed, Notify(TaskState.COMPLETED, result))
+        await app.send("yes", taskId=told[0])
+        return await _keep(name, app)
+
+
 def _is_told(logs: list[Logged], kind: type[ChildAsked | ChildEnded]) -> bool:
     return any(isinstance(one.event, kind) for log in logs for one in log.records)
 
@@ -253,6 +269,7 @@ def main() -> None:
         f"{version}-questions": _record_questions,
         f"{version}-children": _record_children,
         f"{version}-routed": _record_routed,
+        f"{version}-notices": _record_notices,
     }
     left = {name: record for name, record in parts.items() if not (HERE / f"{name}.jsonl").exists()}
     if not left:
