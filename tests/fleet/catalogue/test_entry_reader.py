@@ -74,6 +74,7 @@ def test_equal_texts_have_equal_revisions() -> None:
         ({"name": "a", "url": "http://x", "auth": {"scheme": "bearer"}}, "auth.credentialsEnv", "variable"),
         ({"name": "a", "url": "http://x", "auth": {"scheme": "hmac"}}, "auth.scheme", "hmac"),
         ({"name": "a", "url": "http://x", "apiKeyEnv": "a secret!"}, "apiKeyEnv", "not the secret itself"),
+        ({"name": "a", "url": "http://x", "cardUrl": "a\0b"}, "cardUrl", "address of a card"),
         ({"name": "a", "url": "http://x", "apiKeyEnvs": "KEY"}, "apiKeyEnvs", "is apiKeyEnv meant?"),
         ({"name": "a", "url": "http://x", "subscribesTo": []}, "subscribesTo", "there are name, "),
         ({"name": "a", "url": "http://x", "auth": {"credentialEnv": "K"}}, "auth.credentialEnv", "credentialsEnv"),

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from trunkline.config import seconds
 from trunkline.errors import InvalidParams, Misuse
 from trunkline.fleet.catalogue.entry import EVERY_TENANT, NAME, RESERVED, Entry, EntrySkill, Owner
-from trunkline.peer.remote import Peer
+from trunkline.peer.remote import Peer, check_address
 from trunkline.yaml_reader import snake_case
 
 # The value of a variable of the environment, None where it is unset or empty.
@@ -248,6 +248,11 @@ def _peer(form: _EntryForm, owner: Owner) -> Peer:
             raise InvalidParams("a header has a name and a printable value", field=f"headers.{name}")
     if "#" in form.url or "?" in form.url or "@" in form.url.partition("://")[2].partition("/")[0]:
         raise InvalidParams("an address has no query, fragment or login; use auth", field="url")
+    try:
+        if form.card_url:
+            check_address(form.card_url)
+    except Misuse:
+        raise InvalidParams("this is no http:// or https:// address of a card", field="cardUrl") from None
     try:
         return Peer(
             url=form.url,
