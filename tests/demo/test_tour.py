@@ -89,7 +89,11 @@ def test_the_server_may_be_killed_at_any_moment(tmp_path: Path, seed: int, more:
                     os.kill(child, signal.SIGTERM if int(step[1]) == moments[0] else signal.SIGKILL)
         if after or "Ctrl-C ends it" in line:
             if not after:
-                os.kill(_children(tour.pid)[0], signal.SIGKILL)
+                # It may have been killed in the last step, and not be up again.
+                while not (children := _children(tour.pid)):
+                    assert tour.poll() is None
+                    time.sleep(0.02)
+                os.kill(children[0], signal.SIGKILL)
             after += line
             if "nothing acknowledged was lost" in " ".join(after.split()):
                 tour.send_signal(signal.SIGINT)
