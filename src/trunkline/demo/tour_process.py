@@ -26,7 +26,7 @@ class StepFailed(Exception):
 
 
 class Gone(Exception):  # noqa: N818 - part of what a tour is about
-    """Somebody else has ended the server."""
+    """A process of the tour that somebody else has ended."""
 
 
 def free_port(wanted: int) -> int:

@@ -25,7 +25,7 @@ class AgentBreaker(Struct, frozen=True):
     trying: bool = False
 
     def state(self, now: int) -> BreakerState:
-        """Where the breaker stands."""
+        """The state of the breaker at a moment: closed, open, or half-open."""
         if not self.until:
             return "closed"
         return "half-open" if self.trying or now >= self.until else "open"

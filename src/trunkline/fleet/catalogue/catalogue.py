@@ -100,7 +100,7 @@ class Catalogue:
             self._renew(key)
 
     def learn(self, key: Key, facts: CardFacts) -> None:
-        """What the card of an agent says."""
+        """Take up the facts of a card that an agent has just shown."""
         if key in self._entries:
             self._failures.pop(key, None)
             self._facts[key] = facts
@@ -113,7 +113,7 @@ class Catalogue:
             self._renew(key)
 
     def facts(self, key: Key) -> CardFacts | None:
-        """What the latest card of an agent said."""
+        """The facts of the latest card of an agent; None before the first."""
         return self._facts.get(key)
 
     # Outcomes.
@@ -128,7 +128,7 @@ class Catalogue:
         return self.breaker(tenant, name).admits(self._now())
 
     def take_outcome(self, tenant: str, name: str, *, succeeded: bool) -> None:
-        """What became of work that an agent did."""
+        """Count the end of a task towards the breaker of the agent that did it."""
         self._turn(tenant, name, lambda known: known.succeeded() if succeeded else known.failed(self._now()))
 
     def take_try(self, tenant: str, name: str) -> None:

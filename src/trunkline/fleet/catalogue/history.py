@@ -66,7 +66,7 @@ class CatalogueHistory:
                 log.warning("catalogue.history_lost agent=%s error=%s", key[1], error)
 
     async def rows(self, tenant: str, entry: Entry) -> Sequence[JournalRow]:
-        """What happened to an entry, the oldest first."""
+        """The rows of an entry's journal, the oldest first."""
         key = (OF_FILES if entry.owner == "file" else tenant), entry.name
         return (await self._journals.read(home(key, entry), f"agent:{entry.name}")).rows
 

@@ -23,7 +23,7 @@ class ProbeForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Probed(ApiStruct, frozen=True, kw_only=True):
-    """What was found there."""
+    """The answer of a probe: whether an agent is there, and what its card says."""
 
     reachable: bool
     card_url: str = ""

@@ -107,17 +107,17 @@ class Ceremony(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """Its id in the tenant."""
+        """The id of the ceremony in its tenant."""
         return self.form.id
 
     @property
     def key(self) -> tuple[str, str]:
-        """Its tenant and id."""
+        """The tenant and the id of the ceremony."""
         return self.tenant, self.form.id
 
     @property
     def schedule(self) -> Schedule:
-        """Its planned moments."""
+        """The planned moments of the ceremony."""
         return Schedule(self.form.schedule, self.form.timezone)
 
     @property

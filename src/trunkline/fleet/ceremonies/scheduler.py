@@ -233,7 +233,7 @@ class Scheduler:
         attempts = report.attempts + 1
         again = (
             ()
-            if told or attempts == 5
+            if told or attempts == REPORT_ATTEMPTS
             else (replace(report, attempts=attempts, due=now + RETRY_MS * 3**attempts),)
         )
 

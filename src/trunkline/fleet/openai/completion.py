@@ -39,7 +39,7 @@ class Conversation(Struct, frozen=True, rename="camel"):
 
 
 class StreamOptions(Struct, frozen=True):
-    """What a stream tells beside the text."""
+    """The options of a streamed completion: whether its usage is told at the end."""
 
     include_usage: bool = False
 
@@ -72,7 +72,7 @@ class AnswerMetadata(Struct, frozen=True, rename="camel"):
 
 
 class AnswerMessage(Struct, frozen=True):
-    """What the agent says."""
+    """The message of a completion: the text of the agent."""
 
     content: str
     role: Literal["assistant"] = "assistant"
