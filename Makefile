@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JS := tests/interop/js
 UV := .floors/uv/bin/uv
 ARGS ?=
-EXTRAS := langchain metrics postgres pydantic-ai
+EXTRAS := flow langchain mcp metrics notify postgres pydantic-ai
 # As of the version that wants something of what we need, where it matters.
 NEIGHBOURS := langgraph pydantic-ai openai-agents google-adk>=2.13 crewai>=1.15 agno llama-index mcp a2a-sdk
 
@@ -83,7 +83,7 @@ neighbours: $(UV)  ## whether we can be installed beside the frameworks of the f
 lock: $(UV)  ## pin the newest versions that pyproject.toml allows
 	for part in "" "-dev"; do \
 		$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
-			--no-emit-index-url --no-header --no-annotate $${part:+--extra dev} \
+			--no-emit-index-url --no-header --no-annotate --extra flow $${part:+--extra dev} \
 			pyproject.toml -o requirements$$part.lock || exit 1; \
 	done
 
