@@ -1,0 +1,79 @@
+"""What the engine asks of whoever does the work of a node: protocols, orders and outcomes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from trunkline.flow.definition.document import Node
+
+
+class Outcome(Struct, frozen=True):
+    """How an activity or a delegation ended; a failure has an error and mostly a code."""
+
+    ok: bool
+    output: dict[str, Any] = {}
+    error: str = ""
+    code: str = ""
+    # Of delegations alone: the id that the engine gave, and the one that the other side knows it by.
+    correlation: str = ""
+    external_task: str = ""
+
+
+class Activity(Struct, frozen=True):
+    """A `step`, `llm_call` or `tool_call` that is to be done now."""
+
+    execution_id: str
+    node: Node
+    state: dict[str, Any]
+    timeout_ms: int | None = None
+    attempt: int = 1
+
+
+class DelegateOrder(Struct, frozen=True):
+    """An `agent_delegate` that is to be done now by a plain call."""
+
+    execution_id: str
+    node: Node
+    state: dict[str, Any]
+    input: dict[str, Any]
+    protocol: str
+    correlation: str
+    timeout_ms: int | None = None
+    attempt: int = 1
+
+
+class ActivityExecutor(Protocol):
+    """Whoever does steps, model calls or tool calls."""
+
+    async def execute(self, activity: Activity) -> Outcome:
+        """Do it; a failure is an outcome, what is raised ends the run without another attempt."""
+        ...
+
+
+class DelegateExecutor(Protocol):
+    """Whoever does delegations that are plain calls."""
+
+    async def delegate(self, order: DelegateOrder) -> Outcome:
+        """Have it done; a failure is an outcome, what is raised ends the run without another attempt."""
+        ...
+
+
+class AgentDelegates(Protocol):
+    """The agents whose work is a child task of the run."""
+
+    def agent(self, agent_id: str) -> str | None:
+        """The agent of the child task, or None where a delegation to it is a plain call."""
+        ...
+
+
+def failed(code: str, error: str) -> Outcome:
+    """The outcome of work that was not done."""
+    return Outcome(ok=False, error=error, code=code)
+
+
+def output_of(value: object) -> dict[str, Any]:
+    """What a node gives, as an object: any other value stands under `value`."""
+    return value if isinstance(value, dict) else {"value": value}  # pyright: ignore[reportUnknownVariableType]
