@@ -226,7 +226,7 @@ def test_a_round_trip(command: Command, filled: Path, tmp_path: Path) -> None:
     assert command("export", "all.jsonl") == (0, "", "")
     assert os.stat("all.jsonl").st_mode & 0o077 == 0
     assert command("import", "all.jsonl", "--store", "sqlite:///copy.db") == (
-        0, "imported   4 tasks, 28 events\nskipped    0\n", "",
+        0, "imported   4 tasks, 28 events, 0 documents\nskipped    0\n", "",
     )  # fmt: skip
     assert command("import", "all.jsonl", "--store", "sqlite:///copy.db")[1].endswith("skipped    4\n")
     assert command("export", "again.jsonl", "--store", "sqlite:///copy.db")[0] == 0
@@ -234,7 +234,7 @@ def test_a_round_trip(command: Command, filled: Path, tmp_path: Path) -> None:
     assert command("check", "--store", "sqlite:///copy.db")[0] == 0
     code, out, _ = command("export", "--tenant", "tenant-b")
     lines = [json.loads(line) for line in out.splitlines()]
-    assert (code, lines[0]["format"]) == (0, 1)
+    assert (code, lines[0]["format"]) == (0, 2)
     assert {(line["tenant"], line["task"]) for line in lines[1:]} == {("tenant-b", "long")}
     assert [line["seq"] for line in lines[1:]] == list(range(1, 23))
 
@@ -331,7 +331,11 @@ def test_the_same_on_postgresql(command: Command, filled: Path, tmp_path: Path, 
     there = ("--store", postgres_url)
     assert command("migrate", *there)[0] == 0
     assert command("export", "all.jsonl")[0] == 0
-    assert command("import", "all.jsonl", *there) == (0, "imported   4 tasks, 28 events\nskipped    0\n", "")
+    assert command("import", "all.jsonl", *there) == (
+        0,
+        "imported   4 tasks, 28 events, 0 documents\nskipped    0\n",
+        "",
+    )
     assert command("import", "all.jsonl", *there)[1].endswith("skipped    4\n")
     code, out, _ = command("check", *there)
     assert (code, out.splitlines()[0]) == (0, "tasks     4 (2 completed, 1 failed, 1 working)")

@@ -36,6 +36,6 @@ def test_the_store_commands(tmp_path: Path, trunkline: Run) -> None:
     assert said["prune"] == "forgotten  0\ncompacted  0\n"
     assert said["import"].startswith("imported   2 tasks, ")
     header, *events = [json.loads(line) for line in said["export"].splitlines()]
-    assert header["format"] == 1
+    assert header["format"] == 2
     assert {event["task"] for event in events} == {sent, asked}
     assert trunkline("store", "migrate", "--store", "sqlite:///tasks.db")[1].endswith("up to date\n")

@@ -69,10 +69,39 @@ def test_a_round_trip_gives_the_same_bytes(run, store, other):
 
     data, done, again = run(case())
     assert again == data
-    assert lines_of(data)[0] == b'{"trunkline":"1.2.3","format":1}\n'
+    assert lines_of(data)[0] == b'{"trunkline":"1.2.3","format":2}\n'
     assert done == Restored(tasks=53, events=len(lines_of(data)) - 1)
     assert b'"seq":81,"at":1800000000039,"event":{"kind":"compacted","count":80}}\n' in data
     assert b'"event":{"kind":"later","x":[1, 2]}}\n' in data
+
+
+def test_documents_go_with_the_logs_as_far_as_they_may_leave(run, store, other):
+    def shown(tenant, body):
+        return tenant, body.replace(b"secret", b"")
+
+    async def case():
+        await store.docs.put(A, "memo", "one", b'{"x":"secret"}', 0)
+        await store.docs.put(B, "memo", "one", b'{"x":2}', 0)
+        await store.docs.put(A, "cursor", "one", b"7", 0)
+        data = b"".join([lines async for lines in export(store, "1", None, {"memo": shown})])
+        of_b = b"".join([lines async for lines in export(store, "1", B, {"memo": shown})])
+        done = [await restore(other, lines_of(data), ["memo"]) for _ in range(2)]
+        kept = (await other.docs.get(A, "memo", "one")).body
+        await other.docs.put(B, "memo", "one", b"{}", 1)
+        with pytest.raises(
+            Misuse, match="line 3: the document 'one' of kind memo is here already and differs"
+        ):
+            await restore(other, lines_of(data), ["memo"])
+        return data, of_b, done, kept
+
+    data, of_b, done, kept = run(case())
+    assert kept == b'{"x":""}' and b"secret" not in data and b"cursor" not in data
+    assert lines_of(of_b)[1:] == lines_of(data)[2:]
+    assert done == [Restored(documents=2), Restored(skipped=2)]
+
+
+def test_an_export_of_the_first_format_is_read(run, other):
+    assert run(restore(other, [HEAD.replace(b"2}", b"1}"), FIRST])) == Restored(tasks=1, events=1)
 
 
 def test_one_tenant_alone(run, store):
@@ -141,7 +170,7 @@ def test_an_id_of_another_tenant_is_taken(run, store, other):
     run(case())
 
 
-HEAD = b'{"trunkline":"1","format":1}\n'
+HEAD = b'{"trunkline":"1","format":2}\n'
 FIRST = b'{"tenant":"a","task":"t1","seq":1,"at":5,"event":{"kind":"submitted","message":{"messageId":"m"},"context_id":"c","owner":"o","node":"n"}}\n'
 NEXT = b'{"tenant":"a","task":"t1","seq":2,"at":5,"event":{"kind":"replied","message":{"messageId":"m"}}}\n'
 
@@ -152,7 +181,10 @@ NEXT = b'{"tenant":"a","task":"t1","seq":2,"at":5,"event":{"kind":"replied","mes
         ([], "line 1: an export begins with"),
         ([FIRST], "line 1: an export begins with"),
         ([b"[]\n"], "line 1: an export begins with"),
-        ([b'{"trunkline":"9","format":2}\n'], "line 1: format 2 is not known here, only 1; upgrade"),
+        ([b'{"trunkline":"9","format":3}\n'], "line 1: format 3 is not known here, only 1 to 2; upgrade"),
+        ([HEAD, b'{"document":"odd","tenant":"a","id":"x","body":{}}\n'], "kind 'odd' are not imported"),
+        ([HEAD, b'{"document":"memo","tenant":"a","id":"x"}\n'], "line 2: .*`body`"),
+        ([HEAD, b'{"document":"memo","tenant":"a","id":"\\u0000","body":{}}\n'], "line 2: .*printable"),
         ([HEAD, FIRST, NEXT[:40]], "line 3: Input data was truncated"),
         ([HEAD, FIRST, b"\n"], "line 3: Input data was truncated"),
         ([HEAD, FIRST, b"null\n"], "line 3: Expected `object`, got `null`"),
@@ -176,7 +208,7 @@ NEXT = b'{"tenant":"a","task":"t1","seq":2,"at":5,"event":{"kind":"replied","mes
 def test_a_damaged_line_is_named_and_nothing_of_its_task_is_written(run, other, lines, complaint):
     async def case():
         with pytest.raises(Misuse, match=complaint):
-            await restore(other, lines)
+            await restore(other, lines, ["memo"])
         return await other.log.tail("")
 
     assert run(case())[0] == []

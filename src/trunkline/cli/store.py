@@ -1,4 +1,4 @@
-"""`trunkline store …`: look at a store, bring it up to date, empty it of what is old, carry its logs."""
+"""`trunkline store …`: look at a store, bring it up to date, empty it of what is old, carry it elsewhere."""
 
 from __future__ import annotations
 
@@ -11,21 +11,53 @@ from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+from msgspec.structs import replace
 
 from trunkline import __version__
+from trunkline.auth.key_store import KIND as KEY_KIND
+from trunkline.auth.keys import StoredKey
 from trunkline.cli.admin import TASKS, ask, span_ms
 from trunkline.cli.admin import settings_for as _settings
 from trunkline.cli.private_file import write_private
 from trunkline.config import Settings
 from trunkline.errors import Misuse
+from trunkline.fleet.catalogue.documents import ENTRY_KIND, OVERRIDE_KIND, KeptEntry
+from trunkline.fleet.ceremonies.book import KIND as CEREMONY_KIND
+from trunkline.fleet.journal import KIND as JOURNAL_KIND
 from trunkline.log.ids import is_task_id
 from trunkline.server.admin import PREFIX, Prune, WaitingTask
+from trunkline.store.backup import Shown, restore
 from trunkline.store.backup import export as lines_of
-from trunkline.store.backup import restore
 from trunkline.store.base import Store
 from trunkline.store.check import Report
 from trunkline.store.check import check as check_store
 from trunkline.store.url import shown, store_from_url
+
+
+def _whole(tenant: str, body: bytes) -> tuple[str, bytes]:
+    return tenant, body
+
+
+def _unsealed(tenant: str, body: bytes) -> tuple[str, bytes]:
+    """An entry without its credentials, which do not leave the store even sealed."""
+    kept = msgspec.json.decode(body, type=KeptEntry)
+    return tenant, msgspec.json.encode(replace(kept, sealed="")) if kept.sealed else body
+
+
+def _key(tenant: str, body: bytes) -> tuple[str, bytes]:
+    # All keys are kept in one place; whose one is stands in it.
+    del tenant
+    return msgspec.json.decode(body, type=StoredKey).tenant, body
+
+
+# The documents that an export carries beside the logs.
+_KINDS: dict[str, Shown] = {
+    KEY_KIND: _key,
+    ENTRY_KIND: _unsealed,
+    OVERRIDE_KIND: _whole,
+    CEREMONY_KIND: _whole,
+    JOURNAL_KIND: _whole,
+}
 
 
 def check(url: str | None, *, as_json: bool) -> int:
@@ -105,25 +137,28 @@ def cancel(url: str | None, task_id: str, tenant: str) -> None:
 
 
 def export(url: str | None, tenant: str | None, file: str) -> None:
-    """Write the logs as JSON lines."""
+    """Write the logs and the documents as JSON lines."""
     settings = _settings(url)
 
     async def work(out: BinaryIO) -> None:
         async with _opened(settings.store, read_only=True) as store:
-            async for lines in lines_of(store, __version__, tenant):
+            async for lines in lines_of(store, __version__, tenant, _KINDS):
                 out.write(lines)
 
     _to_file(file, lambda out: asyncio.run(work(out)))
 
 
 def import_(url: str | None, file: str) -> None:
-    """Write the logs of an export into a store and print how many."""
+    """Write an export into a store and print how much."""
     settings = _settings(url)
 
     async def work(lines: BinaryIO) -> None:
         async with _opened(settings.store) as store:
-            done = await restore(store, lines)
-        print(f"imported   {done.tasks} tasks, {done.events} events\nskipped    {done.skipped}")
+            done = await restore(store, lines, _KINDS)
+        print(
+            f"imported   {done.tasks} tasks, {done.events} events, {done.documents} documents\n"
+            f"skipped    {done.skipped}"
+        )
 
     if file == "-":
         asyncio.run(work(sys.stdin.buffer))

@@ -1,12 +1,13 @@
-"""Logs as JSON lines, out and in: a header, then one event a line, task after task.
+"""A store as JSON lines, out and in: a header, documents, then one event a line, task after task.
 
-Only logs are carried. Heads are folded from them; keys, deliveries and documents stay where they are.
+Heads are folded from the logs; deliveries stay where they are. Which kinds of documents are carried, and what
+of them may leave, says whoever asks.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Annotated, NoReturn
 
 import msgspec
@@ -20,7 +21,8 @@ from trunkline.log.ids import is_task_id
 from trunkline.store.base import Store
 from trunkline.store.check import AFTER_END, every_task
 
-FORMAT = 1
+# Of format 1 were exports without documents.
+FORMAT = 2
 PAGE = 2000
 APPEND_EVENTS = 500
 APPEND_BYTES = 1 << 20
@@ -28,6 +30,9 @@ WAVE_TASKS = 32
 WAVE_BYTES = 4 << 20
 
 _encode = msgspec.json.Encoder().encode
+_DOCUMENT = b'{"document":'
+# Whose document of a tenant this is, and what of it may leave.
+Shown = Callable[[str, bytes], tuple[str, bytes]]
 
 
 class _Header(Struct):
@@ -43,11 +48,26 @@ class _Line(Struct, forbid_unknown_fields=True):
     event: msgspec.Raw
 
 
+class _DocumentLine(Struct, forbid_unknown_fields=True):
+    document: str
+    tenant: Annotated[str, Meta(min_length=1, max_length=256)]
+    id: Annotated[str, Meta(min_length=1, max_length=256)]
+    body: msgspec.Raw
+
+
+class _Document(Struct):
+    """A document with the number of its line."""
+
+    number: int
+    line: _DocumentLine
+
+
 class Restored(Struct):
-    """What an import did."""
+    """What an import did; `skipped` are tasks and documents that were there already."""
 
     tasks: int = 0
     events: int = 0
+    documents: int = 0
     skipped: int = 0
 
 
@@ -61,9 +81,20 @@ class _Group(Struct):
     size: int = 0
 
 
-async def export(store: Store, version: str, tenant: str | None = None) -> AsyncIterator[bytes]:
-    """The lines, a page at a time; tasks by their ids, so that the same logs always give the same bytes."""
+async def export(
+    store: Store, version: str, tenant: str | None = None, kinds: Mapping[str, Shown] | None = None
+) -> AsyncIterator[bytes]:
+    """The lines, a page at a time; all by their ids, so that the same store always gives the same bytes."""
     yield _encode(_Header(version, FORMAT)) + b"\n"
+    for kind, shown in (kinds or {}).items():
+        after = ("", "")
+        while documents := await store.docs.list_all(kind, after, PAGE):
+            after = (documents[-1].tenant, documents[-1].id)
+            for one in documents:
+                whose, body = shown(one.tenant, one.body)
+                if tenant is None or whose == tenant:
+                    line = _DocumentLine(kind, one.tenant, one.id, msgspec.Raw(body))
+                    yield _encode(line) + b"\n"
     async for page in every_task(store):
         for ref in page:
             if tenant is not None and ref.tenant != tenant:
@@ -83,17 +114,21 @@ def _rest(recorded: ev.Recorded) -> bytes:
     )
 
 
-async def restore(store: Store, lines: Iterable[bytes]) -> Restored:
-    """Write the lines of an export into a store; tasks that are there already, event for event, are skipped.
+async def restore(store: Store, lines: Iterable[bytes], kinds: Iterable[str] = ()) -> Restored:
+    """Write the lines of an export into a store; what is there already, event for event, is skipped.
 
     Raises:
-        Misuse: a line is damaged, or a task is there with other events. Tasks before it are written.
+        Misuse: a line is damaged, or a task or document is there and differs. What is before it is written.
     """
+    carried = frozenset(kinds)
     done = Restored()
     wave: list[_Group] = []
     size = 0
     try:
         for group in _groups(lines):
+            if isinstance(group, _Document):
+                await _write_document(store, group, carried, done)
+                continue
             wave.append(group)
             size += group.size
             if len(wave) >= WAVE_TASKS or size >= WAVE_BYTES:
@@ -106,12 +141,15 @@ async def restore(store: Store, lines: Iterable[bytes]) -> Restored:
     return done
 
 
-def _groups(lines: Iterable[bytes]) -> Iterable[_Group]:
+def _groups(lines: Iterable[bytes]) -> Iterable[_Group | _Document]:
     group: _Group | None = None
     number = 0
     for number, text in enumerate(lines, 1):
         if number == 1:
             _check_header(text)
+            continue
+        if text.startswith(_DOCUMENT):
+            yield _document(number, text)
             continue
         line = _line(number, text)
         if group is None or (line.tenant, line.task) != (group.tenant, group.state.task_id):
@@ -130,9 +168,11 @@ def _check_header(text: bytes) -> None:
     try:
         header = msgspec.json.decode(text, type=_Header)
     except msgspec.MsgspecError:
-        raise Misuse('line 1: an export begins with {"trunkline":…,"format":1}') from None
-    if header.format != FORMAT:
-        raise Misuse(f"line 1: format {header.format} is not known here, only {FORMAT}; upgrade trunkline")
+        raise Misuse('line 1: an export begins with {"trunkline":…,"format":2}') from None
+    if not 1 <= header.format <= FORMAT:
+        raise Misuse(
+            f"line 1: format {header.format} is not known here, only 1 to {FORMAT}; upgrade trunkline"
+        )
 
 
 def _line(number: int, text: bytes) -> _Line:
@@ -143,6 +183,33 @@ def _line(number: int, text: bytes) -> _Line:
     if not is_task_id(line.task):
         _refuse(number, f"{line.task!r} is no task id")
     return line
+
+
+def _document(number: int, text: bytes) -> _Document:
+    try:
+        line = msgspec.json.decode(text, type=_DocumentLine)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Misuse(f"line {number}: {error}; the document was not written") from None
+    if not (line.tenant + line.id).isprintable():
+        raise Misuse(f"line {number}: tenant and id of a document are printable; it was not written")
+    return _Document(number, line)
+
+
+async def _write_document(store: Store, one: _Document, kinds: frozenset[str], done: Restored) -> None:
+    line, body = one.line, bytes(one.line.body)
+    if line.document not in kinds:
+        raise Misuse(f"line {one.number}: documents of kind {line.document!r} are not imported here")
+    known = await store.docs.get(line.tenant, line.document, line.id)
+    if known is None:
+        await store.docs.put(line.tenant, line.document, line.id, body, 0)
+        done.documents += 1
+    elif known.body == body:
+        done.skipped += 1
+    else:
+        raise Misuse(
+            f"line {one.number}: the document {line.id!r} of kind {line.document} is here already "
+            "and differs; import into another store"
+        )
 
 
 def _take(group: _Group, number: int, line: _Line) -> None:

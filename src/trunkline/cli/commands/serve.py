@@ -134,7 +134,7 @@ def store_prune(
 def store_waiting(
     *,
     store: StoreUrl = None,
-    tenant: Annotated[str, typer.Option(help="Only this tenant's tasks.")] = "",
+    tenant: Annotated[str, typer.Option(help="Only what is this tenant's.")] = "",
     as_json: bool,
 ) -> None:
     """List open tasks whose agent no running process carries."""
@@ -163,9 +163,9 @@ def store_export(
     ] = "-",
     *,
     store: StoreUrl = None,
-    tenant: Annotated[str | None, typer.Option(help="Only this tenant's tasks.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Only what is this tenant's.")] = None,
 ) -> None:
-    """Write all logs as JSON lines, also beside a running server."""
+    """Write logs, keys (as digests), catalogue and ceremonies as JSON lines, also beside a server."""
     from trunkline.cli.store import export
 
     export(store, tenant, file)
@@ -177,7 +177,7 @@ def store_import(
     *,
     store: StoreUrl = None,
 ) -> None:
-    """Write the logs of an export into a store; what is there already is skipped."""
+    """Write an export into a store; what is there already is skipped."""
     from trunkline.cli.store import import_
 
     import_(store, file)
