@@ -77,7 +77,8 @@ def test_head_after_is_the_state_after(log: Log, more: list[ev.AnyEvent], end: l
         parked = state.wake_at is not None and not state.node
         state.apply(ev.Recorded(place, 9_999, event))
         if isinstance(event, ev.Status | ev.Replied | ev.Claimed | ev.Parked) or (
-            parked and isinstance(event, ev.Said | ev.CancelRequested | ev.ChildEnded | ev.ChildAsked)
+            parked
+            and isinstance(event, ev.Said | ev.CancelRequested | ev.ChildEnded | ev.ChildAsked | ev.Notified)
         ):
             changed = place
     if not changed:
