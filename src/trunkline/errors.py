@@ -13,7 +13,7 @@ TrunklineError
 │   ├── Conflict  Duplicate  StoreInUse
 ├── TurnOver                    the task ended or moved while its executor still worked
 ├── Unanswered                  a skill's question: its deadline has passed, or its answer is a rejection
-├── CallFailed                  an agent that a skill called did not do it
+├── CallFailed                  an agent or a tool that was called did not do it
 ├── TaskFull                    an executor has said more than a task may hold
 ├── Unreachable                 nobody was reached out there, or nobody may be
 │   ├── TimedOut  Uncertain
@@ -190,14 +190,16 @@ class Unanswered(TrunklineError):
 
 
 class CallFailed(TrunklineError):
-    """An agent that a skill called did not do what it was asked for, or asks something back.
+    """An agent or a tool that was called did not do what it was asked for, or asks something back.
 
-    `result` is its task as it stands, as a client gives it; None if it never began.
+    `result` is the agent's task as it stands, as a client gives it; None if it never began. `code` is that of
+    a tool of an MCP server, such as `MCP_TOOL_EXECUTION_ERROR`.
     """
 
-    def __init__(self, message: str, result: Any = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, result: Any = None, *, code: str = "") -> None:
+        super().__init__(_shortened(message))
         self.result = result
+        self.code = code
 
 
 class TaskFull(TrunklineError):

@@ -14,7 +14,7 @@ LAYERS = (
     {"host"},
     {"hosting"},
     {"gateway", "dash"},
-    {"server", "agent", "fleet", "flow", "bridge", "adapters", "mock", "doctor", "demo", ""},
+    {"server", "agent", "fleet", "flow", "mcp", "bridge", "adapters", "mock", "doctor", "demo", ""},
     {"webhook", "http", "peer"},
     {"run", "client"},
     {"auth"},
@@ -42,6 +42,7 @@ EXCEPTIONS = {
     ("trunkline", "trunkline.host"): "trunkline.lifespan, loaded when first asked for",
     ("trunkline.http.server", "trunkline.http.websocket"): "its library is the extra `websocket`",
     ("trunkline.store.url", "trunkline.store.postgres.store"): "its driver is the extra `postgres`",
+    ("trunkline.mcp.servers", "trunkline.mcp.session"): "its library is the extra `mcp`",
     ("trunkline.bridge.tools", "trunkline.adapters.langchain"): "the extra `langchain`",
     ("trunkline.bridge.tools", "trunkline.adapters.pydantic_ai"): "the extra `pydantic-ai`",
 }

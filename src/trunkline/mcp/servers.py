@@ -1,0 +1,135 @@
+"""The MCP servers of a manifest, to be called: each is started when first needed, and again when it died.
+
+A call is sent once. What becomes of it is the tool's result as an object, or `CallFailed` with a code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from trunkline.errors import CallFailed
+from trunkline.mcp.manifest import McpManifest, McpServerEntry, allowed_commands, is_allowed
+
+if TYPE_CHECKING:
+    from trunkline.mcp.session import McpSession
+
+log = logging.getLogger("trunkline.mcp")
+DEFAULT_TIMEOUT_S = 45.0
+RESULT_LIMIT = 4 << 20
+# Of one server at a time; whoever comes then waits, and its own timeout counts on.
+CALLS_LIMIT = 32
+
+INVALID_CONFIG = "INVALID_TOOL_CALL_CONFIG"
+NOT_CONFIGURED = "MCP_SERVER_NOT_CONFIGURED"
+NOT_ALLOWED = "MCP_COMMAND_NOT_ALLOWED"
+TOOL_ERROR = "MCP_TOOL_EXECUTION_ERROR"
+CLIENT_ERROR = "MCP_CLIENT_ERROR"
+TIMEOUT = "ACTIVITY_TIMEOUT"
+
+
+class McpServers:
+    """Calls tools of the servers of a manifest, over one session with each."""
+
+    def __init__(self, manifest: McpManifest, *, allow: Collection[str] | None = None) -> None:
+        """Take a manifest; `allow` are the commands that may be started, else the environment says it."""
+        self._manifest = manifest
+        self._allow = allowed_commands() if allow is None else tuple(allow)
+        self._places: dict[str, _Place] = {}
+
+    @property
+    def manifest(self) -> McpManifest:
+        """The servers that there are."""
+        return self._manifest
+
+    async def call_tool(
+        self, server: str, tool: str, arguments: Mapping[str, Any], timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> dict[str, Any]:
+        """What the tool gave: its structured content, else its text as `text`, else its `content`.
+
+        Raises:
+            CallFailed: it gave nothing; `code` is one of the MCP codes of workflows.
+        """
+        entry = self._entry(server, tool, arguments)
+        place = self._places.setdefault(server, _Place())
+        try:
+            async with asyncio.timeout(timeout_s), place.calls:
+                session = await place.session(server, entry)
+                found = await session.call(tool, dict(arguments))
+        except TimeoutError:
+            raise CallFailed(
+                f"{tool} of {server} did not answer within {timeout_s:g} s", code=TIMEOUT
+            ) from None
+        return _result(found, f"{tool} of {server}")
+
+    def _entry(self, server: str, tool: str, arguments: object) -> McpServerEntry:
+        if not isinstance(arguments, Mapping) or not server or not tool:
+            raise CallFailed(
+                "a tool call names server and tool, and its arguments are an object", code=INVALID_CONFIG
+            )
+        entry = self._manifest.servers.get(server)
+        if entry is None:
+            known = ", ".join(self._manifest.servers)
+            raise CallFailed(f"the manifest has no server {server!r}; it has {known}", code=NOT_CONFIGURED)
+        if entry.command is not None and not is_allowed(entry.command, self._allow):
+            raise CallFailed(
+                f"the command of server {server!r} is none of {', '.join(self._allow) or 'those allowed'}",
+                code=NOT_ALLOWED,
+            )
+        return entry
+
+    async def close(self) -> None:
+        """End all sessions, and the processes of those that are commands."""
+        places = list(self._places.values())
+        self._places.clear()
+        await asyncio.gather(*[place.close() for place in places])
+
+
+class _Place:
+    """One server: the session with it, and the calls that it has now."""
+
+    def __init__(self) -> None:
+        self.calls = asyncio.Semaphore(CALLS_LIMIT)
+        self._opening = asyncio.Lock()
+        self._session: McpSession | None = None
+
+    async def session(self, server: str, entry: McpServerEntry) -> McpSession:
+        """The session, begun again if it has ended."""
+        async with self._opening:
+            known = self._session
+            if known is not None and known.is_open:
+                return known
+            if known is not None:
+                log.warning("mcp.server_restarted server=%s", server)
+                await known.close()
+            try:
+                # The library is the extra `mcp`, and takes a while to load.
+                from trunkline.mcp.session import McpSession
+
+                self._session = await McpSession.open(server, entry)
+            except ModuleNotFoundError as error:
+                raise CallFailed(
+                    f"this needs {error.name}: pip install 'trunkline[mcp]'", code=CLIENT_ERROR
+                ) from None
+            return self._session
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+def _result(found: dict[str, Any], what: str) -> dict[str, Any]:
+    """A result of `tools/call` as the object that it stands for."""
+    text = "\n".join([block["text"] for block in found["content"] if block.get("type") == "text"])
+    if found.get("isError"):
+        raise CallFailed(f"{what} failed: {text or 'it gives no reason'}", code=TOOL_ERROR)
+    if len(msgspec.json.encode(found)) > RESULT_LIMIT:
+        raise CallFailed(f"{what} gave more than {RESULT_LIMIT >> 20} MiB", code=TOOL_ERROR)
+    structured = found.get("structuredContent")
+    if isinstance(structured, dict):
+        return structured  # pyright: ignore[reportUnknownVariableType]
+    return {"text": text} if text else {"content": found["content"]}
