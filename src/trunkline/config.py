@@ -129,9 +129,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     secret_key: Secret | None = None
     health_window: float | str = "24h"
     card_refresh: float | str = "10m"
+    announce: str = ""
+    announce_key: Secret | None = None
+    announce_ttl: Annotated[float, Meta(ge=1, le=300)] = 60.0
 
     def __post_init__(self) -> None:
-        for name in ("store", "host", "public_url"):
+        for name in ("store", "host", "public_url", "announce"):
             if not getattr(self, name).isprintable():
                 raise ValueError(f"{name} holds control characters")
         for name in ("retention", "health_window", "card_refresh"):
@@ -144,8 +147,12 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("card_refresh: give a second or more")
         if not 0 < self.health_window_s <= HEALTH_KEPT_S:
             raise ValueError("health_window: give more than nothing and at most 48h, which is what is kept")
-        if self.public_url and not _is_address(self.public_url):
-            raise ValueError("public_url must be like https://agent.example/path, without a login or a query")
+        for name in ("public_url", "announce"):
+            address: str = getattr(self, name)
+            if address and not _is_address(address):
+                raise ValueError(
+                    f"{name} must be like https://agent.example/path, without a login or a query"
+                )
 
     @property
     def card_refresh_s(self) -> float:

@@ -27,6 +27,7 @@ from trunkline.auth.vault import can_seal
 from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings, exposure
 from trunkline.errors import Misuse, StoreInUse
+from trunkline.fleet.announcement import Announcement
 from trunkline.fleet.mount import ApiMount
 from trunkline.hosting import ExecutorFactory, SiteFactory, check_agents, settings_of
 from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
@@ -47,7 +48,7 @@ from trunkline.server.admission import Admission
 from trunkline.server.cors import Cors
 from trunkline.server.health import Health
 from trunkline.server.refusals import BodyReader, Refusals
-from trunkline.server.router import Render, Router
+from trunkline.server.router import AGENTS, Render, Router
 from trunkline.server.site import Site
 from trunkline.server.streams import Streams
 from trunkline.store.url import shown, store_from_url
@@ -154,6 +155,7 @@ class Host:
         )
         self.streams = Streams(self.store.log, settings.keep_alive, settings.write_limit)
         self.notifier = self._notifier()
+        self.announcement = Announcement(settings, self.agents, AGENTS)
         keyring, anyone = self._keyring()
         self.key_store = KeyStore(self.store.docs, keyring, now_ms)
         self.identity = Identity(keyring, self._tokens(), anyone)
@@ -384,7 +386,7 @@ class Host:
             log.warning("push.off reason=setting pending=yes fix=push")
         await self.runner.start()
         self._started = True
-        beside = [self.streams.watch()]
+        beside = [self.streams.watch(), self.announcement.run()]
         if self._fleet is not None:
             beside += await self._fleet.start()
         if self.mounts:
@@ -411,7 +413,7 @@ class Host:
 
     async def _stop(self) -> None:
         try:
-            await self.runner.stop()
+            await asyncio.gather(self.runner.stop(), self.announcement.withdraw())
         finally:
             # A task that moved to another process is answered as it stands.
             self.runner.tasks.end_waits()

@@ -12,7 +12,7 @@ from tests.docs.pages import blocks
 from tests.hub.test_hub import HubProcess
 
 __all__ = ["trunkline"]
-FIRST, THEN = [block.splitlines() for block in blocks("docs/hub.md", "sh")]
+FIRST, THEN, ANNOUNCED = [block.splitlines() for block in blocks("docs/hub.md", "sh")]
 
 
 def test_the_page(tmp_path: Path, trunkline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,3 +31,11 @@ def test_the_page(tmp_path: Path, trunkline: Run, monkeypatch: pytest.MonkeyPatc
     assert asked.split()[0] in inbox
     assert run.split()[-1] in history
     assert "approver" in fleet and "writer" in fleet
+
+
+def test_the_command_that_announces_is_the_one_that_is_tested() -> None:
+    """tests/hub/test_hub_announce.py has a process with these flags announce itself to a hub."""
+    (line,) = ANNOUNCED
+    key, *command = shlex.split(line)
+    assert key.startswith("TRUNKLINE_ANNOUNCE_KEY=")
+    assert command[:4] == ["trunkline", "serve", "scribe:agent", "--announce"]

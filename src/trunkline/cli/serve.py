@@ -147,6 +147,7 @@ def serve(
 
     def listening(port: int) -> None:
         host.callbacks.own = own_address(chosen.host, port)
+        host.announcement.listening(host.callbacks.own)
         started(port)
 
     server = HttpServer(

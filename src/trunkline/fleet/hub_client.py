@@ -15,7 +15,10 @@ _ANSWER_BYTES = 4 << 20
 
 
 class HubClient:
-    """The API of one hub for one key; `http_client` is in the place of a network where one is given."""
+    """The API of one hub for one key, or with an empty one for whoever comes without.
+
+    `http_client` is in the place of a network where one is given.
+    """
 
     def __init__(self, url: str, key: str | Secret, http_client: HttpClient | None = None) -> None:
         self._url = url.rstrip("/")
@@ -29,7 +32,8 @@ class HubClient:
         Raises:
             Unreachable: the hub cannot be reached.
         """
-        headers = (("X-API-Key", self._key.reveal()), ("Content-Type", "application/json"))
+        key = self._key.reveal()
+        headers = (("Content-Type", "application/json"), *((("X-API-Key", key),) if key else ()))
         sent = b"" if body is None else msgspec.json.encode(body)
         response = await self._client.open(HttpRequest(method, f"{self._url}/api{path}", headers, sent))
         try:

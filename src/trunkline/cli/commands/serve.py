@@ -21,6 +21,9 @@ Dev = Annotated[bool, typer.Option(help="Show exception texts to callers; let we
 WorkerCount = Annotated[
     int | None, typer.Option(help="How many processes serve; more than one needs PostgreSQL.")
 ]
+AnnouncedTo = Annotated[
+    str | None, typer.Option(metavar="HUB_URL", help="Have a hub list the agents while they are served.")
+]
 ListedId = Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")]
 
 
@@ -57,6 +60,7 @@ def serve(
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
     metrics: Annotated[bool, typer.Option("--metrics", help="Serve Prometheus metrics at /metrics.")] = False,
+    announce: AnnouncedTo = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Any setting as name=value.")] = None,
     reload: Reload = False,
 ) -> None:
@@ -81,6 +85,7 @@ def serve(
             "log_level": log_level,
             "log_format": log_format,
             "metrics": metrics or None,
+            "announce": announce,
         },
         settings or [],
     )
