@@ -8,7 +8,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -93,7 +95,12 @@ def test_a_file_is_served_and_its_expectations_judged(tmp_path: Path) -> None:
 def test_an_agent_is_recorded_and_replayed(tmp_path: Path) -> None:
     with BackgroundServer(agent.asgi(store="memory:", drain_limit=1)) as url:
         with running(tmp_path, "record", url, "-o", "demo.yaml") as recorder:
-            with SyncClient(recorder.url()) as client:
+            proxy = recorder.url()
+            connection = HTTPConnection(urlsplit(proxy).netloc, timeout=60)
+            connection.request("GET", "/.well-known/agent-card.json", headers={"Host": "evil.example"})
+            assert connection.getresponse().status == 403
+            connection.close()
+            with SyncClient(proxy) as client:
                 real = client.send("echo hi").text, client.stream("count 3").finish().text
             assert recorder.end() == 0
     assert any("mock.written file=demo.yaml messages=2" in line for line in recorder.lines)

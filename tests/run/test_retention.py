@@ -65,6 +65,25 @@ def test_after_ten_thousand_tasks_nothing_is_left() -> None:
     run(case())
 
 
+@pytest.mark.parametrize(("after_ms", "left"), [(3_599_999, 1), (3_600_001, 0)])
+def test_the_clock_of_the_store_says_what_is_old(
+    monkeypatch: pytest.MonkeyPatch, after_ms: int, left: int
+) -> None:
+    async def case() -> None:
+        async with desk(quick) as runner:
+            feed = await runner.open()
+            await runner.ended(feed)
+
+            async def now() -> int:
+                return feed.state.status_at + after_ms
+
+            monkeypatch.setattr(runner.store.clock, "now", now)
+            await Retention(runner.tasks, kept(3600))._round()
+            assert (await runner.store.heads.list("t", ALL, size=1)).total == left
+
+    run(case())
+
+
 def test_live_tasks_stay() -> None:
     async def ask(work: Work) -> Verdict:
         await work.ask(question())

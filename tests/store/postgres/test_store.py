@@ -6,19 +6,22 @@ import asyncio
 import logging
 import subprocess
 import sys
+import time
 import traceback
 
 import asyncpg
 import pytest
 
 from tests import postgres
+from trunkline import clock
 from trunkline.clock import now_ms
-from trunkline.errors import StoreError
+from trunkline.errors import Duplicate, StoreError
 from trunkline.log.events import Delta, Submitted
 from trunkline.log.fold import Head
 from trunkline.store.check import check
-from trunkline.store.postgres import append, maintenance, outbox, sessions
+from trunkline.store.postgres import maintenance, sessions
 from trunkline.store.postgres.address import EVERY_TENANT
+from trunkline.store.postgres.sessions import fetch
 from trunkline.store.postgres.store import PostgresStore
 from trunkline.store.records import Dedup, DeliveryOutcome, DeliveryResult, Fault, OutboxEntry, TaskRef
 from trunkline.store.url import store_from_url
@@ -232,17 +235,15 @@ def test_a_target_that_comes_while_its_task_is_dropped_leaves_nothing(run, postg
 def test_a_caller_whose_clock_is_wrong_waits_neither_longer_nor_shorter(
     run, postgres_url, opened, monkeypatch, skew
 ):
-    def wrong() -> int:
-        return now_ms() + skew
+    moment = time.time_ns
 
-    monkeypatch.setattr(append, "now_ms", wrong)
-    monkeypatch.setattr(outbox, "now_ms", wrong)
+    monkeypatch.setattr(clock.time, "time_ns", lambda: moment() + skew * 1_000_000)
 
     async def case():
         async with opened(postgres_url) as store:
             news = [
-                OutboxEntry("d-1", 1, "hook", "lane", wrong()),
-                OutboxEntry("d-2", 2, "hook", "lane", wrong()),
+                OutboxEntry("d-1", 1, "hook", "lane", now_ms()),
+                OutboxEntry("d-2", 2, "hook", "lane", now_ms()),
             ]
             key = Dedup("k", b"", 600_000)
             await store.log.append("a", "t-1", 0, [Delta("a", "x")] * 2, at=1, deliveries=news, dedup=key)
@@ -250,15 +251,25 @@ def test_a_caller_whose_clock_is_wrong_waits_neither_longer_nor_shorter(
                 EVERY_TENANT, lambda connection: connection.fetch("SELECT expires_at - now_ms() FROM dedup")
             )
             assert 0 < left <= 600_000
+            await store.maintenance.prune(0)
+            with pytest.raises(Duplicate):
+                await store.log.append("a", "t-2", 0, [Delta("a", "x")], at=1, dedup=key)
+            await store.database.change(
+                lambda connection: connection.execute("UPDATE dedup SET expires_at = now_ms() - 1")
+            )
+            await store.maintenance.prune(0)
+            assert not await store.database.read(
+                EVERY_TENANT, lambda connection: connection.fetch("SELECT FROM dedup")
+            )
             (first,) = await store.outbox.take(9, 60_000, per_lane=9)
             assert first.id == "d-1"
-            await store.outbox.settle([DeliveryResult("d-1", DeliveryOutcome.RETRY, wrong() + 60_000)])
+            await store.outbox.settle([DeliveryResult("d-1", DeliveryOutcome.RETRY, now_ms() + 60_000)])
             assert await store.outbox.take(9, 60_000, per_lane=9) == []
             for posted in await store.outbox.list():
                 assert abs(posted.due - await store.clock.now() - 60_000) < 5000
             # Nothing has waited for an hour, whatever the clock says.
-            assert await store.outbox.expire("lane", wrong() - 1_800_000, "old") == 0
-            assert await store.outbox.expire("lane", wrong() + 120_000, "old") == 2
+            assert await store.outbox.expire("lane", now_ms() - 1_800_000, "old") == 0
+            assert await store.outbox.expire("lane", now_ms() + 120_000, "old") == 2
             assert await store.outbox.replay("d-1")
             assert [one.id for one in await store.outbox.take(9, 60_000, per_lane=9)] == ["d-1"]
 
@@ -266,6 +277,12 @@ def test_a_caller_whose_clock_is_wrong_waits_neither_longer_nor_shorter(
 
 
 def test_a_check_has_a_limit_of_its_own_and_goes_in_pages(run, postgres_url, opened, monkeypatch):
+    pages: list[str] = []
+
+    async def noted(connection, name, **values):
+        pages.append(name)
+        return await fetch(connection, name, **values)
+
     async def case():
         async with opened(postgres_url) as store:
             for number in range(5):
@@ -280,6 +297,7 @@ def test_a_check_has_a_limit_of_its_own_and_goes_in_pages(run, postgres_url, ope
                 )
             )
         monkeypatch.setattr(maintenance, "PAGE_CHECKED", 2)
+        monkeypatch.setattr(maintenance, "fetch", noted)
         # What answers callers within seconds has no say here.
         monkeypatch.setattr(sessions, "READ_SECONDS", 0.0)
         reader = PostgresStore(postgres_url, read_only=True)
@@ -294,6 +312,8 @@ def test_a_check_has_a_limit_of_its_own_and_goes_in_pages(run, postgres_url, ope
 
     limit, report = run(case())
     assert limit == "10min"
+    # Seven rows of events and five deliveries, two at a time, and one look that finds no more.
+    assert (pages.count("without_first"), pages.count("without_task")) == (5, 4)
     assert report.tasks == {"submitted": 3}
     assert report.problems == [
         Fault("t1", "has events but not the first one"),
