@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from trunkline.cli.admin import KEYS, ask, close_entrance, open_entrance, span_ms
+from trunkline.cli.admin import KEYS, ask, close_entrance, open_entrance, settings_for, span_ms
 from trunkline.config import Secret, Settings
 from trunkline.errors import Misuse, StoreInUse
 from trunkline.store.sqlite.database import FileLock
@@ -123,12 +123,44 @@ def test_what_another_user_wrote_is_not_followed(tmp_path: Path) -> None:
     assert told(tmp_path, by_another_user) == b""
 
 
-@pytest.mark.parametrize("store", ["memory:", "postgresql://me@db/x"])
-def test_others_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: str) -> None:
+def test_a_store_in_memory_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    open_entrance(Settings(store=store), 80, TOKEN)
-    close_entrance(Settings(store=store), TOKEN)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    open_entrance(Settings(store="memory:"), 80, TOKEN)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_one_of_a_database_lies_with_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    open_entrance(Settings(store="postgresql://me:secret@db/x"), 80, TOKEN)
+    open_entrance(Settings(store="postgresql://me@db/y"), 81, TOKEN)
+    folder = tmp_path / ".config" / "a2a-cli" / "servers"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
+    close_entrance(Settings(store="postgresql://me@db/y"), TOKEN)
+    # By whatever login: it is the same database.
+    (file,) = folder.iterdir()
+    close_entrance(Settings(store="postgresql://other@db/x"), TOKEN)
+    assert not file.exists()
+
+
+def test_the_store_of_a_workspace_is_what_its_file_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace = tmp_path / "demo"
+    workspace.mkdir()
+    (workspace / "hub.yaml").write_text("settings: {store: 'postgresql://me@db/x', retention: 2d}")
+    for url, folder in ((str(workspace), tmp_path), (None, workspace)):
+        monkeypatch.chdir(folder)
+        chosen = settings_for(url)
+        assert (chosen.store, chosen.kept_s) == ("postgresql://me@db/x", 2 * 86400.0)
+    (workspace / "hub.yaml").write_text("name: x")
+    monkeypatch.chdir(tmp_path)
+    assert settings_for(str(workspace)).store == f"sqlite:///{workspace}/trunkline.db"
+    monkeypatch.setenv("TRUNKLINE_STORE", "sqlite:///other.db")
+    assert settings_for(None).store == "sqlite:///other.db"
 
 
 def test_a_folder_that_takes_no_file_is_no_reason_to_end(

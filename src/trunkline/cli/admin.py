@@ -1,6 +1,7 @@
 """Acts of operators from the command line: right on the store, or through the server that has it open.
 
-A server on a SQLite file writes where it can be reached to `DATABASE.admin`, readable by its own user.
+A server on a SQLite file writes where it can be reached to `DATABASE.admin`, one on PostgreSQL to a file of
+that database in the folder of the configuration; both are readable by its own user alone.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import contextlib
 import logging
 import os
 from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,6 +23,7 @@ from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import Vault, find_key
+from trunkline.cli.dotenv import config_folder
 from trunkline.clock import Ids, now_ms, random_bits
 from trunkline.config import Secret, Settings, load, seconds
 from trunkline.errors import Misuse, StoreInUse, Unreachable
@@ -27,13 +31,14 @@ from trunkline.fleet.health.on_store import health_on_store
 from trunkline.fleet.inbox_store import perform_on_store
 from trunkline.fleet.mount import PREFIX as MOUNTED
 from trunkline.http.host_check import hosts_of
+from trunkline.hub.workspace import HUB, STORE, read_hub
 from trunkline.net.egress import Egress, target
 from trunkline.net.http import HttpRequest
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.run.tasks import Tasks
 from trunkline.server.admin import LOCAL, PREFIX, Admin
 from trunkline.store.base import Store
-from trunkline.store.url import database_file, store_from_url
+from trunkline.store.url import database_file, shown, store_from_url
 
 log = logging.getLogger("trunkline.admin")
 KEYS = PREFIX + "keys"
@@ -43,6 +48,7 @@ INBOX = MOUNTED + "/inbox"
 TIMEOUT_S = 60.0
 _ANSWER_BYTES = 64 << 20
 _SUFFIX = ".admin"
+_SERVERS = "servers"
 _ANYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -66,6 +72,8 @@ def open_entrance(settings: Settings, port: int, token: Secret) -> None:
     entrance = Entrance(f"http://{name}:{port}", known, token.reveal(), str(os.getpid()))
     part = f"{path}.{random_bits(64):016x}"
     try:
+        if database_file(settings.store) is None:
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as out:
             out.write(msgspec.json.encode(entrance))
         os.replace(part, path)
@@ -83,12 +91,16 @@ def close_entrance(settings: Settings, token: Secret) -> None:
 
 
 def settings_for(url: str | None) -> Settings:
-    """The settings that say which store is meant.
+    """The settings that say which store is meant; a folder in the place of a URL is the workspace of a hub.
 
     Raises:
-        Misuse: it is in memory.
+        Misuse: it is in memory, or the workspace is wrong.
     """
-    settings = load({}, {"store": url})
+    workspace = Path(url or ".")
+    if (workspace / HUB).is_file():
+        settings = load({"store": f"sqlite:///{workspace / STORE}", **read_hub(workspace).settings})
+    else:
+        settings = load({}, {"store": url})
     if settings.store == "memory:":
         raise Misuse("a store in memory ends with its process: name another one with --store")
     return settings
@@ -107,7 +119,11 @@ def ask(
     body = b"" if form is None else msgspec.json.encode(form)
     asked = {name: text for name, text in (query or {}).items() if text}
     try:
-        answer = asyncio.run(_here(settings, method, path, asked, body))
+        beside = _beside(settings) if path.startswith(f"{MOUNTED}/") else None
+        if beside is not None:
+            answer = asyncio.run(_there(beside, method, path, asked, body))
+        else:
+            answer = asyncio.run(_here(settings, method, path, asked, body))
     except StoreInUse as busy:
         place = _path(settings)
         entrance = None if place is None else _entrance(place)
@@ -116,6 +132,23 @@ def ask(
             raise StoreInUse(f"{busy}; or ask again once the server that has it is up") from None
         answer = asyncio.run(_there(entrance, method, path, asked, body))
     return msgspec.json.decode(answer)
+
+
+def _beside(settings: Settings) -> Entrance | None:
+    """A server of this machine on a store that several processes may have open: only it knows its fleet."""
+    place = _path(settings)
+    entrance = None if place is None or database_file(settings.store) else _entrance(place)
+    if entrance is None:
+        return None
+    try:
+        os.kill(int(entrance.pid), 0)
+    except ProcessLookupError:
+        # It was killed and could not take its file away; nobody takes its token any more.
+        return None
+    except PermissionError:
+        # It lives, and is another user's.
+        pass
+    return entrance
 
 
 async def _here(settings: Settings, method: str, path: str, query: Mapping[str, str], body: bytes) -> bytes:
@@ -196,7 +229,12 @@ def _in_url(host: str) -> str:
 
 def _path(settings: Settings) -> str | None:
     database = database_file(settings.store)
-    return None if database is None else f"{database}{_SUFFIX}"
+    if database is not None:
+        return f"{database}{_SUFFIX}"
+    if settings.store == "memory:":
+        return None
+    digest = sha256(shown(settings.store).encode()).hexdigest()[:32]
+    return str(config_folder() / _SERVERS / f"{digest}{_SUFFIX}")
 
 
 def _entrance(path: str) -> Entrance | None:

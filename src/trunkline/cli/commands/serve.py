@@ -12,7 +12,8 @@ from trunkline.errors import Misuse
 
 SERVE = "Serve agents"
 StoreUrl = Annotated[
-    str | None, typer.Option("--store", help="The store's URL; the setting `store` unless told.")
+    str | None,
+    typer.Option("--store", help="The store's URL or a hub's folder; the setting `store` unless told."),
 ]
 Reload = Annotated[
     bool, typer.Option("--reload", help="Begin anew when a file of Python changes here; for development.")
