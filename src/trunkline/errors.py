@@ -17,12 +17,15 @@ TrunklineError
 ├── TaskFull                    an executor has said more than a task may hold
 ├── Unreachable                 nobody was reached out there, or nobody may be
 │   ├── TimedOut  Uncertain
+├── FlowRefused                 a call about a workflow; it has one of the codes that workflows have
+│   └── FlowInvalid             a definition that breaks a rule; it says which, and where
 ├── Unreadable                  what another agent answered is no A2A
 └── Misuse                      a programming or set-up mistake; the text says what to change
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 _LONGEST = 1000
@@ -232,6 +235,28 @@ class Uncertain(Unreachable):
     def __init__(self, message: str, *, reason: str, message_id: str) -> None:
         super().__init__(message, reason=reason)
         self.message_id = message_id
+
+
+class FlowRefused(TrunklineError):
+    """A call about a workflow or one of its runs that is refused, or a run that failed.
+
+    `code` is one of those that workflows have, such as `EXECUTION_NOT_FOUND`; `details` is JSON.
+    """
+
+    def __init__(self, code: str, message: str, details: dict[str, Any] | None = None) -> None:
+        # It may quote the caller, and what a caller sends may be a megabyte.
+        self.message = _shortened(message)
+        super().__init__(self.message)
+        self.code = code
+        self.details = details or {}
+
+
+class FlowInvalid(FlowRefused):
+    """A workflow definition that breaks rules: `diagnostics` says which ones, and where."""
+
+    def __init__(self, message: str, diagnostics: Sequence[Any] = ()) -> None:
+        super().__init__("VALIDATION_ERROR", message)
+        self.diagnostics = diagnostics
 
 
 class Unreadable(TrunklineError):

@@ -13,7 +13,7 @@ from tests.architecture.source import modules
 from trunkline import errors
 
 NAME_LIMIT = 40
-ERROR_LIMIT = 33  # below the one root
+ERROR_LIMIT = 35  # below the one root; two of them are those of workflows, which have codes of their own
 DOCSTRING_LIMIT = 10
 # Raised to leave, not to tell: each is caught in its own room and never reaches a caller.
 SIGNALS = {

@@ -1,0 +1,1 @@
+"""Workflow definitions: how a document is read, checked, hashed and signed. Nothing here runs one."""

@@ -1,0 +1,63 @@
+"""Schemas that definitions bring along, compiled once: of the state, of answers, of inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ReferencingError, ValidationError
+
+from trunkline.errors import FlowInvalid
+from trunkline.flow.definition.diagnostics import broken, pointer
+
+# What a pattern may try on one text before it is given up.
+_BACKTRACKS = 100_000
+# What is wrong may quote what was given.
+_LONGEST = 500
+
+
+class SchemaCheck:
+    """One JSON Schema (Draft 2020-12) that somebody else wrote. It fetches nothing from anywhere."""
+
+    def __init__(self, schema: dict[str, Any], place: str) -> None:
+        """Compile a schema that stands at a place in a definition.
+
+        Raises:
+            FlowInvalid: it is no JSON Schema, or points outside of itself.
+        """
+        try:
+            self._validator = Draft202012Validator(
+                schema, retriever=_refuse, pattern_options=FancyRegexOptions(backtrack_limit=_BACKTRACKS)
+            )
+        except (ValidationError, ReferencingError, ValueError) as error:
+            reason = error.message if isinstance(error, ValidationError) else str(error)
+            found = broken(place.split("/")[1:], "schema", "compiles", f"this is no JSON Schema: {reason}")
+            raise FlowInvalid(str(found), [found]) from None
+
+    def wrong(self, value: object) -> str | None:
+        """What is wrong with a value, in words; None where it fits."""
+        if self._validator.is_valid(value):
+            return None
+        first = next(iter(self._validator.iter_errors(value)))
+        text = f"{pointer(first.instance_path) or '/'}: {first.message}"
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def plain_schema(state_schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A `state_schema` without the reducers of its properties, which JSON Schema does not know."""
+    properties: Any = state_schema.get("properties")
+    if not isinstance(properties, dict):
+        return dict(state_schema)
+    members = cast("dict[str, Any]", properties)
+    plain = {name: _plain(one) for name, one in members.items()}
+    return {**state_schema, "properties": plain}
+
+
+def _plain(member: Any) -> Any:
+    if not isinstance(member, dict):
+        return member
+    return {key: value for key, value in cast("dict[str, Any]", member).items() if key != "reducer"}
+
+
+def _refuse(uri: str) -> Any:
+    raise ValueError(f"{uri} is not fetched; write what it defines into the schema")

@@ -1,0 +1,116 @@
+"""What is wrong with a definition, and where: one diagnostic for each rule that it breaks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from msgspec import Struct
+
+from trunkline.flow.definition.schema import CONFIGS
+
+# What one answer lists. A document of a million wrong nodes is wrong once a hundred have been named.
+DIAGNOSTICS_LIMIT = 1000
+_TYPE_RULE = re.compile(r"#/\$defs/(\w+)/")
+_NODE = re.compile(r"/nodes/(\d+)")
+
+
+class Diagnostic(Struct, frozen=True, rename="camel"):
+    """One broken rule: a pointer into the document, the rule, and what to do."""
+
+    instance_path: str
+    keyword: str
+    schema_path: str
+    params: dict[str, Any]
+    message: str
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return f"{self.instance_path or '/'}: {self.message}"
+
+
+def pointer(steps: Iterable[str | int]) -> str:
+    """The JSON pointer of a path."""
+    return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)
+
+
+def broken(path: Iterable[str | int], keyword: str, rule: str, message: str, **params: Any) -> Diagnostic:
+    """The diagnostic of a rule of ours, which no JSON Schema can say."""
+    return Diagnostic(pointer(path), keyword, f"#/{keyword}/{rule}", params, message)
+
+
+def told(document: object, diagnostics: list[Diagnostic]) -> list[Diagnostic]:
+    """Those that help a reader: of a node that fits no type, what its own type wants and no other one.
+
+    A node is checked against every type, so that one wrong letter breaks the rules of twelve.
+    """
+    types = _node_types(document)
+    helpful: list[Diagnostic] = []
+    for one in diagnostics:
+        rule = _TYPE_RULE.match(one.schema_path)
+        node = _NODE.match(one.instance_path)
+        kind = types.get(node[1]) if node else None
+        if rule is None and one.keyword == "oneOf" and node and node[0] == one.instance_path:
+            if kind not in CONFIGS:
+                names = ", ".join(CONFIGS)
+                helpful.append(
+                    broken(("nodes", node[1], "type"), "type", "known", f"must be one of {names}", type=kind)
+                )
+        elif rule is None or rule[1] == kind or rule[1] not in CONFIGS:
+            helpful.append(one)
+    return helpful
+
+
+def _node_types(document: object) -> dict[str, str]:
+    nodes: Any = document.get("nodes") if isinstance(document, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    if not isinstance(nodes, list):
+        return {}
+    members = cast("list[Any]", nodes)
+    return {str(n): str(one.get("type", "")) for n, one in enumerate(members) if isinstance(one, dict)}  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def schema_errors(errors: Iterable[Any]) -> Iterator[Diagnostic]:
+    """The diagnostics of what a validator found, those of the branches of `oneOf` and `anyOf` among them."""
+    for error in errors:
+        schema_path: list[str | int] = error.schema_path
+        keyword = str(schema_path[-1]) if schema_path else "schema"
+        place, rule = pointer(error.instance_path), "#" + pointer(schema_path)
+        details: dict[str, Any] = error.kind.as_dict()
+        for params, message in _worded(keyword, error, details):
+            yield Diagnostic(place, keyword, rule, params, message)
+        for branch in details.get("context", ()):
+            yield from schema_errors(branch)
+
+
+def _worded(keyword: str, error: Any, details: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Parameters and words of an error, as validators of other languages give them."""
+    match keyword:
+        case "additionalProperties" if "unexpected" in details:
+            for name in details["unexpected"]:
+                yield (
+                    {"additionalProperty": name},
+                    f"must NOT have additional properties: {name!r} is not known here",
+                )
+        case "required":
+            name = details["property"]
+            yield {"missingProperty": name}, f"must have required property '{name}'"
+        case "type":
+            yield {"type": details["types"]}, f"must be {' or '.join(details['types'])}"
+        case "enum":
+            allowed = details["options"]
+            yield {"allowedValues": allowed}, f"must be equal to one of the allowed values: {allowed}"
+        case "const":
+            value = details["expected_value"]
+            yield {"allowedValue": value}, f"must be equal to constant {value!r}"
+        case "oneOf":
+            yield {}, "must match exactly one schema in oneOf"
+        case "anyOf":
+            yield {}, "must match a schema in anyOf"
+        case "minLength" | "minItems" | "minProperties":
+            thing = {"minLength": "characters", "minItems": "items"}.get(keyword, "properties")
+            yield {"limit": details["limit"]}, f"must NOT have fewer than {details['limit']} {thing}"
+        case "minimum":
+            yield {"comparison": ">=", "limit": details["limit"]}, f"must be >= {details['limit']}"
+        case _:
+            yield {}, str(error.message)

@@ -1,0 +1,131 @@
+"""The graph of a definition: where each node leads, what a parallel branch holds, and the rules for both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from trunkline.flow.definition.diagnostics import Diagnostic, broken
+from trunkline.flow.definition.document import START
+
+INTERRUPT_IN_BRANCH = "INTERRUPT_IN_PARALLEL_BRANCH"
+
+
+class Graph(Struct, frozen=True):
+    """Nodes by id with their places in the document, and the targets of each node's edges."""
+
+    nodes: dict[str, dict[str, Any]]
+    places: dict[str, int]
+    edges: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> Graph:
+        """The graph of a document that fits the schema. Of two nodes with one id, the last one counts."""
+        nodes: dict[str, dict[str, Any]] = {node["id"]: node for node in document["nodes"]}
+        places: dict[str, int] = {node["id"]: place for place, node in enumerate(document["nodes"])}
+        edges: dict[str, list[str]] = {}
+        for edge in document["edges"]:
+            edges.setdefault(edge["source"], []).append(edge["target"])
+        return cls(nodes, places, edges)
+
+    def targets(self, node_id: str) -> list[str]:
+        """The nodes that a walk may come to from a node: a switch leads where its cases say."""
+        node = self.nodes[node_id]
+        if node["type"] != "switch":
+            return self.edges.get(node_id, [])
+        config: dict[str, Any] = node["config"]
+        default = [config["default"]] if "default" in config else []
+        return [case["target"] for case in config["cases"]] + default
+
+    def entries(self, node_id: str) -> list[str]:
+        """The first nodes of the branches of a parallel node."""
+        return [branch["entry"] for branch in self.nodes[node_id]["config"]["branches"]]
+
+    def branch(self, parallel: str) -> set[str]:
+        """The ids of all nodes in the branches of a parallel node, up to its join, nested ones included."""
+        join = set(self.edges.get(parallel, []))
+        found: set[str] = set()
+        waiting = self.entries(parallel)
+        while waiting:
+            node_id = waiting.pop()
+            if node_id in found or node_id in join or node_id not in self.nodes:
+                continue
+            found.add(node_id)
+            waiting += self.targets(node_id)
+            if self.nodes[node_id]["type"] == "parallel":
+                waiting += self.entries(node_id)
+        return found
+
+    def of_type(self, kind: str) -> list[str]:
+        """The ids of the nodes of one type, in the order of the document."""
+        return [node_id for node_id, node in self.nodes.items() if node["type"] == kind]
+
+
+def profile_rules(graph: Graph) -> Iterator[Diagnostic]:
+    """An interrupt in a parallel branch would pause a part of a run, which no caller can resume."""
+    inside = {node_id for parallel in graph.of_type("parallel") for node_id in graph.branch(parallel)}
+    for node_id in graph.of_type("interrupt"):
+        if node_id in inside:
+            yield broken(
+                ("nodes", graph.places[node_id]),
+                "profile",
+                "interrupt-in-parallel-branch",
+                f"{INTERRUPT_IN_BRANCH}: interrupt {node_id!r} is in a parallel branch; ask outside",
+                code=INTERRUPT_IN_BRANCH,
+            )
+
+
+def graph_rules(graph: Graph) -> Iterator[Diagnostic]:
+    """The rules that a walk relies on: one way in, one way out, one way on from each node."""
+    yield from _ends(graph)
+    for node_id, node in graph.nodes.items():
+        count = len(graph.edges.get(node_id, []))
+        if node["type"] == "end" and count:
+            yield _graph(
+                graph, node_id, "end-is-last", f"the end node {node_id!r} leads on; remove its edges"
+            )
+        elif node["type"] not in {"end", "switch"} and count != 1:
+            yield _graph(
+                graph, node_id, "one-successor", f"node {node_id!r} needs exactly one edge, it has {count}"
+            )
+        if node["type"] == "parallel":
+            yield from _parallel(graph, node_id)
+
+
+def _ends(graph: Graph) -> Iterator[Diagnostic]:
+    begins = len(graph.edges.get(START, []))
+    if begins != 1:
+        yield broken(
+            ("edges",), "graph", "one-beginning", f"needs exactly one edge from {START}, it has {begins}"
+        )
+    for kind in ("start", "end"):
+        count = len(graph.of_type(kind))
+        if count != 1:
+            yield broken(
+                ("nodes",), "graph", f"one-{kind}", f"needs exactly one node of type {kind}, it has {count}"
+            )
+
+
+def _parallel(graph: Graph, node_id: str) -> Iterator[Diagnostic]:
+    config: dict[str, Any] = graph.nodes[node_id]["config"]
+    branches = len(config["branches"])
+    if config["join"] == "n_of_m" and config["n"] > branches:
+        yield _graph(
+            graph,
+            node_id,
+            "n-of-m",
+            f"parallel {node_id!r} waits for {config['n']:g} branches and has {branches}",
+        )
+    for inner in sorted(graph.branch(node_id) & set(graph.of_type("end"))):
+        yield _graph(
+            graph,
+            node_id,
+            "branch-joins",
+            f"a branch of {node_id!r} runs into {inner!r}; lead it to the node that follows {node_id!r}",
+        )
+
+
+def _graph(graph: Graph, node_id: str, rule: str, message: str) -> Diagnostic:
+    return broken(("nodes", graph.places[node_id]), "graph", rule, message, nodeId=node_id)

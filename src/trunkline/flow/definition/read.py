@@ -1,0 +1,200 @@
+"""Reading a definition: a document in, all that is wrong with it or a `Definition` out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import islice
+from typing import Any, cast
+
+import msgspec
+from jsonschema_rs import Draft202012Validator
+
+from trunkline.errors import FlowInvalid
+from trunkline.flow.definition.canonical import definition_hash, without_signature
+from trunkline.flow.definition.checks import SchemaCheck, plain_schema
+from trunkline.flow.definition.diagnostics import (
+    DIAGNOSTICS_LIMIT,
+    Diagnostic,
+    broken,
+    schema_errors,
+    told,
+)
+from trunkline.flow.definition.document import START, Checkpointing, Definition, Node, Reducer, Retry
+from trunkline.flow.definition.duration import duration_ms
+from trunkline.flow.definition.graph import Graph, graph_rules, profile_rules
+from trunkline.flow.definition.schema import DEFINITION_SCHEMA
+
+_STRATEGIES: dict[str, str] = {
+    "": "after_each_node",
+    "after_each_node": "after_each_node",
+    "every_n_nodes": "every_n_nodes",
+    "interval": "every_n_nodes",
+    "disabled": "disabled",
+    "off": "disabled",
+    "none": "disabled",
+}
+_REDUCERS = ("overwrite", "append", "merge")
+# Members of a node's config that are schemas.
+_SCHEMAS = {
+    "start": ("input_schema",),
+    "end": ("output_schema",),
+    "interrupt": ("resume_schema",),
+    "llm_call": ("output_schema",),
+}
+_QUOTED = 3
+
+
+def validate(document: object) -> list[Diagnostic]:
+    """What is wrong with a document by the schema and the profile; an empty list where nothing is."""
+    if isinstance(document, dict):
+        document = without_signature(cast("dict[str, Any]", document))
+    if not _validator().is_valid(document):
+        return list(islice(schema_errors(_validator().iter_errors(document)), DIAGNOSTICS_LIMIT))
+    return list(islice(profile_rules(Graph.of(cast("dict[str, Any]", document))), DIAGNOSTICS_LIMIT))
+
+
+def read_definition(document: object) -> Definition:
+    """The definition that a document holds; a signature is neither needed nor looked at.
+
+    Raises:
+        FlowInvalid: it breaks a rule; all that is wrong is in `diagnostics`.
+    """
+    found = validate(document)
+    if not found:
+        plain = without_signature(cast("dict[str, Any]", document))
+        graph = Graph.of(plain)
+        found = list(islice(_run_rules(plain, graph), DIAGNOSTICS_LIMIT))
+        if not found:
+            return _definition(plain, graph)
+    helpful = told(document, found) or found
+    more = f", and {len(helpful) - _QUOTED} more" if len(helpful) > _QUOTED else ""
+    raise FlowInvalid("; ".join(str(one) for one in helpful[:_QUOTED]) + more, found)
+
+
+@cache
+def _validator() -> Draft202012Validator:
+    return Draft202012Validator(DEFINITION_SCHEMA)
+
+
+def _run_rules(document: dict[str, Any], graph: Graph) -> Iterator[Diagnostic]:
+    """What a schema cannot say and a run needs."""
+    yield from graph_rules(graph)
+    yield from _reducer_rules(document["state_schema"])
+    for place, node in enumerate(document["nodes"]):
+        yield from _duration_rules(place, node)
+    yield from _schema_rules(document)
+    policy = _policy(document)
+    strategy = _STRATEGIES.get(policy[0])
+    if strategy is None:
+        names = ", ".join(name for name in _STRATEGIES if name)
+        yield broken(
+            ("checkpointing", "strategy"), "checkpointing", "strategy", f"{policy[0]!r} is none of {names}"
+        )
+    elif strategy == "every_n_nodes" and policy[1] is None:
+        yield broken(("checkpointing", "n"), "checkpointing", "n", f"{policy[0]!r} needs a number n")
+
+
+def _reducer_rules(state_schema: dict[str, Any]) -> Iterator[Diagnostic]:
+    for name, reducer in _reducers(state_schema).items():
+        if reducer not in _REDUCERS:
+            yield broken(
+                ("state_schema", "properties", name, "reducer"),
+                "reducer",
+                "known",
+                f"reducer {reducer!r} is none of {', '.join(_REDUCERS)}",
+            )
+
+
+def _duration_rules(place: int, node: dict[str, Any]) -> Iterator[Diagnostic]:
+    retry: dict[str, Any] = node.get("retry", {})
+    config: dict[str, Any] = node.get("config", {})
+    written: list[tuple[tuple[str, ...], Any]] = [
+        (("timeout",), node.get("timeout")),
+        (("retry", "initial_interval"), retry.get("initial_interval")),
+        (("retry", "max_interval"), retry.get("max_interval")),
+    ]
+    if node["type"] in {"interrupt", "parallel"}:
+        written.append((("config", "timeout"), config.get("timeout")))
+    if node["type"] == "wait" and config["kind"] == "duration" and "duration_ms" not in config:
+        written.append((("config", "duration"), config["duration"]))
+    for path, text in written:
+        if text is not None and duration_ms(text) is None:
+            yield broken(
+                ("nodes", place, *path),
+                "duration",
+                "form",
+                f"{text!r} is no duration; write a whole number with ms, s, m or h, such as 30s",
+            )
+
+
+def _schema_rules(document: dict[str, Any]) -> Iterator[Diagnostic]:
+    """Schemas that the run will check values against must be schemas."""
+    written: list[tuple[str, Any]] = [("/state_schema", plain_schema(document["state_schema"]))]
+    for place, node in enumerate(document["nodes"]):
+        names = _SCHEMAS.get(node["type"], ())
+        config: dict[str, Any] = node.get("config", {})
+        written += [(f"/nodes/{place}/config/{name}", config[name]) for name in names if name in config]
+    for place, schema in written:
+        try:
+            SchemaCheck(schema, place)
+        except FlowInvalid as error:
+            yield from error.diagnostics
+
+
+def _reducers(state_schema: dict[str, Any]) -> dict[str, Any]:
+    properties: Any = state_schema.get("properties")
+    if not isinstance(properties, dict):
+        return {}
+    members = cast("dict[str, Any]", properties)
+    return {
+        name: one["reducer"] for name, one in members.items() if isinstance(one, dict) and "reducer" in one
+    }
+
+
+def _policy(document: dict[str, Any]) -> tuple[str, int | None]:
+    """The name of the checkpoint policy and its number, by either of the names that each has."""
+    written: dict[str, Any] = document.get("checkpointing", {})
+    number = written.get("n", written.get("interval"))
+    return written.get("strategy", written.get("policy", "")), None if number is None else int(number)
+
+
+def _definition(document: dict[str, Any], graph: Graph) -> Definition:
+    name, number = _policy(document)
+    return Definition(
+        name=document["document"]["name"],
+        version=document["document"]["version"],
+        nodes={node_id: _node(node) for node_id, node in graph.nodes.items()},
+        next={
+            source: targets[0]
+            for source, targets in graph.edges.items()
+            if source in graph.nodes and graph.nodes[source]["type"] != "switch"
+        },
+        first=graph.edges[START][0],
+        state_schema=document["state_schema"],
+        reducers=cast("dict[str, Reducer]", _reducers(document["state_schema"])),
+        checkpoint=msgspec.convert({"strategy": _STRATEGIES[name], "n": number or 1}, Checkpointing),
+        document=document,
+        hash=definition_hash(document),
+    )
+
+
+def _node(node: dict[str, Any]) -> Node:
+    retry: dict[str, Any] | None = node.get("retry")
+    return Node(
+        id=node["id"],
+        type=node["type"],
+        config=node.get("config", {}),
+        retry=None if retry is None else _retry(retry),
+        timeout_ms=duration_ms(node["timeout"]) if "timeout" in node else None,
+    )
+
+
+def _retry(retry: dict[str, Any]) -> Retry:
+    return Retry(
+        max_attempts=int(retry["max_attempts"]),
+        initial_ms=duration_ms(retry.get("initial_interval", "0")) or 0,
+        coefficient=retry.get("backoff_coefficient", 1.0),
+        longest_ms=duration_ms(retry["max_interval"]) if "max_interval" in retry else None,
+        final=frozenset(retry.get("non_retryable_errors", ())),
+    )

@@ -1,0 +1,59 @@
+"""The state of a run: what the output of a node changes in it, and whether it fits its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from trunkline.flow.definition.checks import SchemaCheck, plain_schema
+
+
+def merged(
+    state: Mapping[str, Any], output: Mapping[str, Any], reducers: Mapping[str, str]
+) -> dict[str, Any]:
+    """What the output of a node makes of the keys that it names: only those; the state stays as it is."""
+    return {
+        key: _reduced(reducers.get(key, "overwrite"), state.get(key), value)
+        for key, value in output.items()
+        # Nothing but an object can be merged into one.
+        if isinstance(value, dict) or reducers.get(key) != "merge"
+    }
+
+
+def _reduced(reducer: str, before: Any, value: Any) -> Any:
+    match reducer:
+        case "append":
+            kept = cast("list[Any]", before) if isinstance(before, list) else []
+            return [*kept, *value] if isinstance(value, list) else [*kept, value]
+        case "merge":
+            return _deep(before if isinstance(before, dict) else {}, value)
+        case _:
+            return value
+
+
+def _deep(before: Any, update: Any) -> dict[str, Any]:
+    """Objects are merged at every level; all else, arrays too, is replaced."""
+    made: dict[str, Any] = dict(before)
+    for key, value in update.items():
+        inner = made.get(key)
+        if isinstance(value, dict):
+            made[key] = _deep(inner if isinstance(inner, dict) else {}, value)
+        else:
+            made[key] = value
+    return made
+
+
+class StateCheck:
+    """Checks states against the `state_schema` of a definition."""
+
+    def __init__(self, state_schema: Mapping[str, Any]) -> None:
+        """Compile the schema.
+
+        Raises:
+            FlowInvalid: it is no JSON Schema.
+        """
+        self._check = SchemaCheck(plain_schema(state_schema), "/state_schema")
+
+    def wrong(self, state: Mapping[str, Any]) -> str | None:
+        """What is wrong with a state, in words; None where it fits."""
+        return self._check.wrong(state)

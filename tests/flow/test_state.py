@@ -1,0 +1,61 @@
+"""What the output of a node makes of the state."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from trunkline.errors import FlowInvalid
+from trunkline.flow.state import StateCheck, merged
+
+
+@pytest.mark.parametrize(
+    ("reducer", "before", "value", "after"),
+    [
+        ("overwrite", [1], [2], [2]),
+        ("append", [1], [2, 3], [1, 2, 3]),
+        ("append", [1], {"a": 1}, [1, {"a": 1}]),
+        ("append", None, 1, [1]),
+        ("append", "text", 1, [1]),
+        ("append", [1], [], [1]),
+        ("merge", {"a": {"b": 1, "c": [1]}}, {"a": {"c": [2]}, "d": 1}, {"a": {"b": 1, "c": [2]}, "d": 1}),
+        ("merge", {"a": 1}, {"a": {"b": 1}}, {"a": {"b": 1}}),
+        ("merge", 3, {"a": 1}, {"a": 1}),
+        ("merge", {"a": {"b": 1}}, {"a": None}, {"a": None}),
+    ],
+)
+def test_reducers(reducer: str, before: Any, value: Any, after: Any) -> None:
+    state, output = {"key": before, "other": 1}, {"key": value}
+    kept = deepcopy((state, output))
+    assert merged(state, output, {"key": reducer}) == {"key": after}
+    assert (state, output) == kept
+
+
+def test_keys_without_a_reducer_are_replaced() -> None:
+    assert merged({"a": {"b": 1}}, {"a": {"c": 1}, "new": None}, {}) == {"a": {"c": 1}, "new": None}
+
+
+def test_only_objects_are_merged() -> None:
+    assert merged({"a": {"b": 1}}, {"a": [1]}, {"a": "merge"}) == {}
+
+
+def test_states_are_checked_without_their_reducers() -> None:
+    check = StateCheck(
+        {"type": "object", "properties": {"log": {"type": "array", "reducer": "append"}}, "required": ["log"]}
+    )
+    assert check.wrong({"log": []}) is None
+    assert check.wrong({"log": 1}) == '/log: 1 is not of type "array"'
+    assert check.wrong({}) == '/: "log" is a required property'
+    assert len(check.wrong({"log": "x" * 10_000}) or "") < 600
+
+
+def test_a_state_schema_fetches_nothing() -> None:
+    with pytest.raises(FlowInvalid, match=r"^/state_schema: .*https://example.com/x is not fetched"):
+        StateCheck({"$ref": "https://example.com/x"})
+
+
+def test_a_pattern_that_never_ends_ends() -> None:
+    check = StateCheck({"properties": {"a": {"pattern": r"^(\w+\s?)+(?<!x)$"}}})
+    assert check.wrong({"a": "a" * 60 + "!"}) is not None
