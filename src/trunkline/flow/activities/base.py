@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
-if TYPE_CHECKING:
-    from trunkline.flow.definition.document import Node
+from trunkline.flow.definition.document import Node
 
 
 class Outcome(Struct, frozen=True):

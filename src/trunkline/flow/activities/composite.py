@@ -1,0 +1,46 @@
+"""Who does the activities of a run: by the type of the node, or the same for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trunkline.flow.activities.base import Activity, ActivityExecutor, Outcome, failed
+
+
+class CompositeActivities:
+    """Gives each activity to whoever does nodes of its type, else to a fallback."""
+
+    def __init__(
+        self, by_type: Mapping[str, ActivityExecutor], fallback: ActivityExecutor | None = None
+    ) -> None:
+        self._by_type = dict(by_type)
+        self._fallback = fallback
+
+    async def execute(self, activity: Activity) -> Outcome:
+        """See `ActivityExecutor`."""
+        node = activity.node
+        executor = self._by_type.get(node.type, self._fallback)
+        if executor is None:
+            text = f"{node.id}: nothing is configured for nodes of the type {node.type!r}"
+            return failed("COMPOSITE_EXECUTOR_NOT_CONFIGURED", text)
+        return await executor.execute(activity)
+
+
+class StubActivities:
+    """Gives each node the output that is set for it, else an empty one."""
+
+    def __init__(self, outputs: Mapping[str, dict[str, Any]] | None = None) -> None:
+        self._outputs = dict(outputs or {})
+
+    async def execute(self, activity: Activity) -> Outcome:
+        """See `ActivityExecutor`."""
+        return Outcome(ok=True, output=dict(self._outputs.get(activity.node.id, {})))
+
+
+class RejectingActivities:
+    """Fails always: a replay that reaches it has done again what was recorded already."""
+
+    async def execute(self, activity: Activity) -> Outcome:
+        """See `ActivityExecutor`."""
+        return failed("CONFORMANCE_ACTIVITY_PORT_INVOKED", f"{activity.node.id}: no activity was expected")

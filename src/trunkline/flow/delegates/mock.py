@@ -1,0 +1,69 @@
+"""A delegate for development, which does everything at once, and one for tests, which does nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trunkline.flow.activities.base import DelegateOrder, Outcome, failed
+
+PROTOCOLS = ("a2a", "mcp", "sdk")
+_SHOWN = 120
+
+
+def derived_task(kind: str, correlation: str) -> str:
+    """The id of a task that nobody outside has given one."""
+    return f"{kind}-task-{correlation.replace(':', '-')}"
+
+
+class MockDelegate:
+    """Says that everything is done; what stands in the place of agents while none is configured."""
+
+    async def delegate(self, order: DelegateOrder) -> Outcome:
+        """See `DelegateExecutor`."""
+        if order.protocol not in PROTOCOLS:
+            return unsupported(order)
+        output: dict[str, Any] = {"delegate_status": "completed"}
+        if order.protocol == "a2a":
+            task = order.input.get("task")
+            output["patch"] = f"// done: {task[:_SHOWN] if isinstance(task, str) else 'the task'}"
+        else:
+            output["protocol"] = order.protocol
+        return Outcome(
+            ok=True,
+            output=output,
+            correlation=order.correlation,
+            external_task=derived_task("a2a", order.correlation),
+        )
+
+
+class RejectingDelegate:
+    """Fails always: a replay that reaches it has called what was recorded already."""
+
+    async def delegate(self, order: DelegateOrder) -> Outcome:
+        """See `DelegateExecutor`."""
+        return failed("CONFORMANCE_DELEGATE_PORT_INVOKED", f"{order.node.id}: no delegation was expected")
+
+
+class ProtocolDelegates:
+    """Gives each delegation to whoever speaks its protocol, else to a fallback."""
+
+    def __init__(self, by_protocol: dict[str, Any], fallback: Any | None = None) -> None:
+        self._by_protocol = by_protocol
+        self._fallback = fallback
+
+    async def delegate(self, order: DelegateOrder) -> Outcome:
+        """See `DelegateExecutor`."""
+        executor = self._by_protocol.get(order.protocol, self._fallback)
+        return unsupported(order) if executor is None else await executor.delegate(order)
+
+
+def unsupported(order: DelegateOrder) -> Outcome:
+    """The outcome of a delegation by a protocol that is not spoken here."""
+    text = f"{order.node.id}: nobody is configured for delegations by {order.protocol!r}"
+    return failed("DELEGATE_PROTOCOL_UNSUPPORTED", text)
+
+
+def agent_id_of(order: DelegateOrder) -> str:
+    """The agent that a node names, or nothing."""
+    found = order.node.config.get("agent_id")
+    return found.strip() if isinstance(found, str) else ""

@@ -1,0 +1,194 @@
+"""Delegations by the small task API of workflow engines: submit, then look until it has ended.
+
+`A2ATransport` is the seam for vendors whose API has another shape: it replaces HTTP wholly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol, cast
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.client.http_transport import JSON, HttpAnswer, answered
+from trunkline.client.transport import Call
+from trunkline.config import Secret
+from trunkline.errors import CallFailed, Unreachable
+from trunkline.flow.activities.base import DelegateOrder, Outcome, failed
+from trunkline.flow.delegates.mock import agent_id_of, unsupported
+from trunkline.flow.secrets import KeyReference, Secrets
+from trunkline.net.http import HttpClient, HttpRequest
+from trunkline.wire.delegate import Submission
+
+STATUSES = frozenset({"submitted", "working", "input-required", "completed", "failed"})
+_EXCERPT = 500
+_POLL_MS, _TIMEOUT_MS = 500, 120_000
+# Of one exchange; how long the whole takes is the operator's word.
+_REQUEST_S = 60.0
+_encode = msgspec.json.Encoder().encode
+
+
+class TaskRecord(Struct, frozen=True):
+    """A task as the other side tells of it."""
+
+    id: str
+    status: str
+    output: Any = None
+    error: str = ""
+
+
+class A2ATransport(Protocol):
+    """How tasks are submitted and looked at. Whatever it raises ends the delegation as a provider's error."""
+
+    async def submit_task(
+        self, *, api_key: str, agent_id: str, correlation_id: str, input: dict[str, Any]
+    ) -> TaskRecord:
+        """Submit a task; a correlation id that is sent again is the same task."""
+        ...
+
+    async def get_task(self, api_key: str, task_id: str) -> TaskRecord:
+        """A task as it stands."""
+        ...
+
+
+class TasksConfig(Struct, frozen=True):
+    """What an operator says of the task API: never a part of a workflow."""
+
+    url: str = ""
+    key: KeyReference = KeyReference()
+    poll_ms: float = _POLL_MS
+    timeout_ms: float = _TIMEOUT_MS
+
+
+class TasksDelegate:
+    """Has delegations by `a2a` done over the task API."""
+
+    def __init__(self, config: TasksConfig, transport: A2ATransport, secrets: Secrets) -> None:
+        self._config = config
+        self._transport = transport
+        self._secrets = secrets
+        self._poll_s = (config.poll_ms if config.poll_ms > 0 else _POLL_MS) / 1000
+        self._timeout_ms = config.timeout_ms if config.timeout_ms > 0 else _TIMEOUT_MS
+
+    async def delegate(self, order: DelegateOrder) -> Outcome:
+        """See `DelegateExecutor`."""
+        refusal, key = self._refusal(order)
+        if refusal is not None:
+            return refusal
+        try:
+            task = await self._transport.submit_task(
+                api_key=key.reveal(),
+                agent_id=agent_id_of(order),
+                correlation_id=order.correlation,
+                input=order.input,
+            )
+            task = await self._rest(task, key.reveal())
+        except Exception as error:  # noqa: BLE001 - a vendor's transport may raise whatever it likes
+            return failed("A2A_PROVIDER_ERROR", str(error)[:1000] or type(error).__name__)
+        return _outcome(task, order, self._timeout_ms)
+
+    def _refusal(self, order: DelegateOrder) -> tuple[Outcome | None, Secret]:
+        reference, none = self._config.key, Secret("")
+        if order.protocol != "a2a":
+            return unsupported(order), none
+        if not self._config.url.strip():
+            return failed("A2A_CONFIG_INVALID", "the configuration has no baseUrl for delegations"), none
+        if reference.env and reference.ref:
+            text = "the configuration has both apiKeyEnv and apiKeySecretRef; give one"
+            return failed("A2A_CONFIG_INVALID", text), none
+        key = self._secrets.key(reference)
+        if key is None:
+            text = "the key for delegations is not set: give apiKeyEnv or apiKeySecretRef, and what it names"
+            return failed("A2A_CREDENTIALS_MISSING", text), none
+        if not agent_id_of(order):
+            return failed("A2A_CONFIG_INVALID", f"{order.node.id}: agent_id is missing"), none
+        return None, key
+
+    async def _rest(self, task: TaskRecord, key: str) -> TaskRecord:
+        """Look at once, then at each interval, until it has ended, asks, or the time is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_ms / 1000
+        if task.status in ("completed", "failed"):
+            return task
+        while loop.time() <= deadline:
+            task = await self._transport.get_task(key, task.id)
+            if task.status in ("completed", "failed", "input-required"):
+                return task
+            await asyncio.sleep(self._poll_s)
+        return task
+
+
+def _outcome(task: TaskRecord, order: DelegateOrder, timeout_ms: float) -> Outcome:
+    match task.status:
+        case "completed":
+            output = (
+                cast("dict[str, Any]", task.output)
+                if isinstance(task.output, dict)
+                else {"delegate_status": "completed"}
+            )
+            return Outcome(ok=True, output=output, correlation=order.correlation, external_task=task.id)
+        case "failed":
+            return failed("A2A_TASK_FAILED", task.error or f'A2A task "{task.id}" failed')
+        case "input-required":
+            text = (
+                f'A2A task "{task.id}" requires input (input-required); '
+                "use activity_execution_mode host_mediated for delegates that ask"
+            )
+            return failed("A2A_PROVIDER_ERROR", text)
+        case _:
+            text = f'A2A task "{task.id}" did not end within {timeout_ms:g} ms (last status: {task.status})'
+            return failed("A2A_PROVIDER_ERROR", text)
+
+
+class HttpTasks:
+    """The task API over HTTP."""
+
+    def __init__(self, url: str, http_client: HttpClient) -> None:
+        self._url = f"{url.strip().removesuffix('/')}/tasks"
+        self._http_client = http_client
+
+    async def submit_task(
+        self, *, api_key: str, agent_id: str, correlation_id: str, input: dict[str, Any]
+    ) -> TaskRecord:
+        """See `A2ATransport`."""
+        body = _encode(Submission(agent_id, correlation_id, input))
+        headers = (("content-type", JSON), *_headers(api_key))
+        return await self._record("submit", HttpRequest("POST", self._url, headers, body))
+
+    async def get_task(self, api_key: str, task_id: str) -> TaskRecord:
+        """See `A2ATransport`."""
+        url = f"{self._url}/{quote(task_id, safe='')}"
+        return await self._record("poll", HttpRequest("GET", url, _headers(api_key)))
+
+    async def _record(self, phase: str, request: HttpRequest) -> TaskRecord:
+        try:
+            async with asyncio.timeout(_REQUEST_S):
+                answer = await answered(self._http_client, request, Call())
+        except TimeoutError:
+            raise CallFailed(f"A2A {phase}: no answer within {_REQUEST_S:g} seconds") from None
+        except Unreachable as error:
+            raise CallFailed(f"A2A {phase}: {error}") from error
+        if not answer.ok:
+            said = answer.body.decode(errors="replace")[:_EXCERPT]
+            raise CallFailed(f"A2A {phase} failed with HTTP {answer.status}: {said}")
+        return _read(phase, answer)
+
+
+def _headers(key: str) -> tuple[tuple[str, str], ...]:
+    return (("accept", JSON), ("authorization", f"Bearer {key}"))
+
+
+def _read(phase: str, answer: HttpAnswer) -> TaskRecord:
+    try:
+        found = msgspec.json.decode(answer.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise CallFailed(f"A2A {phase}: the answer is not JSON") from None
+    record = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    task_id, status, error = record.get("id"), record.get("status"), record.get("error")
+    if not isinstance(task_id, str) or not task_id:
+        raise CallFailed(f"A2A {phase}: the answer has no id of a task")
+    if not isinstance(status, str) or status not in STATUSES:
+        raise CallFailed(f"A2A {phase}: {str(status)[:_EXCERPT]!r} is no status of a task")
+    return TaskRecord(task_id, status, record.get("output"), error if isinstance(error, str) else "")

@@ -1,0 +1,202 @@
+"""What an operator has set up for workflows, by the names of the environment that other engines know.
+
+Where nothing is set up, activities are stubs and delegations mocks. Where something is, all that is not fails
+with its code, unless the profile is `demo`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.errors import Misuse
+from trunkline.flow.activities.base import ActivityExecutor, DelegateExecutor
+from trunkline.flow.activities.composite import CompositeActivities, StubActivities
+from trunkline.flow.activities.models import DEFAULT_KEY, DEFAULT_URL, ModelEndpoint, ModelExecutor
+from trunkline.flow.activities.steps import StepExecutor, StepRegistry
+from trunkline.flow.activities.tools import ToolExecutor
+from trunkline.flow.delegates.mock import MockDelegate, ProtocolDelegates
+from trunkline.flow.delegates.tasks import HttpTasks, TasksConfig, TasksDelegate
+from trunkline.flow.delegates.tools import ToolDelegates
+from trunkline.flow.secrets import KeyReference, Secrets
+from trunkline.mcp.manifest import McpManifest, load_manifest
+from trunkline.mcp.servers import McpServers
+from trunkline.net.http import HttpClient
+
+log = logging.getLogger("trunkline.flow")
+PREFIX = "WORKFLOW_ENGINE_"
+_ACTIVITIES = ("step", "llm_call", "tool_call")
+_PROTOCOLS = ("a2a", "mcp", "sdk")
+
+
+class OperatorConfig(Struct, frozen=True):
+    """What is set up; None is nothing."""
+
+    manifest: McpManifest | None = None
+    models: ModelEndpoint | None = None
+    tasks: TasksConfig | None = None
+    steps: StepRegistry | None = None
+    demo: bool = False
+
+
+def read_operator(
+    environment: Mapping[str, str], *, manifest: str = "", steps: StepRegistry | None = None
+) -> OperatorConfig:
+    """What the environment says; a manifest that is named here wins over its own.
+
+    Raises:
+        Misuse: a value is wrong; the text names the variable.
+    """
+
+    def value(name: str) -> str:
+        return environment.get(f"{PREFIX}{name}", "").strip()
+
+    path = manifest or value("MCP_CONFIG")
+    profile = value("PROFILE")
+    if profile not in ("", "demo"):
+        raise Misuse(f"{PREFIX}PROFILE is demo or nothing, not {profile!r}")
+    return OperatorConfig(
+        _manifest(path) if path else None,
+        _models(_object("LLM_CONFIG", value("LLM_CONFIG")), environment),
+        _tasks(_object("A2A_CONFIG", value("A2A_CONFIG"))),
+        _steps(_object("STEP_HANDLERS", value("STEP_HANDLERS")), steps),
+        profile == "demo",
+    )
+
+
+class FlowExecutors:
+    """Who does the activities and the delegations of the runs of one process."""
+
+    def __init__(self, config: OperatorConfig, http_client: HttpClient, secrets: Secrets) -> None:
+        """Put them together; the HTTP client is the caller's to close."""
+        self._servers = None if config.manifest is None else McpServers(config.manifest)
+        activities: dict[str, ActivityExecutor] = {}
+        delegates: dict[str, DelegateExecutor] = {}
+        if config.steps is not None:
+            activities["step"] = StepExecutor(config.steps)
+        if config.models is not None:
+            activities["llm_call"] = ModelExecutor(config.models, http_client, secrets)
+        if config.manifest is not None and self._servers is not None:
+            activities["tool_call"] = ToolExecutor(self._servers)
+            if config.manifest.delegates:
+                delegates["mcp"] = ToolDelegates(config.manifest.delegates, self._servers)
+        if config.tasks is not None:
+            delegates["a2a"] = TasksDelegate(config.tasks, HttpTasks(config.tasks.url, http_client), secrets)
+        bare = not activities and not delegates
+        stubs = bare or config.demo
+        self.activities: ActivityExecutor = CompositeActivities(
+            activities, StubActivities() if stubs else None
+        )
+        self.delegates: DelegateExecutor = ProtocolDelegates(delegates, MockDelegate() if stubs else None)
+        missing = "stub(default)" if bare else "stub(demo)" if config.demo else "missing"
+        known = {**activities, **delegates}
+        self.routing = {
+            name: "production" if name in known else missing for name in (*_ACTIVITIES, *_PROTOCOLS)
+        }
+
+    def tell(self) -> None:
+        """Write to the log who does what."""
+        log.info("flow.routing %s", " ".join([f"{name}={how}" for name, how in self.routing.items()]))
+
+    async def close(self) -> None:
+        """End the sessions with MCP servers."""
+        if self._servers is not None:
+            await self._servers.close()
+
+
+def _manifest(path: str) -> McpManifest:
+    try:
+        return load_manifest(path)
+    except FileNotFoundError:
+        raise Misuse(f"{path}: there is no such manifest of MCP servers") from None
+
+
+def _object(name: str, text: str) -> dict[str, Any] | None:
+    """A value that is an object in JSON, or the path of a file that holds one."""
+    if not text:
+        return None
+    if not text.startswith("{"):
+        try:
+            text = Path(text.removeprefix("file:")).read_text("utf-8")
+        except (OSError, ValueError) as error:
+            raise Misuse(f"{PREFIX}{name} is an object in JSON or the path of a file: {error}") from None
+    try:
+        found = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        raise Misuse(f"{PREFIX}{name} is not JSON") from None
+    if not isinstance(found, dict):
+        raise Misuse(f"{PREFIX}{name} is an object")
+    return cast("dict[str, Any]", found)
+
+
+class _Values:
+    """The members of a configuration, each of its type."""
+
+    def __init__(self, name: str, found: dict[str, Any]) -> None:
+        self._name = f"{PREFIX}{name}"
+        self._found = found
+
+    def text(self, *names: str) -> str:
+        for name in names:
+            value = self._found.get(name)
+            if value is not None and not isinstance(value, str):
+                raise Misuse(f"{self._name}: {name} is a text")
+            if value and value.strip():
+                return value.strip()
+        return ""
+
+    def number(self, name: str, default: float) -> float:
+        value = self._found.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise Misuse(f"{self._name}: {name} is a number")
+        return float(value)
+
+    def key(self, default: KeyReference) -> KeyReference:
+        found = KeyReference(self.text("apiKeyEnv"), self.text("apiKeySecretRef"))
+        if found.env and found.ref:
+            raise Misuse(f"{self._name}: give apiKeyEnv or apiKeySecretRef, not both")
+        return found if found.env or found.ref else default
+
+
+def _models(found: dict[str, Any] | None, environment: Mapping[str, str]) -> ModelEndpoint | None:
+    if found is None:
+        return None
+    values = _Values("LLM_CONFIG", found)
+    own = ModelEndpoint()
+    return ModelEndpoint(
+        values.text("baseUrl") or environment.get("OPENAI_BASE_URL", "").strip() or DEFAULT_URL,
+        values.key(DEFAULT_KEY),
+        values.text("model", "defaultModel"),
+        values.number("timeoutMs", own.timeout_s * 1000) / 1000,
+    )
+
+
+def _tasks(found: dict[str, Any] | None) -> TasksConfig | None:
+    if found is None:
+        return None
+    values, own = _Values("A2A_CONFIG", found), TasksConfig()
+    url = values.text("baseUrl")
+    if not url:
+        raise Misuse(f"{PREFIX}A2A_CONFIG: baseUrl is missing")
+    return TasksConfig(
+        url,
+        values.key(KeyReference()),
+        values.number("pollIntervalMs", own.poll_ms),
+        values.number("pollTimeoutMs", own.timeout_ms),
+    )
+
+
+def _steps(found: dict[str, Any] | None, registry: StepRegistry | None) -> StepRegistry | None:
+    if found is None:
+        return registry
+    made = StepRegistry() if registry is None else registry
+    for name, output in found.items():
+        if not isinstance(output, dict):
+            raise Misuse(f"{PREFIX}STEP_HANDLERS: the output of {name!r} is an object")
+        made.fixed(name, cast("dict[str, Any]", output))
+    return made

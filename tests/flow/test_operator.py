@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.flow.web import WrittenClient
+from trunkline.errors import Misuse
+from trunkline.flow.activities.base import Activity, DelegateOrder
+from trunkline.flow.definition.document import Node
+from trunkline.flow.operator import FlowExecutors, read_operator
+from trunkline.flow.secrets import Secrets
+
+STEP = Activity("e1", Node("a", "step", {"handler": "urn:x"}), {})
+TOOL = Activity("e1", Node("b", "tool_call", {"server": "desk", "tool": "t"}), {})
+
+
+def executors(**variables: str) -> FlowExecutors:
+    named = {f"WORKFLOW_ENGINE_{name}": value for name, value in variables.items()}
+    return FlowExecutors(read_operator(named), WrittenClient((500, "")), Secrets(named))
+
+
+def order(protocol: str) -> DelegateOrder:
+    return DelegateOrder("e1", Node("d", "agent_delegate", {"agent_id": "x"}), {}, {}, protocol, "c1")
+
+
+async def test_where_nothing_is_set_up_everything_is_a_stub() -> None:
+    both = executors()
+    assert set(both.routing.values()) == {"stub(default)"}
+    assert (await both.activities.execute(TOOL)).ok
+    assert (await both.delegates.delegate(order("a2a"))).ok
+
+
+async def test_where_something_is_set_up_the_rest_is_missing() -> None:
+    both = executors(STEP_HANDLERS='{"urn:x": {"n": 1}}')
+    assert both.routing["step"] == "production"
+    assert both.routing["llm_call"] == both.routing["a2a"] == "missing"
+    assert (await both.activities.execute(STEP)).output == {"n": 1}
+    assert (await both.activities.execute(TOOL)).code == "COMPOSITE_EXECUTOR_NOT_CONFIGURED"
+    assert (await both.delegates.delegate(order("a2a"))).code == "DELEGATE_PROTOCOL_UNSUPPORTED"
+
+
+async def test_the_demo_profile_has_stubs_beside_what_is_set_up() -> None:
+    both = executors(STEP_HANDLERS='{"urn:x": {"n": 1}}', PROFILE="demo")
+    assert both.routing["tool_call"] == "stub(demo)"
+    assert (await both.activities.execute(STEP)).output == {"n": 1}
+    assert (await both.activities.execute(TOOL)).ok
+    assert (await both.delegates.delegate(order("a2a"))).ok
+
+
+async def test_a_manifest_and_endpoints_are_used(tmp_path: Path) -> None:
+    manifest = tmp_path / "mcp.json"
+    manifest.write_text(
+        json.dumps(
+            {
+                "mcpServers": {"desk": {"command": "curl"}},
+                "delegateAgents": {"x": {"server": "none", "tool": "t"}},
+            }
+        )
+    )
+    config = tmp_path / "a2a.json"
+    config.write_text(json.dumps({"baseUrl": "http://a", "apiKeySecretRef": "env:NOT_SET"}))
+    both = executors(
+        MCP_CONFIG=str(manifest), A2A_CONFIG=str(config), LLM_CONFIG='{"model": "m", "apiKeyEnv": "NOT_SET"}'
+    )
+    assert [name for name, how in both.routing.items() if how == "production"] == [
+        "llm_call", "tool_call", "a2a", "mcp",
+    ]  # fmt: skip
+    assert (await both.activities.execute(TOOL)).code == "MCP_COMMAND_NOT_ALLOWED"
+    assert (await both.delegates.delegate(order("mcp"))).code == "DELEGATE_AGENT_NOT_FOUND"
+    assert (await both.delegates.delegate(order("a2a"))).code == "A2A_CREDENTIALS_MISSING"
+    asked = Activity("e1", Node("c", "llm_call", {}), {})
+    assert (await both.activities.execute(asked)).code == "LLM_CREDENTIALS_MISSING"
+    await both.close()
+
+
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        ({"A2A_CONFIG": "{}"}, "baseUrl is missing"),
+        ({"A2A_CONFIG": '{"baseUrl": 7}'}, "baseUrl is a text"),
+        ({"A2A_CONFIG": '{"baseUrl": "http://a", "pollIntervalMs": "x"}'}, "pollIntervalMs is a number"),
+        (
+            {"A2A_CONFIG": '{"baseUrl": "http://a", "apiKeyEnv": "A", "apiKeySecretRef": "env:A"}'},
+            "not both",
+        ),
+        ({"LLM_CONFIG": "{"}, "LLM_CONFIG is not JSON"),
+        ({"LLM_CONFIG": "/no/such/file"}, "LLM_CONFIG"),
+        ({"STEP_HANDLERS": '{"urn:x": 7}'}, "'urn:x' is an object"),
+        ({"PROFILE": "production"}, "PROFILE"),
+        ({"MCP_CONFIG": "/no/such/mcp.json"}, "no such manifest"),
+    ],
+)
+def test_a_wrong_value_stops_the_start_with_its_name(variables: dict[str, Any], text: str) -> None:
+    with pytest.raises(Misuse, match=text):
+        executors(**variables)
