@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
-from trunkline.config import Secret
+from trunkline.config import Secret, environment
 from trunkline.errors import Misuse
 
 _LONGEST_BYTES = 64 * 1024
@@ -24,14 +23,15 @@ class KeyReference(Struct, frozen=True):
 class Secrets:
     """Reads keys from the environment and from files below one folder."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None, folder: Path | None = None) -> None:
-        self._environment = os.environ if environment is None else environment
+    def __init__(self, variables: Mapping[str, str] | None = None, folder: Path | None = None) -> None:
+        """Take variables in the place of those of the environment, and where files may be."""
+        self._variables = variables
         self._folder = folder
 
     def key(self, reference: KeyReference) -> Secret | None:
         """The key, or None where there is none or an empty one."""
         try:
-            text = self._environment.get(reference.env, "") if reference.env else self.text(reference.ref)
+            text = self._variable(reference.env) if reference.env else self.text(reference.ref)
         except Misuse:
             return None
         text = text.strip()
@@ -45,13 +45,17 @@ class Secrets:
         """
         scheme, _, rest = ref.partition(":")
         if scheme == "env" and rest:
-            text = self._environment.get(rest, "").strip()
+            text = self._variable(rest).strip()
             if not text:
                 raise Misuse(f"the environment has no {rest}; set it, or name another")
             return text
         if scheme == "file" and rest:
             return self._file(rest)
         raise Misuse("a secret is referred to by env:NAME or file:relative/path")
+
+    def _variable(self, name: str) -> str:
+        variables = environment(name) if self._variables is None else self._variables
+        return variables.get(name, "")
 
     def _file(self, name: str) -> str:
         if self._folder is None:
