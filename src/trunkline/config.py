@@ -132,9 +132,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     announce: str = ""
     announce_key: Secret | None = None
     announce_ttl: Annotated[float, Meta(ge=1, le=300)] = 60.0
+    mcp_manifest: str = "mcp.json"
 
     def __post_init__(self) -> None:
-        for name in ("store", "host", "public_url", "announce"):
+        for name in ("store", "host", "public_url", "announce", "mcp_manifest"):
             if not getattr(self, name).isprintable():
                 raise ValueError(f"{name} holds control characters")
         for name in ("retention", "health_window", "card_refresh"):

@@ -34,6 +34,7 @@ from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
 from trunkline.http.exchange import Exchange
 from trunkline.http.host_check import HostCheck, hosts_of
 from trunkline.http.mounts import PUBLIC, App, Mount, Mounts, Route
+from trunkline.mcp.watched import WatchedServers
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
 from trunkline.peer.callbacks import Callbacks, Following
@@ -122,8 +123,7 @@ class Host:
         for agent, _ in agents:
             for prefix, app, routes in agent.mounts:
                 self.mount(prefix, app, routes=routes)
-        self._live = False
-        self._started = False
+        self._live = self._started = False
         self._ending: asyncio.Task[None] | None = None
         settings = self.settings
         self.callbacks = Callbacks(settings)
@@ -143,7 +143,8 @@ class Host:
         self._counts = Counters(_STATES.values())
         self.drift = DriftMonitor(self._counts.drift)
         bounds = Bounds(settings.hop_limit, settings.task_budget)
-        self.executors = ExecutorFactory(self.drift, bounds, self.agents, self.following)
+        self.tools = WatchedServers(settings.mcp_manifest)
+        self.executors = ExecutorFactory(self.drift, bounds, self.agents, self.following, self.tools)
         self.runner = Runner(
             self.store,
             self._hosted(),
@@ -344,13 +345,13 @@ class Host:
                         each.cancel()
                     await asyncio.gather(*ticking, return_exceptions=True)
         finally:
-            self._live = False
-            self._started = False
+            self._live = self._started = False
             self._ending = None
             if self._fleet is not None:
                 await self._fleet.close()
             if self.notifier is not None:
                 await self.notifier.stop()
+            await self.tools.close()
             await self.fetcher.close()
             await self.store.close()
             # A host may start again, as hosts do in tests; a store and its runner cannot.
@@ -372,6 +373,7 @@ class Host:
 
     async def _begin(self) -> list[asyncio.Task[None]]:
         """Take up the work, once it is clear who may ask for any; gives what goes on beside it."""
+        self.tools.check()
         await self.key_store.mirror.refresh()
         self.key_store.report_reserved([prefix.split("/")[1] for prefix in self.mounts.prefixes])
         if self.exposed and not self.identity.enforced:

@@ -16,7 +16,7 @@ from trunkline.errors import Misuse
 from trunkline.http.host_check import HostCheck, hosts_of
 from trunkline.peer.callbacks import Following
 from trunkline.peer.executor import PeerExecutor, remote_id
-from trunkline.peer.remote import Reachable
+from trunkline.peer.remote import Reachable, ToolCaller
 from trunkline.run.hops import Bounds
 from trunkline.run.node import HostedAgent
 from trunkline.run.push_configs import PushConfigs
@@ -31,17 +31,21 @@ from trunkline.wire.card import Card
 
 
 class ExecutorFactory(Struct, frozen=True):
-    """Makes the executors of agents that are made of skills; `local` are the agents that they may call."""
+    """Makes the executors of agents that are made of skills.
+
+    `local` are the agents that they may call, `tools` those of the operator's MCP servers.
+    """
 
     drift: DriftMonitor
     bounds: Bounds
     local: Collection[str]
     following: Following
+    tools: ToolCaller | None = None
 
     def of(self, agent: Agent, own: Settings, *, id: str = "") -> tuple[HostedAgent, HostedAgent]:
         """An agent under an id, and what follows the remote tasks that its skills ask for."""
         name = id or agent.id
-        reachable = Reachable(remote_id(name), agent.peers, self.local)
+        reachable = Reachable(remote_id(name), agent.peers, self.local, self.tools)
         executor = SkillExecutor(
             agent.name,
             agent.skills,

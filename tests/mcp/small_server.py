@@ -7,8 +7,9 @@ import os
 from typing import Any
 
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
-server = MCPServer("small")
+server = MCPServer("small", log_level="CRITICAL")
 calls: list[str] = []
 
 
@@ -30,7 +31,7 @@ async def variable(name: str) -> dict[str, Any]:
 
 @server.tool()
 async def fail() -> str:
-    raise ValueError("on purpose")
+    raise ToolError("on purpose")
 
 
 @server.tool()

@@ -15,10 +15,12 @@ from enum import Enum
 from typing import Any, Literal, ParamSpec, TypedDict, TypeVar, cast, overload
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from trunkline.agent.binding import AuthorFunction, Binding, bind, in_thread, inner, is_async, name_of
 from trunkline.agent.declaration import Effect, emitted_by, read_effects, read_emits
 from trunkline.agent.extensions import DELTA
+from trunkline.agent.mcp_tools import TOOL_TIMEOUT_S, McpTools
 from trunkline.agent.result import Result, emit_piece
 from trunkline.agent.step import awaited, fitted
 from trunkline.agent.turn import Turn
@@ -252,6 +254,10 @@ class SyncTurn:
             # Itself where it can be: one that is wrapped and given up would never have been begun.
             result = self._wait(result if inspect.iscoroutine(result) else awaited(result))
         return self._wait(self._turn.keep(place, name, function, result))
+
+    def mcp(self, server: str, *, timeout: float = TOOL_TIMEOUT_S) -> McpTools:
+        """The tools of an MCP server, whose calls block; see `Turn.mcp`."""
+        return replace(self._turn.mcp(server, timeout=timeout), turn=self)
 
     def _wait(self, work: Coroutine[None, None, object]) -> object:
         if _is_running(self._loop):

@@ -7,7 +7,6 @@ A turn only records. Whether its words still count is the log's business; when t
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from copy import deepcopy
@@ -20,13 +19,14 @@ import msgspec
 
 from trunkline.agent.binding import AuthorFunction
 from trunkline.agent.extensions import Change, RunReport, Usage
+from trunkline.agent.mcp_tools import TOOL_TIMEOUT_S, McpTools
 from trunkline.agent.question import LONGEST_S, moment_of, typed_question
 from trunkline.agent.step import encoded, fitted, perform
 from trunkline.agent.validation import (
     read_back,
     read_flag,
-    read_json,
     read_metadata,
+    read_part,
     read_parts,
     read_text,
 )
@@ -258,7 +258,7 @@ class Turn:
         Raises:
             Misuse: an argument is of another type, is not JSON or is nested too deep.
         """
-        part = _part(text, data, file, filename, media_type)
+        part = read_part(text, data, file, filename, media_type)
         name, description = read_text("name", name), read_text("description", description)
         metadata = read_metadata("metadata", metadata)
         one_shot = not read_text("artifact_id", artifact_id) and not read_flag("append", append)
@@ -358,6 +358,10 @@ class Turn:
         call = AgentCall(self._work, self, self._reachable or Reachable(), target, said)
         await self.flush()
         return await call.run(content)
+
+    def mcp(self, server: str, *, timeout: float = TOOL_TIMEOUT_S) -> McpTools:
+        """The tools of an MCP server of the operator's `mcp.json`; each call of one is a step."""
+        return McpTools(self, None if self._reachable is None else self._reachable.tools, server, timeout)
 
     async def sleep(self, seconds: float) -> None:
         """Wait, for days if need be: the moment is recorded, so that a run that is resumed keeps it.
@@ -479,19 +483,3 @@ class Turn:
     def effect(self, domain: str, path: str, value: object = 1, op: str = "inc") -> None:
         """Record a change of shared state; reported as `worldstate-delta-v1` when the run succeeds."""
         self.report.add_change(Change(domain, path, value, op))
-
-
-def _part(text: str | None, data: object, file: bytes | str | None, filename: str, media_type: str) -> Part:
-    given = (text is not None) + (data is not msgspec.UNSET) + (file is not None)
-    if given != 1:
-        raise Misuse("an artifact takes exactly one of text=, data= or file=")
-    filename, media_type = read_text("filename", filename), read_text("media_type", media_type)
-    if text is not None:
-        return Part(text=read_text("text", text), media_type=media_type)
-    if isinstance(file, bytes):
-        return Part(raw=base64.b64encode(file).decode(), filename=filename, media_type=media_type)
-    if isinstance(file, str):
-        return Part(url=read_text("file", file), filename=filename, media_type=media_type)
-    if file is not None:
-        raise Misuse(f"file is bytes or a URL, not {type(file).__name__}")
-    return Part(data=read_json("data", data), filename=filename, media_type=media_type)

@@ -6,6 +6,7 @@ the whole task, so it is refused at the call of the skill, with the argument and
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import TypeVar, cast
 
@@ -152,3 +153,26 @@ def read_parts(argument: str, content: object) -> tuple[Part, ...]:
     if not several:
         raise Misuse(f"{argument} is text or parts, not an empty list")
     return tuple([read_content(f"{argument} is", cast("Part", one)) for one in several])
+
+
+def read_part(
+    text: str | None, data: object, file: bytes | str | None, filename: str, media_type: str
+) -> Part:
+    """The part of an artifact, of exactly one of text, data and file.
+
+    Raises:
+        Misuse: there are none or several, or one is of another type.
+    """
+    given = (text is not None) + (data is not msgspec.UNSET) + (file is not None)
+    if given != 1:
+        raise Misuse("an artifact takes exactly one of text=, data= or file=")
+    filename, media_type = read_text("filename", filename), read_text("media_type", media_type)
+    if text is not None:
+        return Part(text=read_text("text", text), media_type=media_type)
+    if isinstance(file, bytes):
+        return Part(raw=base64.b64encode(file).decode(), filename=filename, media_type=media_type)
+    if isinstance(file, str):
+        return Part(url=read_text("file", file), filename=filename, media_type=media_type)
+    if file is not None:
+        raise Misuse(f"file is bytes or a URL, not {type(file).__name__}")
+    return Part(data=read_json("data", data), filename=filename, media_type=media_type)

@@ -20,6 +20,8 @@ from trunkline.http.host_check import is_loopback
 from trunkline.hub.hub import CEREMONIES, Hub, variable_of
 from trunkline.hub.mocks import VARIABLE, MockProcess
 from trunkline.hub.workspace import MOCKS, read_hub, read_keys
+from trunkline.mcp.manifest import FILE as MCP_FILE
+from trunkline.mcp.manifest import load_manifest
 from trunkline.mock.script import load_scenarios
 
 log = logging.getLogger("trunkline")
@@ -77,6 +79,8 @@ def check(folder: str) -> list[str]:
         looks.append(CeremonyFiles(workspace / CEREMONIES, lambda _found, _faults: None).start)
     if (workspace / MOCKS).exists():
         looks.append(partial(load_scenarios, workspace / MOCKS))
+    if (workspace / MCP_FILE).exists():
+        looks.append(partial(load_manifest, workspace / MCP_FILE))
     wrong: list[str] = []
     for look in looks:
         try:

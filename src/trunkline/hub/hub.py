@@ -32,6 +32,7 @@ from trunkline.http.asgi import Scope as AsgiScope
 from trunkline.hub.carried import CarriedAgents
 from trunkline.hub.front import Front, RefusedWork, opening
 from trunkline.hub.workspace import STORE, read_hub, read_keys
+from trunkline.mcp.manifest import FILE as MCP_FILE
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
 from trunkline.run.executor import Executor
@@ -78,7 +79,8 @@ class Hub:
         self.carried = CarriedAgents(self.catalogue)
         store = f"sqlite:///{workspace / STORE}"
         agent = Agent(self.file.name, id=HUB, description=self.file.description)
-        agent.settings = {"store": store, **self.file.settings}
+        manifest = str(workspace / MCP_FILE)
+        agent.settings = {"store": store, "mcp_manifest": manifest, **self.file.settings}
         self.host = Host([(agent, flags)], self)
         for mount in openai_mounts(self._serve_openai):
             self.host.mounts.add(mount)

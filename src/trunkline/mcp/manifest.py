@@ -17,11 +17,11 @@ from msgspec import Meta, Struct
 from trunkline.config import environment, secret_text
 from trunkline.errors import Misuse, Unreachable
 from trunkline.net.egress import target
-from trunkline.yaml_reader import read_text
 
 FILE = "mcp.json"
 ALLOWED_COMMANDS = ("python", "python3", "uvx", "node", "npx")
 ALLOW_VARIABLE = "WORKFLOW_ENGINE_MCP_ALLOW_COMMANDS"
+_FILE_LIMIT = 1 << 20
 _SERVERS_LIMIT, _DELEGATES_LIMIT = 100, 1000
 _Name = Annotated[str, Meta(min_length=1, max_length=200)]
 _Word = Annotated[str, Meta(max_length=32_768)]
@@ -109,9 +109,17 @@ def load_manifest(path: str | Path) -> McpManifest:
         Misuse: it cannot be read or is no manifest; the text names the file and the field.
     """
     file = Path(path)
-    text = read_text(file)
     try:
-        return read_manifest(msgspec.json.decode(text))
+        with file.open("rb") as opened:
+            body = opened.read(_FILE_LIMIT + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Misuse(f"{file}: {error}") from None
+    if len(body) > _FILE_LIMIT:
+        raise Misuse(f"{file}: it has more than {_FILE_LIMIT >> 20} MiB")
+    try:
+        return read_manifest(msgspec.json.decode(body))
     except msgspec.DecodeError as error:
         raise Misuse(f"{file}: it is not JSON: {error}") from None
     except Misuse as error:

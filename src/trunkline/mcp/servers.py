@@ -40,6 +40,7 @@ class McpServers:
         self._manifest = manifest
         self._allow = allowed_commands() if allow is None else tuple(allow)
         self._places: dict[str, _Place] = {}
+        self._ending: set[asyncio.Task[None]] = set()
 
     @property
     def manifest(self) -> McpManifest:
@@ -82,11 +83,20 @@ class McpServers:
             )
         return entry
 
+    def take(self, manifest: McpManifest) -> None:
+        """Go on with another manifest; sessions with servers that it changes or leaves out are ended."""
+        for name in [*self._places]:
+            if manifest.servers.get(name) != self._manifest.servers.get(name):
+                ending = asyncio.create_task(self._places.pop(name).close())
+                self._ending.add(ending)
+                ending.add_done_callback(self._ending.discard)
+        self._manifest = manifest
+
     async def close(self) -> None:
         """End all sessions, and the processes of those that are commands."""
         places = list(self._places.values())
         self._places.clear()
-        await asyncio.gather(*[place.close() for place in places])
+        await asyncio.gather(*[place.close() for place in places], *self._ending)
 
 
 class _Place:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Literal, TypedDict, cast
+from typing import Any, Literal, Protocol, TypedDict, cast
 
 from msgspec import Struct, ValidationError, convert, field
 
@@ -91,12 +91,30 @@ def check_address(url: str) -> None:
         raise Misuse(f"{url.partition('?')[0]!r} is no address of an agent: {error}") from None
 
 
+class ToolCaller(Protocol):
+    """Calls tools of the MCP servers that the operator allows."""
+
+    async def call_tool(
+        self, server: str, tool: str, arguments: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """What a tool gave.
+
+        Raises:
+            CallFailed: it gave nothing.
+        """
+        ...
+
+
 class Reachable(Struct, frozen=True):
-    """Whom the skills of one agent may call: those near, those with a name, and who calls what is remote."""
+    """Whom the skills of one agent may call: those near, those with a name, and who calls what is remote.
+
+    `tools` are those of the operator's MCP servers.
+    """
 
     remote: str = ""
     peers: Collection[str] = ()
     local: Collection[str] = ()
+    tools: ToolCaller | None = None
 
     def agent(self, target: str) -> str:
         """The id of the agent whose task a call is.

@@ -1,0 +1,71 @@
+"""The MCP servers of a file, which is read when one is first needed and again when the file has changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from trunkline.errors import CallFailed, Misuse
+from trunkline.mcp.manifest import load_manifest
+from trunkline.mcp.servers import NOT_CONFIGURED, McpServers
+
+log = logging.getLogger("trunkline.mcp")
+
+
+class WatchedServers:
+    """Calls tools of the servers that a file names now; one that is wrong changes nothing while it runs."""
+
+    def __init__(self, file: str | Path) -> None:
+        self._file = Path(file)
+        self._servers: McpServers | None = None
+        self._read: tuple[int, int] | None = None
+
+    def check(self) -> None:
+        """Let a file pass that can be read, or that is not there.
+
+        Raises:
+            Misuse: it is there and wrong.
+        """
+        if self._file.exists():
+            load_manifest(self._file)
+
+    async def call_tool(
+        self, server: str, tool: str, arguments: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """What the tool gave; see `McpServers.call_tool`.
+
+        Raises:
+            CallFailed: it gave nothing; `code` says why.
+        """
+        try:
+            servers = self._current()
+        except Misuse as error:
+            if self._servers is None:
+                raise CallFailed(str(error), code=NOT_CONFIGURED) from None
+            log.error("mcp.file_unread error=%s", error)
+            servers = self._servers
+        return await servers.call_tool(server, tool, arguments, timeout_s)
+
+    def _current(self) -> McpServers:
+        try:
+            about = self._file.stat()
+        except OSError:
+            raise Misuse(f"there is no {self._file}; write the MCP servers that may be used there") from None
+        stamp = about.st_mtime_ns, about.st_size
+        if self._servers is None or stamp != self._read:
+            # Noted first, so that a file that is wrong is told of once.
+            self._read = stamp
+            manifest = load_manifest(self._file)
+            if self._servers is None:
+                self._servers = McpServers(manifest)
+            else:
+                self._servers.take(manifest)
+        return self._servers
+
+    async def close(self) -> None:
+        """End all sessions."""
+        servers, self._servers = self._servers, None
+        if servers is not None:
+            await servers.close()
