@@ -131,6 +131,11 @@ class RemoteAgents:
             await _answer(send, agent.card(f"http://{headers['host']}/{name}") if known else None)
             return
         asked = json.loads((await receive())["body"])
+        if "method" not in asked:
+            # A report of something else, at whatever path.
+            agent.calls[rest] += 1
+            await _answer(send, {})
+            return
         agent.calls[asked["method"]] += 1
         await self._serve(agent, asked, scope, send)
 
