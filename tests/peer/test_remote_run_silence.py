@@ -61,18 +61,58 @@ def test_hb_16_an_agent_that_says_nothing_for_too_long_is_told_to_stop(limits: L
     assert stand.methods.count("CancelTask") == 1
 
 
-def test_hb_17_the_context_that_an_agent_has_told_is_the_one_it_is_sent() -> None:
+def contexts_sent(*callers: tuple[str, str], context: str = "ours") -> list[str]:
+    """The contexts that a remote agent is sent when these say something in one of the same name, in turn."""
     stand = Stand(lambda _: task(COMPLETED, "done"), QUIET)
 
     async def main() -> None:
         async with calling(forward, stand, following=told_by()) as runner:
-            for place in range(2):
+            for place, (tenant, principal) in enumerate(callers):
                 metadata = {CALL_KEY: {"target": "peer"}}
-                content = Message(f"m{place}", "ours", parts=(Part(text="hello"),), metadata=metadata)
-                feed, ack = runner.submit("t", "me", SendRequest(content), agent=remote_id(runner.origin))
+                content = Message(f"m{place}", context, parts=(Part(text="hello"),), metadata=metadata)
+                feed, ack = runner.submit(
+                    tenant, principal, SendRequest(content), agent=remote_id(runner.origin)
+                )
                 await ack
                 assert await runner.ended(feed) is TaskState.COMPLETED, reason(feed)
 
     run(main())
-    # It was told of ours, and calls it c1.
-    assert [one.params["message"]["contextId"] for one in stand.asked] == ["ours", "c1"]
+    return [one.params["message"]["contextId"] for one in stand.asked]
+
+
+def test_hb_17_the_context_that_an_agent_has_told_is_the_one_it_is_sent() -> None:
+    # It was told of ours, and calls it c1. Without keys there is only one caller.
+    assert contexts_sent(*[("default", "anonymous")] * 2) == ["ours", "c1"]
+
+
+def test_nobody_reaches_the_remote_conversation_of_another_by_its_name() -> None:
+    callers = [("t", "me"), ("t", "you"), ("other", "me"), ("t", "me")]
+    mine, yours, others, again = contexts_sent(*callers)
+    assert len({"ours", mine, yours, others}) == 4
+    # The same name of the same caller is the same conversation, also in another process and on another day.
+    assert (again, contexts_sent(callers[0])) == ("c1", [mine])
+    assert contexts_sent(callers[1], context=mine) != [mine]
+
+
+def test_a_conversation_that_was_begun_here_keeps_its_id_before_the_agent_has_told_its_own() -> None:
+    stand = Stand(lambda _: task(COMPLETED, "done"), QUIET)
+
+    async def main() -> None:
+        async with calling(forward, stand, following=told_by()) as runner:
+
+            async def say(context: str, principal: str = "me") -> str:
+                metadata = {CALL_KEY: {"target": "peer"}} if context else None
+                content = Message("m" + context, context, parts=(Part(text="hi"),), metadata=metadata)
+                agent = remote_id(runner.origin) if context else runner.origin
+                feed, ack = runner.submit("t", principal, SendRequest(content), agent=agent)
+                await ack
+                assert await runner.ended(feed) is TaskState.COMPLETED, reason(feed)
+                return feed.state.task_id
+
+            begun = await say("")
+            await say(begun)
+            await say(begun, "you")
+            _, mine, yours = [one.params["message"]["contextId"] for one in stand.asked]
+            assert mine == begun != yours
+
+    run(main())

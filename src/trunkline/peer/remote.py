@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, Protocol, TypedDict, cast
+from uuid import NAMESPACE_URL, uuid5
 
+import msgspec
 from msgspec import Struct, ValidationError, convert, field
 
+from trunkline.auth.principal import ANONYMOUS
 from trunkline.errors import InvalidParams, Misuse, Unreachable
 from trunkline.log.events import DISPATCH_KEY, Status
 from trunkline.log.fold import State
@@ -159,6 +162,18 @@ def read_target(message: Message) -> Target:
         raise InvalidParams(
             "the message does not say whom it is for", field=f"message.metadata.{CALL_KEY}"
         ) from None
+
+
+def context_of(tenant: str, state: State) -> str:
+    """The context of a remote agent for one that a caller has named.
+
+    We have one key there for all who call us: by the caller's word alone it would let whoever names
+    somebody else's context hear what was said in it. Where nobody shows a key there is only one caller.
+    """
+    named = state.context_id
+    if (tenant, state.principal) == (ANONYMOUS.tenant, ANONYMOUS.name):
+        return named
+    return str(uuid5(NAMESPACE_URL, msgspec.json.encode((tenant, state.principal, named)).decode()))
 
 
 def correlation_of(state: State) -> str:

@@ -45,6 +45,7 @@ from trunkline.peer.remote import (
     PASSED_ON,
     Peer,
     Target,
+    context_of,
     correlation_of,
     is_address,
     read_target,
@@ -215,12 +216,12 @@ class RemoteRun:
 
     async def _context(self) -> str:
         """The context that the agent knows: the one that it told in our context before, else our own."""
-        state, target = self._work.state, self._target.target
-        if state.context_id != state.task_id:
-            taken = await self._work.step_before(TAKEN, lambda first: _is_for(first, target))
-            if taken is not None and (known := convert(taken.result, RemoteTask).context):
-                return known
-        return state.context_id
+        work, state, target = self._work, self._work.state, self._target.target
+        if state.context_id == state.task_id:
+            return state.context_id
+        taken, is_own = await work.step_before(TAKEN, lambda first: _is_for(first, target))
+        known = "" if taken is None else convert(taken.result, RemoteTask).context
+        return known or (state.context_id if is_own else context_of(work.tenant, state))
 
     async def _capabilities(self, *, waits: bool) -> Capabilities:
         """What the agent can do; where something was sent to it, it is waited for."""

@@ -36,8 +36,8 @@ async def earlier(tasks: Tasks, feed: Feed, agents: tuple[str, ...]) -> tuple[Me
 
 async def step_before(
     tasks: Tasks, feed: Feed, agents: tuple[str, ...], name: str, fits: Callable[[Message], bool]
-) -> Stepped | None:
-    """The last step of this name in the newest earlier task of the context whose first message fits."""
+) -> tuple[Stepped | None, bool]:
+    """See `Work.step_before`."""
     for task_id in reversed(await _before(tasks, feed, agents)):
         known, found = State(task_id), None
         for recorded in await _records(tasks, feed.tenant, task_id):
@@ -45,8 +45,9 @@ async def step_before(
             event = recorded.event
             found = event if isinstance(event, Stepped) and event.name == name else found
         if found is not None and fits(known.message):
-            return found
-    return None
+            return found, True
+    first = await tasks.store.heads.get(feed.tenant, feed.state.context_id)
+    return None, first is not None and first.principal == feed.state.principal
 
 
 async def _before(tasks: Tasks, feed: Feed, agents: tuple[str, ...]) -> list[str]:

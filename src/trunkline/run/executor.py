@@ -151,8 +151,12 @@ class Work(Protocol):
         """Wait until the agent elsewhere has told more than these many times of it, or for a moment."""
         ...
 
-    async def step_before(self, name: str, fits: Callable[[Message], bool]) -> Stepped | None:
-        """The last step of this name in the newest earlier task of the context whose first message fits."""
+    async def step_before(self, name: str, fits: Callable[[Message], bool]) -> tuple[Stepped | None, bool]:
+        """The last step of this name in the newest earlier task of the context whose first message fits.
+
+        Told beside it is whether the context is the principal's own. Without such a step it is where it has
+        the id of a task of the principal; any other id was chosen by a caller, and others may choose it too.
+        """
         ...
 
     async def appended(self, after: int) -> None:

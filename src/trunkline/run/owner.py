@@ -221,8 +221,8 @@ class Owner:
         """Wait until the agent elsewhere has told more often of it than this, or for a moment."""
         await self._wait(lambda: self.feed.state.notices > heard or 0 < until <= now_ms(), until)
 
-    async def step_before(self, name: str, fits: Callable[[Message], bool]) -> Stepped | None:
-        """The last step of this name in the newest earlier task of the context whose first message fits."""
+    async def step_before(self, name: str, fits: Callable[[Message], bool]) -> tuple[Stepped | None, bool]:
+        """See `Work`."""
         names = self._node.names_of(self.agent.id)
         return await contexts.step_before(self._node.tasks, self.feed, names, name, fits)
 
