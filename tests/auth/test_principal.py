@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trunkline.auth.principal import ANONYMOUS, OPERATOR, Principal, Scope, check_tenant
+from trunkline.auth.principal import ANONYMOUS, OPERATOR, Principal, Scope, check_tenant, scopes_of
 from trunkline.errors import Misuse
 
 
@@ -25,3 +25,8 @@ def test_a_tenant(name: str) -> None:
 def test_no_tenant(name: str) -> None:
     with pytest.raises(Misuse, match="cannot be a tenant"):
         check_tenant(name)
+
+
+def test_scopes_have_the_names_that_workflow_engines_know() -> None:
+    assert scopes_of(["start"]) == scopes_of(["resume", "submit_activity"]) == {Scope.WRITE}
+    assert scopes_of(["read_history", "answer", "odd"]) == {Scope.READ, Scope.ANSWER}

@@ -21,7 +21,7 @@ from joserfc.jws import JWSRegistry, deserialize_compact
 from msgspec import Struct
 
 from trunkline.auth.jwks import Fetch, IssuerKeys
-from trunkline.auth.principal import Principal, Scope, check_tenant
+from trunkline.auth.principal import SCOPES, Principal, Scope, check_tenant, scopes_of
 from trunkline.config import Issuer
 from trunkline.errors import Misuse, Unauthenticated
 from trunkline.wire.card import BearerScheme, OpenIdScheme, Scheme
@@ -171,10 +171,9 @@ def _check(issuer: Issuer) -> None:
 
 
 def _known_scopes(names: Sequence[str]) -> frozenset[Scope]:
-    known = {scope.value: scope for scope in Scope}
-    if unfit := [each for each in names if each not in known]:
-        raise Misuse(f"issuers: there is no scope {unfit[0]!r}; choose {', '.join(known)}")
-    return frozenset(known[each] for each in names)
+    if unfit := [each for each in names if each not in SCOPES]:
+        raise Misuse(f"issuers: there is no scope {unfit[0]!r}; choose {', '.join(SCOPES)}")
+    return scopes_of(names)
 
 
 def _refusal(why: str) -> Unauthenticated:
@@ -254,7 +253,7 @@ def _owner(claims: Claims, issuer: Issuer) -> str:
 
 def _scopes(claims: Claims, trusted: _Trusted) -> frozenset[Scope]:
     given = {word for name in ("scope", "scp") for text in _texts(claims.get(name)) for word in text.split()}
-    named = frozenset(scope for scope in Scope if scope.value in given)
+    named = scopes_of(given)
     # Others call scopes `admin` too: who runs one tenant's logins does not thereby run this server.
     return named & trusted.scopes if named else trusted.default_scopes
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline.auth.keys import Keyring, StoredKey, digest_of
-from trunkline.auth.principal import CALLER, DEFAULT_TENANT, RESERVED, Scope, check_tenant
+from trunkline.auth.principal import CALLER, DEFAULT_TENANT, RESERVED, SCOPES, Scope, check_tenant
 from trunkline.clock import random_bits
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.store.mirror import Mirror
@@ -169,10 +169,9 @@ def _check(owner: str, tenant: str, scopes: Sequence[str]) -> None:
     if not owner.strip() or not owner.isprintable() or len(owner) > _LONGEST_OWNER:
         raise Misuse(f"an owner is a printable name of 1 to {_LONGEST_OWNER} characters")
     check_tenant(tenant)
-    known = [one.value for one in Scope]
     for scope in scopes:
-        if scope not in known:
-            raise Misuse(f"there is no scope {scope!r}: choose {', '.join(known)}")
+        if scope not in SCOPES:
+            raise Misuse(f"there is no scope {scope!r}: choose {', '.join(SCOPES)}")
 
 
 def _token(key_id: str) -> str:

@@ -13,7 +13,7 @@ from hashlib import sha256
 
 from msgspec import Struct
 
-from trunkline.auth.principal import ANONYMOUS, DEFAULT_TENANT, Principal, Scope
+from trunkline.auth.principal import ANONYMOUS, DEFAULT_TENANT, Principal, Scope, scopes_of
 from trunkline.clock import now_ms as wall_clock
 from trunkline.config import Secret
 from trunkline.errors import Misuse, Unauthenticated
@@ -88,7 +88,7 @@ class Keyring:
             key.previous_until or _LONG_AGO,
             min(ends, default=_NEVER),
             # Scopes of a newer version mean nothing here.
-            Principal(key.tenant, key.owner, frozenset(one for one in Scope if one.value in key.scopes)),
+            Principal(key.tenant, key.owner, scopes_of(key.scopes)),
         )
 
     def find(self, token: bytes) -> Principal:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import Enum
 
 from msgspec import Struct
@@ -36,6 +37,14 @@ class Scope(Enum):
     OPERATOR = "operator"
 
 
+# What other workflow engines call the same.
+_ALIASES = {
+    "start": Scope.WRITE,
+    "resume": Scope.WRITE,
+    "submit_activity": Scope.WRITE,
+    "read_history": Scope.READ,
+}
+SCOPES = {**{scope.value: scope for scope in Scope}, **_ALIASES}
 CALLER = frozenset({Scope.READ, Scope.WRITE})
 OPERATOR = frozenset(Scope)
 
@@ -49,6 +58,11 @@ class Principal(Struct, frozen=True, gc=False):
 
 
 ANONYMOUS = Principal(DEFAULT_TENANT, "anonymous", frozenset({Scope.READ, Scope.WRITE, Scope.METRICS}))
+
+
+def scopes_of(names: Iterable[str]) -> frozenset[Scope]:
+    """The scopes of these names; a name that is none means nothing."""
+    return frozenset([SCOPES[name] for name in names if name in SCOPES])
 
 
 def check_tenant(name: str) -> None:
