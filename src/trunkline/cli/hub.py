@@ -19,7 +19,7 @@ from trunkline.host import exposure
 from trunkline.http.host_check import is_loopback
 from trunkline.hub.hub import CEREMONIES, Hub, variable_of
 from trunkline.hub.mocks import VARIABLE, MockProcess
-from trunkline.hub.workspace import MOCKS, read_hub, read_keys
+from trunkline.hub.workspace import MOCKS, check_notify, read_hub, read_keys
 from trunkline.mcp.manifest import FILE as MCP_FILE
 from trunkline.mcp.manifest import load_manifest
 from trunkline.mock.script import load_scenarios
@@ -71,7 +71,7 @@ def check(folder: str) -> list[str]:
     catalogue = Catalogue(lambda: 0)
     files = CatalogueFiles(workspace, variable_of(_UNSERVED), catalogue.take_files)
     looks: list[Callable[[], object]] = [
-        partial(read_hub, workspace),
+        lambda: check_notify(workspace, read_hub(workspace), variable_of({})),
         partial(read_keys, workspace),
         files.start,
     ]

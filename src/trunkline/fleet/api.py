@@ -17,7 +17,7 @@ from trunkline.fleet.call import ApiCall, ApiQuery, key_of, read_body, read_form
 from trunkline.fleet.callback import callback_routes
 from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.fleet.health.routes import health_routes
-from trunkline.fleet.inbox import Inbox, inbox_routes
+from trunkline.fleet.inbox import inbox_of, inbox_routes
 from trunkline.fleet.mount import PREFIX
 from trunkline.fleet.openapi import describe
 from trunkline.fleet.route import ApiRoute
@@ -28,9 +28,7 @@ from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.exchange import JSON, read_query
 from trunkline.http.mounts import WEBSOCKET
 from trunkline.peer.callbacks import Callbacks
-from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
-from trunkline.wire.types import Message
 
 
 class ApiHost(Protocol):
@@ -103,9 +101,6 @@ class OperatorApi:
     def _made(self) -> dict[str, ApiRoute]:
         runner, settings = self._runner, self._host.settings
 
-        async def say(feed: Feed, message: Message, by: str) -> None:
-            await runner.say(feed, message, by=by)
-
         health = self._health or FleetHealth(
             runner.tasks.store,
             origin=runner.origin,
@@ -114,7 +109,7 @@ class OperatorApi:
         )
         routes = [
             *task_routes(TaskApi(runner, settings.keep_alive)),
-            *inbox_routes(Inbox(runner.tasks, say, runner.origin)),
+            *inbox_routes(inbox_of(runner)),
             *callback_routes(runner, self._host.callbacks),
             *server_routes(runner.tasks.store, settings, runner.origin),
             *health_routes(health),

@@ -19,6 +19,7 @@ from trunkline.fleet.task_lists import TaskLists
 from trunkline.log.events import QuestionClosed, Recorded, Said, Status
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
+from trunkline.run.runner import Runner
 from trunkline.run.tasks import Tasks, not_found
 from trunkline.store.records import Where
 from trunkline.wire.question import (
@@ -96,16 +97,22 @@ class Inbox:
         """A page of open questions; or of closed ones, the last of each task."""
 
         async def made(state: State) -> InboxItem | None:
-            if state.parent:
-                return None
-            return self._open(state) if asked.state == "open" else await self._closed(call.tenant, state)
+            if asked.state == "open":
+                return self.question(state)
+            return None if state.parent else await self._closed(call.tenant, state)
 
         where = Where(state=_ASKS if asked.state == "open" else None)
         return await self._lists.page(call.tenant, where, asked, made, f"{asked.state} questions")
 
-    def _open(self, state: State) -> InboxItem | None:
+    async def asking(self, tenant: str, task_id: str) -> State | None:
+        """The state of a task that asks people something now; None of all others."""
+        feed = await self._tasks.load(tenant, task_id)
+        return None if feed is None or self.question(feed.state) is None else feed.state
+
+    def question(self, state: State) -> InboxItem | None:
+        """The open question of a task; None if it asks nothing, or its parent asks it too."""
         asked = state.question
-        if asked is None or state.state is not _ASKS:
+        if asked is None or state.parent or state.state is not _ASKS:
             return None
         return self._item(state, asked, state.status_at, state.deadline)
 
@@ -188,6 +195,15 @@ class Inbox:
             answered_by=call.principal.name,
             state=plain_state(state.state),
         )
+
+
+def inbox_of(runner: Runner) -> Inbox:
+    """The inbox of the tasks that a runner carries: whoever waits for an answer goes on with it."""
+
+    async def say(feed: Feed, message: Message, by: str) -> None:
+        await runner.say(feed, message, by=by)
+
+    return Inbox(runner.tasks, say, runner.origin)
 
 
 def inbox_routes(inbox: Inbox) -> list[ApiRoute]:

@@ -20,7 +20,10 @@ from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.files import CatalogueFiles
 from trunkline.fleet.catalogue.service import CatalogueService
 from trunkline.fleet.ceremonies.dispatch import ceremonies_of
+from trunkline.fleet.health.alerts import FleetAlert
 from trunkline.fleet.health.fleet_health import FleetHealth
+from trunkline.fleet.inbox import inbox_of
+from trunkline.fleet.notify.notifications import Notifications
 from trunkline.fleet.openai.api import OpenAiApi, openai_mounts
 from trunkline.fleet.routing.chat_api import ChatApi, chat_routes
 from trunkline.fleet.routing.dispatch_api import DispatchApi, dispatch_routes
@@ -31,7 +34,7 @@ from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
 from trunkline.hub.carried import CarriedAgents
 from trunkline.hub.front import Front, RefusedWork, opening
-from trunkline.hub.workspace import STORE, read_hub, read_keys
+from trunkline.hub.workspace import STORE, check_notify, read_hub, read_keys
 from trunkline.mcp.manifest import FILE as MCP_FILE
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
@@ -74,6 +77,7 @@ class Hub:
         self.files = CatalogueFiles(workspace, self._variable, self.catalogue.take_files)
         self.files.start()
         read_keys(workspace)
+        check_notify(workspace, self.file, self._variable)
         # What entries import stands in the workspace, or is installed.
         sys.path.insert(0, str(workspace.resolve()))
         self.carried = CarriedAgents(self.catalogue)
@@ -108,6 +112,7 @@ class Hub:
             window_s=host.settings.health_window_s,
             registered=self._names,
             limits=self.file.alerts,
+            raised=self._raise_alert,
         )
         self.catalogue.changed.clear()
         self._service = self._kept(host)
@@ -117,6 +122,7 @@ class Hub:
         self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
         self.carried.open_by(partial(opening, dispatcher))
         self._own = Fetcher(Egress(networks=EVERYWHERE), timeout_s=host.settings.push_timeout)
+        self._notifications = self._notified(host)
         self._ceremonies = ceremonies_of(
             runner,
             dispatcher,
@@ -162,6 +168,20 @@ class Hub:
             health=self._health.book.of,
         )
 
+    async def _raise_alert(self, tenant: str, alert: FleetAlert, number: int, at: int) -> None:
+        await self._notifications.alert(tenant, alert, number, at)
+
+    def _notified(self, host: Host) -> Notifications:
+        return Notifications(
+            host.store,
+            inbox_of(host.runner),
+            self.file.notify,
+            fetcher=self._own,
+            sign=lambda: None if host.notifier is None else host.notifier.signer.sign,
+            variable=self._variable,
+            now_ms=now_ms,
+        )
+
     def _policy(self) -> Policy:
         drawn = self.file.routing
         return Policy(helm=self.file.helm, latency_weight=drawn.latency_weight, splits=drawn.splits)
@@ -178,6 +198,7 @@ class Hub:
         await self._service.start()
         await self._ceremonies.start()
         await self.carried.start()
+        await self._notifications.start()
         self._following = self._health.start()
         return [
             self.carried.follow(),
@@ -185,6 +206,7 @@ class Hub:
             self._watch_keys(),
             self._ceremonies.run(),
             self._service.run(),
+            self._notifications.run(),
         ]
 
     async def close(self) -> None:

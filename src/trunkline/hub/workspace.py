@@ -5,7 +5,7 @@ Everything that is wrong with one names its file and line.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, TypeVar, cast
 
@@ -16,6 +16,8 @@ from trunkline.auth.principal import DEFAULT_TENANT, SCOPES, Principal, Scope, c
 from trunkline.config import Secret, Settings, load, seconds, secret_text
 from trunkline.errors import Misuse
 from trunkline.fleet.health.alerts import AlertLimits
+from trunkline.fleet.notify.outlets import check_receivers
+from trunkline.fleet.notify.receiver import LIMIT, Receiver
 from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
 
 HUB, KEYS, MOCKS = "hub.yaml", "keys.yaml", "mocks.yaml"
@@ -42,6 +44,7 @@ class HubFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     routing: RoutingForm = RoutingForm()
     settings: dict[str, object] = {}
     alerts: AlertLimits = AlertLimits()
+    notify: Annotated[tuple[Receiver, ...], Meta(max_length=LIMIT)] = ()
 
 
 class _KeyForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,6 +72,18 @@ def read_hub(workspace: Path) -> HubFile:
         except (ValueError, Misuse) as error:
             raise Misuse(f"{position(f'settings.{name}')}: {error}") from None
     return msgspec.structs.replace(found, settings=durations)
+
+
+def check_notify(workspace: Path, found: HubFile, variable: Callable[[str], str | None]) -> None:
+    """Let a file pass of which every receiver could be told.
+
+    Raises:
+        Misuse: one could not.
+    """
+    try:
+        check_receivers(found.notify, variable)
+    except Misuse as error:
+        raise Misuse(f"{workspace / HUB}: {error}") from None
 
 
 def read_keys(workspace: Path) -> list[tuple[Secret, Principal]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -48,6 +49,10 @@ class AlertFigures(Struct, frozen=True, kw_only=True):
     orphaned_skills: int
 
 
+# Takes a tenant, the alert, its number among those of its kind, and the moment.
+RaiseAlert = Callable[[str, FleetAlert, int, int], Awaitable[None]]
+
+
 def alerts_of(found: AlertFigures, limits: AlertLimits) -> list[FleetAlert]:
     """The figures that are above their limits."""
     watched: list[tuple[AlertKind, float, float]] = [
@@ -61,10 +66,14 @@ def alerts_of(found: AlertFigures, limits: AlertLimits) -> list[FleetAlert]:
 
 
 class AlertLog:
-    """Says each alert once per cooldown, whichever of the processes that share a store sees it first."""
+    """Says each alert once per cooldown, whichever of the processes that share a store sees it first.
 
-    def __init__(self, docs: Docs, limits: AlertLimits) -> None:
+    `raised` is told before, perhaps more than once: of the alerts of a kind each has another number.
+    """
+
+    def __init__(self, docs: Docs, limits: AlertLimits, raised: RaiseAlert | None = None) -> None:
         self.limits = limits
+        self._raised = raised
         self._docs = docs
         self._cooldown_ms = round(seconds(limits.cooldown) * 1000)
 
@@ -75,8 +84,12 @@ class AlertLog:
             doc = await self._docs.get(tenant, KIND, alert.kind)
             if doc is not None and now - int(doc.body) < self._cooldown_ms:
                 continue
+            rev = 0 if doc is None else doc.rev
+            if self._raised is not None:
+                # First: whoever dies in between raises the same one again.
+                await self._raised(tenant, alert, rev + 1, now)
             try:
-                await self._docs.put(tenant, KIND, alert.kind, b"%d" % now, 0 if doc is None else doc.rev)
+                await self._docs.put(tenant, KIND, alert.kind, b"%d" % now, rev)
             except Conflict:
                 # Another process has just said it.
                 continue

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 
 from trunkline.clock import now_ms as system_now_ms
 from trunkline.errors import StoreError
-from trunkline.fleet.health.alerts import AlertLimits, AlertLog
+from trunkline.fleet.health.alerts import AlertLimits, AlertLog, RaiseAlert
 from trunkline.fleet.health.book import HealthBook, merged
 from trunkline.fleet.health.outcome import CLASSES
 from trunkline.fleet.health.recorder import HealthRecorder
@@ -53,15 +53,19 @@ class FleetHealth:
         window_s: float,
         registered: Callable[[str], Collection[str]],
         limits: AlertLimits | None = None,
+        raised: RaiseAlert | None = None,
         now_ms: Callable[[], int] = system_now_ms,
     ) -> None:
-        """Take the agents that a tenant has now, by their ids; without limits no alert is logged."""
+        """Take the agents that a tenant has now, by their ids; without limits no alert is logged.
+
+        `raised` is told of each alert.
+        """
         self.registered = registered
         self.limits = limits or AlertLimits()
         self.book = HealthBook(store.docs, round(window_s * 1000), now_ms)
         self._store = store
         self._reader = TailReader(store, NAME, HealthRecorder(store, self.book, origin))
-        self._alerts = None if limits is None else AlertLog(store.docs, limits)
+        self._alerts = None if limits is None else AlertLog(store.docs, limits, raised)
         self._running: asyncio.Task[None] | None = None
         self._loaded = False
 

@@ -1,0 +1,1 @@
+"""Telling people without being asked: of questions that are open, and of alerts."""

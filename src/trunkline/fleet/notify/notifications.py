@@ -1,0 +1,81 @@
+"""The notifications of a hub, put together: the log is read, notices are kept, and receivers are told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from trunkline.fleet.health.alerts import FleetAlert
+from trunkline.fleet.inbox import Inbox
+from trunkline.fleet.notify.notices import NoticeBook
+from trunkline.fleet.notify.outlets import AppriseOutlet, Outlet, WebhookOutlet
+from trunkline.fleet.notify.receiver import Receiver
+from trunkline.fleet.notify.sender import NoticeSender
+from trunkline.net.fetch import Fetcher
+from trunkline.run.notification import Sign
+from trunkline.store.base import Store
+from trunkline.store.tail import TailReader
+
+NAME = "notices"
+
+
+class Notifications:
+    """Tells the receivers of a hub; `sign` signs webhooks once the store is open."""
+
+    def __init__(
+        self,
+        store: Store,
+        inbox: Inbox,
+        receivers: Sequence[Receiver],
+        *,
+        fetcher: Fetcher,
+        sign: Callable[[], Sign | None],
+        variable: Callable[[str], str | None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._store = store
+        self._inbox = inbox
+        self._receivers = receivers
+        self._fetcher = fetcher
+        self._sign = sign
+        self._variable = variable
+        self._now = now_ms
+        self.book = NoticeBook(store, inbox.asking, self._woken)
+        self.reader = TailReader(store, NAME, self.book)
+        self.sender: NoticeSender | None = None
+
+    async def start(self) -> None:
+        """Find the ways to the receivers.
+
+        Raises:
+            Misuse: there is none to one of them.
+            StoreError: the store does not answer.
+        """
+        outlets = {one.name: self._outlet(one) for one in self._receivers}
+        await self.book.mirror.refresh()
+        self.sender = NoticeSender(self.book, self._inbox, self._receivers, outlets, self._now)
+
+    async def run(self) -> None:
+        """Read the log and tell, until cancelled."""
+        if self.sender is None or not self._receivers:
+            return
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.reader.run())
+            group.create_task(self.sender.run())
+            if self._store.shared:
+                group.create_task(self.book.mirror.follow())
+
+    async def alert(self, tenant: str, alert: FleetAlert, number: int, at: int) -> None:
+        """Have the receivers told of an alert, whose number says which of its kind it is."""
+        if any([one.wants("alerts", tenant) for one in self._receivers]):
+            await self.book.raise_alert(tenant, alert, number, at)
+
+    def _woken(self) -> None:
+        if self.sender is not None:
+            self.sender.woken.set()
+
+    def _outlet(self, one: Receiver) -> Outlet:
+        address = one.address(self._variable)
+        if one.by_apprise:
+            return AppriseOutlet(address)
+        return WebhookOutlet(address, self._fetcher, self._sign(), self._now)

@@ -1,0 +1,102 @@
+"""The ways in which receivers are told: a webhook, signed like all of ours, or whatever apprise knows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from trunkline.errors import Misuse, Unreachable
+from trunkline.fleet.notify.notice import CHAT, NoticeText
+from trunkline.fleet.notify.receiver import Receiver
+from trunkline.net.egress import target
+from trunkline.net.fetch import Fetcher
+from trunkline.net.webhook_signature import ID, SIGNATURE, TIMESTAMP
+from trunkline.run.notification import Sign
+
+log = logging.getLogger("trunkline.fleet")
+_SUCCESS = 2
+
+
+class Outlet(Protocol):
+    """One way to tell one receiver."""
+
+    async def tell(self, said: NoticeText) -> str:
+        """Why it was not told; empty if it was. No secret is in it."""
+        ...
+
+
+class WebhookOutlet:
+    """Posts JSON; `content` is what a chat shows of it. Without `sign` nothing is signed."""
+
+    def __init__(self, url: str, fetcher: Fetcher, sign: Sign | None, now_ms: Callable[[], int]) -> None:
+        self._url = url
+        self._fetcher = fetcher
+        self._sign = sign
+        self._now = now_ms
+
+    async def tell(self, said: NoticeText) -> str:
+        """Post it; any answer of success will do."""
+        content = f"{said.title}\n{said.text}"[:CHAT]
+        body = msgspec.json.encode({"content": content, "id": said.id, **said.members})
+        headers = [("Content-Type", "application/json"), (ID, said.id)]
+        if self._sign is not None:
+            moment = self._now() // 1000
+            headers += [(TIMESTAMP, str(moment)), (SIGNATURE, self._sign(said.id, moment, body))]
+        try:
+            response = await self._fetcher.post(self._url, body, headers)
+        except Unreachable as error:
+            return error.reason
+        return "" if response.status // 100 == _SUCCESS else f"status {response.status}"
+
+
+def check_receivers(receivers: Sequence[Receiver], variable: Callable[[str], str | None]) -> None:
+    """Let receivers pass that could be told.
+
+    Raises:
+        Misuse: two have one name, a variable is not set, or something is no address.
+    """
+    names = [one.name for one in receivers]
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise Misuse(f"notify: two receivers are called {twice[0]}; give one another name")
+    for one in receivers:
+        try:
+            address = one.address(variable)
+            if one.by_apprise:
+                AppriseOutlet(address)
+            else:
+                target(address)
+        except (Misuse, Unreachable) as error:
+            # Not the address: it may hold a secret.
+            why = "its address cannot be called" if isinstance(error, Unreachable) else error
+            raise Misuse(f"notify {one.name}: {why}") from None
+
+
+class AppriseOutlet:
+    """Tells by a URL of apprise: mail, chats, telephones."""
+
+    def __init__(self, url: str) -> None:
+        """Take a URL.
+
+        Raises:
+            Misuse: apprise is not installed, or does not know such a URL.
+        """
+        try:
+            # Only who needs it waits for the library to load.
+            import apprise
+        except ModuleNotFoundError:
+            raise Misuse("apprise is not installed: pip install 'trunkline[notify]'") from None
+        # Its lines would show more of the address than ours.
+        logging.getLogger("apprise").propagate = False
+        self._apprise: Any = apprise.Apprise()
+        if not self._apprise.add(url):
+            raise Misuse("apprise does not know such a URL")
+
+    async def tell(self, said: NoticeText) -> str:
+        """Tell it, in a thread: apprise waits for the network."""
+        is_told = await asyncio.to_thread(self._apprise.notify, title=said.title, body=said.text)
+        return "" if is_told else "refused"

@@ -1,0 +1,156 @@
+"""Tells receivers what is due: one attempt at a time for each, by one of the processes that share a store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
+
+from trunkline.errors import StoreError
+from trunkline.fleet.inbox import Inbox
+from trunkline.fleet.notify.notice import ATTEMPTS, Notice, NoticeText, alert_text, question_text
+from trunkline.fleet.notify.notices import NoticeBook
+from trunkline.fleet.notify.outlets import Outlet
+from trunkline.fleet.notify.receiver import Receiver
+from trunkline.wire.spellings import timestamp
+
+log = logging.getLogger("trunkline.fleet")
+# How long an attempt may take; the next one is due later than that.
+ATTEMPT_S = 30.0
+TOGETHER = 8
+# What one receiver is told in a minute at most; the rest waits.
+PER_MINUTE = 60
+MINUTE_MS = 60_000
+LONGEST_S = 30.0
+SWEEP_S = 3600.0
+
+
+class NoticeSender:
+    """Goes through the notices whenever one is due; `outlets` are the ways to the receivers, by name."""
+
+    def __init__(
+        self,
+        book: NoticeBook,
+        inbox: Inbox,
+        receivers: Sequence[Receiver],
+        outlets: Mapping[str, Outlet],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._book = book
+        self._inbox = inbox
+        self._receivers = receivers
+        self._outlets = outlets
+        self._now = now_ms
+        self._places = asyncio.Semaphore(TOGETHER)
+        self._told: dict[str, deque[int]] = {one.name: deque(maxlen=PER_MINUTE) for one in receivers}
+        self.woken = asyncio.Event()
+
+    async def run(self) -> None:
+        """Tell what is due, until cancelled."""
+        sweep_at = 0.0
+        loop = asyncio.get_running_loop()
+        while True:
+            self.woken.clear()
+            try:
+                if loop.time() >= sweep_at:
+                    await self._book.sweep(self._now())
+                    sweep_at = loop.time() + SWEEP_S
+                await self.tell_due()
+            except StoreError as error:
+                log.warning("notify.stopped error=%s", error)
+            try:
+                async with asyncio.timeout(self._pause_s()):
+                    await self.woken.wait()
+            except TimeoutError:
+                continue
+
+    async def tell_due(self) -> None:
+        """Tell everything that is due now, once."""
+        now = self._now()
+        due = [
+            self._tell(tenant, doc_id, receiver)
+            for (tenant, doc_id), notice in self._book.notices
+            for receiver in self._receivers
+            if (at := notice.due_at(tenant, receiver)) is not None
+            and at <= now
+            and self._may(receiver.name, now)
+        ]
+        for outcome in await asyncio.gather(*due, return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+
+    def _pause_s(self) -> float:
+        """How long nothing is due."""
+        moments = [
+            at
+            for (tenant, _), notice in self._book.notices
+            for receiver in self._receivers
+            if (at := notice.due_at(tenant, receiver)) is not None
+        ]
+        left_s = (min(moments, default=1 << 62) - self._now()) / 1000
+        return min(max(left_s, 1.0), LONGEST_S)
+
+    def _may(self, name: str, now: int) -> bool:
+        """Whether a receiver has not been told too much lately; counts it then."""
+        told = self._told[name]
+        if len(told) == PER_MINUTE and told[0] > now - MINUTE_MS:
+            return False
+        told.append(now)
+        return True
+
+    async def _tell(self, tenant: str, doc_id: str, receiver: Receiver) -> None:
+        async with self._places:
+            said = await self._text(tenant, doc_id, receiver)
+            if said is None or not await self._begin(tenant, doc_id, receiver):
+                return
+            trouble = await self._attempt(receiver, said)
+            if not trouble:
+                await self._book.change(tenant, doc_id, partial(_ended, receiver.name))
+                log.info("notify.told receiver=%s id=%s", receiver.name, said.id)
+                return
+            known = self._book.mirror.documents.get((tenant, doc_id))
+            attempts = ATTEMPTS if known is None else known.value.told[receiver.name].attempts
+            level = logging.ERROR if attempts >= ATTEMPTS else logging.WARNING
+            log.log(level, "notify.failed receiver=%s attempt=%d reason=%s", receiver.name, attempts, trouble)
+
+    async def _begin(self, tenant: str, doc_id: str, receiver: Receiver) -> bool:
+        """Write an attempt down; whether it is ours to make."""
+        now = self._now()
+
+        def revise(known: Notice | None) -> Notice | None:
+            at = None if known is None else known.due_at(tenant, receiver)
+            return None if known is None or at is None or at > now else known.begun(receiver.name, now)
+
+        return await self._book.change(tenant, doc_id, revise)
+
+    async def _attempt(self, receiver: Receiver, said: NoticeText) -> str:
+        try:
+            async with asyncio.timeout(ATTEMPT_S):
+                return await self._outlets[receiver.name].tell(said)
+        except TimeoutError:
+            return "timeout"
+        except Exception as error:
+            # Of a library that a receiver needs: the others are told all the same.
+            log.error("notify.broke receiver=%s", receiver.name, exc_info=error)
+            return type(error).__name__
+
+    async def _text(self, tenant: str, doc_id: str, receiver: Receiver) -> NoticeText | None:
+        """What is told; None if the question is closed meanwhile, of which the book hears too."""
+        known = self._book.mirror.documents.get((tenant, doc_id))
+        if known is None:
+            return None
+        notice = known.value
+        name = "\0".join((tenant, doc_id, notice.question, str(notice.at), receiver.name))
+        id = sha256(name.encode()).hexdigest()[:32]
+        if notice.alert is not None:
+            return alert_text(id, tenant, notice.alert, timestamp(notice.at))
+        state = await self._book.look(tenant, doc_id)
+        item = None if state is None else self._inbox.question(state)
+        return None if item is None or item.question != notice.question else question_text(id, tenant, item)
+
+
+def _ended(name: str, known: Notice | None) -> Notice | None:
+    return None if known is None else known.ended(name)

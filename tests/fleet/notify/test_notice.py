@@ -1,0 +1,57 @@
+"""What is due when, and what is said."""
+
+from __future__ import annotations
+
+from trunkline.fleet.health.alerts import FleetAlert
+from trunkline.fleet.inbox import InboxItem
+from trunkline.fleet.notify.notice import ATTEMPTS, PAUSES_MS, Notice, alert_text, question_text
+from trunkline.fleet.notify.receiver import Receiver
+from trunkline.fleet.notify.sender import ATTEMPT_S
+
+NOW = 1_800_000_000_000
+FIRST = Receiver(name="first", webhook="https://a.example")
+NEXT = Receiver(name="next", webhook="https://b.example", after="10m")
+ALERT = FleetAlert(kind="failure-rate", value=0.75, limit=0.5)
+
+
+def test_when_a_receiver_is_told() -> None:
+    asked = Notice(at=NOW, question="q")
+    assert (asked.due_at("default", FIRST), asked.due_at("default", NEXT)) == (NOW, NOW + 600_000)
+    assert asked.due_at("north", FIRST) is None
+    # An alert does not wait for others.
+    assert Notice(at=NOW, alert=ALERT).due_at("default", NEXT) == NOW
+    begun = asked.begun("first", NOW)
+    assert begun.due_at("default", FIRST) == NOW + PAUSES_MS[0]
+    assert begun.ended("first").due_at("default", FIRST) is None
+    assert begun.due_at("default", NEXT) == NOW + 600_000
+
+
+def test_attempts_come_later_and_later_and_end() -> None:
+    notice, moments = Notice(at=NOW, question="q"), [NOW]
+    while (at := notice.due_at("default", FIRST)) is not None:
+        moments.append(at)
+        notice = notice.begun("first", at)
+    assert len(moments) == ATTEMPTS + 1
+    pauses = [late - early for early, late in zip(moments[1:], moments[2:], strict=False)]
+    assert pauses == list(PAUSES_MS)
+    # Nobody makes another attempt while one may be on its way.
+    assert min(pauses) > ATTEMPT_S * 1000
+
+
+def test_what_is_said_is_bounded() -> None:
+    item = InboxItem(
+        task_id="t", context_id="c", agent="approver", skill="", principal="p", question="q",
+        text="May it?\n" + "x" * 5000, choices=["yes", "no"], deadline="2027-01-01T00:00:00Z", asked_at="now",
+    )  # fmt: skip
+    said = question_text("id", "default", item)
+    assert said.title == "approver asks: May it?"
+    assert said.text.endswith("x\nChoices: yes, no\nUntil 2027-01-01T00:00:00Z\nTask t")
+    assert len(said.text) < 2200 and len(said.members["text"]) == 2000
+    assert said.members["type"] == "inbox.question" and "principal" not in said.members
+    long = question_text("id", "default", InboxItem(
+        task_id="t", context_id="c", agent="a", skill="", principal="p", question="q", text="y" * 500, asked_at="",
+    ))  # fmt: skip
+    assert len(long.title) == 120 and long.title.endswith("y…")
+    alert = alert_text("id", "default", ALERT, "now")
+    assert alert.text == "failure-rate of default is 0.75, above 0.5"
+    assert alert.members["kind"] == "failure-rate"

@@ -1,0 +1,96 @@
+"""How receivers are told, against a local server: signed webhooks, and what apprise makes of its URLs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.fleet.notify.desk import Desk, desk
+from trunkline.errors import Misuse
+from trunkline.fleet.notify.notice import NoticeText
+from trunkline.fleet.notify.outlets import AppriseOutlet, WebhookOutlet, check_receivers
+from trunkline.fleet.notify.receiver import Receiver
+from trunkline.net import webhook_signature
+from trunkline.net.egress import Egress
+from trunkline.net.fetch import Fetcher
+
+__all__ = ["desk"]
+SAID = NoticeText("an-id", "desk asks: Which?", "Which?\nTask t", {"type": "inbox.question", "taskId": "t"})
+# Of what apprise imports.
+IGNORED = "ignore:'imghdr':DeprecationWarning"
+NOW = 1_800_000_000_000
+
+
+def test_a_webhook_is_signed_and_its_answer_counts(desk: Desk) -> None:
+    key = Ed25519PrivateKey.generate()
+
+    async def main() -> list[str]:
+        fetcher = Fetcher(Egress(hosts=["127.0.0.1"]))
+        url = f"http://{desk.place}/hook?canary"
+
+        def sign(id: str, moment: int, body: bytes) -> str:
+            return webhook_signature.sign(key, id, moment, body)
+
+        found: list[str] = []
+        for status in (204, 302, 500):
+            desk.status = status
+            found.append(await WebhookOutlet(url, fetcher, sign, lambda: NOW).tell(SAID))
+        found.append(await WebhookOutlet(url, fetcher, None, lambda: NOW).tell(SAID))
+        found.append(await WebhookOutlet("http://127.0.0.1:1", fetcher, None, lambda: NOW).tell(SAID))
+        await fetcher.close()
+        return found
+
+    assert asyncio.run(main()) == ["", "status 302", "status 500", "status 500", "connect"]
+    path, headers, body = desk.heard[0]
+    assert path == "/hook?canary"
+    assert json.loads(body) == {
+        "content": "desk asks: Which?\nWhich?\nTask t", "id": "an-id", "type": "inbox.question", "taskId": "t",
+    }  # fmt: skip
+    assert webhook_signature.verify(headers, body, [key.public_key()], NOW / 1000) == "an-id"
+    assert "webhook-signature" not in desk.heard[3][1]
+
+
+@pytest.mark.parametrize(
+    ("receivers", "why"),
+    [
+        (["a", "a"], "notify: two receivers are called a"),
+        ([{"name": "a", "webhook": "ftp://canary"}], "notify a: its address cannot be called"),
+        ([{"name": "a", "webhook_env": "NOPE"}], "notify a: the environment has no NOPE"),
+        ([{"name": "a", "apprise": "nonsense://canary"}], "notify a: apprise does not know such a URL"),
+    ],
+)
+@pytest.mark.filterwarnings(IGNORED)
+def test_receivers_that_could_not_be_told_are_named(receivers: list[Any], why: str) -> None:
+    given = [{"name": one, "webhook": "http://x"} if isinstance(one, str) else one for one in receivers]
+    with pytest.raises(Misuse, match=why) as refused:
+        check_receivers(msgspec.convert(given, list[Receiver]), dict[str, str]().get)
+    assert "canary" not in str(refused.value)
+
+
+@pytest.mark.filterwarnings(IGNORED)
+def test_apprise_tells_by_its_urls(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    pytest.importorskip("apprise")
+    outlet = AppriseOutlet(f"json://user:canary@{desk.place}/told")
+    assert asyncio.run(outlet.tell(SAID)) == ""
+    path, _, body = desk.heard[0]
+    assert (path, json.loads(body)["title"], json.loads(body)["message"]) == ("/told", SAID.title, SAID.text)
+    desk.status = 500
+    assert asyncio.run(outlet.tell(SAID)) == "refused"
+    assert "canary" not in caplog.text
+    check_receivers(
+        [Receiver(name="a", apprise="json://x"), Receiver(name="b", webhook="http://x")], dict[str, str]().get
+    )
+
+
+def test_without_its_extra_a_receiver_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "apprise", None)
+    with pytest.raises(Misuse, match=r"pip install 'trunkline\[notify\]'"):
+        AppriseOutlet("json://127.0.0.1")
