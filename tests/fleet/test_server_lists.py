@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tests.fleet.office import Office, office
+from trunkline.auth.principal import Principal, Scope
 from trunkline.config import Secret, Settings
-from trunkline.fleet.server_lists import list_settings
+from trunkline.fleet.call import ApiCall
+from trunkline.fleet.server_lists import list_nodes, list_settings
 
 CANARY = "canary-of-the-settings"
 
@@ -21,6 +23,23 @@ def test_settings_show_no_secret() -> None:
     values = {one.name: one.value for one in shown.items}
     assert (values["keys"], values["secret_key"], values["port"]) == (("***",), "***", 8000)
     assert set(values) == set(Settings.__struct_fields__)
+
+
+def test_nodes_name_the_agents_of_ones_tenant_and_to_an_operator_all() -> None:
+    async def work(at: Office) -> None:
+        await at.store.nodes.join("n9", ["desk", "theirs"])
+
+        async def named(tenant: str, *scopes: Scope) -> set[str]:
+            call = ApiCall(Principal(tenant, "me", frozenset(scopes)), tenant)
+            registered = {"north": ["desk"], "south": ["theirs"]}
+            page = await list_nodes(at.store, call, "desk", lambda one: registered[one])
+            return {name for one in page.items for name in one.agents}
+
+        assert await named("north", Scope.ADMIN) == {"desk"}
+        assert await named("south", Scope.ADMIN) == {"desk", "theirs"}
+        assert await named("north", Scope.ADMIN, Scope.OPERATOR) >= {"desk", "theirs"}
+
+    office(work)
 
 
 def test_deliveries_and_settings_are_for_admins() -> None:

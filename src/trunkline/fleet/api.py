@@ -111,7 +111,7 @@ class OperatorApi:
             *task_routes(TaskApi(runner, settings.keep_alive)),
             *inbox_routes(inbox_of(runner)),
             *callback_routes(runner, self._host.callbacks),
-            *server_routes(runner.tasks.store, settings, runner.origin),
+            *server_routes(runner.tasks.store, settings, runner.origin, health.registered),
             *health_routes(health),
             *topic_routes(TopicApi(runner.tasks, runner.origin, settings.keep_alive)),
             ApiRoute(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any, Literal
 
 import msgspec
@@ -14,6 +15,8 @@ from trunkline.fleet.views import delivery_item
 from trunkline.store.base import Store
 from trunkline.store.url import shown
 from trunkline.wire.spellings import timestamp
+
+Registered = Callable[[str], Collection[str]]
 
 
 class DeliveryQuery(PageQuery, frozen=True, kw_only=True):
@@ -39,20 +42,17 @@ class NodeItem(ApiStruct, frozen=True, kw_only=True):
     beat_at: str
 
 
-async def list_nodes(store: Store, origin: str) -> ApiPage:
-    """The nodes of the store, each with its agents by their ids."""
-    return ApiPage(
-        [
-            NodeItem(
-                id=one.id,
-                # That at the origin is there a second time, as '', for logs that name no agent.
-                agents=sorted({agent or origin for agent in one.agents}),
-                alive=one.alive,
-                beat_at=timestamp(one.beat),
-            )
-            for one in await store.nodes.list()
-        ]
-    )
+async def list_nodes(store: Store, call: ApiCall, origin: str, registered: Registered) -> ApiPage:
+    """The nodes of the store, each with its agents by their ids: those of the tenant, to an operator all."""
+    sees_all = AuthScope.OPERATOR in call.principal.scopes
+    known = {origin, *registered(call.tenant)}
+    items: list[NodeItem] = []
+    for one in await store.nodes.list():
+        # That at the origin is there a second time, as '', for logs that name no agent.
+        names = {agent or origin for agent in one.agents}
+        agents = sorted(names if sees_all else names & known)
+        items.append(NodeItem(id=one.id, agents=agents, alive=one.alive, beat_at=timestamp(one.beat)))
+    return ApiPage(items)
 
 
 async def list_deliveries(store: Store, call: ApiCall, asked: DeliveryQuery) -> ApiPage:
@@ -75,8 +75,8 @@ def list_settings(settings: Settings) -> ApiPage:
     return ApiPage([SettingItem(name=name, value=value) for name, value in values.items()])
 
 
-def server_routes(store: Store, settings: Settings, origin: str) -> list[ApiRoute]:
-    """The routes that show the server itself."""
+def server_routes(store: Store, settings: Settings, origin: str, registered: Registered) -> list[ApiRoute]:
+    """The routes that show the server itself; `registered` are the agents of a tenant."""
 
     async def shown_settings() -> ApiPage:
         return list_settings(settings)
@@ -101,7 +101,7 @@ def server_routes(store: Store, settings: Settings, origin: str) -> list[ApiRout
             pattern="GET /nodes",
             scope=AuthScope.ADMIN,
             summary="The processes that carry agents, and whether each of them lives.",
-            act=lambda _call, _query, _form: list_nodes(store, origin),
+            act=lambda call, _query, _form: list_nodes(store, call, origin, registered),
             answer=ApiPage,
         ),
     ]

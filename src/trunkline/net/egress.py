@@ -151,6 +151,22 @@ def shown(url: str) -> str:
     return f"{text}?…" if mark else text
 
 
+def refusal_text(url: str, error: Unreachable) -> str:
+    """Why a URL that a caller has named is not called. A name of our inner network is told like no name.
+
+    Whoever may name URLs could otherwise ask for the names in it one by one; the log tells them apart.
+    """
+    if error.reason not in ("name", "refused"):
+        return str(error)
+    host = target(url).host
+    log.warning("egress.refused host=%a reason=%s error=%a", host, error.reason, str(error))
+    return (
+        f"{host} cannot be called: its name is not known, or leads to an address that is not public; "
+        f"the agent's operator allows it with egress_hosts = {host} or its network in egress_networks, "
+        "or while developing with --dev"
+    )
+
+
 class Egress:
     """Where calls may go: public addresses, and what the operator has allowed."""
 

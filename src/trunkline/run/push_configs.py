@@ -6,7 +6,6 @@ reads it from the log at that moment.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -19,12 +18,11 @@ from trunkline.errors import InvalidParams, Refused, TaskNotFound, Unavailable, 
 from trunkline.log.decide import DeletePush, SetPush
 from trunkline.log.events import PushTarget
 from trunkline.log.fold import NOBODY
-from trunkline.net.egress import target
+from trunkline.net.egress import refusal_text
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
 from trunkline.wire.types import PushConfig
 
-log = logging.getLogger("trunkline.webhook")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -56,21 +54,10 @@ def proof_of(target: PushTarget, vault: Vault) -> Proof:
 
 
 def _refusal(url: str, error: Unreachable, field: str) -> Refused:
-    """Why a url is not taken. A name of our inner network is answered like one that nobody knows.
-
-    Whoever may name urls could otherwise ask for the names in it one by one; the log tells them apart.
-    """
-    told = str(error)
+    """Why a url is not taken."""
     if error.reason == "busy":
-        return Unavailable(f"{field}: {told}; nothing was recorded, try again")
-    if error.reason in ("name", "refused"):
-        host = target(url).host
-        log.warning("push.refused host=%a reason=%s error=%a", host, error.reason, told)
-        told = (
-            f"{host} cannot be called: its name is not known, or leads to an address that is not public; "
-            f"the agent's operator allows it with egress_hosts = {host} or its network in egress_networks, "
-            "or while developing with --dev"
-        )
+        return Unavailable(f"{field}: {error}; nothing was recorded, try again")
+    told = refusal_text(url, error)
     return InvalidParams(f"{field}: {told}", field=field, reason="PUSH_URL_REFUSED")
 
 

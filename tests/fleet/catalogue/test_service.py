@@ -286,11 +286,17 @@ def test_probe_and_the_egress_rule(tmp_path: Path) -> None:
         seen = len(at.cards.asked)
         url = f"{at.cards.url}/a"
         _, found = await at.do("POST", "a2a/probe", {"url": url}, who="alice")
-        assert not found["reachable"] and found["error"]
+        assert not found["reachable"]
+        told = {found["error"]}
         for method, path in (("POST", "agents"), ("PUT", "announce/x")):
-            body = {"url": url, **({"name": "x"} if method == "POST" else {})}
-            status, problem = await at.do(method, path, body)
-            assert (status, problem["field"]) == (400, "url")
+            # An inner name is refused like one that nobody knows: they could be asked for one by one.
+            for named in (url, "http://nobody.invalid/"):
+                body = {"url": named, **({"name": "x"} if method == "POST" else {})}
+                status, problem = await at.do(method, path, body)
+                assert (status, problem["field"]) == (400, "url")
+                told.add(problem["detail"].replace("nobody.invalid", "127.0.0.1"))
+        _, none = await at.do("POST", "a2a/probe", {"url": "http://nobody.invalid/"}, who="alice")
+        assert told == {none["error"].replace("nobody.invalid", "127.0.0.1")}
         assert len(at.cards.asked) == seen
 
     fleet(

@@ -103,6 +103,9 @@ def test_several_agents_and_a_task_that_goes_on() -> None:
         ({"message": "x", "nonsense": 1}, "nonsense"),
         ({"message": "x", "taskId": "t", "skill": "work"}, "taskId"),
         ({"message": "x", "contextId": "a\x00b"}, "contextId"),
+        ({"message": "x", "contextId": "a\n"}, "contextId"),
+        # It becomes a header.
+        ({"message": "x", "correlationId": "a\n"}, "correlationId"),
     ],
 )
 def test_what_does_not_fit_is_400_with_its_field(body: dict[str, object], field: str) -> None:

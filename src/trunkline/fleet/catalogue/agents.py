@@ -18,7 +18,7 @@ from trunkline.fleet.catalogue.files import ENTRIES_LIMIT
 from trunkline.fleet.catalogue.history import CatalogueHistory
 from trunkline.fleet.catalogue.listed import Listed, ListedSkill, Override
 from trunkline.fleet.health.book import AgentHealth
-from trunkline.net.egress import Egress, shown
+from trunkline.net.egress import Egress, refusal_text, shown
 from trunkline.wire.spellings import timestamp
 
 _CREDENTIALS_LIMIT = 4096
@@ -222,7 +222,7 @@ class AgentsApi:
         try:
             await self._parts.egress.check(url)
         except Unreachable as error:
-            raise InvalidParams(f"{error}; an operator allows it by egress_hosts", field="url") from None
+            raise InvalidParams(refusal_text(url, error), field="url") from None
 
     def _sealed(self, tenant: str, name: str, raw: dict[str, Any], known: str) -> str:
         auth = raw.get("auth")

@@ -10,10 +10,11 @@ from time import monotonic
 
 from trunkline.client.client import Client
 from trunkline.clock import random_bits
-from trunkline.errors import Misuse, TrunklineError
+from trunkline.errors import Misuse, TrunklineError, Unreachable
 from trunkline.fleet.catalogue.card_facts import facts_of, pause_s
 from trunkline.fleet.catalogue.catalogue import Catalogue, Key
 from trunkline.fleet.catalogue.entry import Entry
+from trunkline.net.egress import refusal_text
 from trunkline.peer.clients import PeerClients
 from trunkline.peer.remote import Peer
 from trunkline.wire.peer_card import PeerCard
@@ -141,7 +142,7 @@ class CardDiscovery:
         except (TrunklineError, Misuse) as error:
             self._failures[key] = self._failures.get(key, 0) + 1
             log.info("catalogue.card_failed agent=%s error=%s", key[1], error)
-            self._catalogue.fail(key, str(error)[:1000])
+            self._catalogue.fail(key, _reason(peer, error)[:1000])
         else:
             self._failures.pop(key, None)
             known = self.card_of(peer)
@@ -163,3 +164,10 @@ class CardDiscovery:
 
 def _identity(peer: Peer) -> tuple[str, ...]:
     return peer.url, peer.card_url, peer.api_key_env, peer.bearer_env, peer.sealed
+
+
+def _reason(peer: Peer, error: Exception) -> str:
+    """Why there is no card, as those are told who may look at the entry."""
+    if peer.foreign and isinstance(error, Unreachable):
+        return refusal_text(peer.url, error)
+    return str(error)

@@ -9,7 +9,7 @@ from trunkline.errors import InvalidParams, Misuse, TrunklineError, Unreachable
 from trunkline.fleet.call import ApiStruct
 from trunkline.fleet.catalogue.card_facts import facts_of
 from trunkline.fleet.catalogue.entry import EntrySkill
-from trunkline.net.egress import Egress, shown
+from trunkline.net.egress import Egress, refusal_text, shown
 from trunkline.net.http_client import SocketHttpClient
 from trunkline.peer.remote import check_address
 
@@ -50,9 +50,11 @@ async def probe(url: str, egress: Egress) -> Probed:
             card = await discovery.card()
     except TimeoutError:
         return Probed(reachable=False, error=f"no card within {PROBE_S:g} seconds")
+    except Unreachable as error:
+        return Probed(reachable=False, error=refusal_text(url, error)[:1000])
     except TrunklineError as error:
         # Somebody is there, but no card is.
-        return Probed(reachable=not isinstance(error, Unreachable), error=str(error)[:1000])
+        return Probed(reachable=True, error=str(error)[:1000])
     finally:
         await client.close()
     facts = facts_of(card, url, 0)

@@ -34,7 +34,7 @@ from trunkline.fleet.ceremonies.runs import (
 from trunkline.fleet.ceremonies.scheduler import Scheduler, subject
 from trunkline.fleet.journal import Journal
 from trunkline.fleet.route import ApiRoute
-from trunkline.net.egress import target
+from trunkline.net.egress import refusal_text, target
 from trunkline.net.fetch import Fetcher
 from trunkline.store.parts import Clock
 from trunkline.wire.spellings import timestamp
@@ -206,10 +206,11 @@ class CeremonyApi:
 
     async def _check_webhook(self, made: Ceremony) -> None:
         if made.form.notify_webhook:
+            url = made.form.notify_webhook
             try:
-                await self._fetcher.check(made.form.notify_webhook)
+                await self._fetcher.check(url)
             except Unreachable as error:
-                raise InvalidParams(str(error), field="notifyWebhook") from None
+                raise InvalidParams(refusal_text(url, error), field="notifyWebhook") from None
 
 
 def _may_change(call: ApiCall, one: Ceremony) -> bool:

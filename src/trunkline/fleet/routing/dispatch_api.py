@@ -23,8 +23,8 @@ from trunkline.run.runner import Runner
 from trunkline.store.records import Dedup
 from trunkline.wire.types import Message, Metadata, Part, Role
 
-# No database can be asked for a text with a NUL in it.
-_PRINTABLE = "^[^\\x00-\\x1f\\x7f]*$"
+# No database can be asked for a text with a NUL in it, and headers have one line: `$` alone allows another.
+_PRINTABLE = "^[^\\x00-\\x1f\\x7f]*$(?!\n)"
 Short = Annotated[str, Meta(max_length=256, pattern=_PRINTABLE)]
 Name = Annotated[str, Meta(min_length=1, max_length=256, pattern=_PRINTABLE)]
 Text = Annotated[str, Meta(max_length=1 << 20)]
