@@ -26,7 +26,8 @@ def test_only_config_reads_the_environment() -> None:
     strays = [
         module.at(node)
         for module in modules()
-        if module.where != "config.py"
+        # The process that runs filters empties it.
+        if module.where not in {"config.py", "flow/jq/worker.py"}
         for node in module.walk(ast.Attribute, ast.ImportFrom)
         if dotted(node) in ENVIRONMENT or _takes(node, "os", {"environ", "environb", "getenv", "putenv"})
     ]

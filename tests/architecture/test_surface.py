@@ -20,6 +20,7 @@ SIGNALS = {
     "agent/turn.py VerdictGiven",
     "demo/tour_process.py Gone",
     "demo/tour_process.py StepFailed",
+    "flow/jq/pool.py FilterFailed",
     "doctor/exchange.py NotPossible",
     "doctor/exchange.py NotCalled",
     "http/exchange.py Disconnected",

@@ -1,0 +1,176 @@
+"""Filters give what jq gives, see nothing of the process, and one that never ends costs nobody else anything."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from trunkline.flow.jq.filters import MISSING, Filters
+from trunkline.flow.jq.pool import FilterFailed, FilterLimits
+
+PATIENT = FilterLimits(deadline_s=60)
+ROOT = {"a": [1, 2], "s": "x"}
+
+
+def using(limits: FilterLimits, work: Callable[[Filters], Awaitable[None]]) -> None:
+    async def main() -> None:
+        filters = Filters(limits)
+        try:
+            await work(filters)
+        finally:
+            await filters.close()
+
+    asyncio.run(main())
+
+
+VALUES: list[tuple[str, object]] = [
+    (".a | map(. + 1)", [2, 3]),
+    ("empty", None),
+    ("1, 2", [1, 2]),
+    ("false, false", [False, False]),
+    (".a[0], .missing", [1, None]),
+    ('if .s == "x" then "\\(.s)!" else 1 end', "x!"),
+    ("try error(1) catch .", 1),
+    ('"[1]" | fromjson | tostring', "[1]"),
+    ("env", {}),
+    ("$ENV", {}),
+    ("[env.PATH, $ENV.HOME]", [None, None]),
+    ("[inputs]", []),
+    ("get_search_list", []),
+    ("12345678901234567890 + 0", 12345678901234567168),
+    ("nan", None),
+    ("infinite", 1.7976931348623157e308),
+    ('{"debug": .s} | .debug', "x"),
+]
+FAILURES = [
+    (".a |", "syntax error"),
+    ("", "program"),
+    ("$nobody", "not defined"),
+    (".s.x", "Cannot index string"),
+    ('error("mine")', "mine"),
+    ("1, error(2)", "2"),
+    ("debug", "standard error"),
+    ('debug("x")', "standard error"),
+    (".a | stderr", "standard error"),
+    ("1, halt", "halt"),
+    ('"x" | halt_error', "halt"),
+    ("input", "break"),
+    ('import "a" as a; .', "module not found"),
+    ('include "a"; .', "module not found"),
+    ('import "a" as $a; debug', "module not found"),
+    ("repeat(1)", "more than 10000 values"),
+    ("limit(1e9; repeat(1))", "more than 10000 values"),
+    ("reduce range(3000) as $i (null; [.])", "recursion"),
+    ("(" * 30_000 + "1" + ")" * 30_000, "memory"),
+    ("x" * (1 << 20), "at most 65536 characters"),
+    ("1\0 | halt", "NUL"),
+    ('"x" * 1e9 | length', "memory"),
+]
+
+
+def test_what_filters_give_and_how_they_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "none of a filter's business")
+
+    async def work(filters: Filters) -> None:
+        for program, value in VALUES:
+            assert await filters.value(program, ROOT) == value, program
+        for program, reason in FAILURES:
+            with pytest.raises(FilterFailed, match=reason) as caught:
+                await filters.value(program, ROOT)
+            assert len(str(caught.value)) <= 1000
+        assert await filters.value(".a | add", ROOT) == 3, "it goes on after all of them"
+        assert await filters.wrong(".a | map(. + 1)") is None
+        assert "syntax error" in (await filters.wrong(".a |") or "")
+        assert await filters.wrong("error(1)") is None, "it is compiled, not run"
+        with pytest.raises(FilterFailed, match="no JSON"):
+            await filters.value(". | tojson", {"a": object()})
+        assert await filters.value(". | tojson", {"a": float("nan")}) == '{"a":null}'
+
+    using(PATIENT, work)
+
+
+def test_a_filter_that_never_ends_fails_and_the_others_go_on() -> None:
+    async def work(filters: Filters) -> None:
+        endless = [asyncio.create_task(filters.value("def f: f; f", n)) for n in range(5)]
+        honest = [asyncio.create_task(filters.value(". | tostring", n)) for n in range(5)]
+        # Two may run at a time, and five never end before their time.
+        done, _ = await asyncio.wait(honest, timeout=60)
+        assert {task.result() for task in done} == set("01234")
+        assert not any(task.done() for task in endless), "nobody waited for one of them to fail"
+        for task in endless:
+            task.cancel()
+        await asyncio.gather(*endless, return_exceptions=True)
+
+    using(FilterLimits(workers=2, deadline_s=120, stuck_s=0.05), work)
+
+
+def test_the_deadline_of_a_filter() -> None:
+    async def work(filters: Filters) -> None:
+        with pytest.raises(FilterFailed, match=r"longer than 0\.2 s"):
+            await filters.value("last(range(1e12))", None)
+
+    using(FilterLimits(deadline_s=0.2), work)
+
+
+def test_no_process_is_left_behind() -> None:
+    before = _children()
+
+    async def work(filters: Filters) -> None:
+        endless = asyncio.create_task(filters.value("def f: f; f", None))
+        assert await filters.value(". | tojson", 1) == "1"
+        endless.cancel()
+        await asyncio.gather(endless, return_exceptions=True)
+        assert await filters.value(". | tojson", 2) == "2"
+        assert _children() - before, "one is kept for the next filter"
+
+    using(PATIENT, work)
+    assert _children() == before
+
+
+def test_a_worker_that_is_gone_is_replaced() -> None:
+    async def work(filters: Filters) -> None:
+        assert await filters.value(". | tojson", 1) == "1"
+        (pid,) = _children() - before
+        os.kill(pid, signal.SIGKILL)
+        assert await filters.value(". | tojson", 2) == "2"
+
+    before = _children()
+    using(PATIENT, work)
+
+
+def test_what_is_too_large() -> None:
+    async def work(filters: Filters) -> None:
+        with pytest.raises(FilterFailed, match="more than 1 MiB"):
+            await filters.value(". | tojson", "x" * (1 << 20))
+        with pytest.raises(FilterFailed, match="1000 characters"):
+            await filters.value('"x" * 1000', None)
+
+    using(FilterLimits(deadline_s=60, root=1 << 20, output=1000), work)
+
+
+def test_plain_filters_start_no_process() -> None:
+    before = _children()
+
+    async def work(filters: Filters) -> None:
+        assert await filters.value('.s == "x" and .a[1] > 1', ROOT) is True
+        assert filters.quick(".s", ROOT) == "x"
+        assert filters.quick(".s | ascii_upcase", ROOT) is MISSING
+        assert _children() == before
+
+    using(PATIENT, work)
+
+
+def _children() -> set[int]:
+    """The ids of the worker processes that this one has started."""
+    listed = subprocess.run(
+        ["ps", "-ewwo", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+    ).stdout
+    rows = [line.split(maxsplit=2) for line in listed.splitlines()]
+    return {
+        int(row[0]) for row in rows if len(row) == 3 and int(row[1]) == os.getpid() and "worker.py" in row[2]
+    }
