@@ -20,7 +20,6 @@ from trunkline.agent.declaration import DriftMonitor
 from trunkline.auth.identity import Identity, Verifier
 from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
-from trunkline.auth.principal import ANONYMOUS, Principal
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import can_seal
@@ -76,12 +75,8 @@ class HostedFleet(Protocol):
         """The site at the origin, made whenever the host has a new store and runner."""
         ...
 
-    def keyring(self, settings: Settings) -> Keyring:
-        """The keys that open the hub."""
-        ...
-
-    def anyone(self, settings: Settings) -> Principal:
-        """Who everybody is while there is no key."""
+    def identity(self, settings: Settings, tokens: Verifier | None) -> tuple[Keyring, Identity]:
+        """The keys that open the hub, and who is known by them, by tokens or by neither."""
         ...
 
     def find_site(self, name: str) -> Site | None:
@@ -157,9 +152,8 @@ class Host:
         self.streams = Streams(self.store.log, settings.keep_alive, settings.write_limit)
         self.notifier = self._notifier()
         self.announcement = Announcement(settings, self.agents, AGENTS)
-        keyring, anyone = self._keyring()
+        keyring, self.identity = self._known()
         self.key_store = KeyStore(self.store.docs, keyring, now_ms)
-        self.identity = Identity(keyring, self._tokens(), anyone)
         self.admin = Admin(self.store, self.key_store, self._signer, self.runner.tasks)
         cors = Cors(settings.cors_origins) if settings.cors_origins else None
         admission, refusals = self._admission(cors), Refusals(self.identity)
@@ -202,11 +196,12 @@ class Host:
         names = {name for agent in whole for name in runner.names_of(agent)}
         return Notifier(runner.tasks, runner.ids, settings, names)
 
-    def _keyring(self) -> tuple[Keyring, Principal]:
-        """The keys that open this host, and who everybody is while there are none."""
-        if self._fleet is None:
-            return Keyring(self.settings.keys), ANONYMOUS
-        return self._fleet.keyring(self.settings), self._fleet.anyone(self.settings)
+    def _known(self) -> tuple[Keyring, Identity]:
+        """The keys that open this host, and who is known by them."""
+        if self._fleet is not None:
+            return self._fleet.identity(self.settings, self._tokens())
+        keyring = Keyring(self.settings.keys)
+        return keyring, Identity(keyring, self._tokens())
 
     def _signer(self) -> Signer | None:
         return None if self.notifier is None else self.notifier.signer

@@ -12,7 +12,7 @@ from tests.docs.pages import blocks
 from tests.hub.test_hub import HubProcess
 
 __all__ = ["trunkline"]
-FIRST, THEN, ANNOUNCED = [block.splitlines() for block in blocks("docs/hub.md", "sh")]
+FIRST, THEN, ANNOUNCED, TENANTS = [block.splitlines() for block in blocks("docs/hub.md", "sh")]
 
 
 def test_the_page(tmp_path: Path, trunkline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -23,6 +23,9 @@ def test_the_page(tmp_path: Path, trunkline: Run, monkeypatch: pytest.MonkeyPatc
     with HubProcess(workspace):
         monkeypatch.chdir(workspace)
         said = [trunkline(*shlex.split(line)[1:]) for line in THEN]
+        acts = [trunkline(*shlex.split(line)[1:]) for line in TENANTS]
+    assert [(code, err) for code, _, err in acts] == [(0, "")] * len(acts)
+    assert "tl_" in acts[0][1] and "acme" in acts[1][1] and "tenant.deleted" in acts[-1][1]
     assert [(code, err) for code, _, err in said] == [(0, "")] * len(said)
     drafted, explained, asked, inbox, run, history, fleet = [out for _, out, _ in said]
     assert "  writer  completed  A first version of what you asked for." in drafted

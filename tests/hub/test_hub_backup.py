@@ -63,6 +63,9 @@ def test_a_hub_is_backed_up_and_restored(tmp_path: Path) -> None:
         made = post("/admin/keys", {"owner": "ci", "scopes": ["admin"]})
         task = post("/api/dispatch", {"skill": "draft", "message": "go", "wait": 30})["tasks"][0]["taskId"]
         key = {"X-API-Key": made["token"]}
+        acme = {"X-API-Key": post("/admin/tenants", {"name": "Acme"})["token"]}
+        shut = {"X-API-Key": post("/admin/tenants", {"name": "Shut"})["token"]}
+        hub.http.patch(f"{hub.base}/admin/tenants/shut", json={"disabled": True})
         before = served(hub, key, task)
         # Beside the running hub.
         trunkline("store", "export", str(file), "--store", f"sqlite:///{first / 'trunkline.db'}")
@@ -81,4 +84,6 @@ def test_a_hub_is_backed_up_and_restored(tmp_path: Path) -> None:
         hub = Agent(process.base)
         assert hub.http.get(f"{hub.base}/api/agents").status_code == 401
         assert served(hub, key, task) == before
+        tasks = [hub.http.get(f"{hub.base}/api/tasks", headers=one).status_code for one in (acme, shut)]
+        assert tasks == [200, 401]
         hub.close()

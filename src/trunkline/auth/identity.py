@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from time import monotonic
 from typing import Protocol
 
 from trunkline.auth.keys import Keyring
@@ -10,6 +12,10 @@ from trunkline.auth.principal import ANONYMOUS, Principal
 from trunkline.errors import Unauthenticated
 from trunkline.wire.card import ApiKeyScheme, BearerScheme, Scheme
 
+# What somebody hears whose key opens nothing, for whatever reason.
+UNKNOWN = "the key is not known here"
+# How long the streams of a tenant that is let in no longer go on.
+LAST_S = 0.6
 KEY_SCHEMES: dict[str, Scheme] = {
     "apiKey": ApiKeyScheme("X-API-Key", "A key of this agent."),
     "bearer": BearerScheme(description="The same key as a bearer token."),
@@ -37,14 +43,45 @@ class Verifier(Protocol):
         ...
 
 
+class ClosedTenants:
+    """The tenants that are let in no longer. What they have open lasts a moment, to hear of its end."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._since: dict[str, float] = {}
+
+    def close(self, tenant: str) -> None:
+        """Let a tenant in no longer."""
+        self._since.setdefault(tenant, self._clock())
+
+    def open(self, tenant: str) -> None:
+        """Let a tenant in again."""
+        self._since.pop(tenant, None)
+
+    def __contains__(self, tenant: str) -> bool:
+        return tenant in self._since
+
+    def has_ended(self, tenant: str) -> bool:
+        """Whether what a tenant has open is to end now."""
+        since = self._since.get(tenant)
+        return since is not None and self._clock() - since >= LAST_S
+
+
 class Identity:
     """Keys and tokens behind one question."""
 
-    def __init__(self, keys: Keyring, tokens: Verifier | None = None, anyone: Principal = ANONYMOUS) -> None:
-        """Take what is accepted, and who everybody is while nothing is asked for."""
+    def __init__(
+        self,
+        keys: Keyring,
+        tokens: Verifier | None = None,
+        anyone: Principal = ANONYMOUS,
+        closed: ClosedTenants | None = None,
+    ) -> None:
+        """Take what is accepted, who everybody is while nothing is asked for, and who is let in no longer."""
         self._keys = keys
         self._tokens = tokens
         self._anyone = anyone
+        self._closed = closed or ClosedTenants()
 
     @property
     def enforced(self) -> bool:
@@ -57,6 +94,12 @@ class Identity:
         Raises:
             Unauthenticated: nobody that is let in.
         """
+        found = self._found(headers)
+        if found is not None and found.tenant in self._closed:
+            raise Unauthenticated(UNKNOWN)
+        return found
+
+    def _found(self, headers: Mapping[bytes, bytes]) -> Principal | None:
         if not self._keys and self._tokens is None:
             return self._anyone
         key = headers.get(b"x-api-key")
@@ -80,20 +123,31 @@ class Identity:
         known = self.known(headers)
         if known is not None or self._tokens is None:
             return known or self._anyone
-        return await self._tokens.ask(bearer(headers))
+        found = await self._tokens.ask(bearer(headers))
+        if found.tenant in self._closed:
+            raise Unauthenticated(UNKNOWN)
+        return found
 
     def lasting(self, headers: Mapping[bytes, bytes]) -> Callable[[], bool] | None:
         """A question for later: whether who was let in with these headers still would be.
 
-        None for a token: it was good when it came, and nobody can take it back.
+        None for a token of nobody we know any more: it was good when it came, and nobody can take it back.
         """
         if not self.enforced:
             return self._is_open
         key = headers.get(b"x-api-key")
         token = key or bearer(headers)
         if not key and self._tokens is not None and _is_jwt(token):
-            return None
-        return self._keys.lasting(token)
+            known = self._tokens.known(token)
+            return None if known is None else partial(self._lasts, known.tenant, None)
+        try:
+            tenant = self._keys.find(token).tenant
+        except Unauthenticated:
+            return _never
+        return partial(self._lasts, tenant, self._keys.lasting(token))
+
+    def _lasts(self, tenant: str, opens: Callable[[], bool] | None) -> bool:
+        return not self._closed.has_ended(tenant) and (opens is None or opens())
 
     def _is_open(self) -> bool:
         return not self.enforced
@@ -113,6 +167,10 @@ class Identity:
             return "this agent needs a key: send it as X-API-Key or as a bearer token"
         also = ", or a key as X-API-Key" if self._keys else ""
         return f"this agent needs a token: send it as Authorization: Bearer{also}; its card says whose"
+
+
+def _never() -> bool:
+    return False
 
 
 def bearer(headers: Mapping[bytes, bytes]) -> bytes:

@@ -30,6 +30,7 @@ from trunkline.errors import Misuse, StoreInUse, Unreachable
 from trunkline.fleet.health.on_store import health_on_store
 from trunkline.fleet.inbox_store import perform_on_store
 from trunkline.fleet.mount import PREFIX as MOUNTED
+from trunkline.gateway.mounts import is_of_tenants, perform_tenants
 from trunkline.http.host_check import hosts_of
 from trunkline.hub.workspace import HUB, STORE, read_hub
 from trunkline.net.egress import Egress, target
@@ -175,6 +176,8 @@ async def _perform(
         if path.startswith(f"{MOUNTED}/"):
             inner = path.removeprefix(MOUNTED)
             return await perform_on_store(tasks, method, inner, query, body, principal=LOCAL)
+        if is_of_tenants(path):
+            return await perform_tenants(store, method, path, query, body, principal=LOCAL)
         acts = Admin(store, keys, lambda: _signer(settings, store), tasks)
         _, answer = await acts.perform(method, path, query, body, principal=LOCAL)
     finally:

@@ -24,6 +24,10 @@ from trunkline.errors import Misuse
 from trunkline.fleet.catalogue.documents import ENTRY_KIND, OVERRIDE_KIND, KeptEntry
 from trunkline.fleet.ceremonies.book import KIND as CEREMONY_KIND
 from trunkline.fleet.journal import KIND as JOURNAL_KIND
+from trunkline.gateway.audit import KIND as AUDIT_KIND
+from trunkline.gateway.audit import AuditRow
+from trunkline.gateway.tenants import KIND as TENANT_KIND
+from trunkline.gateway.tenants import Tenant
 from trunkline.log.ids import is_task_id
 from trunkline.server.admin import PREFIX, Prune, WaitingTask
 from trunkline.store.backup import Shown, restore
@@ -44,6 +48,17 @@ def _unsealed(tenant: str, body: bytes) -> tuple[str, bytes]:
     return tenant, msgspec.json.encode(replace(kept, sealed="")) if kept.sealed else body
 
 
+def _tenant(tenant: str, body: bytes) -> tuple[str, bytes]:
+    # All tenants are kept in one place too.
+    del tenant
+    return msgspec.json.decode(body, type=Tenant).id, body
+
+
+def _act(tenant: str, body: bytes) -> tuple[str, bytes]:
+    del tenant
+    return msgspec.json.decode(body, type=AuditRow).tenant, body
+
+
 def _key(tenant: str, body: bytes) -> tuple[str, bytes]:
     # All keys are kept in one place; whose one is stands in it.
     del tenant
@@ -53,6 +68,8 @@ def _key(tenant: str, body: bytes) -> tuple[str, bytes]:
 # The documents that an export carries beside the logs.
 _KINDS: dict[str, Shown] = {
     KEY_KIND: _key,
+    TENANT_KIND: _tenant,
+    AUDIT_KIND: _act,
     ENTRY_KIND: _unsealed,
     OVERRIDE_KIND: _whole,
     CEREMONY_KIND: _whole,

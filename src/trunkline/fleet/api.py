@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import msgspec
-
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.config import Settings
-from trunkline.fleet.call import ApiCall, ApiQuery, key_of, read_body, read_form, tenant_of
+from trunkline.fleet.answer import answer_route
 from trunkline.fleet.callback import callback_routes
 from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.fleet.health.routes import health_routes
@@ -25,8 +23,6 @@ from trunkline.fleet.server_lists import server_routes
 from trunkline.fleet.tasks import TaskApi, task_routes
 from trunkline.fleet.topics.routes import TopicApi, topic_routes
 from trunkline.http.asgi import Receive, Scope, Send
-from trunkline.http.exchange import JSON, read_query
-from trunkline.http.mounts import WEBSOCKET
 from trunkline.peer.callbacks import Callbacks
 from trunkline.run.runner import Runner
 
@@ -78,25 +74,7 @@ class OperatorApi:
         if self._runner is not self._host.runner:
             self._runner = self._host.runner
             self.routes = self._made()
-        # A WebSocket tells what the same path streams otherwise.
-        route = self.routes[scope["trunkline.route"].replace(WEBSOCKET, "GET")]
-        query = read_form(read_query(scope["query_string"]), route.query)
-        call = _call(scope, route, query)
-        is_head = scope.get("method") == "HEAD"
-        if route.stream is not None and not is_head:
-            await route.stream(call, query, scope, receive, send)
-            return
-        body = (await receive())["body"]
-        form = body if route.body in (None, bytes) else read_body(body, route.body)
-        answer = msgspec.json.encode(await route.act(call, query, form))
-        kind, length = (JSON, len(answer)) if route.stream is None else (b"text/event-stream", 0)
-        headers = [
-            (b"content-type", kind),
-            (b"cache-control", b"no-store"),
-            (b"content-length", b"%d" % length),
-        ]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if is_head else answer, "more_body": False})
+        await answer_route(self.routes, scope, receive, send)
 
     def _made(self) -> dict[str, ApiRoute]:
         runner, settings = self._runner, self._host.settings
@@ -127,12 +105,3 @@ class OperatorApi:
 
     async def _description(self) -> dict[str, Any]:
         return describe([*self.routes.values()], PREFIX)
-
-
-def _call(scope: Scope, route: ApiRoute, query: ApiQuery) -> ApiCall:
-    principal = scope["trunkline.principal"]
-    below = scope["path"].removeprefix(scope["root_path"]).split("/")
-    wanted = route.pattern.partition(" ")[2].split("/")
-    named = [text for name, text in zip(wanted, below, strict=True) if name.startswith("{")]
-    headers = scope["headers"]
-    return ApiCall(principal, tenant_of(principal, query.tenant), "".join(named), key_of(headers), headers)

@@ -31,4 +31,5 @@ class ApiRoute(Struct, frozen=True, kw_only=True):
     answer: Any
     query: type[ApiQuery] = ApiQuery
     body: Any = None
+    status: int = 200
     stream: StreamAct | None = None

@@ -131,6 +131,7 @@ class Mounts:
     def __init__(self) -> None:
         self._mounts: list[Mount] = []
         self._open: set[MountedCall | MountedSocket] = set()
+        self._woken = asyncio.Event()
 
     def __bool__(self) -> bool:
         return bool(self._mounts)
@@ -175,9 +176,16 @@ class Mounts:
     async def watch(self) -> None:
         """Each second, cut off whoever would not be let in any more; owned by the host."""
         while True:
-            await asyncio.sleep(WATCH_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WATCH_S):
+                    await self._woken.wait()
+            self._woken.clear()
             for call in [each for each in self._open if each.lasting is not None and not each.lasting()]:
                 await call.cut()
+
+    def look(self) -> None:
+        """See now who would not be let in any more."""
+        self._woken.set()
 
     def close(self) -> None:
         """The server goes down: whoever streams hears that its caller has left."""

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from trunkline.agent.agent import Agent
+from trunkline.auth.identity import ClosedTenants, Identity, Verifier
 from trunkline.auth.keys import Keyring
 from trunkline.auth.principal import ANONYMOUS, DEFAULT_TENANT, OPERATOR, Principal, Scope
 from trunkline.auth.vault import Vault, find_key
@@ -29,11 +30,13 @@ from trunkline.fleet.routing.chat_api import ChatApi, chat_routes
 from trunkline.fleet.routing.dispatch_api import DispatchApi, dispatch_routes
 from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, Policy
 from trunkline.fleet.routing.standings import CatalogueFleet
+from trunkline.gateway.mounts import tenant_mounts
 from trunkline.host import Host
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
 from trunkline.hub.carried import CarriedAgents
 from trunkline.hub.front import Front, RefusedWork, opening
+from trunkline.hub.tenants import Tenants
 from trunkline.hub.workspace import STORE, check_notify, read_hub, read_keys
 from trunkline.mcp.manifest import FILE as MCP_FILE
 from trunkline.net.egress import Egress
@@ -81,27 +84,28 @@ class Hub:
         # What entries import stands in the workspace, or is installed.
         sys.path.insert(0, str(workspace.resolve()))
         self.carried = CarriedAgents(self.catalogue)
+        self._closed = ClosedTenants()
         store = f"sqlite:///{workspace / STORE}"
         agent = Agent(self.file.name, id=HUB, description=self.file.description)
         manifest = str(workspace / MCP_FILE)
         agent.settings = {"store": store, "mcp_manifest": manifest, **self.file.settings}
         self.host = Host([(agent, flags)], self)
-        for mount in openai_mounts(self._serve_openai):
+        for mount in [*openai_mounts(self._serve_openai), *tenant_mounts(self._serve_tenants)]:
             self.host.mounts.add(mount)
         if websocket is not None:
             self.host.api.take_websockets()
 
     # What the host asks of its fleet.
 
-    def keyring(self, settings: Settings) -> Keyring:
-        """Keys of the command line and the environment are operators'; those of the file are as it says."""
+    def identity(self, settings: Settings, tokens: Verifier | None) -> tuple[Keyring, Identity]:
+        """Keys of the command line and the environment are operators'; those of the file are as it says.
+
+        Everybody on this machine is admin while there is no key; from elsewhere nobody is.
+        """
         self._keyring = Keyring(settings.keys, scopes=OPERATOR)
         self._keyring.take_named(read_keys(self.workspace))
-        return self._keyring
-
-    def anyone(self, settings: Settings) -> Principal:
-        """Everybody on this machine is admin while there is no key; from elsewhere nobody is."""
-        return ANONYMOUS if settings.open else _ADMIN
+        anyone = ANONYMOUS if settings.open else _ADMIN
+        return self._keyring, Identity(self._keyring, tokens, anyone, self._closed)
 
     def assemble(self, host: Host) -> Site:
         """The site at the origin; the parts of the fleet have the runner of the host from here on."""
@@ -131,7 +135,9 @@ class Hub:
             own=self._own,
             variable=self._variable,
             folder=self.workspace / CEREMONIES,
+            rests=self._closed.__contains__,
         )
+        self._tenants = Tenants(host, self._closed)
         host.api.add(
             [
                 *dispatch_routes(DispatchApi(runner, dispatcher)),
@@ -151,6 +157,10 @@ class Hub:
         front = Front(self.file, self.catalogue, dispatcher, host.sites, host.settings)
         self.catalogue.changed += [self.carried.note, front.renew]
         return front.site
+
+    async def _serve_tenants(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer by the store that the host has now."""
+        await self._tenants.answer(scope, receive, send)
 
     async def _serve_openai(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer by the runner that the host has now."""
@@ -195,6 +205,7 @@ class Hub:
 
     async def start(self) -> list[Coroutine[None, None, None]]:
         """Carry the agents; gives what keeps them, the files and the keys up to date."""
+        await self._tenants.start()
         await self._service.start()
         await self._ceremonies.start()
         await self.carried.start()
@@ -207,6 +218,7 @@ class Hub:
             self._ceremonies.run(),
             self._service.run(),
             self._notifications.run(),
+            *self._tenants.work(),
         ]
 
     async def close(self) -> None:

@@ -150,11 +150,12 @@ class Router:
         found = site.handlers.get(path) or self._fixed.get(path)
         if found is not None:
             return found
+        # Before what is below a prefix of ours: a hub has its tenants beside the other acts of operators.
+        if self._mounts and (mount := self._mounts.find(path)) is not None:
+            return partial(self._mounted, mount)
         for prefix, handler in self._below.items():
             if path.startswith(prefix):
                 return handler
-        if self._mounts and (mount := self._mounts.find(path)) is not None:
-            return partial(self._mounted, mount)
         return site.handler(path)
 
     async def _agent(
@@ -265,7 +266,9 @@ class Router:
         if route.scope == PUBLIC:
             return route, self._admission.admit_anyone(exchange, seen)
         principal = await self._admit(exchange, seen)
-        permit(principal, AuthScope(route.scope), ADMIN)
+        # The admin of a tenant may do everything but what concerns the whole server.
+        needed = AuthScope(route.scope)
+        permit(principal, needed, None if needed is AuthScope.OPERATOR else ADMIN)
         return route, principal
 
     def _lasting(self, route: Route, principal: Principal, exchange: Exchange) -> Callable[[], bool] | None:

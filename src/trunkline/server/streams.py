@@ -250,8 +250,12 @@ class Streams:
             for stream in list(self._open):
                 stream.tick(now, self._keep_alive_s, self._write_limit_s)
 
+    def look(self) -> None:
+        """Have every stream see now whether its reader is still let in."""
+        for stream in list(self._open):
+            stream.wake()
+
     def close(self) -> None:
         """End every stream cleanly at its next breath."""
         self.closing = True
-        for stream in list(self._open):
-            stream.wake()
+        self.look()

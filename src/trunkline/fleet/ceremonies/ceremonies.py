@@ -32,6 +32,7 @@ class Ceremonies:
         own: Fetcher,
         variable: Callable[[str], str | None],
         folder: Path | None = None,
+        rests: Callable[[str], bool] = lambda tenant: False,
     ) -> None:
         self._store = store
         reports = RunReports(guarded, own, variable)
@@ -43,6 +44,7 @@ class Ceremonies:
             stop_task=stop_task,
             agents_of=agents_of,
             tell=reports.tell,
+            rests=rests,
         )
         self._files = None if folder is None else CeremonyFiles(folder, self.book.take_files)
         self.routes = ceremony_routes(CeremonyApi(self.book, self.scheduler, store.clock, guarded))

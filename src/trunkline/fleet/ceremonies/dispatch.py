@@ -23,6 +23,7 @@ def ceremonies_of(
     own: Fetcher,
     variable: Callable[[str], str | None],
     folder: Path | None = None,
+    rests: Callable[[str], bool] = lambda tenant: False,
 ) -> Ceremonies:
     """The ceremonies of a hub: start them, run them, and add their routes to its API."""
 
@@ -54,4 +55,5 @@ def ceremonies_of(
         own=own,
         variable=variable,
         folder=folder,
+        rests=rests,
     )

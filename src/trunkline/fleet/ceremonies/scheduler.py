@@ -89,13 +89,16 @@ class Scheduler:
         stop_task: StopTask,
         agents_of: AgentsOf,
         tell: Tell | None = None,
+        rests: Callable[[str], bool] = lambda tenant: False,
     ) -> None:
+        """Take the ceremonies and what is done with them; those of a tenant that `rests` are let be."""
         self._store = store
         self._ceremonies = ceremonies
         self._open_task = open_task
         self._stop_task = stop_task
         self._agents_of = agents_of
         self._tell = tell
+        self._rests = rests
         self.journals = Journals(store.docs)
         self._next: dict[tuple[str, str], int] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
@@ -121,7 +124,9 @@ class Scheduler:
             await self.journals.forget(key[0], subject(key[1]))
             del self._next[key]
         now = await self._store.clock.now()
-        due = [one for key, one in known.items() if self._next.get(key, 0) <= now]
+        due = [
+            one for key, one in known.items() if self._next.get(key, 0) <= now and not self._rests(one.tenant)
+        ]
         async with asyncio.TaskGroup() as group:
             for one in due:
                 group.create_task(self._turn(one, now))

@@ -1,0 +1,85 @@
+"""What operators did with tenants: who, what, when, and the tenant before and after. No secret is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.auth.principal import DEFAULT_TENANT
+from trunkline.clock import random_bits
+from trunkline.errors import StoreError
+from trunkline.fleet.call import ApiPage
+from trunkline.store.parts import Docs
+from trunkline.wire.spellings import timestamp
+
+KIND = "audit"
+# Ids count down, so that the store gives the newest first.
+_LATEST_MS = 10**14
+_PAGE = 200
+
+
+class AuditRow(Struct, frozen=True, kw_only=True):
+    """One act: its moment, who did it, and what it changed; None before it was made or after it is gone."""
+
+    at: str
+    by: str
+    action: str
+    tenant: str
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+
+
+class Audit:
+    """The acts of operators in the documents of a store; they stay when their tenant is gone."""
+
+    def __init__(self, docs: Docs, now_ms: Callable[[], int]) -> None:
+        self._docs = docs
+        self._now = now_ms
+
+    async def add(
+        self,
+        by: str,
+        action: str,
+        tenant: str,
+        before: dict[str, Any] | None = None,
+        after: dict[str, Any] | None = None,
+    ) -> None:
+        """Write an act down.
+
+        Raises:
+            StoreError: it was not written.
+        """
+        now = self._now()
+        row = AuditRow(at=timestamp(now), by=by, action=action, tenant=tenant, before=before, after=after)
+        row_id = f"{_LATEST_MS - now:014d}{random_bits(64):016x}"
+        await self._docs.put(DEFAULT_TENANT, KIND, row_id, msgspec.json.encode(row), 0)
+
+    async def page(self, limit: int, after: str, tenant: str = "") -> ApiPage:
+        """A page of acts, newest first: all, or those on one tenant.
+
+        Raises:
+            StoreError: the store does not answer, or a row cannot be read.
+        """
+        rows: list[AuditRow] = []
+        while len(rows) < limit:
+            found = await self._docs.list(DEFAULT_TENANT, KIND, after, _PAGE)
+            for doc in found:
+                after = doc.id
+                row = _read(doc.id, doc.body)
+                if tenant in ("", row.tenant):
+                    rows.append(row)
+                    if len(rows) == limit:
+                        return ApiPage(list(rows), after)
+            if len(found) < _PAGE:
+                break
+        return ApiPage(list(rows))
+
+
+def _read(row_id: str, body: bytes) -> AuditRow:
+    try:
+        return msgspec.json.decode(body, type=AuditRow)
+    except msgspec.MsgspecError as error:
+        raise StoreError(f"row {row_id} of the audit cannot be read: {error}") from None

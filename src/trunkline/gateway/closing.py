@@ -1,0 +1,102 @@
+"""What becomes of a tenant that is disabled or deleted: streams end, work is cancelled, its data goes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from trunkline.auth.identity import LAST_S
+from trunkline.errors import Refused, StoreError
+from trunkline.gateway.tenants import Tenant, TenantBook
+from trunkline.run.runner import Runner
+from trunkline.store.records import Where
+from trunkline.wire.types import TaskState
+
+log = logging.getLogger("trunkline.gateway")
+BY = "operator"
+# While a tenant is disabled, work that began in the moment of it is looked for this often.
+LOOK_S = 5.0
+_PAGE = 50
+_OPEN = (
+    TaskState.SUBMITTED,
+    TaskState.WORKING,
+    TaskState.INPUT_REQUIRED,
+    TaskState.AUTH_REQUIRED,
+)
+
+
+class TenantClosing:
+    """Follows the tenants of a book; `look` has every stream see now whether its reader is still let in."""
+
+    def __init__(
+        self,
+        book: TenantBook,
+        runner: Runner,
+        *,
+        kinds: Sequence[str],
+        kept_s: float,
+        look: Callable[[], None],
+    ) -> None:
+        """Take the kinds of documents that tenants have, and how long what ended is kept (0: for ever)."""
+        self._book = book
+        self._runner = runner
+        self._store = runner.tasks.store
+        self._kinds = kinds
+        self._kept_ms = round(kept_s * 1000)
+        self._look = look
+        self._woken = asyncio.Event()
+
+    def wake(self, tenant: str) -> None:
+        """Look at the tenants now: one has changed."""
+        del tenant
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Have all of it done, until cancelled."""
+        while True:
+            self._woken.clear()
+            closed = [one for one in self._book.all() if one.disabled]
+            try:
+                await asyncio.gather(self._shut(), *[self._end(one) for one in closed])
+            except StoreError as error:
+                log.warning("tenants.unclosed error=%s", error)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S if closed else None):
+                    await self._woken.wait()
+
+    async def _shut(self) -> None:
+        # Its readers hear of the cancel first; then the rest of its streams ends.
+        await asyncio.sleep(LAST_S)
+        self._look()
+
+    async def _end(self, tenant: Tenant) -> None:
+        for state in _OPEN:
+            while True:
+                page = await self._store.heads.list(tenant.id, Where(state=state), size=_PAGE)
+                done = await asyncio.gather(*[self._cancel(tenant.id, head.task_id) for head in page.heads])
+                if not any(done):
+                    break
+        now = await self._store.clock.now()
+        if tenant.deleted_at and self._kept_ms and now >= tenant.deleted_at + self._kept_ms:
+            await self._purge(tenant.id)
+
+    async def _cancel(self, tenant: str, task_id: str) -> bool:
+        feed = await self._runner.tasks.load(tenant, task_id)
+        if feed is None or feed.state.over:
+            return False
+        with suppress(Refused):
+            await self._runner.cancel(feed, BY)
+        return feed.state.over
+
+    async def _purge(self, tenant: str) -> None:
+        """Remove what retention does not: the documents of a tenant, and the last that is known of it."""
+        docs = self._store.docs
+        for kind in self._kinds:
+            while found := await docs.list(tenant, kind):
+                for doc in found:
+                    await docs.delete(tenant, kind, doc.id)
+        # Its keys stay, revoked: the last one must not leave the door open.
+        await self._book.forget(tenant)
+        log.info("tenant.gone tenant=%s", tenant)

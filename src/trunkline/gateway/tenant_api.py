@@ -1,0 +1,322 @@
+"""What operators do with tenants: make, list, disable, limit, give a new key, delete; and the audit of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
+from msgspec.structs import replace
+
+from trunkline.auth.key_store import KeyStore
+from trunkline.auth.principal import DEFAULT_TENANT, Scope, check_tenant
+from trunkline.errors import Conflict, InvalidParams, Misuse, RouteNotFound
+from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
+from trunkline.fleet.route import ApiRoute
+from trunkline.gateway.audit import Audit
+from trunkline.gateway.tenants import Tenant, TenantBook, TenantQuota
+from trunkline.wire.spellings import timestamp
+
+# What the key may do that is made with a tenant: everything of that tenant, and nothing of the server.
+ADMIN_SCOPES = tuple([one.value for one in Scope if one not in (Scope.OPERATOR, Scope.METRICS)])
+_OWNER = "admin"
+_ROTATE = ":rotate"
+_NO_SLUG = re.compile(r"[^a-z0-9._-]+")
+
+
+class TenantForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tenant that is to be made."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=128)]
+
+
+class TenantChange(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be changed of a tenant; what is not named stays."""
+
+    disabled: bool | UnsetType = UNSET
+    quota: TenantQuota | None | UnsetType = UNSET
+
+
+class TenantItem(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A tenant as operators see it."""
+
+    id: str
+    name: str
+    disabled: bool
+    created_at: str
+    quota: TenantQuota
+
+
+class TenantToken(TenantItem, frozen=True, kw_only=True):
+    """A tenant with the key that was just made for it, which is shown this once."""
+
+    token: str
+
+
+class TenantApi:
+    """The acts on the tenants of one store."""
+
+    def __init__(self, book: TenantBook, keys: KeyStore, audit: Audit, now_ms: Callable[[], int]) -> None:
+        self._book = book
+        self._keys = keys
+        self._audit = audit
+        self._now = now_ms
+
+    async def create(self, call: ApiCall, form: TenantForm) -> TenantToken:
+        """Make a tenant, and an admin key of it.
+
+        Raises:
+            InvalidParams: the name gives no id, or the id is taken.
+        """
+        tenant_id = slug(form.name)
+        tenant = Tenant(id=tenant_id, name=form.name.strip(), created_at=self._now())
+        if tenant_id == DEFAULT_TENANT:
+            raise _taken(tenant_id)
+        try:
+            await self._book.add(tenant)
+        except Conflict:
+            await self._book.mirror.refresh()
+            raise _taken(tenant_id) from None
+        token = await self._new_key(tenant)
+        await self._audit.add(call.principal.name, "tenant.created", tenant_id, None, _shown(tenant))
+        return _with_token(tenant, token)
+
+    async def list(self, query: PageQuery) -> ApiPage:
+        """A page of tenants, by their ids."""
+        await self._book.mirror.refresh()
+        known = [one for one in self._book.all() if not one.deleted_at and one.id > query.after]
+        page = known[: query.limit]
+        more = page[-1].id if len(known) > len(page) else None
+        return ApiPage([tenant_item(one) for one in page], more)
+
+    async def get(self, call: ApiCall) -> TenantItem:
+        """A tenant by its id."""
+        await self._book.mirror.refresh()
+        return tenant_item(self._known(call.id))
+
+    async def change(self, call: ApiCall, form: TenantChange) -> TenantItem:
+        """Disable, enable or limit a tenant.
+
+        Raises:
+            InvalidParams: nothing is to be changed, or it is the tenant that cannot be disabled.
+            RouteNotFound: there is no such tenant.
+        """
+        if form.disabled is UNSET and form.quota is UNSET:
+            raise InvalidParams("name what is to be changed: disabled or quota", field="disabled")
+        if call.id == DEFAULT_TENANT:
+            await self._begin_default(form)
+
+        def changed(tenant: Tenant) -> Tenant:
+            self._check_there(tenant)
+            if form.disabled is not UNSET:
+                tenant = replace(tenant, disabled=form.disabled)
+            if form.quota is not UNSET:
+                tenant = replace(tenant, quota=form.quota or TenantQuota())
+            return tenant
+
+        return tenant_item(await self._changed(call, call.id, changed, "tenant.changed"))
+
+    async def rotate(self, call: ApiCall) -> TenantToken:
+        """Give a tenant a new admin key; the one before opens nothing any more.
+
+        Raises:
+            RouteNotFound: there is no such tenant.
+        """
+        await self._book.mirror.refresh()
+        tenant = self._known(call.id.removesuffix(_ROTATE))
+        token = await self._new_key(tenant)
+        await self._audit.add(
+            call.principal.name, "tenant.rotated", tenant.id, _shown(tenant), _shown(tenant)
+        )
+        return _with_token(tenant, token)
+
+    async def delete(self, call: ApiCall) -> TenantItem:
+        """Disable a tenant for good and end its keys; its data goes with retention, the audit stays.
+
+        Raises:
+            InvalidParams: it is the tenant that cannot be deleted.
+            RouteNotFound: there is no such tenant.
+        """
+        if call.id == DEFAULT_TENANT:
+            raise _fixed("deleted")
+
+        def deleted(tenant: Tenant) -> Tenant:
+            self._check_there(tenant)
+            return replace(tenant, disabled=True, deleted_at=self._now())
+
+        tenant = await self._changed(call, call.id, deleted, "tenant.deleted")
+        for key in await self._keys.list():
+            if key.tenant == tenant.id and key.state == "active":
+                await self._keys.revoke(key.id)
+        return tenant_item(tenant)
+
+    async def audit(self, call: ApiCall, query: PageQuery) -> ApiPage:
+        """A page of what operators did, newest first."""
+        del call
+        return await self._audit.page(query.limit, query.after, query.tenant)
+
+    async def _new_key(self, tenant: Tenant) -> str:
+        """Make or replace the admin key of a tenant; gives its token."""
+        if tenant.key:
+            # Revoked meanwhile, it cannot be given a new secret.
+            with suppress(Misuse):
+                return (await self._keys.rotate(tenant.key, 0)).token
+        made = await self._keys.create(_OWNER, tenant=tenant.id, scopes=ADMIN_SCOPES)
+        await self._book.change(tenant.id, lambda known: replace(known, key=made.key.id))
+        return made.token
+
+    async def _begin_default(self, form: TenantChange) -> None:
+        if form.disabled is True:
+            raise _fixed("disabled")
+        if self._book.find(DEFAULT_TENANT) is None:
+            await self._book.add(Tenant(id=DEFAULT_TENANT, name=DEFAULT_TENANT, created_at=self._now()))
+
+    async def _changed(
+        self, call: ApiCall, tenant_id: str, change: Callable[[Tenant], Tenant], action: str
+    ) -> Tenant:
+        done = await self._book.change(tenant_id, change)
+        if done is None:
+            raise _unknown(tenant_id)
+        before, after = done
+        await self._audit.add(call.principal.name, action, tenant_id, _shown(before), _shown(after))
+        return after
+
+    def _known(self, tenant_id: str) -> Tenant:
+        found = self._book.find(tenant_id)
+        if found is None:
+            raise _unknown(tenant_id)
+        self._check_there(found)
+        return found
+
+    def _check_there(self, tenant: Tenant) -> None:
+        if tenant.deleted_at:
+            raise _unknown(tenant.id)
+
+
+def tenant_routes(api: TenantApi) -> list[ApiRoute]:
+    """The routes below `/admin/tenants`."""
+    return [
+        ApiRoute(
+            pattern="POST /",
+            scope=Scope.OPERATOR,
+            summary="Make a tenant; the answer shows its admin key this once.",
+            act=lambda call, _, form: api.create(call, form),
+            answer=TenantToken,
+            body=TenantForm,
+            status=201,
+        ),
+        ApiRoute(
+            pattern="GET /",
+            scope=Scope.OPERATOR,
+            summary="A page of tenants, by their ids.",
+            act=lambda _call, query, _form: api.list(query),
+            answer=ApiPage,
+            query=PageQuery,
+        ),
+        ApiRoute(
+            pattern="GET /{id}",
+            scope=Scope.OPERATOR,
+            summary="A tenant.",
+            act=lambda call, _query, _form: api.get(call),
+            answer=TenantItem,
+        ),
+        ApiRoute(
+            pattern="PATCH /{id}",
+            scope=Scope.OPERATOR,
+            summary="Disable, enable or limit a tenant.",
+            act=lambda call, _, form: api.change(call, form),
+            answer=TenantItem,
+            body=TenantChange,
+        ),
+        ApiRoute(
+            pattern="DELETE /{id}",
+            scope=Scope.OPERATOR,
+            summary="Delete a tenant: disabled at once, its data gone after retention.",
+            act=lambda call, _query, _form: api.delete(call),
+            answer=TenantItem,
+        ),
+        ApiRoute(
+            pattern="POST /{id}:rotate",
+            scope=Scope.OPERATOR,
+            summary="Give a tenant a new admin key, shown this once.",
+            act=lambda call, _query, _form: api.rotate(call),
+            answer=TenantToken,
+        ),
+    ]
+
+
+def audit_routes(api: TenantApi) -> list[ApiRoute]:
+    """The route at `/admin/audit`."""
+    return [
+        ApiRoute(
+            pattern="GET /",
+            scope=Scope.OPERATOR,
+            summary="What operators did with tenants, newest first.",
+            act=lambda call, query, _: api.audit(call, query),
+            answer=ApiPage,
+            query=PageQuery,
+        )
+    ]
+
+
+def slug(name: str) -> str:
+    """The id of a tenant by its name.
+
+    Raises:
+        InvalidParams: the name gives none.
+    """
+    made = _NO_SLUG.sub("-", name.strip().lower()).strip("-._")[:64].rstrip("-._")
+    try:
+        check_tenant(made)
+    except Misuse as misuse:
+        raise InvalidParams(str(misuse), field="name") from None
+    return made
+
+
+def tenant_item(tenant: Tenant) -> TenantItem:
+    """A tenant as operators see it."""
+    return TenantItem(
+        id=tenant.id,
+        name=tenant.name,
+        disabled=tenant.disabled,
+        created_at=timestamp(tenant.created_at),
+        quota=tenant.quota,
+    )
+
+
+def _shown(tenant: Tenant) -> dict[str, Any]:
+    return to_builtins(tenant_item(tenant))
+
+
+def _with_token(tenant: Tenant, token: str) -> TenantToken:
+    shown = tenant_item(tenant)
+    return TenantToken(
+        id=shown.id,
+        name=shown.name,
+        disabled=shown.disabled,
+        created_at=shown.created_at,
+        quota=shown.quota,
+        token=token,
+    )
+
+
+def _unknown(tenant_id: str) -> RouteNotFound:
+    return RouteNotFound(f"there is no tenant {tenant_id!r}")
+
+
+def _taken(tenant_id: str) -> InvalidParams:
+    return InvalidParams(
+        f"there is a tenant {tenant_id!r}, or its data is not gone yet; take another name",
+        field="name",
+        conflict="TENANT_EXISTS",
+    )
+
+
+def _fixed(what: str) -> InvalidParams:
+    return InvalidParams(
+        f"the tenant {DEFAULT_TENANT} is the operators' own and cannot be {what}; revoke keys instead",
+        field="id",
+        conflict="TENANT_FIXED",
+    )

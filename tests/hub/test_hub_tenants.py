@@ -1,0 +1,194 @@
+"""Tenants of a hub as a process, over HTTP and by the command line: made, disabled, limited, deleted."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.cli.conftest import Run, trunkline
+from tests.harness import V1, message
+from tests.hub.test_hub import HubProcess, until
+from trunkline.hub.template import write_workspace
+
+__all__ = ["trunkline"]
+
+BOSS = {"X-API-Key": "operators-key-1"}
+MOCKS = """
+agents:
+  - name: slow
+    agent: {name: Slow, skills: [{id: think, description: Thinks}]}
+    otherwise: {text: Thought., delay: 60}
+"""
+AGENTS = """
+agents:
+  - {name: slow, url: "${MOCKS_URL}/slow", skills: [think], tenants: all}
+  - {name: ours, url: "${MOCKS_URL}/slow", skills: [ponder]}
+"""
+
+
+class TenantHub:
+    """A hub with an operator, spoken to by hand."""
+
+    def __init__(self, base: str) -> None:
+        self.base = base
+        self.http = httpx2.Client(timeout=60)
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> httpx2.Response:
+        content = None if body is None else json.dumps(body).encode()
+        kind = {} if body is None else {"Content-Type": "application/json"}
+        return self.http.request(method, f"{self.base}{path}", content=content, headers={**kind, **headers})
+
+    def operate(self, method: str, path: str, body: Any = None) -> httpx2.Response:
+        return self.ask(method, f"/admin/{path}", body, **BOSS)
+
+    def tenant(self, name: str) -> dict[str, str]:
+        """The headers of a new tenant's admin."""
+        made = self.operate("POST", "tenants", {"name": name})
+        assert made.status_code == 201, made.text
+        return {"X-API-Key": made.json()["token"]}
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tenants") / "demo"
+    write_workspace(folder)
+    (folder / "mocks.yaml").write_text(MOCKS)
+    (folder / "agents.yaml").write_text(AGENTS)
+    (folder / "ceremonies" / "morning.yaml").unlink()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def hub(workspace: Path) -> Iterator[TenantHub]:
+    with HubProcess(workspace, "--key", BOSS["X-API-Key"]) as process:
+        made = TenantHub(process.base)
+        yield made
+        made.http.close()
+
+
+def test_only_operators_have_to_do_with_tenants(hub: TenantHub) -> None:
+    key = hub.tenant("Acme")
+    listed = hub.operate("GET", "tenants").json()
+    assert [one["id"] for one in listed["items"]] == ["acme"] and listed["next"] is None
+    assert set(listed["items"][0]) == {"id", "name", "disabled", "createdAt", "quota"}
+    for method, path, body in [
+        ("GET", "/admin/tenants", None),
+        ("POST", "/admin/tenants", {"name": "x"}),
+        ("PATCH", "/admin/tenants/acme", {"disabled": False}),
+        ("POST", "/admin/tenants/acme:rotate", {}),
+        ("DELETE", "/admin/tenants/acme", None),
+        ("GET", "/admin/audit", None),
+    ]:
+        refused = hub.ask(method, path, body, **key)
+        assert (refused.status_code, refused.headers["content-type"]) == (403, "application/problem+json")
+        assert hub.ask(method, path, body).status_code == 401
+    wrong = [
+        hub.operate("POST", "tenants", {"name": "Acme"}),
+        hub.operate("POST", "tenants", {"name": "x", "more": 1}),
+        hub.operate("PATCH", "tenants/nobody", {"disabled": True}),
+        hub.operate("PATCH", "tenants/acme", {"quota": {"concurrent_tasks": 0}}),
+        hub.operate("PUT", "tenants/acme", {}),
+    ]
+    assert [one.status_code for one in wrong] == [409, 400, 404, 400, 405]
+    assert wrong[1].json()["field"] == "more"
+
+
+def test_a_disabled_tenant_ends_within_a_second(hub: TenantHub) -> None:
+    key = hub.tenant("Shut")
+    ends: dict[str, float] = {}
+    frames: list[str] = []
+    rest = {**key, **V1, "Content-Type": "application/json", "Accept": "text/event-stream"}
+    body = json.dumps({"message": message("go", metadata={"skillHint": "think"})}).encode()
+    begun = threading.Barrier(3, timeout=60)
+
+    def follow(name: str, method: str, path: str, content: bytes) -> None:
+        with httpx2.Client(timeout=60) as client:
+            stream = client.stream(method, f"{hub.base}{path}", content=content, headers=rest)
+            with stream as response:
+                for number, line in enumerate(response.iter_lines()):
+                    if not number:
+                        begun.wait()
+                    if name == "a2a":
+                        frames.append(line)
+        ends[name] = time.monotonic()
+
+    sent = hub.ask(
+        "POST",
+        "/message:send",
+        json.loads(body) | {"configuration": {"returnImmediately": True}},
+        **key,
+        **V1,
+    )
+    task = sent.json()["task"]["id"]
+    until(lambda: hub.ask("GET", f"/api/tasks/{task}", **key).json()["state"] == "working")
+    readers = [
+        threading.Thread(target=follow, args=("a2a", "POST", f"/tasks/{task}:subscribe", b"{}")),
+        threading.Thread(target=follow, args=("api", "GET", f"/api/tasks/{task}/events", b"")),
+    ]
+    for one in readers:
+        one.start()
+    begun.wait()
+    asked = time.monotonic()
+    assert hub.operate("PATCH", "tenants/shut", {"disabled": True}).json()["disabled"]
+    refused = [
+        hub.ask("GET", "/api/tasks", **key),
+        hub.ask("GET", "/api/tasks", **{"X-API-Key": "tl_of_nobody_at_all"}),
+    ]
+    assert [one.status_code for one in refused] == [401, 401]
+    assert refused[0].json() == refused[1].json()
+    for one in readers:
+        one.join(60)
+    assert set(ends) == {"a2a", "api"}
+    # A second for the streams; the rest for a machine that has much else to do.
+    assert max(ends.values()) - asked < 5.0
+    shown = f"/api/tasks/{task}?tenant=shut"
+    assert until(lambda: (s := hub.ask("GET", shown, **BOSS).json())["state"] == "canceled" and s)
+    assert hub.operate("PATCH", "tenants/shut", {"disabled": False}).status_code == 200
+    assert hub.ask("GET", "/api/tasks", **key).status_code == 200
+
+
+def test_the_audit_stays_and_holds_no_secret(hub: TenantHub) -> None:
+    key = hub.tenant("Gone")
+    rotated = hub.operate("POST", "tenants/gone:rotate").json()["token"]
+    assert hub.ask("GET", "/api/tasks", **key).status_code == 401
+    assert hub.operate("DELETE", "tenants/gone").json()["disabled"]
+    assert hub.ask("GET", "/api/tasks", **{"X-API-Key": rotated}).status_code == 401
+    rows = hub.operate("GET", "audit?tenant=gone").json()["items"]
+    assert [one["action"] for one in rows] == ["tenant.deleted", "tenant.rotated", "tenant.created"]
+    whole = hub.operate("GET", "audit?limit=200").text
+    assert all([secret not in whole for secret in (key["X-API-Key"], rotated, BOSS["X-API-Key"])])
+
+
+def test_the_same_by_the_command_line(hub: TenantHub, workspace: Path, trunkline: Run) -> None:
+    def asked(*words: str) -> Any:
+        code, out, said = trunkline("tenant", *words, "--store", str(workspace), "--json")
+        assert code == 0, said
+        return json.loads(out)
+
+    made = asked("create", "Typed")
+    key = {"X-API-Key": made["token"]}
+    assert hub.ask("GET", "/api/tasks", **key).status_code == 200
+    assert asked("disable", "typed")["disabled"]
+    assert hub.ask("GET", "/api/tasks", **key).status_code == 401
+    assert not asked("enable", "typed")["disabled"]
+    limited = asked("limit", "typed", "--concurrent-tasks", "3", "--cost-per-day", "1.5")
+    assert limited["quota"] == {"concurrent_tasks": 3, "cost_per_day": 1.5}
+    assert asked("limit", "typed", "--none")["quota"] == {}
+    again = asked("rotate", "typed")["token"]
+    assert hub.ask("GET", "/api/tasks", **key).status_code == 401
+    assert hub.ask("GET", "/api/tasks", **{"X-API-Key": again}).status_code == 200
+    assert "typed" in [one["id"] for one in asked("list")]
+    assert asked("delete", "typed")["disabled"]
+    assert asked("audit", "--limit", "2")[0]["action"] == "tenant.deleted"
+    told = trunkline("tenant", "create", "Spoken", "--store", str(workspace))[1]
+    assert "tl_" in told and "shown this once" in told
+    assert trunkline("tenant", "limit", "spoken", "--store", str(workspace))[0] == 2
+    assert "spoken" in trunkline("tenant", "list", "--store", str(workspace))[1]
+    assert trunkline("tenant", "rotate", "no/such", "--store", str(workspace))[0] == 2
