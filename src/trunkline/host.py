@@ -180,7 +180,7 @@ class Host:
 
     def _hosted(self) -> list[HostedAgent]:
         if self._fleet is not None:
-            return [HostedAgent(self.agents[0], self._fleet.executor)]
+            return [HostedAgent(self.agents[0], self._fleet.executor, retention_s=self.settings.kept_s)]
         return [hosted for agent, own in self._agents for hosted in self.executors.of(agent, own)]
 
     def _sites(self) -> dict[str, Site]:
