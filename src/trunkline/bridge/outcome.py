@@ -113,7 +113,11 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
         images: list[Block] = [
             {
                 "type": "image",
-                "source": {"type": "base64", "media_type": part.media_type, "data": _standard(part.raw)},
+                "source": {
+                    "type": "base64",
+                    "media_type": part.media_type,
+                    "data": standard_base64(part.raw),
+                },
             }
             for part in self.parts
             if part.raw is not None and part.media_type in _ANTHROPIC_IMAGES
@@ -163,16 +167,16 @@ def _embedded(part: Part, uri: str) -> Block:
     """A file's bytes in MCP, in the base64 in which they came."""
     family = part.media_type.partition("/")[0]
     if family in ("image", "audio"):
-        return {"type": family, "data": _standard(part.raw or ""), "mimeType": part.media_type}
+        return {"type": family, "data": standard_base64(part.raw or ""), "mimeType": part.media_type}
     kind = {"mimeType": part.media_type} if part.media_type else {}
     name = f"/{quote(part.filename)}" if part.filename else ""
     return {
         "type": "resource",
-        "resource": {"uri": f"{uri}{name}", "blob": _standard(part.raw or ""), **kind},
+        "resource": {"uri": f"{uri}{name}", "blob": standard_base64(part.raw or ""), **kind},
     }
 
 
-def _standard(raw: str) -> str:
+def standard_base64(raw: str) -> str:
     """Base64 in the alphabet and with the padding that strict readers want; others leave them out."""
     plain = raw.replace("-", "+").replace("_", "/")
     return plain + "=" * (-len(plain) % 4)

@@ -154,6 +154,10 @@ class Toolbox:
     def __getitem__(self, name: str) -> Tool:
         return self._tools[name][0]
 
+    def peer(self, name: str) -> ToolClient | None:
+        """The client of the agent behind a tool; None if the tool was made of a card alone."""
+        return self._tools[name][1]
+
     async def __aenter__(self) -> Toolbox:
         return self
 

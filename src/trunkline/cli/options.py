@@ -165,6 +165,10 @@ _TABLE = (
         name="arguments", kind="object", lasting=False, metavar="JSON",
         help="What to call it with, a JSON object.",
     ),
+    Option(
+        name="hand-off", kind="seconds", metavar="DURATION", default="50s", lasting=False,
+        help="How long a call waits for its task before it is handed over by an id.",
+    ),
     Option(name="kit", metavar="DIR", help="A checkout of a2aproject/a2a-tck."),
 )  # fmt: skip
 OPTIONS = {option.name: option for option in _TABLE}

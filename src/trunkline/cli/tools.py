@@ -62,7 +62,7 @@ def _is_told(record: logging.LogRecord, invocation: Invocation) -> bool:
 
 
 async def _run(invocation: Invocation, config: ClientConfiguration) -> bool:
-    async with _source(invocation, config) as source:
+    async with agents_of(invocation, config) as source:
         opening = tools_of(
             source,
             allow=config.items("allow"),
@@ -102,7 +102,7 @@ async def _call(box: Toolbox, name: str, config: ClientConfiguration) -> bool:
 
 
 @asynccontextmanager
-async def _source(invocation: Invocation, config: ClientConfiguration) -> AsyncGenerator[Source]:
+async def agents_of(invocation: Invocation, config: ClientConfiguration) -> AsyncGenerator[Source]:
     """The agents that are named, by a file or one by one."""
     file = config.text("agents")
     if file:

@@ -1,0 +1,99 @@
+"""`trunkline mcp`: skills of agents as an MCP server over stdio, and the configuration of its clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import typer
+
+from trunkline import __version__
+from trunkline.bridge.tools import tools as tools_of
+from trunkline.cli.command import INTERRUPTED
+from trunkline.cli.commands.parsing import Invocation
+from trunkline.cli.configuration import ClientConfiguration, load_configuration
+from trunkline.cli.failure import failure_of, is_json_asked, print_failure
+from trunkline.cli.tools import agents_of
+from trunkline.errors import Misuse, TrunklineError
+from trunkline.mcp.client_config import CLIENTS, PLACES, ServedBy, configuration
+from trunkline.mcp.task_agent import ToolSource
+from trunkline.mcp.toolbox_source import ToolboxSource
+
+
+def serve_stdio(invocation: Invocation) -> None:
+    """Serve the skills of the agents that are named until standard input ends.
+
+    Raises:
+        typer.Exit: an agent was not reached, or something that was typed is wrong.
+    """
+    try:
+        config = load_configuration(invocation.flags)
+        level = logging.DEBUG if config.flag("debug") else logging.WARNING
+        # Standard output is the protocol's.
+        logging.basicConfig(stream=sys.stderr, level=level, format="%(levelname)s %(message)s", force=True)
+        asyncio.run(_serve(invocation, config))
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+    except TrunklineError as error:
+        failure = failure_of(error, finding_card=True, has_credentials=False)
+        print_failure(failure, as_json=is_json_asked(invocation.flags))
+        raise typer.Exit(failure.exit) from None
+
+
+async def _serve(invocation: Invocation, config: ClientConfiguration) -> None:
+    try:
+        from mcp.server.stdio import stdio_server
+
+        from trunkline.mcp.skill_server import SkillServer
+    except ModuleNotFoundError as error:
+        raise Misuse(f"this needs {error.name}: pip install 'trunkline[mcp]'") from None
+    async with _source(invocation, config) as source:
+        served = SkillServer(source, version=__version__, hand_off_s=config.seconds("hand-off"))
+        async with stdio_server() as (read, write):
+            await served.server.run(read, write, served.server.create_initialization_options())
+
+
+@asynccontextmanager
+async def _source(invocation: Invocation, config: ClientConfiguration) -> AsyncGenerator[ToolSource]:
+    async with agents_of(invocation, config) as agents:
+        opening = tools_of(
+            agents,
+            allow=config.items("allow"),
+            deny=config.items("deny"),
+            tags=config.items("tag"),
+            prefix=config.text("prefix"),
+        )
+        async with opening as box:
+            yield ToolboxSource(box)
+
+
+def print_configuration(client: str, agents: list[str], *, name: str, http: bool, key_variable: str) -> None:
+    """Print what to paste into the file of a client, and on standard error where that is.
+
+    Raises:
+        Misuse: there is no such client, or no agent is named.
+    """
+    if client not in CLIENTS:
+        raise Misuse(f"--client is one of {', '.join(CLIENTS)}, not {client!r}")
+    if not agents:
+        raise Misuse("name the agents: their URLs, a card's file, or the folder of a hub's workspace")
+    if http and len(agents) != 1:
+        raise Misuse("--http is for the address of one hub or served agent")
+    if key_variable and not http:
+        raise Misuse("--key-variable goes with --http; a command reads A2ACLI_API_KEY from its environment")
+    if http:
+        served = ServedBy(url=f"{agents[0].rstrip('/')}/mcp", key_variable=key_variable)
+    else:
+        served = ServedBy(command=(*_ourselves(), "mcp", *agents))
+    print(configuration(client, name, served), end="")
+    print(f"Paste it into {PLACES[client]}.", file=sys.stderr)
+
+
+def _ourselves() -> tuple[str, ...]:
+    """The command that is running, for a client that has another PATH."""
+    found = Path(sys.executable).with_name("trunkline")
+    return (str(found),) if found.exists() else (sys.executable, "-m", "trunkline.cli")
