@@ -145,6 +145,13 @@ def test_rules_of_a_run(broken: dict[str, Any], where: tuple[str, str]) -> None:
     assert where in rules(broken)
 
 
+@pytest.mark.parametrize("value", [float("nan"), "\ud800", object(), {1: 2}])
+def test_what_is_no_json_is_no_definition(value: object) -> None:
+    document = {**line(), "checkpointing": {"further": value}}
+    assert rules(document) == [("", "#/json/text")]
+    assert [one.keyword for one in validate(document)] == ["json"]
+
+
 @pytest.mark.parametrize("strategy", ["", "after_each_node", "disabled", "off", "none"])
 def test_names_of_checkpoint_policies(strategy: str) -> None:
     read = read_definition({**line(), "checkpointing": {"strategy": strategy, "further": 1}})

@@ -9,10 +9,12 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator
+from itertools import chain, repeat
 from typing import Any, cast
 
 import msgspec
 
+DEPTH_LIMIT = 200
 _INDEX = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _LARGEST_INDEX = 2**32 - 2
 _EXACT = 2**53
@@ -22,9 +24,11 @@ def canonical(value: object) -> bytes:
     """The canonical text of a JSON value, in UTF-8.
 
     Raises:
-        ValueError: something in it has no JSON text, such as a lone surrogate.
+        ValueError: something in it has no JSON text, such as a lone surrogate, or it is nested too deep.
     """
-    return "".join(_pieces(value)).encode()
+    pieces: list[str] = []
+    _write(value, pieces, 0)
+    return "".join(pieces).encode()
 
 
 def definition_hash(document: dict[str, Any]) -> str:
@@ -42,42 +46,47 @@ def without_signature(document: dict[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def _pieces(value: object) -> Iterator[str]:
+def _write(value: object, pieces: list[str], depth: int) -> None:
+    if depth > DEPTH_LIMIT:
+        raise ValueError(f"it is nested deeper than {DEPTH_LIMIT} levels")
     match value:
         case dict():
-            comma = "{"
-            members = cast("dict[str, object]", value)
-            for key in sorted(members, key=_order):
-                yield f"{comma}{_string(key)}:"
-                yield from _pieces(members[key])
-                comma = ","
-            yield "}" if members else "{}"
+            members = cast("dict[object, object]", value)
+            for comma, key in zip(_opened("{"), sorted(members, key=_order), strict=False):
+                pieces.append(f"{comma}{_string(key)}:")
+                _write(members[key], pieces, depth + 1)
+            pieces.append("}" if members else "{}")
         case list() | tuple():
-            comma = "["
             items = cast("list[object]", value)
-            for item in items:
-                yield comma
-                yield from _pieces(item)
-                comma = ","
-            yield "]" if items else "[]"
+            for comma, item in zip(_opened("["), items, strict=False):
+                pieces.append(comma)
+                _write(item, pieces, depth + 1)
+            pieces.append("]" if items else "[]")
         case str():
-            yield _string(value)
+            pieces.append(_string(value))
         case bool() | None:
-            yield {True: "true", False: "false", None: "null"}[value]
+            pieces.append({True: "true", False: "false", None: "null"}[value])
         case int() | float():
-            yield _number(value)
+            pieces.append(_number(value))
         case _:
             raise ValueError(f"{type(value).__name__} is no JSON")
 
 
-def _order(key: str) -> tuple[int, int, bytes]:
+def _opened(bracket: str) -> Iterator[str]:
+    """What stands before each of the items: the bracket, then commas."""
+    return chain([bracket], repeat(","))
+
+
+def _order(key: object) -> tuple[int, int, bytes]:
     """Array indexes by their number, then all others by their UTF-16 code units."""
+    if not isinstance(key, str):
+        raise ValueError(f"the key {key!r} is no text")
     if _INDEX.fullmatch(key) and int(key) <= _LARGEST_INDEX:
         return 0, int(key), b""
     return 1, 0, key.encode("utf-16-be", "surrogatepass")
 
 
-def _string(text: str) -> str:
+def _string(text: object) -> str:
     return msgspec.json.encode(text).decode()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
@@ -11,7 +12,7 @@ import msgspec
 from jsonschema_rs import Draft202012Validator
 
 from trunkline.errors import FlowInvalid
-from trunkline.flow.definition.canonical import definition_hash, without_signature
+from trunkline.flow.definition.canonical import canonical, without_signature
 from trunkline.flow.definition.checks import SchemaCheck, plain_schema
 from trunkline.flow.definition.diagnostics import (
     DIAGNOSTICS_LIMIT,
@@ -47,11 +48,8 @@ _QUOTED = 3
 
 def validate(document: object) -> list[Diagnostic]:
     """What is wrong with a document by the schema and the profile; an empty list where nothing is."""
-    if isinstance(document, dict):
-        document = without_signature(cast("dict[str, Any]", document))
-    if not _validator().is_valid(document):
-        return list(islice(schema_errors(_validator().iter_errors(document)), DIAGNOSTICS_LIMIT))
-    return list(islice(profile_rules(Graph.of(cast("dict[str, Any]", document))), DIAGNOSTICS_LIMIT))
+    plain = _unsigned(document)
+    return _text(plain)[1] or _schema_and_profile(plain)
 
 
 def read_definition(document: object) -> Definition:
@@ -60,16 +58,36 @@ def read_definition(document: object) -> Definition:
     Raises:
         FlowInvalid: it breaks a rule; all that is wrong is in `diagnostics`.
     """
-    found = validate(document)
+    plain = _unsigned(document)
+    text, found = _text(plain)
+    found = found or _schema_and_profile(plain)
     if not found:
-        plain = without_signature(cast("dict[str, Any]", document))
-        graph = Graph.of(plain)
-        found = list(islice(_run_rules(plain, graph), DIAGNOSTICS_LIMIT))
+        checked = cast("dict[str, Any]", plain)
+        graph = Graph.of(checked)
+        found = list(islice(_run_rules(checked, graph), DIAGNOSTICS_LIMIT))
         if not found:
-            return _definition(plain, graph)
+            return _definition(checked, graph, text)
     helpful = told(document, found) or found
     more = f", and {len(helpful) - _QUOTED} more" if len(helpful) > _QUOTED else ""
     raise FlowInvalid("; ".join(str(one) for one in helpful[:_QUOTED]) + more, found)
+
+
+def _unsigned(document: object) -> object:
+    return without_signature(cast("dict[str, Any]", document)) if isinstance(document, dict) else document
+
+
+def _text(document: object) -> tuple[bytes, list[Diagnostic]]:
+    """The canonical text of a document; what is wrong where it has none."""
+    try:
+        return canonical(document), []
+    except ValueError as error:
+        return b"", [broken((), "json", "text", f"this is no JSON: {error}")]
+
+
+def _schema_and_profile(document: object) -> list[Diagnostic]:
+    if not _validator().is_valid(document):
+        return list(islice(schema_errors(_validator().iter_errors(document)), DIAGNOSTICS_LIMIT))
+    return list(islice(profile_rules(Graph.of(cast("dict[str, Any]", document))), DIAGNOSTICS_LIMIT))
 
 
 @cache
@@ -159,7 +177,7 @@ def _policy(document: dict[str, Any]) -> tuple[str, int | None]:
     return written.get("strategy", written.get("policy", "")), None if number is None else int(number)
 
 
-def _definition(document: dict[str, Any], graph: Graph) -> Definition:
+def _definition(document: dict[str, Any], graph: Graph, text: bytes) -> Definition:
     name, number = _policy(document)
     return Definition(
         name=document["document"]["name"],
@@ -175,7 +193,7 @@ def _definition(document: dict[str, Any], graph: Graph) -> Definition:
         reducers=cast("dict[str, Reducer]", _reducers(document["state_schema"])),
         checkpoint=msgspec.convert({"strategy": _STRATEGIES[name], "n": number or 1}, Checkpointing),
         document=document,
-        hash=definition_hash(document),
+        hash=hashlib.sha256(text).hexdigest(),
     )
 
 

@@ -1,0 +1,91 @@
+"""Equal values have equal canonical texts, and the texts are those that ECMAScript writes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.flow.definition.sample import line
+from trunkline.flow.definition.canonical import canonical, definition_hash
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts | st.integers(0, 99).map(str), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(values)
+def test_the_text_reads_back_as_the_value(value: Any) -> None:
+    read = json.loads(canonical(value), parse_int=float)
+    assert read == value, "as doubles, which JSON numbers are to most"
+    assert canonical(read) == canonical(value)
+
+
+@given(st.dictionaries(texts, st.integers(), max_size=6), st.randoms(use_true_random=False))
+def test_the_order_of_members_does_not_matter(value: dict[str, int], random: Any) -> None:
+    members = list(value.items())
+    random.shuffle(members)
+    assert canonical(dict(members)) == canonical(value)
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_numbers_are_the_shortest_that_read_back(number: float) -> None:
+    text = canonical(number).decode()
+    assert float(text) == number
+    assert len(text.split("e")[0].replace(".", "").strip("-0")) <= 17
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1.0, "1"), (-0.0, "0"), (0.1, "0.1"), (123.456, "123.456"), (1e20, "100000000000000000000"),
+        (1e21, "1e+21"), (1.5e300, "1.5e+300"), (1e-6, "0.000001"), (1e-7, "1e-7"), (-2.5e-10, "-2.5e-10"),
+        (5e-324, "5e-324"), (2**53 + 1, "9007199254740992"), (12345678901234567890, "12345678901234567000"),
+        (10**25, "1e+25"), (-(10**16), "-10000000000000000"), (True, "true"),
+    ],
+)  # fmt: skip
+def test_numbers(number: float, text: str) -> None:
+    assert canonical(number).decode() == text
+
+
+def test_the_order_of_keys() -> None:
+    # An astral character is two code units that come before those of the end of the plane.
+    keys = ["a", "1a", "10", "2", "01", "", "\U0001f600", "\ufb33", "4294967295", "4294967294"]
+    ordered = json.loads(
+        canonical(dict.fromkeys(keys)), object_pairs_hook=lambda pairs: [key for key, _ in pairs]
+    )
+    assert ordered == ["2", "10", "4294967294", "", "01", "1a", "4294967295", "a", "\U0001f600", "\ufb33"]
+
+
+def test_texts_are_escaped_where_json_says_so() -> None:
+    assert (
+        canonical('\b\t\n\f\r"\\/\x01\x7f\u2028é').decode() == '"\\b\\t\\n\\f\\r\\"\\\\/\\u0001\x7f\u2028é"'
+    )
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 10**400, "\ud800", {1: 2}, {1, 2}, object()])
+def test_what_is_no_json(value: object) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        canonical(value)
+
+
+def test_depth_has_a_limit() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(ValueError, match="200 levels"):
+        canonical(deep)
+
+
+def test_a_signature_does_not_change_the_hash() -> None:
+    document = line()
+    assert len(definition_hash(document)) == 64
+    signed = {**document, "signature": {}, "document": {**document["document"], "signature": {"value": "x"}}}
+    assert definition_hash(signed) == definition_hash(document)
+    assert definition_hash(line(a={})) != definition_hash(document)
