@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests.fleet.notify.desk import Desk, desk
-from tests.harness import Agent
+from tests.harness import NO_TLS, Agent
 from tests.hub.test_hub import HubProcess, until
 from trunkline.mock.app import Mock
 from trunkline.mock.script import read_scenarios
@@ -28,7 +29,7 @@ agents:
 HUB = """
 notify:
   - {name: office, webhook: "http://DESK/office?canary"}
-  - {name: mail, apprise_env: MAIL, about: [questions]}
+  - {name: mail, apprise_env: MAIL, about: [questions], link: true}
   - {name: boss, webhook_env: BOSS, after: 1h}
 """
 KEY = "an-operator-key-of-the-tests"
@@ -86,7 +87,17 @@ def test_hb17_people_are_told_once_of_a_question_also_if_the_hub_is_killed(
         until(lambda: len(desk.heard) >= 4)
         told = [one["taskId"] for one in desk.bodies() if "taskId" in one]
         assert told == [task["taskId"], second]
-        assert asked.post(f"inbox/{task['taskId']}", decision="respond", text="yes")[0] == 200
+        # The link of the mail that came before the hub was killed still answers, and only by a POST.
+        (link,) = [line for line in mail["message"].split() if line.startswith("http")]
+        with httpx2.Client(verify=NO_TLS) as browser:
+            assert "Really?" in browser.get(link).text
+            sent = browser.post(
+                link, data={"decision": "respond", "text": "yes"}, headers={"Origin": hub.base}
+            )
+            assert (sent.status_code, "Thank you" in sent.text) == (200, True)
+            assert browser.post(link, data={"decision": "respond", "text": "no"}).status_code == 409
         until(lambda: asked.get(f"api/tasks/{task['taskId']}")["state"] == "completed")
+        (closed,) = asked.get("api/inbox?state=closed")["items"]
+        assert (closed["answeredBy"], closed["outcome"]) == ("mail", "answered")
         asked.close()
     assert "canary" not in hub.text()

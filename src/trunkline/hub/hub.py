@@ -24,6 +24,8 @@ from trunkline.fleet.ceremonies.dispatch import ceremonies_of
 from trunkline.fleet.health.alerts import FleetAlert
 from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.fleet.inbox import inbox_of
+from trunkline.fleet.notify.answer_page import AnswerPage, answer_mount
+from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notifications import Notifications
 from trunkline.fleet.openai.api import OpenAiApi, openai_mounts
 from trunkline.fleet.routing.chat_api import ChatApi, chat_routes
@@ -37,6 +39,7 @@ from trunkline.http.asgi import Scope as AsgiScope
 from trunkline.hub.carried import CarriedAgents
 from trunkline.hub.front import Front, RefusedWork, opening
 from trunkline.hub.tenants import Tenants
+from trunkline.hub.workspace import HUB as HUB_FILE
 from trunkline.hub.workspace import STORE, check_notify, read_hub, read_keys
 from trunkline.mcp.manifest import FILE as MCP_FILE
 from trunkline.net.egress import Egress
@@ -90,7 +93,11 @@ class Hub:
         manifest = str(workspace / MCP_FILE)
         agent.settings = {"store": store, "mcp_manifest": manifest, **self.file.settings}
         self.host = Host([(agent, flags)], self)
-        for mount in [*openai_mounts(self._serve_openai), *tenant_mounts(self._serve_tenants)]:
+        for mount in (
+            *openai_mounts(self._serve_openai),
+            *tenant_mounts(self._serve_tenants),
+            answer_mount(self._serve_answers),
+        ):
             self.host.mounts.add(mount)
         if websocket is not None:
             self.host.api.take_websockets()
@@ -109,24 +116,19 @@ class Hub:
 
     def assemble(self, host: Host) -> Site:
         """The site at the origin; the parts of the fleet have the runner of the host from here on."""
-        runner, store = host.runner, host.store
-        self._health = host.api.health = FleetHealth(
-            store,
-            origin=HUB,
-            window_s=host.settings.health_window_s,
-            registered=self._names,
-            limits=self.file.alerts,
-            raised=self._raise_alert,
-        )
+        runner = host.runner
+        self._health = host.api.health = self._measured(host)
         self.catalogue.changed.clear()
-        self._service = self._kept(host)
+        key = find_key(host.settings)
+        vault = None if key is None else Vault(key)
+        self._service = self._kept(host, vault)
         clients = self._service.clients
         fleet = CatalogueFleet(self.catalogue, self._health.book)
         dispatcher = Dispatcher(runner, fleet, self._policy())
         self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
         self.carried.open_by(partial(opening, dispatcher))
         self._own = Fetcher(Egress(networks=EVERYWHERE), timeout_s=host.settings.push_timeout)
-        self._notifications = self._notified(host)
+        self._notifications = self._notified(host, vault)
         self._ceremonies = ceremonies_of(
             runner,
             dispatcher,
@@ -166,14 +168,27 @@ class Hub:
         """Answer by the runner that the host has now."""
         await self._openai(scope, receive, send)
 
-    def _kept(self, host: Host) -> CatalogueService:
-        key = find_key(host.settings)
+    async def _serve_answers(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer by the runner that the host has now."""
+        await self._answers(scope, receive, send)
+
+    def _measured(self, host: Host) -> FleetHealth:
+        return FleetHealth(
+            host.store,
+            origin=HUB,
+            window_s=host.settings.health_window_s,
+            registered=self._names,
+            limits=self.file.alerts,
+            raised=self._raise_alert,
+        )
+
+    def _kept(self, host: Host, vault: Vault | None) -> CatalogueService:
         return CatalogueService(
             self.catalogue,
             host.store.docs,
             now_ms,
             egress=host.egress,
-            vault=None if key is None else Vault(key),
+            vault=vault,
             card_refresh_s=host.settings.card_refresh_s,
             health=self._health.book.of,
         )
@@ -181,13 +196,19 @@ class Hub:
     async def _raise_alert(self, tenant: str, alert: FleetAlert, number: int, at: int) -> None:
         await self._notifications.alert(tenant, alert, number, at)
 
-    def _notified(self, host: Host) -> Notifications:
+    def _notified(self, host: Host, vault: Vault | None) -> Notifications:
+        if vault is None and any([one.link for one in self.file.notify]):
+            raise Misuse(f"{self.workspace / HUB_FILE}: notify: a link needs secret_key on this store")
+        inbox, public = inbox_of(host.runner), host.settings.public_url.rstrip("/")
+        links = AnswerLinks(vault, lambda: public or host.callbacks.own, now_ms)
+        self._answers = AnswerPage(inbox, links, self._closed)
         return Notifications(
             host.store,
-            inbox_of(host.runner),
+            inbox,
             self.file.notify,
             fetcher=self._own,
             sign=lambda: None if host.notifier is None else host.notifier.signer.sign,
+            links=links,
             variable=self._variable,
             now_ms=now_ms,
         )

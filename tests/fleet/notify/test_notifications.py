@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from tests.fleet.office import NORTH, Office, office
+from trunkline.auth.vault import Vault
 from trunkline.clock import now_ms
 from trunkline.fleet.health.alerts import AlertFigures, AlertLimits, AlertLog
 from trunkline.fleet.inbox import inbox_of
+from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notice import NoticeText
 from trunkline.fleet.notify.notices import ALERT_KEPT_MS
 from trunkline.fleet.notify.notifications import Notifications
@@ -22,9 +24,15 @@ from trunkline.fleet.notify.sender import PER_MINUTE
 RECEIVERS = [
     Receiver(name="first", webhook="https://a.example/canary", tenants="all"),
     Receiver(
-        name="next", webhook="https://b.example/canary", tenants=(NORTH,), after="10m", about=("questions",)
+        name="next",
+        webhook="https://b.example/canary",
+        tenants=(NORTH,),
+        after="10m",
+        about=("questions",),
+        link=True,
     ),
 ]
+LINKS = AnswerLinks(Vault(b"k" * 32), lambda: "http://hub.example", now_ms)
 NO_VARIABLE = dict[str, str]().get
 HIGH = AlertFigures(max_failure_rate_1h=0.75, daily_cost_usd=0, orphaned_skills=0)
 
@@ -60,7 +68,7 @@ class Told:
     def made(self) -> Notifications:
         host = self._at.application.host
         return Notifications(
-            host.store, inbox_of(host.runner), RECEIVERS, fetcher=host.fetcher, sign=lambda: None,
+            host.store, inbox_of(host.runner), RECEIVERS, fetcher=host.fetcher, sign=lambda: None, links=LINKS,
             variable=NO_VARIABLE, now_ms=lambda: now_ms() + self.later_ms,
         )  # fmt: skip
 
@@ -95,7 +103,10 @@ def test_a_question_is_told_once_then_to_the_next_and_then_no_more(monkeypatch: 
         assert await told.look(one) == [[asked], []]
         told.later_ms = 601_000
         assert await told.look(one) == [[asked], [asked]]
-        assert told.receivers["next"].heard[0].id != said.id
+        late = told.receivers["next"].heard[0]
+        assert late.id != said.id and "answerUrl" not in said.members
+        right = LINKS.read(late.members["answerUrl"].rpartition("/")[2])
+        assert right is not None and (right.task_id, right.who, right.tenant) == (task, "next", NORTH)
         await at.ask("carol", "POST", f"/api/inbox/{task}", {"decision": "respond", "text": "red"})
         await at.until(task, "completed")
         await told.look(one)

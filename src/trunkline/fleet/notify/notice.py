@@ -74,16 +74,16 @@ class NoticeText(Struct, frozen=True):
     members: dict[str, Any]
 
 
-def question_text(id: str, tenant: str, item: InboxItem) -> NoticeText:
-    """What is told of a question."""
+def question_text(id: str, tenant: str, item: InboxItem, link: str = "") -> NoticeText:
+    """What is told of a question; by the link its receiver can answer."""
     first = item.text.strip().partition("\n")[0]
     lines = [item.text.strip()[:TEXT]]
     if item.choices:
         lines.append(f"Choices: {', '.join(item.choices)}"[:TEXT])
     if item.deadline:
         lines.append(f"Until {item.deadline}")
-    lines.append(f"Task {item.task_id}")
-    members = {
+    lines.append(f"Answer: {link}" if link else f"Task {item.task_id}")
+    members: dict[str, Any] = {
         "type": "inbox.question",
         "tenant": tenant,
         "taskId": item.task_id,
@@ -96,6 +96,8 @@ def question_text(id: str, tenant: str, item: InboxItem) -> NoticeText:
         "askedAt": item.asked_at,
         "deadline": item.deadline,
     }
+    if link:
+        members["answerUrl"] = link
     return NoticeText(id, _cut(f"{item.agent} asks: {first}", TITLE), "\n".join(lines), members)
 
 

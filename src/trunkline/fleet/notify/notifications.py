@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from trunkline.fleet.health.alerts import FleetAlert
 from trunkline.fleet.inbox import Inbox
+from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notices import NoticeBook
 from trunkline.fleet.notify.outlets import AppriseOutlet, Outlet, WebhookOutlet
 from trunkline.fleet.notify.receiver import Receiver
@@ -30,6 +31,7 @@ class Notifications:
         *,
         fetcher: Fetcher,
         sign: Callable[[], Sign | None],
+        links: AnswerLinks,
         variable: Callable[[str], str | None],
         now_ms: Callable[[], int],
     ) -> None:
@@ -38,6 +40,7 @@ class Notifications:
         self._receivers = receivers
         self._fetcher = fetcher
         self._sign = sign
+        self._links = links
         self._variable = variable
         self._now = now_ms
         self.book = NoticeBook(store, inbox.asking, self._woken)
@@ -53,7 +56,9 @@ class Notifications:
         """
         outlets = {one.name: self._outlet(one) for one in self._receivers}
         await self.book.mirror.refresh()
-        self.sender = NoticeSender(self.book, self._inbox, self._receivers, outlets, self._now)
+        self.sender = NoticeSender(
+            self.book, self._inbox, self._receivers, outlets, links=self._links, now_ms=self._now
+        )
 
     async def run(self) -> None:
         """Read the log and tell, until cancelled."""

@@ -19,7 +19,8 @@ _ADDRESSES = ("webhook", "webhook_env", "apprise", "apprise_env")
 class Receiver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Somebody who is told, at one address, which may be a variable's: a webhook, or a URL of apprise.
 
-    `after` is how long a question must have been open before this receiver hears of it.
+    `after` is how long a question must have been open before this receiver hears of it. With `link` it gets
+    one by which it can answer, and whoever has that link answers in its name.
     """
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
@@ -30,6 +31,7 @@ class Receiver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     about: tuple[Topic, ...] = ("questions", "alerts")
     tenants: tuple[str, ...] | Literal["all"] = (DEFAULT_TENANT,)
     after: float | str = 0.0
+    link: bool = False
 
     def __post_init__(self) -> None:
         given = [name for name in _ADDRESSES if getattr(self, name)]

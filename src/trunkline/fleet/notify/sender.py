@@ -11,6 +11,7 @@ from hashlib import sha256
 
 from trunkline.errors import StoreError
 from trunkline.fleet.inbox import Inbox
+from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notice import ATTEMPTS, Notice, NoticeText, alert_text, question_text
 from trunkline.fleet.notify.notices import NoticeBook
 from trunkline.fleet.notify.outlets import Outlet
@@ -37,12 +38,15 @@ class NoticeSender:
         inbox: Inbox,
         receivers: Sequence[Receiver],
         outlets: Mapping[str, Outlet],
+        *,
+        links: AnswerLinks,
         now_ms: Callable[[], int],
     ) -> None:
         self._book = book
         self._inbox = inbox
         self._receivers = receivers
         self._outlets = outlets
+        self._links = links
         self._now = now_ms
         self._places = asyncio.Semaphore(TOGETHER)
         self._told: dict[str, deque[int]] = {one.name: deque(maxlen=PER_MINUTE) for one in receivers}
@@ -149,7 +153,12 @@ class NoticeSender:
             return alert_text(id, tenant, notice.alert, timestamp(notice.at))
         state = await self._book.look(tenant, doc_id)
         item = None if state is None else self._inbox.question(state)
-        return None if item is None or item.question != notice.question else question_text(id, tenant, item)
+        if state is None or item is None or item.question != notice.question:
+            return None
+        link = ""
+        if receiver.link:
+            link = self._links.make(tenant, doc_id, item.question, receiver.name, state.deadline or 0)
+        return question_text(id, tenant, item, link)
 
 
 def _ended(name: str, known: Notice | None) -> Notice | None:
