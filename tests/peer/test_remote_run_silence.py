@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 from tests.client.agents import COMPLETED, WORKING, Error, Stand, card, stored, task
-from tests.peer.rig import PARKING, PATIENT, calling, told_by
-from tests.run.desk import reason, run
+from tests.peer.rig import HOME, PARKING, PATIENT, NearClients, calling, told_by
+from tests.run.desk import desk, reason, run
 from trunkline import Turn
+from trunkline.peer.entry_executor import EntryExecutor
 from trunkline.peer.executor import remote_id
-from trunkline.peer.remote import CALL_KEY
+from trunkline.peer.remote import CALL_KEY, Peer
 from trunkline.run.node import Limits
 from trunkline.wire.types import Message, Part, SendRequest, TaskState
 
@@ -116,3 +117,22 @@ def test_a_conversation_that_was_begun_here_keeps_its_id_before_the_agent_has_to
             assert mine == begun != yours
 
     run(main())
+
+
+def test_what_a_caller_writes_where_our_own_tasks_say_whom_they_are_for_means_nothing() -> None:
+    stand = Stand(lambda _: task(COMPLETED, "done"), QUIET)
+
+    async def main() -> None:
+        clients = NearClients(stand)
+        executor = EntryExecutor("writer", lambda _: Peer(url=HOME), clients)
+        async with desk(executor.run, PATIENT) as runner:
+            for place, forged in enumerate(["nonsense", {"target": "elsewhere", "context": "theirs"}, None]):
+                metadata = {CALL_KEY: forged} if forged else None
+                content = Message(f"m{place}", "ours", parts=(Part(text="hello"),), metadata=metadata)
+                feed, ack = runner.submit("t", "me", SendRequest(content), agent=runner.origin)
+                await ack
+                assert await runner.ended(feed) is TaskState.COMPLETED, reason(feed)
+        await clients.close()
+
+    run(main())
+    assert [one.params["message"]["contextId"] for one in stand.asked][1:] == ["c1", "c1"]

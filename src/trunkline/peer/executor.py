@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trunkline.errors import InvalidParams, Misuse
 from trunkline.peer.callbacks import Following
-from trunkline.peer.remote import Peer, find, read_target, spoken
+from trunkline.peer.remote import CALLS, Peer, find, read_target, spoken
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.wire.types import SendRequest, TaskState
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def remote_id(agent: str) -> str:
     """The id under which the remote tasks of an agent's skills are recorded; no author can take it."""
-    return f"{agent}/remote"
+    return f"{agent}{CALLS}"
 
 
 class PeerExecutor:

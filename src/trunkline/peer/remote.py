@@ -20,6 +20,8 @@ from trunkline.wire.types import Message, Metadata, Part, Role, TaskState
 
 # In the metadata of the message that opens a task: who is to do it, by which skill, in which context.
 CALL_KEY = "trunkline.call"
+# How the id ends under which such tasks are recorded; no author can take it.
+CALLS = "/remote"
 # What a remote agent is told of the metadata of a message: the chain of agents that it is part of.
 PASSED_ON = frozenset({hops.KEY})
 _LONGEST_URL = 2048

@@ -41,7 +41,7 @@ from trunkline.net.egress import shown
 from trunkline.peer.callbacks import Following
 from trunkline.peer.relay import ASKED_KEY, Relay, deadline_of
 from trunkline.peer.remote import (
-    CALL_KEY,
+    CALLS,
     PASSED_ON,
     Peer,
     Target,
@@ -216,9 +216,11 @@ class RemoteRun:
 
     async def _context(self) -> str:
         """The context that the agent knows: the one that it told in our context before, else our own."""
-        work, state, target = self._work, self._work.state, self._target.target
+        work, state = self._work, self._work.state
         if state.context_id == state.task_id:
             return state.context_id
+        # Only our own tasks say whom they are for; what a caller writes there means nothing.
+        target = self._target.target if state.agent.endswith(CALLS) else None
         taken, is_own = await work.step_before(TAKEN, lambda first: _is_for(first, target))
         known = "" if taken is None else convert(taken.result, RemoteTask).context
         return known or (state.context_id if is_own else context_of(work.tenant, state))
@@ -464,9 +466,9 @@ class RemoteRun:
             log.warning("peer.not_canceled task=%s error=%a", self._work.state.task_id, str(error))
 
 
-def _is_for(first: Message, target: str) -> bool:
+def _is_for(first: Message, target: str | None) -> bool:
     """Whether a task of the same agent here was done by the same one elsewhere."""
-    return CALL_KEY not in (first.metadata or {}) or read_target(first).target == target
+    return target is None or read_target(first).target == target
 
 
 def _is_away(error: TrunklineError) -> bool:
