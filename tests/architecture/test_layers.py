@@ -39,6 +39,10 @@ EXCEPTIONS = {
     ): "an agent that calls nobody starts without a client",
     ("trunkline.fleet.mount", "trunkline.fleet.api"): "a host starts without what nobody asks for",
     ("trunkline.agent.turn", "trunkline.peer.call"): "an agent that calls nobody starts without it",
+    (
+        "trunkline.flow",
+        "trunkline.flow.local",
+    ): "its front door, loaded when first asked for: the extra `flow`",
     ("trunkline", "trunkline.host"): "trunkline.lifespan, loaded when first asked for",
     ("trunkline.http.server", "trunkline.http.websocket"): "its library is the extra `websocket`",
     ("trunkline.store.url", "trunkline.store.postgres.store"): "its driver is the extra `postgres`",

@@ -21,6 +21,8 @@ SIGNALS = {
     "demo/tour_process.py Gone",
     "demo/tour_process.py StepFailed",
     "flow/jq/pool.py FilterFailed",
+    "flow/engine/replay.py StrayError",
+    "flow/engine/walk.py NodeFailed",
     "doctor/exchange.py NotPossible",
     "doctor/exchange.py NotCalled",
     "http/exchange.py Disconnected",

@@ -17,14 +17,17 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from tests.chaos.history import Logged
+from tests.chaos.history import Logged, collect
 from tests.chaos.inside import Inside, inside
+from tests.flow.documents import DELEGATE, flow_document
 from trunkline import Agent, Turn, Unanswered
 from trunkline.demo import agent
+from trunkline.flow.local import LocalFlows
 from trunkline.log.decide import Notify
 from trunkline.log.events import Candidate, ChildAsked, ChildEnded, QuestionClosed, Routed
 from trunkline.log.fold import Head, fold
 from trunkline.store.backup import export
+from trunkline.store.base import Store
 from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, Task, TaskState, TaskStatus
 from trunkline.wire.writer import WRITERS, Dialect
 
@@ -107,7 +110,7 @@ async def _record(name: str, store: str) -> int:
         await app.send("go")
         said = {"messageId": "hello", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
         await app.ask("SendMessage", {"message": {**said, "metadata": {"skillHint": "reply"}}})
-        return await _keep(name, app)
+        return await _keep(name, app.store)
 
 
 async def _record_push(name: str, store: str) -> int:
@@ -125,7 +128,7 @@ async def _record_push(name: str, store: str) -> int:
         await app.send("this one", taskId=asked["id"])
         for task_id, config_id in ((counted["id"], "inline"), (asked["id"], "later")):
             await app.ask("DeleteTaskPushNotificationConfig", {"taskId": task_id, "id": config_id})
-        return await _keep(name, app)
+        return await _keep(name, app.store)
 
 
 waiting = Agent("waiting", on_crash="resume")
@@ -159,7 +162,7 @@ async def _record_waiting(name: str, store: str) -> int:
         await _until(
             app, lambda logs: sum(not (log.head and log.head.state in TERMINAL) for log in logs) == 1
         )
-        return await _keep(name, app)
+        return await _keep(name, app.store)
 
 
 asking = Agent("asking")
@@ -180,7 +183,7 @@ async def _record_questions(name: str, store: str) -> int:
         answered, _ = [await app.send("go", wait=False) for _ in range(2)]
         await _until(app, lambda logs: all(_is_second(log) for log in logs))
         await app.send("yes", taskId=answered["id"])
-        return await _keep(name, app)
+        return await _keep(name, app.store)
 
 
 def _is_second(log: Logged) -> bool:
@@ -202,7 +205,7 @@ async def _record_children(name: str, store: str) -> int:
         await app.send("no", taskId=child.state.task_id)
         await _until(app, lambda logs: _is_told(logs, ChildEnded))
         await app.send("yes", taskId=parent)
-        return await _keep(name, app)
+        return await _keep(name, app.store)
 
 
 async def _record_routed(name: str, store: str) -> int:
@@ -223,7 +226,7 @@ async def _record_routed(name: str, store: str) -> int:
             _, opened = app.runner.submit("default", "anonymous", request, agent=agent, routed=routed)
             await opened
         await _until(app, lambda logs: all(log.head and log.head.state in TERMINAL for log in logs))
-        return await _keep(name, app)
+        return await _keep(name, app.store)
 
 
 async def _record_notices(name: str, store: str) -> int:
@@ -238,7 +241,19 @@ async def _record_notices(name: str, store: str) -> int:
             await app.runner.notify(feed, Notify())
             await app.runner.notify(feed, Notify(TaskState.COMPLETED, result))
         await app.send("yes", taskId=told[0])
-        return await _keep(name, app)
+        return await _keep(name, app.store)
+
+
+async def _record_flow(name: str, store: str) -> int:
+    """Runs of workflows: one that delegates and ends, one that is signalled, one that is cancelled."""
+    async with LocalFlows(store) as flows:
+        await (await flows.start(flow_document(DELEGATE), {"task": "go"})).wait()
+        waiting = flow_document({"id": "ask", "type": "wait", "config": {"kind": "signal", "signal": "go"}})
+        for finish in (True, False):
+            run = await flows.start(waiting, {})
+            await run.wait()
+            await (run.signal("go", {"by": "somebody"}) if finish else run.cancel("not needed"))
+        return await _keep(name, flows.store)
 
 
 def _is_told(logs: list[Logged], kind: type[ChildAsked | ChildEnded]) -> bool:
@@ -250,9 +265,9 @@ async def _until(app: Inside, reached: Callable[[list[Logged]], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def _keep(name: str, app: Inside) -> int:
-    pages = b"".join([page async for page in export(app.store, importlib.metadata.version("trunkline"))])
-    logs = await app.logs()
+async def _keep(name: str, store: Store) -> int:
+    pages = b"".join([page async for page in export(store, importlib.metadata.version("trunkline"))])
+    logs = await collect(store)
     (HERE / f"{name}.jsonl").write_bytes(pages)
     lines = [msgspec.json.encode(kept(log)) for log in sorted(logs, key=lambda log: log.task_id)]
     (HERE / f"{name}.heads.jsonl").write_bytes(b"\n".join(lines) + b"\n")
@@ -270,6 +285,7 @@ def main() -> None:
         f"{version}-children": _record_children,
         f"{version}-routed": _record_routed,
         f"{version}-notices": _record_notices,
+        f"{version}-flow": _record_flow,
     }
     left = {name: record for name, record in parts.items() if not (HERE / f"{name}.jsonl").exists()}
     if not left:

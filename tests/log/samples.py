@@ -74,6 +74,12 @@ middle = st.one_of(
     st.builds(ev.Taken, place=st.integers(0, 3)),
     st.builds(ev.QuestionClosed, place=st.integers(0, 3), withdrawn=st.booleans()),
     st.builds(ev.Parked, wake_at=st.sampled_from([0, 5_000]), child=st.sampled_from(["", "k"])),
+    st.builds(
+        ev.FlowRows,
+        rows=st.lists(st.builds(ev.FlowRow, name=texts, payload=st.just({"nodeId": "a"})), max_size=2).map(
+            tuple
+        ),
+    ),
     st.builds(ev.ChildAsked, child=st.sampled_from(["k", "l"]), question=st.sampled_from(["q1", "q2"])),
     st.builds(ev.Notified, state=st.none() | st.sampled_from(ENDS), task=st.none()),
     st.builds(ev.ChildEnded, child=st.sampled_from(["k", "l"]), state=st.sampled_from(ENDS)),

@@ -29,6 +29,7 @@ def test_kind_is_the_class_name() -> None:
     )
     assert sorted(KINDS) == [
         "cancelrequested", "childasked", "childended", "chunk", "claimed", "compacted", "delta",
+        "flowrows",
         "notified", "parked",
         "pushdeleted", "pushset",
         "questionclosed", "replied", "routed", "said", "status",

@@ -45,6 +45,7 @@ class Cancel(Struct, frozen=True):
     by: str
     claim: str = ""
     told: bool = False
+    reason: str = ""
 
 
 class ForceCancel(Struct, frozen=True):
@@ -259,7 +260,7 @@ def _check_answer(state: State, message: Message, by: str) -> None:
 def _cancel(state: State, command: Cancel) -> tuple[ev.AnyEvent, ...]:
     if state.over:
         raise errors.TaskNotCancelable(f"task {state.task_id} has already ended ({plain_state(state.state)})")
-    requested = () if state.cancel_requested else (ev.CancelRequested(command.by),)
+    requested = () if state.cancel_requested else (ev.CancelRequested(command.by, command.reason),)
     if command.told:
         claims = command.claim and command.claim != state.node and state.interrupted
         return (ev.Claimed(command.claim), *requested) if claims else requested

@@ -131,9 +131,10 @@ class Replied(Event, frozen=True):
 
 
 class CancelRequested(Event, frozen=True):
-    """Somebody asked the running executor to stop."""
+    """Somebody asked the running executor to stop, and may have said why."""
 
     by: str
+    reason: str = ""
 
 
 class Stepped(Event, frozen=True):
@@ -142,6 +143,22 @@ class Stepped(Event, frozen=True):
     place: int
     name: str
     result: object = None
+
+
+class FlowRow(Struct, frozen=True, array_like=True, gc=False):
+    """A row of the history of a workflow's run: its name, and what it says besides the run's own id."""
+
+    name: str
+    payload: Metadata
+
+
+class FlowRows(Event, frozen=True):
+    """A workflow's run came this far: rows of its history that were written together, in their order.
+
+    A row holds what is new in it. What it shows of the state of the run follows from the rows before it.
+    """
+
+    rows: tuple[FlowRow, ...]
 
 
 class Parked(Event, frozen=True):
@@ -236,6 +253,7 @@ Known = (
     | Replied
     | CancelRequested
     | Stepped
+    | FlowRows
     | Parked
     | ChildEnded
     | ChildAsked

@@ -313,7 +313,7 @@ class State:
                 self._set_push(target)
             case ev.PushDeleted(id=gone):
                 self._delete_push(gone)
-            case ev.Stepped() | ev.Unread():
+            case ev.Stepped() | ev.FlowRows() | ev.Unread():
                 pass
             case _:
                 assert_never(recorded.event)
@@ -371,7 +371,7 @@ class State:
             case ev.Status(state=state):
                 # A status adds nothing to the one before it; a run could say new ones for ever.
                 return state is not TaskState.WORKING
-            case ev.Taken() | ev.QuestionClosed() | ev.Parked() | ev.Replied():
+            case ev.Taken() | ev.QuestionClosed() | ev.Parked() | ev.Replied() | ev.FlowRows():
                 return True
             case _:
                 return False

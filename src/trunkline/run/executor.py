@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Protocol
 
 from trunkline.clock import Ids
-from trunkline.log.events import AnyEvent, Replied, Status, Stepped
+from trunkline.log.events import AnyEvent, Recorded, Replied, Status, Stepped
 from trunkline.log.fold import State
 from trunkline.wire.types import Message, SendRequest
 
@@ -61,6 +61,10 @@ class ChildTasks(Protocol):
         Raises:
             Refused: it has ended, or waits for another answer.
         """
+        ...
+
+    async def cancel(self, child: str) -> None:
+        """Have a child end, unless it has ended or is kept no longer."""
         ...
 
 
@@ -161,6 +165,28 @@ class Work(Protocol):
 
     async def appended(self, after: int) -> None:
         """Wait until the log holds something after this seq: whatever a caller or a child adds to it."""
+        ...
+
+    async def until(
+        self,
+        ready: Callable[[], bool],
+        wake_at: int = 0,
+        children: Collection[str] = (),
+        *,
+        parks: bool = True,
+    ) -> None:
+        """Wait until something is so, or for a moment: looked at whenever the log moves or `nudge` is called.
+
+        `children` are those whose rest may make it so. Without `parks` the executor is kept meanwhile.
+        """
+        ...
+
+    def nudge(self) -> None:
+        """Have whatever waits look again: something is so that no log tells."""
+        ...
+
+    async def records(self) -> Sequence[Recorded]:
+        """The whole log of the task as it stands."""
         ...
 
     def mark_main(self) -> None:

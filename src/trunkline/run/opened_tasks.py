@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from trunkline.errors import InvalidParams, StoreError
+from trunkline.errors import InvalidParams, StoreError, TaskNotCancelable, TaskNotFound
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.owner import RETRY_S
@@ -62,6 +63,13 @@ class OpenedTasks:
                 return await self._runner.say(await self._feed(child), message)
             except StoreError as error:
                 await self._wait(child, error)
+
+    async def cancel(self, child: str) -> None:
+        """Have a child end, unless it has."""
+        feed = await self._load(child)
+        if feed is not None and not feed.state.over:
+            with contextlib.suppress(TaskNotCancelable, TaskNotFound):
+                await self._runner.cancel(feed, self._parent.state.principal)
 
     async def _feed(self, child: str) -> Feed:
         feed = await self._load(child)

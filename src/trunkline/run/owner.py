@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from trunkline.clock import now_ms
 from trunkline.errors import Misuse, StoreError, TaskFull, TurnOver
 from trunkline.log.decide import LIMITS, Park
-from trunkline.log.events import AnyEvent, Replied, Status, Stepped
+from trunkline.log.events import AnyEvent, Recorded, Replied, Status, Stepped
 from trunkline.log.fold import State
 from trunkline.run import contexts, hops
 from trunkline.run.buffer import RETRY_S, UNFLUSHED_LIMIT, EventBuffer
@@ -36,33 +36,10 @@ class Owner:
     """Runs one task's executor and records what it says; begins as soon as it is made."""
 
     __slots__ = (
-        "_abandoned",
-        "_again",
-        "_begun",
-        "_buffer",
-        "_continues",
-        "_force",
-        "_left",
-        "_loop",
-        "_main",
-        "_node",
-        "_open_steps",
-        "_park_due",
-        "_questions",
-        "_replay",
-        "_spoken",
-        "_started_at",
-        "_stop",
-        "_task",
-        "_waits",
-        "agent",
-        "awaited",
-        "earlier",
-        "feed",
-        "heard_at",
-        "ids",
-        "tenant",
-    )
+        "_abandoned", "_again", "_begun", "_buffer", "_continues", "_force", "_left", "_loop", "_main",
+        "_node", "_open_steps", "_park_due", "_questions", "_replay", "_spoken", "_started_at", "_stop",
+        "_task", "_waits", "agent", "awaited", "earlier", "feed", "heard_at", "ids", "tenant",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -210,12 +187,7 @@ class Owner:
 
     async def child_rest(self, child: str, heard: int) -> None:
         """Wait until a child of this task has ended, or asked more than these many questions."""
-        state = self.feed.state
-        self.awaited.add(child)
-        try:
-            await self._wait(lambda: state.has_rested(child, heard), child=child)
-        finally:
-            self.awaited.discard(child)
+        await self.until(lambda: self.feed.state.has_rested(child, heard), children=(child,))
 
     async def notified(self, heard: int, until: int) -> None:
         """Wait until the agent elsewhere has told more often of it than this, or for a moment."""
@@ -230,14 +202,41 @@ class Owner:
         """Wait until the log holds something after this seq."""
         await self._wait(lambda: self.feed.state.seq > after)
 
+    async def until(
+        self,
+        ready: Callable[[], bool],
+        wake_at: int = 0,
+        children: Collection[str] = (),
+        *,
+        parks: bool = True,
+    ) -> None:
+        """Wait until something is so, or for a moment."""
+        self.awaited.update(children)
+        try:
+            # A parked task names one child; with several it is kept, and they are found by that.
+            child, parks = next(iter(children), ""), parks and len(children) < 2
+            await self._wait(lambda: ready() or 0 < wake_at <= now_ms(), wake_at, child, parks=parks)
+        finally:
+            self.awaited.difference_update(children)
+
+    def nudge(self) -> None:
+        """Have whatever waits look again."""
+        self.feed.nudge()
+
+    async def records(self) -> Sequence[Recorded]:
+        """The whole log of the task as it stands."""
+        return await self._node.tasks.records(self.feed)
+
     def mark_main(self) -> None:
         """Take the asyncio task that calls this for the one in which the whole executor waits."""
         self._main = asyncio.current_task(self._loop) or self._main
 
-    async def _wait(self, ready: Callable[[], bool], wake_at: int = 0, child: str = "") -> None:
+    async def _wait(
+        self, ready: Callable[[], bool], wake_at: int = 0, child: str = "", *, parks: bool = True
+    ) -> None:
         """Wait until something is so; after a while without a coroutine, where that is possible."""
         self._check()
-        timer = self._consider_parking_later()
+        timer = self._consider_parking_later() if parks else None
         self._waits += 1
         try:
             while not ready():

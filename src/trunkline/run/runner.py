@@ -402,22 +402,22 @@ class Runner:
     async def _lives_elsewhere(self, node: str) -> bool:
         return self._store.shared and node not in (self.node, "") and await self._store.nodes.alive(node)
 
-    async def cancel(self, feed: Feed, principal: str) -> None:
-        """Stop a task: cooperatively at first, in any case within the limit.
+    async def cancel(self, feed: Feed, principal: str, reason: str = "") -> None:
+        """Stop a task: cooperatively at first, in any case within the limit; the log keeps the reason.
 
         Raises:
             TaskNotCancelable: it has ended, or ended otherwise before it could be stopped.
         """
-        await self._node.complete(self._cancel(feed, principal))
+        await self._node.complete(self._cancel(feed, principal, reason))
 
-    async def _cancel(self, feed: Feed, principal: str) -> None:
+    async def _cancel(self, feed: Feed, principal: str, reason: str = "") -> None:
         state = feed.state
         agent = self._node.agent(state.agent)
         elsewhere = agent is not None and agent.executor.works_elsewhere
         runs = feed.runner is not None or await self._lives_elsewhere(state.node)
         # Where the work is done elsewhere an executor has to say so there, also if it was not needed so far.
         claim = self.node if elsewhere and state.interrupted and not runs else ""
-        await self.tasks.change(feed, Cancel(principal, claim, told=elsewhere))
+        await self.tasks.change(feed, Cancel(principal, claim, told=elsewhere, reason=reason))
         if claim and state.node == claim and feed.runner is None and not state.over and agent is not None:
             self._begin(feed, agent, Again.RESUME)
         elif elsewhere:

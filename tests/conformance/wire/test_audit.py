@@ -79,7 +79,15 @@ class Auditor:
                 return self._judge_status(event)
             case ev.Replied():
                 return self.node, f"answer to {self.last_said}"
-            case ev.Delta() | ev.Chunk() | ev.Stepped() | ev.Taken() | ev.Parked() | ev.Compacted():
+            case (
+                ev.Delta()
+                | ev.Chunk()
+                | ev.Stepped()
+                | ev.FlowRows()
+                | ev.Taken()
+                | ev.Parked()
+                | ev.Compacted()
+            ):
                 return self.node, "its run"
             case ev.Routed():
                 return self.node, event.reason
@@ -212,6 +220,7 @@ def test_the_log_alone_tells_who_when_for_whom_and_why(shelf: Shelf, tmp_path: P
         ev.Parked,
         ev.ChildEnded,
         ev.ChildAsked,
+        ev.FlowRows,
         ev.Notified,
     }
     assert kinds >= set(get_args(ev.Known)) - rare, kinds

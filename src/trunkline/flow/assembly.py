@@ -1,0 +1,59 @@
+"""An engine put together: its parts, the agent whose tasks its runs are, and the port to them."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from trunkline.flow.activities.base import ActivityExecutor, AgentDelegates, DelegateExecutor
+from trunkline.flow.activities.composite import StubActivities
+from trunkline.flow.definitions import Definitions, KnownWorkflows
+from trunkline.flow.delegates.mock import MockDelegate
+from trunkline.flow.engine.executor import FlowExecutor
+from trunkline.flow.engine.parts import FlowParts
+from trunkline.flow.jq.filters import Filters
+from trunkline.flow.port import WAIT_S, FlowPort
+from trunkline.run.node import HostedAgent
+from trunkline.run.runner import Runner
+from trunkline.store.parts import Docs
+
+# The agent whose tasks runs are; no author can take its id.
+AGENT = "flow/runs"
+
+
+class Doers(TypedDict, total=False):
+    """Who does the work of nodes; stubs and mocks where nobody is named."""
+
+    activities: ActivityExecutor
+    delegates: DelegateExecutor
+    agents: AgentDelegates
+
+
+class FlowEngine:
+    """An engine on the documents of a store. `close` ends what it holds; its runs go on at the next start."""
+
+    def __init__(self, docs: Docs, doers: Doers | None = None) -> None:
+        doers = doers or {}
+        self.definitions = Definitions(docs)
+        self.workflows = KnownWorkflows(self.definitions)
+        self._filters = Filters()
+        self.parts = FlowParts(
+            AGENT,
+            definitions=self.definitions,
+            filters=self._filters,
+            activities=doers.get("activities") or StubActivities(),
+            delegates=doers.get("delegates") or MockDelegate(),
+            refs=self.workflows,
+            agents=doers.get("agents"),
+        )
+
+    def hosted(self, stall_s: float = 900.0, retention_s: float = 0.0) -> HostedAgent:
+        """The agent that a runner carries."""
+        return HostedAgent(AGENT, FlowExecutor(self.parts), stall_s, retention_s)
+
+    def port(self, runner: Runner, *, also: tuple[str, ...] = (), wait_s: float = WAIT_S) -> FlowPort:
+        """The operations on runs, by a runner that carries the agent."""
+        return FlowPort(runner, self.definitions, AGENT, also=also, wait_s=wait_s)
+
+    async def close(self) -> None:
+        """End the workers of filters."""
+        await self._filters.close()

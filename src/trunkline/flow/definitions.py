@@ -1,0 +1,170 @@
+"""Definitions in the store: each by its hash, so that a run is walked by the definition it was begun with.
+
+A workflow that was registered under an id is a document that names a hash.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from trunkline.errors import Conflict, FlowRefused
+from trunkline.flow.definition.document import Definition
+from trunkline.flow.definition.read import read_definition
+from trunkline.flow.state import StateCheck
+from trunkline.store.parts import Docs
+
+KIND, REGISTERED = "workflow", "workflow.id"
+LARGEST = 2 << 20
+# How many definitions are held ready, and how many are known to be in the store.
+CACHED, KNOWN = 256, 10_000
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Loaded(Struct, frozen=True):
+    """A definition with its state's schema compiled."""
+
+    definition: Definition
+    check: StateCheck
+
+    def wrong(self, state: dict[str, Any]) -> str | None:
+        """What is wrong with a state, in words; None where it fits."""
+        return self.check.wrong(state)
+
+
+class _Recent(OrderedDict[K, V], Generic[K, V]):
+    """The newest entries of a mapping, up to a bound."""
+
+    def __init__(self, bound: int) -> None:
+        super().__init__()
+        self._bound = bound
+
+    def find(self, key: K) -> V | None:
+        found = self.get(key)
+        if found is not None:
+            self.move_to_end(key)
+        return found
+
+    def keep(self, key: K, value: V) -> None:
+        self[key] = value
+        if len(self) > self._bound:
+            self.popitem(last=False)
+
+
+class Definitions:
+    """Reads definitions, keeps them in the store, and finds them there."""
+
+    def __init__(self, docs: Docs) -> None:
+        self._docs = docs
+        self._by_text: _Recent[bytes, Loaded] = _Recent(CACHED)
+        self._by_hash: _Recent[str, Loaded] = _Recent(CACHED)
+        self._kept: _Recent[tuple[str, str], bool] = _Recent(KNOWN)
+
+    def read(self, document: object) -> Loaded:
+        """The definition in a document.
+
+        Raises:
+            FlowInvalid: it breaks a rule, or is too large.
+        """
+        try:
+            text = msgspec.json.encode(document)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise FlowRefused("VALIDATION_ERROR", f"the definition is no JSON: {error}") from None
+        if len(text) > LARGEST:
+            raise FlowRefused("VALIDATION_ERROR", f"a definition has at most {LARGEST >> 20} MiB as JSON")
+        found = self._by_text.find(text)
+        if found is None:
+            # Its own copy: whoever gave it may go on changing it.
+            found = self._load(msgspec.json.decode(text))
+            self._by_text.keep(text, found)
+        return found
+
+    def _load(self, document: object) -> Loaded:
+        definition = read_definition(document)
+        loaded = self._by_hash.find(definition.hash)
+        if loaded is None:
+            loaded = Loaded(definition, StateCheck(definition.state_schema))
+            self._by_hash.keep(definition.hash, loaded)
+        return loaded
+
+    async def keep(self, tenant: str, loaded: Loaded) -> None:
+        """Have the store hold a definition."""
+        key = (tenant, loaded.definition.hash)
+        if self._kept.find(key):
+            return
+        body = msgspec.json.encode(loaded.definition.document)
+        try:
+            await self._docs.put(tenant, KIND, loaded.definition.hash, body, 0)
+        except Conflict:
+            # It was there: by this hash it can be no other.
+            pass
+        self._kept.keep(key, True)
+
+    async def get(self, tenant: str, hash: str) -> Loaded:
+        """The definition of a hash.
+
+        Raises:
+            FlowRefused: the store has none.
+        """
+        found = self._by_hash.find(hash)
+        if found is not None and self._kept.find((tenant, hash)):
+            return found
+        doc = await self._docs.get(tenant, KIND, hash)
+        if doc is None:
+            raise FlowRefused("WORKFLOW_NOT_FOUND", f"there is no definition with the hash {hash}")
+        self._kept.keep((tenant, hash), True)
+        return self._load(msgspec.json.decode(doc.body))
+
+    async def register(self, tenant: str, workflow_id: str, loaded: Loaded) -> None:
+        """Give a definition an id.
+
+        Raises:
+            FlowRefused: another one has it.
+        """
+        await self.keep(tenant, loaded)
+        try:
+            await self._docs.put(tenant, REGISTERED, workflow_id, loaded.definition.hash.encode(), 0)
+        except Conflict:
+            raise FlowRefused(
+                "DUPLICATE_WORKFLOW_ID", f"there is a workflow {workflow_id!r}; give this one another name"
+            ) from None
+
+    async def registered(self, tenant: str, workflow_id: str) -> Loaded:
+        """The definition that has an id.
+
+        Raises:
+            FlowRefused: none has it.
+        """
+        doc = await self._docs.get(tenant, REGISTERED, workflow_id)
+        if doc is None:
+            raise FlowRefused("WORKFLOW_NOT_FOUND", f"there is no workflow {workflow_id!r}")
+        return await self.get(tenant, doc.body.decode())
+
+
+class KnownWorkflows:
+    """Workflows by the references that others call them by: given here, or registered under an id."""
+
+    def __init__(self, definitions: Definitions) -> None:
+        self._definitions = definitions
+        self._given: dict[str, Loaded] = {}
+
+    def add(self, ref: str, document: object) -> None:
+        """Have a reference stand for a document; for the newest where there were others.
+
+        Raises:
+            FlowInvalid: the document breaks a rule.
+        """
+        self._given[ref] = self._definitions.read(document)
+
+    async def resolve(self, tenant: str, ref: str) -> Loaded:
+        """The definition that a reference stands for.
+
+        Raises:
+            FlowRefused: there is none.
+        """
+        found = self._given.get(ref)
+        return found if found is not None else await self._definitions.registered(tenant, ref)

@@ -1,0 +1,1 @@
+"""The engine of workflows: rows, the pure walk through a definition, and the executor that does its work."""

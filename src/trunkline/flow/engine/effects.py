@@ -1,0 +1,82 @@
+"""What a walk needs before it can go on. Pure data: whoever drives the walk sees to it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from trunkline.flow.definition.document import Node
+
+Span = dict[str, str]
+
+
+class Evaluate(Struct, frozen=True):
+    """The value of a filter; nothing else of the walk goes on before it is there."""
+
+    program: str
+    root: dict[str, Any]
+
+
+class Perform(Struct, frozen=True):
+    """An attempt at a `step`, `llm_call` or `tool_call`."""
+
+    node: Node
+    visit: int
+    attempt: int
+    state: dict[str, Any]
+    span: Span | None
+
+
+class Delegate(Struct, frozen=True):
+    """An attempt at an `agent_delegate`; `until` is when it is given up, 0 for never."""
+
+    node: Node
+    visit: int
+    attempt: int
+    state: dict[str, Any]
+    input: dict[str, Any]
+    correlation: str
+    until: int
+    span: Span | None
+
+
+class Nest(Struct, frozen=True):
+    """A run of another workflow, under its own execution id."""
+
+    node: Node
+    child: str
+    input: dict[str, Any]
+
+
+class Sleep(Struct, frozen=True):
+    """A moment to come; `fires` if a row tells of it, as with a timer and not with a pause before a retry."""
+
+    node: Node
+    due: int
+    fires: bool
+
+
+class Ask(Struct, frozen=True):
+    """A word from outside: the answer to an interrupt, or a signal."""
+
+    node: Node
+    visit: int
+    awaits: Literal["interrupt", "signal"]
+    span: Span | None
+
+
+Effect = Evaluate | Perform | Delegate | Nest | Sleep | Ask
+
+
+class Done(Struct, frozen=True):
+    """How an activity, a delegation or a nested run ended; `by_host` if its result was submitted."""
+
+    ok: bool
+    output: dict[str, Any] = {}
+    error: str = ""
+    code: str = ""
+    external_task: str = ""
+    by_host: bool = False
+    # Of a nested run alone: what it gave, where that is not its state.
+    result: Any = None

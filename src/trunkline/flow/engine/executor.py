@@ -1,0 +1,99 @@
+"""The executor whose tasks are the runs of workflows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trunkline.errors import InvalidParams, RouteNotFound
+from trunkline.flow.definitions import Loaded
+from trunkline.flow.engine.children import OUTCOME
+from trunkline.flow.engine.order import Order, given_to, read_order
+from trunkline.flow.engine.parts import FlowParts
+from trunkline.flow.engine.replay import History
+from trunkline.flow.engine.run import Run
+from trunkline.flow.engine.walk import Ended
+from trunkline.log.events import Chunk, FlowRow, FlowRows, Status
+from trunkline.run.executor import OnCrash, Verdict, Work
+from trunkline.wire.types import Artifact, Message, Part, Role, SendRequest, TaskState
+
+# The skill of every run, and the artifact that holds what it gave to a caller over A2A.
+SKILL, RESULT = "workflow", "result"
+
+
+class FlowExecutor:
+    """Walks workflows: each run by the definition that its order names, or all by one of their own."""
+
+    works_elsewhere = False
+
+    def __init__(self, parts: FlowParts, own: Loaded | None = None, name: str = SKILL) -> None:
+        self.parts = parts
+        self._own = own
+        self._name = name
+
+    def admit(self, request: SendRequest) -> str:
+        """Take every message where the workflow is its own, and else what names one."""
+        if self._own is None and read_order(request.message) is None:
+            raise InvalidParams("the message names no workflow", field="message.metadata")
+        return SKILL
+
+    def named(self, name: str) -> str:
+        """The one skill, by its name or the agent's."""
+        if name == SKILL:
+            return SKILL
+        if name == self._name:
+            return ""
+        raise RouteNotFound(f"there is no agent or skill {name!r} here; there are {self._name}, {SKILL}")
+
+    def on_crash(self, skill: str) -> OnCrash:
+        """Go on from the rows."""
+        del skill
+        return OnCrash.RESUME
+
+    async def close(self) -> None:
+        """What the parts hold is whose who made them."""
+
+    async def run(self, work: Work) -> Verdict:
+        """Walk to the end."""
+        state = work.state
+        message = state.message
+        given = given_to(message)
+        order = read_order(message) if self._own is None else None
+        if order is None:
+            loaded = self._own
+            if loaded is None:
+                raise InvalidParams("the message names no workflow", field="message.metadata")
+            # Kept, so that whoever reads the rows of the run finds it.
+            await self.parts.definitions.keep(work.tenant, loaded)
+            order = Order(state.task_id, loaded.definition.hash)
+            told = True
+        else:
+            loaded = await self.parts.definitions.get(work.tenant, order.definition)
+            told = False
+        run = Run(self.parts, work, order, loaded, given=given, history=History(await _rows(work)))
+        ended = await run.go()
+        if told and ended.ok:
+            work.put(_artifact(RESULT, ended.result))
+        elif state.parent and order.depth:
+            work.put(_artifact(OUTCOME, _outcome(ended, run.walk.state)))
+        if ended.ok:
+            return Status(TaskState.COMPLETED)
+        text = Part(text=ended.error.encode(errors="replace").decode())
+        said = Message(work.ids.new(), state.context_id, state.task_id, Role.AGENT, (text,))
+        return Status(TaskState.FAILED, said)
+
+
+async def _rows(work: Work) -> list[FlowRow]:
+    if work.state.seq == work.state.opened:
+        return []
+    events = [recorded.event for recorded in await work.records()]
+    return [row for event in events if isinstance(event, FlowRows) for row in event.rows]
+
+
+def _artifact(name: str, data: Any) -> Chunk:
+    return Chunk(Artifact(name, name=name, parts=(Part(data=data),)), last=True)
+
+
+def _outcome(ended: Ended, state: dict[str, Any]) -> dict[str, Any]:
+    if not ended.ok:
+        return {"error": ended.error, **({"code": ended.code} if ended.code else {})}
+    return {"finalState": state, **({} if ended.result is state else {"result": ended.result})}

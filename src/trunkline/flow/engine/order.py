@@ -1,0 +1,129 @@
+"""What a run is asked for, and the words that it hears later, as they stand in messages of its log. Pure."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any, Literal, cast
+
+from msgspec import UNSET, Struct, ValidationError, convert, to_builtins
+from msgspec.structs import replace
+
+from trunkline.errors import InvalidParams
+from trunkline.log.fold import State
+from trunkline.wire.question import question_metadata
+from trunkline.wire.types import Message, Part, Role
+
+# In the metadata of messages: what they say to a workflow's run, or what its run waits for.
+FLOW_KEY = "trunkline.flow"
+Mode = Literal["in_process", "host_mediated"]
+MODES = ("in_process", "host_mediated")
+DEPTH_LIMIT = 4
+
+
+class Order(Struct, frozen=True, omit_defaults=True):
+    """What a run is: its execution id, its definition by hash, and how deep it is nested in other runs."""
+
+    execution: str
+    definition: str
+    mode: Mode = "in_process"
+    depth: int = 0
+
+    def message(self, message_id: str, given: dict[str, Any]) -> Message:
+        """The message that opens the run."""
+        metadata = {FLOW_KEY: to_builtins(self)}
+        return Message(message_id, role=Role.USER, parts=(Part(data=given),), metadata=metadata)
+
+
+class Word(Struct, frozen=True, omit_defaults=True):
+    """What a caller says to a run that waits: an activity's outcome, a signal, the answer to an interrupt."""
+
+    mode: Mode
+    ok: bool = True
+    error: str = ""
+    code: str = ""
+    external_task: str = ""
+
+    def message(self, message_id: str, question: str, payload: object) -> Message:
+        """The message that answers the question that the run waits with."""
+        metadata = {FLOW_KEY: to_builtins(self), **question_metadata(question)}
+        return Message(message_id, role=Role.USER, parts=(Part(data=payload),), metadata=metadata)
+
+
+class Awaited(Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What a run waits for, in the metadata of its question; `execution_id` is that of the run which asks."""
+
+    awaits: Literal["interrupt", "signal", "activity", "agent"]
+    node_id: str
+    execution_id: str
+    signal_name: str = ""
+    node_type: str = ""
+    attempt: int = 0
+    timeout_ms: int | None = None
+    parallel_span: dict[str, str] | None = None
+    agent_id: str = ""
+    protocol: str = ""
+    delegate_input: dict[str, Any] | None = None
+    delegate_correlation_id: str = ""
+    # What the answer must fit: the `resume_schema` of an interrupt, the `output_schema` of a model's call.
+    fits: dict[str, Any] | None = None
+
+
+def run_task_id(execution_id: str) -> str:
+    """The id of the task that a run is: the log of the task decides who was first to start it."""
+    return f"run-{blake2b(execution_id.encode(errors='surrogatepass'), digest_size=18).hexdigest()}"
+
+
+def read_order(message: Message) -> Order | None:
+    """What the message that opens a run says of it; None where it comes from somebody who knows no runs.
+
+    Raises:
+        InvalidParams: it cannot be read.
+    """
+    told = (message.metadata or {}).get(FLOW_KEY)
+    if told is None:
+        return None
+    try:
+        return convert(told, Order)
+    except ValidationError as error:
+        raise InvalidParams(str(error), field=f"message.metadata.{FLOW_KEY}") from None
+
+
+def read_word(message: Message) -> Word | None:
+    """What a message says to a run; None where its sender knows no runs."""
+    try:
+        return convert((message.metadata or {}).get(FLOW_KEY), Word)
+    except ValidationError:
+        return None
+
+
+def read_awaited(state: State) -> tuple[str, Awaited] | None:
+    """What the task of a run waits for, with the id of the question; None where it asks nothing."""
+    question = state.question
+    if question is None:
+        return None
+    try:
+        return question.message_id, convert((question.metadata or {}).get(FLOW_KEY), Awaited)
+    except ValidationError:
+        return question.message_id, Awaited("agent", "", "")
+
+
+def given_to(message: Message) -> dict[str, Any]:
+    """The input of a run: the object of a data part, else the text."""
+    for part in message.parts:
+        if part.data is not UNSET:
+            value: Any = part.data
+            return cast("dict[str, Any]", value) if isinstance(value, dict) else {"value": value}
+    return {"text": message.text} if message.text else {}
+
+
+def mode_of(state: State, order: Order) -> Mode:
+    """How activities are done now: as the last word that was taken up says, else as the run was asked for."""
+    for said in reversed(state.answers[: state.taken]):
+        if isinstance(said, Message) and (word := read_word(said)) is not None:
+            return word.mode
+    return order.mode
+
+
+def own(question: Message, state: State) -> Message:
+    """What a child asks, as this task asks it."""
+    return replace(question, task_id=state.task_id, context_id=state.context_id)

@@ -1,0 +1,55 @@
+"""What the engine is given to work with: definitions, filters, and whoever does the work of nodes."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from trunkline.flow.activities.base import ActivityExecutor, AgentDelegates, DelegateExecutor
+from trunkline.flow.definitions import Definitions, Loaded
+
+
+class FilterValues(Protocol):
+    """Whoever evaluates filters."""
+
+    async def value(self, program: str, root: object) -> Any:
+        """The value of a filter: nothing gives null, several values give an array.
+
+        Raises:
+            FilterFailed: it does not compile, or fails.
+        """
+        ...
+
+
+class WorkflowRefs(Protocol):
+    """Whoever knows workflows by the names that others call them by."""
+
+    async def resolve(self, tenant: str, ref: str) -> Loaded:
+        """The definition that a reference stands for.
+
+        Raises:
+            FlowRefused: there is none, or it cannot be had.
+        """
+        ...
+
+
+class FlowParts:
+    """The parts of one engine; `agent` is the agent whose tasks nested runs are."""
+
+    def __init__(
+        self,
+        agent: str,
+        *,
+        definitions: Definitions,
+        filters: FilterValues,
+        activities: ActivityExecutor,
+        delegates: DelegateExecutor,
+        refs: WorkflowRefs,
+        agents: AgentDelegates | None = None,
+    ) -> None:
+        self.agent = agent
+        self.definitions = definitions
+        self.value = filters.value
+        self.activities = activities
+        self.delegates = delegates
+        self.refs = refs
+        self.agents = agents

@@ -1,0 +1,105 @@
+"""What a run asks of its caller, and how it reads what it is answered. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from msgspec import to_builtins
+
+from trunkline.flow.engine.effects import Ask, Delegate, Done, Perform
+from trunkline.flow.engine.order import FLOW_KEY, Awaited, given_to, read_word
+from trunkline.flow.engine.walk import Lane, NodeFailed
+from trunkline.log.events import Status
+from trunkline.log.fold import State
+from trunkline.wire.question import Question, Rejection, question_metadata, read_answer
+from trunkline.wire.types import Message, Part, Role, TaskState
+
+
+def awaited(lane: Lane, execution_id: str) -> Awaited:
+    """What a lane waits for, in the words of the port."""
+    effect = cast("Perform | Delegate | Ask", lane.effect)
+    node = effect.node
+    match effect:
+        case Ask(awaits="signal"):
+            return Awaited("signal", node.id, execution_id, signal_name=node.config["signal"])
+        case Ask():
+            return Awaited("interrupt", node.id, execution_id, fits=node.config["resume_schema"])
+        case Perform():
+            return Awaited(
+                "activity",
+                node.id,
+                execution_id,
+                node_type=node.type,
+                attempt=effect.attempt,
+                timeout_ms=node.timeout_ms,
+                parallel_span=effect.span,
+                fits=node.config.get("output_schema") if node.type == "llm_call" else None,
+            )
+        case Delegate():
+            return Awaited(
+                "activity",
+                node.id,
+                execution_id,
+                node_type=node.type,
+                attempt=effect.attempt,
+                timeout_ms=node.timeout_ms,
+                parallel_span=effect.span,
+                agent_id=node.config["agent_id"],
+                protocol=node.config["protocol"],
+                delegate_input=effect.input,
+                delegate_correlation_id=effect.correlation,
+            )
+
+
+def question(question_id: str, about: Awaited, lane: Lane, state: State) -> Status:
+    """The question by which a run waits for something."""
+    config: dict[str, Any] = cast("Perform | Delegate | Ask", lane.effect).node.config
+    match about.awaits:
+        case "interrupt":
+            asked = Question(_words(config), schema=about.fits)
+        case "signal":
+            asked = Question(f"The workflow waits for the signal {about.signal_name!r}.")
+        case _:
+            asked = Question(f"The workflow waits for the result of {about.node_id!r} ({about.node_type}).")
+    schema = asked.part()
+    message = Message(
+        question_id,
+        state.context_id,
+        state.task_id,
+        Role.AGENT,
+        (Part(text=asked.text), *([] if schema is None else [schema])),
+        {**question_metadata(question_id), FLOW_KEY: to_builtins(about)},
+    )
+    return Status(TaskState.INPUT_REQUIRED, message)
+
+
+def _words(config: dict[str, Any]) -> str:
+    return str(config.get("prompt") or config.get("prompt_ref") or "")
+
+
+def answered(lane: Lane, said: Message) -> Any:
+    """What an answer gives a lane.
+
+    Raises:
+        NodeFailed: who was asked has declined.
+    """
+    effect, word = cast("Perform | Delegate | Ask", lane.effect), read_word(said)
+    if word is not None and not isinstance(effect, Ask):
+        output = given_to(said) if word.ok else {}
+        return Done(
+            ok=word.ok,
+            output=output,
+            error=word.error,
+            code=word.code,
+            external_task=word.external_task,
+            by_host=True,
+        )
+    if word is not None:
+        return given_to(said)
+    # Said by somebody who knows no runs: a caller over A2A, or a person by the inbox.
+    schema = effect.node.config.get("resume_schema")
+    found = read_answer(Question("", schema=schema), said)
+    if isinstance(found, Rejection):
+        raise NodeFailed("resume_not_allowed", found.text or "it was rejected", effect.node.id)
+    given = cast("dict[str, Any]", found) if isinstance(found, dict) else given_to(said)
+    return given if isinstance(effect, Ask) else Done(ok=True, output=given, by_host=True)

@@ -1,0 +1,387 @@
+"""One run: sees to what its walk needs, records its rows, and waits where nothing can be done.
+
+Everything that takes long is either an asyncio task of this process, begun again after a crash unless its
+result is recorded; or a task of the store, which has its own log; or a question, which its caller answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+
+from trunkline.clock import now_ms
+from trunkline.errors import FlowRefused, Misuse
+from trunkline.flow.activities.base import Activity, DelegateOrder, Outcome, output_of
+from trunkline.flow.definitions import Loaded
+from trunkline.flow.engine.children import ChildRun, agent_request, child_id, nested_done, read_done
+from trunkline.flow.engine.effects import Ask, Delegate, Done, Evaluate, Nest, Perform, Sleep
+from trunkline.flow.engine.nodes import way
+from trunkline.flow.engine.order import DEPTH_LIMIT, Mode, Order, mode_of, read_word, run_task_id
+from trunkline.flow.engine.parts import FlowParts
+from trunkline.flow.engine.questions import answered, awaited, question
+from trunkline.flow.engine.replay import History
+from trunkline.flow.engine.view import RUN_TOO_LARGE
+from trunkline.flow.engine.walk import Ended, Lane, NodeFailed, Walk
+from trunkline.flow.jq.pool import FilterFailed
+from trunkline.log.decide import BYTES_LIMIT, EVENTS_LIMIT, LIMITS
+from trunkline.log.events import FlowRows, QuestionClosed, Status, Taken
+from trunkline.run.executor import Work
+from trunkline.wire.types import Message, SendRequest, TaskState
+
+# Left of a task's limit for the rows that say that it was reached.
+_SPARE_BYTES, _SPARE_EVENTS = 4 << 20, 64
+_WORKING = Status(TaskState.WORKING)
+
+
+class Run:
+    """A run in the hands of its executor."""
+
+    def __init__(
+        self,
+        parts: FlowParts,
+        work: Work,
+        order: Order,
+        loaded: Loaded,
+        *,
+        given: dict[str, Any],
+        history: History,
+    ) -> None:
+        self._parts = parts
+        self._work = work
+        self._order = order
+        self._state = state = work.state
+        self._mode: Mode = mode_of(state, order)
+        self.walk = Walk(
+            order.execution, loaded.definition, given, check=loaded.wrong, clock=now_ms, history=history
+        )
+        self._tasks: dict[Lane, asyncio.Task[Done]] = {}
+        self._moments: dict[Lane, int] = {}
+        self._children: dict[Lane, ChildRun] = {}
+        # What is asked of the caller, by the ids of the questions; and the one that is open.
+        self._asks: dict[str, Lane] = {}
+        self._open = "" if state.question is None else state.question.message_id
+        self._taken = state.taken
+        self._takes: list[int] = []
+
+    async def go(self) -> Ended:
+        """Walk to the end, however long that takes."""
+        walk = self.walk
+        walk.begin(way(walk))
+        try:
+            while True:
+                lane = walk.next()
+                if walk.dropped:
+                    await self._drop()
+                if walk.ended is not None:
+                    break
+                if lane is not None:
+                    await self._see_to(lane)
+                elif not await self._settle_one():
+                    await self._rest()
+            self._record()
+            return walk.ended
+        finally:
+            for task in self._tasks.values():
+                task.cancel()
+
+    # Beginning what a lane needs.
+
+    async def _see_to(self, lane: Lane) -> None:
+        match lane.effect:
+            case Evaluate() as wanted:
+                await self._evaluate(lane, wanted)
+            case Sleep(due=due):
+                if due <= now_ms():
+                    self.walk.answer(lane, None)
+                else:
+                    self._moments[lane] = due
+                    self.walk.wait(lane)
+            case Perform() | Delegate() if self._mode == "host_mediated":
+                # One at a time: the next branch begins when the host has submitted this one.
+                self.walk.held = True
+                self._expect_word(lane)
+            case Perform() as effect:
+                await self._begin(lane, self._perform(effect))
+            case Delegate() as effect:
+                await self._delegate(lane, effect)
+            case Nest() as effect:
+                await self._nest(lane, effect)
+            case _:
+                self._expect_word(lane)
+
+    def _expect_word(self, lane: Lane) -> None:
+        self._asks[self._question_id(lane)] = lane
+        self.walk.wait(lane)
+
+    def _question_id(self, lane: Lane) -> str:
+        effect = cast("Perform | Delegate | Ask", lane.effect)
+        attempt = 1 if isinstance(effect, Ask) else effect.attempt
+        return f"{self._state.task_id}.{effect.node.id}.{effect.visit}.{attempt}"
+
+    async def _evaluate(self, lane: Lane, wanted: Evaluate) -> None:
+        try:
+            value = await self._parts.value(wanted.program, wanted.root)
+        except FilterFailed as error:
+            self.walk.refuse(lane, ValueError(str(error)))
+        else:
+            self.walk.answer(lane, value)
+
+    async def _begin(self, lane: Lane, work: Any) -> None:
+        """Begin work of this process; what needs no time is there at once."""
+        task = self._work.loop.create_task(work)
+        self._tasks[lane] = task
+        self.walk.wait(lane)
+        await asyncio.sleep(0)
+        if task.done():
+            self._finish(lane)
+        else:
+            task.add_done_callback(self._nudge)
+
+    def _nudge(self, task: asyncio.Task[Done]) -> None:
+        del task
+        self._work.nudge()
+
+    async def _perform(self, effect: Perform) -> Done:
+        node = effect.node
+        activity = Activity(self._order.execution, node, effect.state, node.timeout_ms, effect.attempt)
+        outcome = await self._within(self._parts.activities.execute(activity), node.timeout_ms)
+        if node.type == "llm_call" and outcome.code == "LLM_OUTPUT_VALIDATION_FAILED":
+            outcome = msgspec.structs.replace(outcome, code="OUTPUT_SCHEMA_VIOLATION")
+        return _done(outcome)
+
+    async def _within(self, work: Any, limit_ms: int | None) -> Outcome:
+        limit = asyncio.timeout(None if limit_ms is None else limit_ms / 1000)
+        try:
+            async with limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return Outcome(ok=False, error=f"it took longer than {limit_ms} ms", code="TIMEOUT")
+
+    async def _delegate(self, lane: Lane, effect: Delegate) -> None:
+        node, parts = effect.node, self._parts
+        agent = parts.agents.agent(node.config["agent_id"]) if parts.agents is not None else None
+        if agent is None:
+            order = DelegateOrder(
+                self._order.execution,
+                node,
+                effect.state,
+                effect.input,
+                node.config["protocol"],
+                effect.correlation,
+                node.timeout_ms,
+                effect.attempt,
+            )
+            await self._begin(lane, self._plain_call(order))
+            return
+        child = child_id(effect)
+        request = agent_request(child, effect, self._state)
+        await self._open_child(lane, child, agent, request, nested=False)
+        if effect.until and lane in self._children:
+            self._moments[lane] = effect.until
+
+    async def _plain_call(self, order: DelegateOrder) -> Done:
+        return _done(await self._within(self._parts.delegates.delegate(order), order.timeout_ms))
+
+    async def _nest(self, lane: Lane, effect: Nest) -> None:
+        config, parts = effect.node.config, self._parts
+        try:
+            if self._order.depth >= DEPTH_LIMIT:
+                raise FlowRefused("SUBWORKFLOW_TOO_DEEP", f"runs are nested at most {DEPTH_LIMIT} deep")
+            loaded = await parts.refs.resolve(self._work.tenant, config["workflow_ref"])
+            pinned = config.get("version_pin")
+            if pinned is not None and pinned != loaded.definition.hash:
+                raise FlowRefused(
+                    "VALIDATION_ERROR",
+                    f"{config['workflow_ref']} is not the version that version_pin names: its hash is "
+                    f"{loaded.definition.hash}",
+                )
+            await parts.definitions.keep(self._work.tenant, loaded)
+        except FlowRefused as error:
+            self.walk.answer(lane, Done(ok=False, error=error.message, code=error.code))
+            return
+        order = Order(effect.child, loaded.definition.hash, self._mode, self._order.depth + 1)
+        child = run_task_id(effect.child)
+        message = order.message(f"{child}:order", effect.input)
+        await self._open_child(lane, child, parts.agent, SendRequest(message), nested=True)
+
+    async def _open_child(
+        self, lane: Lane, child: str, agent: str, request: SendRequest, *, nested: bool
+    ) -> None:
+        run = ChildRun(self._work, child, nested=nested)
+        refusal = await run.open(agent, request)
+        if refusal is not None:
+            self.walk.answer(lane, refusal)
+            return
+        self._children[lane] = run
+        self.walk.wait(lane)
+
+    # Taking what has come.
+
+    async def _settle_one(self) -> bool:
+        """Give a lane what has come for it; whether anything had."""
+        if len(self._state.answers) > self._taken:
+            await self._hear()
+            return True
+        for lane, task in self._tasks.items():
+            if task.done():
+                self._finish(lane)
+                return True
+        for lane, child in self._children.items():
+            if child.has_news:
+                await self._look_at(lane, child)
+                return True
+        now = now_ms()
+        for lane, due in self._moments.items():
+            if due <= now:
+                await self._come_due(lane)
+                return True
+        return False
+
+    def _finish(self, lane: Lane) -> None:
+        task = self._tasks.pop(lane)
+        error = None if task.cancelled() else task.exception()
+        if error is None and not task.cancelled():
+            self.walk.answer(lane, task.result())
+            return
+        text = f"its executor raised {type(error).__name__}: {error}"
+        self.walk.refuse(lane, NodeFailed("orchestration_error", text))
+
+    async def _look_at(self, lane: Lane, child: ChildRun) -> None:
+        known = await child.look()
+        if known is None:
+            return
+        del self._children[lane]
+        self._moments.pop(lane, None)
+        self.walk.answer(lane, nested_done(known) if child.nested else read_done(known))
+
+    async def _come_due(self, lane: Lane) -> None:
+        del self._moments[lane]
+        if isinstance(lane.effect, Sleep):
+            self.walk.answer(lane, None)
+            return
+        child = self._children.pop(lane)
+        await child.cancel()
+        limit_ms = cast("Delegate", lane.effect).node.timeout_ms
+        self.walk.answer(lane, Done(ok=False, error=f"it took longer than {limit_ms} ms", code="TIMEOUT"))
+
+    async def _hear(self) -> None:
+        """Take up the next answer."""
+        state, place = self._state, self._taken
+        self._taken += 1
+        said, asked = state.answers[place], state.questions[place]
+        if asked == self._open:
+            self._open = ""
+        if isinstance(said, QuestionClosed):
+            return
+        self._takes.append(place)
+        word = read_word(said)
+        if word is not None:
+            self._mode = word.mode
+        lane = self._asks.pop(asked, None)
+        if lane is None:
+            await self._pass_down(asked, said)
+            return
+        self.walk.held = any(isinstance(one.effect, Perform | Delegate) for one in self._asks.values())
+        try:
+            value = answered(lane, said)
+        except NodeFailed as refused:
+            self.walk.refuse(lane, refused)
+        else:
+            self.walk.answer(lane, value)
+
+    async def _pass_down(self, asked: str, said: Message) -> None:
+        for child in list(self._children.values()):
+            if child.asks(asked):
+                await child.answer(asked, said)
+
+    # Recording, asking, waiting.
+
+    def _record(self) -> None:
+        walk, work = self.walk, self._work
+        if walk.rows:
+            state = self._state
+            if walk.ended is None and (
+                state.size > BYTES_LIMIT - _SPARE_BYTES or state.seq > EVENTS_LIMIT - _SPARE_EVENTS
+            ):
+                walk.abort(f"the run has reached the limit of a task ({LIMITS})", RUN_TOO_LARGE)
+            rows, walk.rows = tuple(walk.rows), []
+            work.put(FlowRows(rows))
+        # With the rows of what was heard: until they are written, a crash lets it be heard again.
+        for place in self._takes:
+            work.put(Taken(place))
+        self._takes.clear()
+
+    async def _rest(self) -> None:
+        """Wait until something has come, for whichever lane."""
+        self._record()
+        if self.walk.ended is not None:
+            return
+        self._ask()
+        waits = [child.id for child in self._children.values()]
+        moment = min(self._moments.values(), default=0)
+        await self._work.until(self._is_ready, moment, waits, parks=not self._tasks)
+
+    def _is_ready(self) -> bool:
+        return (
+            len(self._state.answers) > self._taken
+            or any(task.done() for task in self._tasks.values())
+            or any(child.has_news for child in self._children.values())
+        )
+
+    def _wanted(self) -> Iterator[tuple[str, Status]]:
+        """What is to be asked of the caller, the first first."""
+        for asked, lane in self._asks.items():
+            yield asked, question(asked, awaited(lane, self._order.execution), lane, self._state)
+        for child in self._children.values():
+            if child.status is not None:
+                yield child.question, child.status
+
+    def _ask(self) -> None:
+        """Have the first question open that there is, and none that nobody needs answered."""
+        wanted = dict(self._wanted())
+        if self._open in wanted:
+            return
+        if self._open:
+            self._work.put(QuestionClosed(len(self._state.answers), withdrawn=True))
+            self._work.put(_WORKING)
+            self._open = ""
+        for asked, status in wanted.items():
+            self._work.put(status)
+            self._open = asked
+            return
+
+    async def _drop(self) -> None:
+        """Let go of what branches that were cancelled needed."""
+        dropped, self.walk.dropped = self.walk.dropped, []
+        for lane in dropped:
+            self._moments.pop(lane, None)
+            if (task := self._tasks.pop(lane, None)) is not None:
+                task.cancel()
+            if (child := self._children.pop(lane, None)) is not None:
+                await child.cancel()
+        self._asks = {asked: lane for asked, lane in self._asks.items() if lane not in dropped}
+        self.walk.held = any(isinstance(one.effect, Perform | Delegate) for one in self._asks.values())
+
+
+def _done(outcome: Outcome) -> Done:
+    """The outcome of an executor as the walk takes it.
+
+    Raises:
+        Misuse: what it gave is no JSON.
+    """
+    try:
+        output = msgspec.json.decode(msgspec.json.encode(output_of(outcome.output)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Misuse(f"what an activity gives must be JSON: {error}") from None
+    return Done(
+        ok=outcome.ok,
+        output=output if outcome.ok else {},
+        error=outcome.error,
+        code=outcome.code,
+        external_task=outcome.external_task,
+    )

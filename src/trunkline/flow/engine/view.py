@@ -1,0 +1,174 @@
+"""A run as its rows tell it: every row as it is shown, the state, where the run stands. Pure.
+
+Stored rows leave out what follows from others: what a node gave stands once, a state is folded from the
+outputs, a checkpoint holds no copy of either. Cancels, and ends that the spine gave, are rows too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from trunkline.flow.definition.document import Definition
+from trunkline.flow.engine.rows import is_command, node_of, shown
+from trunkline.flow.state import merged
+from trunkline.log.decide import LIMITS
+from trunkline.log.events import AnyEvent, CancelRequested, FlowRow, FlowRows, Recorded, Status
+from trunkline.wire.types import Metadata, TaskState
+
+# The code of a run that has said more than a task may hold.
+RUN_TOO_LARGE = "RUN_TOO_LARGE"
+
+
+class ShownRow(Struct, frozen=True):
+    """A row as its readers see it; `seq` counts the rows of the run, `at` is in milliseconds."""
+
+    seq: int
+    at: int
+    name: str
+    payload: Metadata
+
+    @property
+    def kind(self) -> str:
+        """Whether it is a command or an event."""
+        return "command" if is_command(self.name) else "event"
+
+
+class RunView:
+    """A run folded from the events of its log, in their order."""
+
+    def __init__(self, execution_id: str, definition: Definition, given: dict[str, Any]) -> None:
+        self.execution_id = execution_id
+        self.definition = definition
+        self.state: dict[str, Any] = dict(given)
+        # How many rows there are, when the last was written, and up to which seq the log was read.
+        self.count = self.updated_at = self.seq = 0
+        self.node: str | None = None
+        # The newest rows of these names: ends, delegations, nested runs.
+        self.ended: FlowRow | None = None
+        self.failure: FlowRow | None = None
+        self.delegated: Metadata | None = None
+        self.nested: Metadata | None = None
+        self.started: Metadata | None = None
+        self._outputs: dict[str | None, Any] = {}
+        self._last: tuple[str | None, Any, bool] = (None, {}, False)
+        self._answered: str | None = None
+        self._reason = ""
+
+    def read(self, records: Iterable[Recorded]) -> list[ShownRow]:
+        """Take in what the log holds beyond what was read; gives the rows of it."""
+        found: list[ShownRow] = []
+        for recorded in records:
+            if recorded.seq <= self.seq:
+                continue
+            self.seq = recorded.seq
+            for row in self._rows(recorded.event):
+                self.count += 1
+                self.updated_at = recorded.at
+                payload = {"executionId": self.execution_id, **self._shown(row)}
+                found.append(ShownRow(self.count, recorded.at, row.name, payload))
+        return found
+
+    def _rows(self, event: AnyEvent) -> Iterable[FlowRow]:
+        match event:
+            case FlowRows(rows=rows):
+                return rows
+            case CancelRequested(reason=reason):
+                self._reason = reason
+            case Status(state=TaskState.CANCELED) if self.ended is None:
+                told: Metadata = {} if self.node is None else {"nodeId": self.node}
+                told.update({"reason": self._reason} if self._reason else {})
+                return (FlowRow("CancelExecution", told), FlowRow("ExecutionCancelled", told))
+            case Status(state=TaskState.FAILED, message=said) if self.ended is None:
+                text = said.text if said is not None else ""
+                code = {"code": RUN_TOO_LARGE} if LIMITS in text else {}
+                return (FlowRow("ExecutionFailed", {"error": text, **code}),)
+            case _:
+                pass
+        return ()
+
+    def _shown(self, row: FlowRow) -> Metadata:
+        payload, node = row.payload, node_of(row)
+        if node is not None:
+            self.node = node
+        match row.name:
+            case "ExecutionStarted":
+                self.started = payload
+            case "ActivityCompleted":
+                self._outputs[node] = payload.get("result", {})
+                self._delegation(payload)
+            case "ActivityRequested":
+                self._delegation(payload)
+            case "ResumeInterrupt":
+                self._outputs[node], self._answered = payload.get("_payload", {}), node
+            case "DeliverSignal":
+                self._outputs[node] = payload.get("payload", {})
+            case "SignalReceived":
+                return {"payload": self._outputs.get(node, {}), **payload}
+            case "SubworkflowStarted":
+                self.nested = payload
+            case "SubworkflowCompleted":
+                return self._nested(payload)
+            case "CompleteNode":
+                return self._completed(row)
+            case "StateUpdated":
+                return self._updated(payload)
+            case "CheckpointWritten":
+                return self._checkpoint(payload)
+            case "FailNode":
+                self.failure = row
+            case "ExecutionCompleted":
+                self.ended = FlowRow(row.name, {"result": payload.get("result", self.state), **payload})
+                return self.ended.payload
+            case "ExecutionFailed" | "ExecutionCancelled":
+                self.ended = row
+            case _:
+                pass
+        return shown(payload)
+
+    def _delegation(self, payload: Metadata) -> None:
+        if "delegateCorrelationId" in payload:
+            self.delegated = payload
+
+    def _completed(self, row: FlowRow) -> Metadata:
+        node = node_of(row)
+        kept = self._outputs.pop(node, {})
+        output = row.payload.get("output", kept)
+        self._last = (node, output, node == self._answered)
+        self._answered = None
+        return {**row.payload, "output": output}
+
+    def _updated(self, payload: Metadata) -> Metadata:
+        node, output, overwrites = self._last
+        if "state" in payload:
+            self.state = payload["state"]
+        elif node == payload.get("nodeId") and output:
+            changed = output if overwrites else merged(self.state, output, self.definition.reducers)
+            self.state = {**self.state, **changed}
+        return {**payload, "state": self.state}
+
+    def _nested(self, payload: Metadata) -> Metadata:
+        self.nested = payload
+        if payload.get("failed"):
+            return shown(payload)
+        output = payload.get("mergedOutput", payload.get("childFinalState", {}))
+        self._outputs[payload.get("nodeId")] = output
+        result = payload.get("childResult", output)
+        return {**payload, "childResult": result, "mergedOutput": output}
+
+    def _checkpoint(self, payload: Metadata) -> Metadata:
+        if "stateRef" in payload:
+            return payload
+        policy = self.definition.checkpoint
+        every = {"intervalNodes": policy.n} if policy.strategy == "every_n_nodes" else {}
+        return {
+            "policy": policy.strategy,
+            **every,
+            "workflowVersion": self.definition.version,
+            "definitionHash": self.definition.hash,
+            "lastAppliedEventSeq": self.count - 1,
+            **payload,
+            "stateRef": {"kind": "inline_state", "state": self.state},
+        }

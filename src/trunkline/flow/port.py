@@ -1,0 +1,469 @@
+"""The operations on runs that every surface offers: start, status, resume, submit, signal, cancel, list.
+
+A call is checked against the run as its log stands and leaves no trace if it is wrong. What it says goes to
+the run as the answer to the question that the run waits with, so that of several the log takes one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+from msgspec import UNSET, Struct, UnsetType
+
+from trunkline.errors import Conflict, Duplicate, FlowRefused, Refused, TaskNotCancelable
+from trunkline.flow.definition.checks import SchemaCheck
+from trunkline.flow.definitions import Definitions, Loaded
+from trunkline.flow.engine.order import (
+    Awaited,
+    Mode,
+    Order,
+    Word,
+    given_to,
+    read_awaited,
+    read_order,
+    run_task_id,
+)
+from trunkline.flow.engine.view import RunView, ShownRow
+from trunkline.flow.listing import ListQuery, list_runs
+from trunkline.flow.results import CANCELLED, RunPage, RunResult, RunStatus, redacted, run_result, run_status
+from trunkline.log.events import FlowRows
+from trunkline.log.ids import is_task_id
+from trunkline.run.feed import Feed
+from trunkline.run.runner import Runner
+from trunkline.wire.types import SendRequest
+
+# How long a call waits for the run to come to rest, unless it says otherwise.
+WAIT_S = 60.0
+NOT_AWAITING, SUBMIT_INVALID = "ACTIVITY_SUBMIT_NOT_AWAITING", "SUBMIT_VALIDATION_ERROR"
+RESUME_INVALID, SIGNAL_INVALID = "INVALID_RESUME_PAYLOAD", "SIGNAL_VALIDATION_ERROR"
+NOT_FOUND, SIGNAL_NOT_AWAITING = "EXECUTION_NOT_FOUND", "SIGNAL_NOT_AWAITING"
+LONGEST_ID = 512
+
+
+class FlowCaller(Struct, frozen=True):
+    """Who calls: the tenant whose runs these are, and by which name the log knows the caller."""
+
+    tenant: str = "default"
+    principal: str = "anonymous"
+
+
+class Submission(Struct, frozen=True, kw_only=True):
+    """The outcome of an activity that the caller did."""
+
+    ok: bool
+    result: Any = None
+    error: str = ""
+    code: str = ""
+    delegate_correlation_id: str = ""
+    external_task_id: str = ""
+
+
+class FoundRun(Struct, frozen=True):
+    """A run that exists: its task, its definition, and how its rows read now."""
+
+    feed: Feed
+    loaded: Loaded
+    view: RunView
+
+    @property
+    def about(self) -> Awaited | None:
+        """What it waits for."""
+        found = read_awaited(self.feed.state)
+        return None if found is None else found[1]
+
+    @property
+    def question(self) -> str:
+        """The id of the question by which it waits."""
+        found = read_awaited(self.feed.state)
+        return "" if found is None else found[0]
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was cancelled."""
+        return self.view.ended is not None and self.view.ended.name == "ExecutionCancelled"
+
+
+class FlowPort:
+    """The runs of a store, through the runner of this process; `agent` is the one whose tasks runs are."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        definitions: Definitions,
+        agent: str,
+        *,
+        also: tuple[str, ...] = (),
+        wait_s: float = WAIT_S,
+    ) -> None:
+        self._runner = runner
+        self._tasks = runner.tasks
+        self.definitions = definitions
+        self._agent = agent
+        # Further agents whose tasks are runs: workflows that are agents of a catalogue.
+        self.agents = (agent, *also)
+        self._wait_s = wait_s
+        self._views: WeakKeyDictionary[Feed, RunView] = WeakKeyDictionary()
+        self._starting: set[tuple[str, str]] = set()
+
+    async def start(
+        self,
+        caller: FlowCaller,
+        definition: object,
+        given: dict[str, Any],
+        *,
+        execution_id: str = "",
+        mode: Mode = "in_process",
+        allow_existing: bool = False,
+        wait_s: float | None = None,
+    ) -> RunResult:
+        """Start a run and wait until it rests; or, if that is allowed, go on with one that exists.
+
+        Raises:
+            FlowRefused: the definition breaks a rule, or there is such a run.
+        """
+        loaded = self._read(definition, "VALIDATION_ERROR")
+        execution_id = execution_id.strip() or self._runner.ids.new()
+        if len(execution_id) > LONGEST_ID:
+            raise FlowRefused("VALIDATION_ERROR", f"execution_id has at most {LONGEST_ID} characters")
+        run = await self._find(caller.tenant, execution_id)
+        if run is not None and allow_existing:
+            return await self._go_on(run, loaded, wait_s)
+        order = Order(execution_id, loaded.definition.hash, mode)
+        feed = None if run is not None else await self._submit(caller, loaded, given, order)
+        if feed is None:
+            raise FlowRefused("DUPLICATE_EXECUTION_ID", f"there is a run {execution_id!r}; give another id")
+        run = FoundRun(feed, loaded, self._new_view(feed, execution_id, loaded, given))
+        return await self._rested(run, wait_s)
+
+    async def _go_on(self, run: FoundRun, loaded: Loaded, wait_s: float | None) -> RunResult:
+        """A run that exists as a start gives it back: when it rests."""
+        if run.cancelled:
+            return run_result(run.view, None)
+        self._check_hash(run, loaded, SUBMIT_INVALID)
+        return await self._rested(run, wait_s)
+
+    async def _submit(
+        self, caller: FlowCaller, loaded: Loaded, given: dict[str, Any], order: Order
+    ) -> Feed | None:
+        """Open the task of a run; None if another start was faster."""
+        task_id = run_task_id(order.execution)
+        key = (caller.tenant, task_id)
+        if key in self._starting:
+            return None
+        self._starting.add(key)
+        try:
+            await self.definitions.keep(caller.tenant, loaded)
+            request = SendRequest(order.message(f"{task_id}:order", given))
+            feed, ack = self._runner.submit(
+                caller.tenant, caller.principal, request, agent=self._agent, task_id=task_id
+            )
+            await ack
+            return feed
+        except (Conflict, Duplicate):
+            return None
+        finally:
+            self._starting.discard(key)
+
+    async def status(self, caller: FlowCaller, execution_id: str) -> RunStatus:
+        """Where a run stands.
+
+        Raises:
+            FlowRefused: there is none.
+        """
+        run = await self._existing(caller, execution_id)
+        return run_status(run.view, run.about)
+
+    async def result(self, caller: FlowCaller, execution_id: str, wait_s: float | None = None) -> RunResult:
+        """A run when it rests, or when the wait is over.
+
+        Raises:
+            FlowRefused: there is none.
+        """
+        return await self._rested(await self._existing(caller, execution_id), wait_s)
+
+    async def resume(
+        self,
+        caller: FlowCaller,
+        execution_id: str,
+        payload: dict[str, Any],
+        *,
+        definition: object = None,
+        mode: Mode = "in_process",
+        wait_s: float | None = None,
+    ) -> RunResult:
+        """Answer the interrupt at which a run waits.
+
+        Raises:
+            FlowRefused: it waits at none, or the answer does not fit; the run stays as it was.
+        """
+        loaded = None if definition is None else self._read(definition, RESUME_INVALID)
+        run = await self._existing(caller, execution_id)
+        if run.cancelled:
+            raise FlowRefused(RESUME_INVALID, f"run {execution_id!r} was cancelled")
+        self._check_hash(run, loaded, RESUME_INVALID)
+        about, question = run.about, run.question
+        if about is None or about.awaits not in ("interrupt", "agent"):
+            raise FlowRefused(RESUME_INVALID, f"run {execution_id!r} does not wait at an interrupt")
+        if about.fits is not None:
+            fault = SchemaCheck(about.fits, "/resume_schema").wrong(payload)
+            if fault is not None:
+                raise FlowRefused(RESUME_INVALID, f"the payload does not fit the resume_schema: {fault}")
+        message = Word(mode).message(self._runner.ids.new(), question, payload)
+        return await self._say(caller, run, message, RESUME_INVALID, wait_s)
+
+    async def submit_activity(
+        self,
+        caller: FlowCaller,
+        execution_id: str,
+        node_id: str,
+        outcome: Submission,
+        *,
+        definition: object = None,
+        given: dict[str, Any] | None = None,
+        span: dict[str, str] | None = None,
+        mode: Mode = "host_mediated",
+        wait_s: float | None = None,
+    ) -> RunResult:
+        """Submit the outcome of the activity that a run waits for.
+
+        Raises:
+            FlowRefused: it waits for none or for another, or the call does not fit it; it stays as it was.
+        """
+        loaded = None if definition is None else self._read(definition, SUBMIT_INVALID)
+        run = await self._find(caller.tenant, execution_id)
+        if run is None or run.cancelled:
+            raise FlowRefused(NOT_AWAITING, f"no run {execution_id!r} waits for an activity")
+        self._check_hash(run, loaded, SUBMIT_INVALID)
+        about, question = run.about, run.question
+        if about is None or about.awaits != "activity":
+            raise FlowRefused(NOT_AWAITING, f"run {execution_id!r} does not wait for an activity")
+        if node_id != about.node_id:
+            raise FlowRefused(
+                "ACTIVITY_SUBMIT_NODE_MISMATCH",
+                f"run {execution_id!r} waits for {about.node_id!r}, not for {node_id!r}",
+            )
+        if span != about.parallel_span:
+            raise FlowRefused(
+                "ACTIVITY_SUBMIT_PARALLEL_MISMATCH",
+                f"{node_id!r} is awaited in {_branch(about.parallel_span)}, not in {_branch(span)}",
+            )
+        self._check_input(run, given, SUBMIT_INVALID)
+        word, result = _outcome(outcome, about, mode)
+        message = word.message(self._runner.ids.new(), question, result)
+        return await self._say(caller, run, message, NOT_AWAITING, wait_s)
+
+    async def signal(
+        self,
+        caller: FlowCaller,
+        execution_id: str,
+        name: str,
+        payload: dict[str, Any] | UnsetType = UNSET,
+        *,
+        definition: object = None,
+        given: dict[str, Any] | None = None,
+        mode: Mode = "in_process",
+        wait_s: float | None = None,
+    ) -> RunResult:
+        """Deliver the signal that a run waits for.
+
+        Raises:
+            FlowRefused: it waits for none, or for another; it stays as it was.
+        """
+        loaded = None if definition is None else self._read(definition, SIGNAL_INVALID)
+        run = await self._existing(caller, execution_id)
+        if run.cancelled:
+            raise FlowRefused(SIGNAL_NOT_AWAITING, f"run {execution_id!r} was cancelled")
+        self._check_hash(run, loaded, SIGNAL_INVALID)
+        about, question = run.about, run.question
+        if about is None or about.awaits != "signal":
+            raise FlowRefused(SIGNAL_NOT_AWAITING, f"run {execution_id!r} does not wait for a signal")
+        if name != about.signal_name:
+            raise FlowRefused(
+                "SIGNAL_NAME_MISMATCH",
+                f"run {execution_id!r} waits for the signal {about.signal_name!r}, not for {name!r}",
+            )
+        self._check_input(run, given, SIGNAL_INVALID)
+        said = {} if isinstance(payload, UnsetType) else payload
+        message = Word(mode).message(self._runner.ids.new(), question, said)
+        return await self._say(caller, run, message, SIGNAL_NOT_AWAITING, wait_s)
+
+    async def cancel(self, caller: FlowCaller, execution_id: str, reason: str = "") -> RunResult:
+        """Stop a run, and with it whatever it has others do.
+
+        Raises:
+            FlowRefused: there is none, or it has ended.
+        """
+        if not execution_id.strip():
+            raise FlowRefused("CANCEL_VALIDATION_ERROR", "execution_id is missing")
+        run = await self._existing(caller, execution_id)
+        if not run.feed.state.over:
+            try:
+                await self._runner.cancel(run.feed, caller.principal, reason.strip())
+            except TaskNotCancelable:
+                # It was faster; how it ended is told below.
+                pass
+            await self._read_on(run)
+        result = run_result(run.view, None)
+        if result.status != CANCELLED:
+            raise FlowRefused("CANCEL_NOT_ALLOWED", f"run {execution_id!r} has ended: {result.status}")
+        return result
+
+    async def list(self, caller: FlowCaller, query: ListQuery) -> RunPage:
+        """A page of runs, newest first.
+
+        Raises:
+            FlowRefused: the cursor or a moment cannot be read.
+        """
+        return await list_runs(self._tasks, self.definitions, self.agents, caller.tenant, query)
+
+    async def rows(
+        self,
+        caller: FlowCaller,
+        execution_id: str,
+        *,
+        from_seq: int = 1,
+        to_seq: int | None = None,
+        limit: int | None = None,
+    ) -> list[ShownRow]:
+        """Rows of a run by their numbers, as they may be shown.
+
+        Raises:
+            FlowRefused: there is no such run.
+        """
+        run = await self._existing(caller, execution_id)
+        view = RunView(execution_id, run.loaded.definition, given_to(run.feed.state.message))
+        every = view.read(await self._tasks.records(run.feed))
+        chosen = every[max(0, from_seq - 1) : to_seq]
+        return [
+            ShownRow(row.seq, row.at, row.name, redacted(row.payload))
+            for row in (chosen if limit is None else chosen[:limit])
+        ]
+
+    async def news(self, caller: FlowCaller, execution_id: str, seen: int) -> tuple[list[ShownRow], bool]:
+        """The rows behind those that were seen, once there are some, and whether no more will come.
+
+        Raises:
+            FlowRefused: there is no such run.
+        """
+        run = await self._existing(caller, execution_id)
+        while run.view.count <= seen and run.view.ended is None:
+            await self._tasks.move(run.feed, self._wait_s)
+            await self._read_on(run)
+        rows = await self.rows(caller, execution_id, from_seq=seen + 1)
+        return rows, run.view.ended is not None
+
+    async def checkpoint(self, caller: FlowCaller, execution_id: str) -> ShownRow | None:
+        """The newest checkpoint of a run, if it has one.
+
+        Raises:
+            FlowRefused: there is no such run.
+        """
+        every = await self.rows(caller, execution_id)
+        return next((row for row in reversed(every) if row.name == "CheckpointWritten"), None)
+
+    # Finding and reading runs.
+
+    def _read(self, definition: object, code: str) -> Loaded:
+        if isinstance(definition, Loaded):
+            return definition
+        try:
+            return self.definitions.read(definition)
+        except FlowRefused as refused:
+            if code == "VALIDATION_ERROR":
+                raise
+            raise FlowRefused(code, refused.message, refused.details) from refused
+
+    async def _existing(self, caller: FlowCaller, execution_id: str) -> FoundRun:
+        run = await self._find(caller.tenant, execution_id)
+        if run is None:
+            raise FlowRefused(NOT_FOUND, f"there is no run {execution_id[:LONGEST_ID]!r}")
+        return run
+
+    async def _find(self, tenant: str, execution_id: str) -> FoundRun | None:
+        feed = await self._tasks.load(tenant, run_task_id(execution_id))
+        if feed is None and is_task_id(execution_id):
+            # A run that a caller over A2A has asked for is known by its task.
+            feed = await self._tasks.load(tenant, execution_id)
+        if feed is None or feed.state.agent not in self.agents or not feed.state.seq:
+            return None
+        view = self._views.get(feed)
+        if view is None:
+            order = read_order(feed.state.message)
+            hash = (await self._recorded_hash(feed)) if order is None else order.definition
+            loaded = await self.definitions.get(tenant, hash)
+            view = self._new_view(feed, execution_id, loaded, given_to(feed.state.message))
+        else:
+            loaded = await self.definitions.get(tenant, view.definition.hash)
+        run = FoundRun(feed, loaded, view)
+        await self._read_on(run)
+        return run
+
+    async def _recorded_hash(self, feed: Feed) -> str:
+        for recorded in await self._tasks.records(feed):
+            if isinstance(recorded.event, FlowRows):
+                return recorded.event.rows[0].payload.get("_hash", "")
+        return ""
+
+    def _new_view(self, feed: Feed, execution_id: str, loaded: Loaded, given: dict[str, Any]) -> RunView:
+        view = self._views[feed] = RunView(execution_id, loaded.definition, given)
+        return view
+
+    async def _read_on(self, run: FoundRun) -> None:
+        """Take in what the log has grown by."""
+        records = run.feed.newer(run.view.seq)
+        run.view.read(await self._tasks.records(run.feed) if records is None else records)
+
+    async def _rested(self, run: FoundRun, wait_s: float | None) -> RunResult:
+        await self._tasks.rest(run.feed, self._wait_s if wait_s is None else wait_s)
+        await self._read_on(run)
+        return run_result(run.view, run.about)
+
+    async def _say(
+        self, caller: FlowCaller, run: FoundRun, message: Any, code: str, wait_s: float | None
+    ) -> RunResult:
+        state = run.feed.state
+        by = "" if caller.principal == state.principal else caller.principal
+        try:
+            await self._runner.say(run.feed, message, by=by)
+        except Refused as refused:
+            raise FlowRefused(code, refused.message) from refused
+        return await self._rested(run, wait_s)
+
+    def _check_hash(self, run: FoundRun, loaded: Loaded | None, code: str) -> None:
+        if loaded is not None and loaded.definition.hash != run.loaded.definition.hash:
+            raise FlowRefused(code, "the definition is not the one that the run was started with")
+
+    def _check_input(self, run: FoundRun, given: dict[str, Any] | None, code: str) -> None:
+        if given is not None and given != given_to(run.feed.state.message):
+            raise FlowRefused(code, "the input is not the one that the run was started with")
+
+
+def _branch(span: dict[str, str] | None) -> str:
+    return "no branch" if span is None else f"the branch {span.get('branchName')!r}"
+
+
+def _outcome(outcome: Submission, about: Awaited, mode: Mode) -> tuple[Word, dict[str, Any]]:
+    """What a submission says to the run.
+
+    Raises:
+        FlowRefused: it is for another delegation.
+    """
+    if not outcome.ok:
+        return Word(mode, ok=False, error=outcome.error, code=outcome.code), {}
+    result: dict[str, Any] = (
+        dict(cast("dict[str, Any]", outcome.result)) if isinstance(outcome.result, dict) else {}
+    )
+    if not about.agent_id:
+        fault = None if about.fits is None else SchemaCheck(about.fits, "/output_schema").wrong(result)
+        if fault is not None:
+            error = f"the result does not fit the output_schema: {fault}"
+            return Word(mode, ok=False, error=error, code="OUTPUT_SCHEMA_VIOLATION"), {}
+        return Word(mode), result
+    inside = result.pop("delegateCorrelationId", None) or result.pop("delegate_correlation_id", None)
+    task = result.pop("externalTaskId", None) or result.pop("external_task_id", None)
+    if (outcome.delegate_correlation_id or inside) != about.delegate_correlation_id:
+        raise FlowRefused(SUBMIT_INVALID, f"delegate_correlation_id is not {about.delegate_correlation_id!r}")
+    return Word(
+        mode, external_task=outcome.external_task_id or (task if isinstance(task, str) else "")
+    ), result

@@ -1,0 +1,79 @@
+"""Runs of workflows on an engine of their own, and runs that begin with rows that are given."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any, cast
+
+from trunkline.clock import now_ms
+from trunkline.flow.activities.base import Activity, DelegateOrder, Outcome
+from trunkline.flow.engine.order import Order, run_task_id
+from trunkline.flow.local import LocalFlows
+from trunkline.flow.port import FlowCaller
+from trunkline.log.events import FlowRow, FlowRows, Status, Submitted
+from trunkline.log.fold import State
+from trunkline.wire.types import TaskState
+
+LIMIT_S = 60.0
+CALLER = FlowCaller()
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run to the end within a limit."""
+
+    async def main() -> None:
+        async with asyncio.timeout(LIMIT_S):
+            await work
+
+    asyncio.run(main())
+
+
+async def seed(
+    flows: LocalFlows,
+    document: dict[str, Any],
+    given: dict[str, Any],
+    rows: Sequence[FlowRow],
+    *,
+    execution_id: str,
+    mode: Any = "in_process",
+) -> None:
+    """Have the log of a run end behind these rows, as if its process had died there; somebody takes it up."""
+    engine, store = flows.engine, flows.store
+    loaded = engine.definitions.read(document)
+    await engine.definitions.keep("default", loaded)
+    task_id = run_task_id(execution_id)
+    message = Order(execution_id, loaded.definition.hash, mode).message(f"{task_id}:order", given)
+    first = Submitted(message, task_id, "anonymous", "dead", "workflow", agent=engine.parts.agent)
+    events = [first, Status(TaskState.WORKING), *([FlowRows(tuple(rows))] if rows else [])]
+    at = now_ms()
+    head = State(task_id).head_after(events, at)
+    await store.log.append("default", task_id, 0, events, at=at, head=head)
+    flows.runner._takeover.call()  # pyright: ignore[reportPrivateUsage] - as a look that comes by itself
+
+
+class Counting:
+    """Does activities and delegations, and counts how often each node was asked for."""
+
+    def __init__(self, outputs: dict[str, Any] | None = None, hold: Sequence[str] = ()) -> None:
+        self.calls: dict[str, int] = {}
+        self._outputs = outputs or {}
+        self.held = {node: asyncio.Event() for node in hold}
+
+    async def execute(self, activity: Activity) -> Outcome:
+        """Give what is set for the node: an outcome, or the output of a success."""
+        return await self._do(activity.node.id)
+
+    async def delegate(self, order: DelegateOrder) -> Outcome:
+        """As with activities."""
+        return await self._do(order.node.id)
+
+    async def _do(self, node: str) -> Outcome:
+        self.calls[node] = self.calls.get(node, 0) + 1
+        if node in self.held:
+            await self.held[node].wait()
+        found: Any = self._outputs.get(node, {})
+        if isinstance(found, list):
+            several = cast("list[Any]", found)
+            found = several[min(self.calls[node], len(several)) - 1]
+        return found if isinstance(found, Outcome) else Outcome(ok=True, output=found)
