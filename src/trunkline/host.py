@@ -48,7 +48,7 @@ from trunkline.server.admission import Admission
 from trunkline.server.cors import Cors
 from trunkline.server.health import Health
 from trunkline.server.refusals import BodyReader, Refusals
-from trunkline.server.router import AGENTS, Render, Router
+from trunkline.server.router import AGENTS, FleetSites, Render, Router
 from trunkline.server.site import Site
 from trunkline.server.streams import Streams
 from trunkline.store.url import shown, store_from_url
@@ -63,7 +63,7 @@ _STATES: dict[Enum, str] = {state: plain_state(state) for state in STATES}
 _serving: WeakValueDictionary[str, Host] = WeakValueDictionary()
 
 
-class HostedFleet(Protocol):
+class HostedFleet(FleetSites, Protocol):
     """What a hub has its host do: answer at the origin for all agents of a catalogue, and carry them."""
 
     @property
@@ -77,10 +77,6 @@ class HostedFleet(Protocol):
 
     def identity(self, settings: Settings, tokens: Verifier | None) -> tuple[Keyring, Identity]:
         """The keys that open the hub, and who is known by them, by tokens or by neither."""
-        ...
-
-    def find_site(self, name: str) -> Site | None:
-        """The site of an agent of the catalogue."""
         ...
 
     async def start(self) -> list[Coroutine[None, None, None]]:
@@ -175,7 +171,7 @@ class Host:
             admin=self.admin,
             metrics=self._metrics() if settings.metrics else None,
             jwks=None if self.notifier is None else self._jwks,
-            find_site=None if self._fleet is None else self._fleet.find_site,
+            fleet=self._fleet,
         )
 
     def _hosted(self) -> list[HostedAgent]:

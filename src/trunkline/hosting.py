@@ -108,12 +108,23 @@ class SiteFactory:
             self._runner, agent, wait_limit_s=own.wait_limit, streaming=card.streaming, open_task=open_task
         )
         operations.push.configs = self._configs
-        cards = Cards(
-            replace(card, push=self._pushes), own, self._identity, HostCheck(hosts_of(own)), private
-        )
         self._operations[agent] = operations
+        encoded = EncodedOperations(operations)
+        return self.showing(encoded, self.cards(card, own, private), own)
+
+    def cards(self, card: Card, own: Settings, private: Collection[str] = ()) -> Cards:
+        """The cards of an agent.
+
+        Raises:
+            Misuse: the card cannot be shown.
+        """
+        whole = replace(card, push=self._pushes)
+        return Cards(whole, own, self._identity, HostCheck(hosts_of(own)), private)
+
+    def showing(self, operations: EncodedOperations, cards: Cards, own: Settings) -> Site:
+        """A site with these operations and cards: tenants may be shown the same agent differently."""
         return Site(
-            EncodedOperations(operations),
+            operations,
             cards,
             self._admission,
             self._refusals,

@@ -30,6 +30,16 @@ AGENTS = """
 agents:
   - {name: slow, url: "${MOCKS_URL}/slow", skills: [think], tenants: all}
   - {name: ours, url: "${MOCKS_URL}/slow", skills: [ponder]}
+  - {name: local, import: "local_agent:agent"}
+"""
+LOCAL = """
+from trunkline import Agent, Turn
+
+agent = Agent("Local")
+
+@agent.skill
+async def answer(turn: Turn) -> str:
+    return "here"
 """
 
 
@@ -61,13 +71,15 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_workspace(folder)
     (folder / "mocks.yaml").write_text(MOCKS)
     (folder / "agents.yaml").write_text(AGENTS)
+    (folder / "local_agent.py").write_text(LOCAL)
     (folder / "ceremonies" / "morning.yaml").unlink()
     return folder
 
 
 @pytest.fixture(scope="module")
 def hub(workspace: Path) -> Iterator[TenantHub]:
-    with HubProcess(workspace, "--key", BOSS["X-API-Key"]) as process:
+    env = {"TRUNKLINE_EGRESS_HOSTS": "127.0.0.1"}
+    with HubProcess(workspace, "--key", BOSS["X-API-Key"], env=env) as process:
         made = TenantHub(process.base)
         yield made
         made.http.close()
@@ -152,6 +164,70 @@ def test_a_disabled_tenant_ends_within_a_second(hub: TenantHub) -> None:
     assert until(lambda: (s := hub.ask("GET", shown, **BOSS).json())["state"] == "canceled" and s)
     assert hub.operate("PATCH", "tenants/shut", {"disabled": False}).status_code == 200
     assert hub.ask("GET", "/api/tasks", **key).status_code == 200
+
+
+def test_each_tenant_has_agents_and_cards_of_its_own(hub: TenantHub) -> None:
+    north, south = hub.tenant("North"), hub.tenant("South")
+    url = hub.ask("GET", "/api/agents/slow", **BOSS).json()["url"]
+
+    def add(name: str, about: str, key: dict[str, str]) -> int:
+        entry = {"name": name, "url": url, "description": about, "skills": [f"{name}-skill"]}
+        return hub.ask("POST", "/api/agents", entry, **key).status_code
+
+    assert [add("mine", "Of the north", north), add("mine", "Of the south", south)] == [200, 200]
+    assert add("only", "Of the north", north) == 200
+    # Nobody takes the place of an agent that the hub runs itself, though it is another tenant's.
+    assert add("local", "Mine now", south) == 409
+    at = "/v1/a2a/agents"
+    for path in ("agent-card.json", ".well-known/agent-card.json"):
+        cards = [hub.ask("GET", f"{at}/mine/{path}", **key) for key in (north, south)]
+        assert [one.json()["description"] for one in cards] == ["Of the north", "Of the south"]
+        assert {one.headers["cache-control"] for one in cards} == {"private, max-age=60"}
+        assert "X-API-Key" in cards[0].headers["vary"]
+        etag = cards[0].headers["etag"]
+        again = [
+            hub.ask("GET", f"{at}/mine/{path}", **key, **{"If-None-Match": etag}) for key in (north, south)
+        ]
+        assert [one.status_code for one in again] == [304, 200]
+        # Without a key, and with that of somebody else, it is an agent that there is not.
+        for other in ("only", "nobody"):
+            unknown = [hub.ask("GET", f"{at}/{other}/{path}", **key) for key in ({}, south)]
+            assert [one.status_code for one in unknown] == [401, 404]
+    silent = [hub.ask("POST", f"{at}/{name}", "no JSON-RPC", **south) for name in ("only", "nobody", "ours")]
+    assert [one.status_code for one in silent] == [404] * 3
+    assert len({one.text for one in silent}) == 1
+    # The hub itself names nobody to who has not said who it is, and to the others their own.
+    for path in ("/.well-known/agent-card.json", "/.well-known/agent.json", "/a2a/agent-card.json"):
+        stub = hub.ask("GET", path)
+        assert stub.status_code == 200 and stub.json()["capabilities"]["extendedAgentCard"] is True
+        for name in ("slow", "ours", "only", "mine", "local"):
+            assert name not in stub.text
+        own = hub.ask("GET", path, **north)
+        assert {one["id"] for one in own.json()["skills"]} == {"think", "mine-skill", "only-skill"}
+        assert "only" not in hub.ask("GET", path, **south).text
+    assert "only" not in hub.ask("GET", "/", Accept="text/html").text
+    extended = hub.ask("GET", "/extendedAgentCard", **north, **V1)
+    assert {one["id"] for one in extended.json()["skills"]} == {"think", "mine-skill", "only-skill"}
+
+
+def test_the_tenant_that_a_request_names_is_that_of_its_key(hub: TenantHub) -> None:
+    east = hub.tenant("East")
+    hub.tenant("West")
+    body = {"message": message("go"), "configuration": {"returnImmediately": True}}
+    for base in ("", "/v1/a2a/agents/slow"):
+        sent = hub.ask("POST", f"{base}/east/message:send", body, **east, **V1)
+        assert sent.status_code == 200, sent.text
+        task = sent.json()["task"]["id"]
+        paths = [f"{base}/{tenant}/tasks/{task}" for tenant in ("east", "west", "nobody")]
+        assert [hub.ask("GET", path, **east, **V1).status_code for path in paths] == [200, 404, 404]
+        body["message"] = message("go")
+        named = [
+            hub.ask("POST", f"{base}/message:send", {**body, "tenant": tenant}, **east, **V1)
+            for tenant in ("west", "east")
+        ]
+        assert [one.status_code for one in named] == [400, 200]
+        hub.ask("POST", f"/api/tasks/{task}/cancel", {}, **east)
+        body["message"] = message("go")
 
 
 def test_the_audit_stays_and_holds_no_secret(hub: TenantHub) -> None:

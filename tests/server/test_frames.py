@@ -44,13 +44,13 @@ def test_a_resume_into_a_range_gets_what_is_whole(dialect: Dialect, after: int) 
             store = application.host.store
             assert await store.maintenance.compact(now_ms() + 1000) == 1
             application.host.runner.tasks._feeds.clear()
-            application.host.router.origin._operations._cache._entries.clear()
+            application.host.router.origin.operations._cache._entries.clear()
             stored = await store.log.read("default", task["id"], after)
             assert 1 <= sum(isinstance(one.event, Compacted) for one in stored) <= 3
             assert (await client.get(task["id"]))["artifacts"] == task["artifacts"]
 
             caller = Caller(Principal("default", "anonymous"), dialect, last_event_id=str(after))
-            subscription = await application.host.router.origin._operations.operations.subscribe(
+            subscription = await application.host.router.origin.operations.operations.subscribe(
                 caller, TaskQuery(task["id"])
             )
             line = Line()

@@ -67,9 +67,16 @@ class Keyring:
         self._settings = [_fixed(key, scopes) for key in keys]
         self._fixed = self._settings
         self._stored: dict[bytes, _Entry] = {}
+        # Whether one of them was ever another tenant's: then what tenants see of each other matters.
+        self._foreign = False
 
     def __bool__(self) -> bool:
         return bool(self._fixed or self._stored)
+
+    @property
+    def several(self) -> bool:
+        """Whether a key is of another tenant than the default one."""
+        return self._foreign or any([whose.tenant != DEFAULT_TENANT for _, whose in self._fixed])
 
     def take_named(self, keys: Iterable[tuple[Secret, Principal]]) -> None:
         """Know these keys of a file from now on beside those of the settings, and no others of it.
@@ -81,6 +88,7 @@ class Keyring:
 
     def take(self, key: StoredKey) -> None:
         """Know a stored key as it stands now."""
+        self._foreign = self._foreign or key.tenant != DEFAULT_TENANT
         ends = [at for at in (key.expires_at, key.revoked_at) if at]
         self._stored[key.id.encode()] = _Entry(
             bytes.fromhex(key.digest),

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from msgspec.structs import replace
 
 from trunkline.agent.agent import Agent
-from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.clock import now_ms
 from trunkline.config import Settings
 from trunkline.errors import Misuse, StoreError
@@ -24,6 +23,7 @@ from trunkline.peer.entry_executor import ENTRY, EntryExecutor
 from trunkline.peer.remote import Peer
 from trunkline.run.node import HostedAgent
 from trunkline.run.runner import Runner
+from trunkline.server.encoding import EncodedOperations
 from trunkline.server.operations import OpenTask
 from trunkline.server.site import Site
 from trunkline.wire.card import Card
@@ -32,6 +32,7 @@ from trunkline.wire.card import Skill as CardSkill
 log = logging.getLogger("trunkline.hub")
 _TEXT = ("text/plain",)
 _LOOK_S = 5.0
+_SITES_LIMIT = 1024
 _VERSION = "1"
 
 
@@ -94,7 +95,9 @@ class CarriedAgents:
         self._hosted: dict[str, list[HostedAgent]] = {}
         self._executors = replace(executors, local=AgentNames(self._hosted))
         self._kinds: dict[str, tuple[str, str]] = {}
-        self._made: dict[str, tuple[Card, Site]] = {}
+        # By tenant and name, the longest unread first; and by name what all tenants share of an agent's site.
+        self._made: dict[Key, tuple[Card, Site]] = {}
+        self._operations: dict[str, EncodedOperations] = {}
         self._first = runner.agent(runner.origin)
 
     def open_by(self, opening: Callable[[str], OpenTask]) -> None:
@@ -136,7 +139,7 @@ class CarriedAgents:
         for key, entry in self._catalogue.entries().items():
             if entry.kind == "skill":
                 self._carry_skill(key, entry)
-            elif entry.peer is not None:
+            elif entry.peer is not None and not self._catalogue.is_reserved(entry.name):
                 self._carry_peer(entry.name)
         for name in left:
             self._carry_peer(name)
@@ -191,19 +194,28 @@ class CarriedAgents:
 
     # Sites.
 
-    def find_site(self, name: str) -> Site | None:
-        """The site of an agent that is listed; made anew when its card has changed."""
-        listed = self._catalogue.find(DEFAULT_TENANT, name)
+    def find_site(self, tenant: str, name: str) -> Site | None:
+        """The site of an agent that a tenant has; made anew when its card has changed."""
+        listed = self._catalogue.find(tenant, name)
+        made = self._made.pop((tenant, name), None)
         if listed is None or listed.entry.fault or name not in self._hosted:
-            self._made.pop(name, None)
             return None
-        made, card = self._made.get(name), card_of(listed)
+        card = card_of(listed)
         if made is None or made[0] != card:
-            made = self._made[name] = (
-                card,
-                self._sites.make(name, card, self._settings, open_task=self._opening(name)),
-            )
+            made = card, self._new_site(name, card)
+        self._made[tenant, name] = made
+        if len(self._made) > _SITES_LIMIT:
+            del self._made[next(iter(self._made))]
         return made[1]
+
+    def _new_site(self, name: str, card: Card) -> Site:
+        operations = self._operations.get(name)
+        if operations is not None:
+            cards = self._sites.cards(card, self._settings)
+            return self._sites.showing(operations, cards, self._settings)
+        site = self._sites.make(name, card, self._settings, open_task=self._opening(name))
+        self._operations[name] = site.operations
+        return site
 
 
 def card_of(listed: Listed) -> Card:

@@ -19,6 +19,7 @@ from trunkline.log.events import PushTarget
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.server.caller import Caller
+from trunkline.server.card import Cards
 from trunkline.server.operations import OpenTask
 from trunkline.server.site import Site
 from trunkline.store.records import Dedup
@@ -28,6 +29,7 @@ from trunkline.wire.types import Metadata, SendRequest
 log = logging.getLogger("trunkline.hub")
 _VERSION = "1"
 _SKILLS_LIMIT = 1000
+_CARDS_LIMIT = 256
 _HINTS = ("skillHint", "skill", "skillId")
 _TARGETS = "targets"
 
@@ -79,11 +81,32 @@ class Front:
     ) -> None:
         self._about = about
         self._catalogue = catalogue
+        self._sites = sites
+        self._own = own
         self.site: Site = sites.make(None, hub_card(about, catalogue), own, open_task=opening(dispatcher))
+        # By tenant, the longest unread first.
+        self._cards: dict[str, Cards] = {}
+        self._stub = sites.cards(stub_card(about), own)
+        self._stub.show(stub_card(about), extends=True)
+
+    def cards(self, tenant: str | None) -> Cards:
+        """What a tenant is shown, or whoever has not said who it is."""
+        if tenant is None:
+            return self._stub
+        cards = self._cards.pop(tenant, None)
+        if cards is None:
+            card = hub_card(self._about, self._catalogue, tenant)
+            cards = self._sites.cards(card, self._own)
+            cards.show(card, extends=True)
+        self._cards[tenant] = cards
+        if len(self._cards) > _CARDS_LIMIT:
+            del self._cards[next(iter(self._cards))]
+        return cards
 
     def renew(self, key: Key, before: Entry | None, after: Entry | None) -> None:
         """Show the skills that there are now."""
         del key, before, after
+        self._cards.clear()
         try:
             self.site.cards.show(hub_card(self._about, self._catalogue))
         except Misuse as error:
@@ -125,10 +148,17 @@ def opening(dispatcher: Dispatcher, agent: str = "") -> OpenTask:
     return open_task
 
 
-def hub_card(about: HubFile, catalogue: Catalogue) -> Card:
+def stub_card(about: HubFile) -> Card:
+    """What a hub of several tenants tells everybody: that it is there, and nothing of its agents."""
+    text = "Has an agent of one's own do the work; the extended card lists the skills."
+    skill = Skill(id="route", name="Route", description=text, tags=("routed",))
+    return _card(about, (skill,))
+
+
+def hub_card(about: HubFile, catalogue: Catalogue, tenant: str = DEFAULT_TENANT) -> Card:
     """The card of a hub: each skill once, with the names of the agents that have it among its tags."""
     skills: dict[str, Skill] = {}
-    for listed in catalogue.listed(DEFAULT_TENANT):
+    for listed in catalogue.listed(tenant):
         if listed.state in ("disabled", "invalid"):
             continue
         for one in listed.skills:
@@ -142,13 +172,17 @@ def hub_card(about: HubFile, catalogue: Catalogue) -> Card:
                 description=one.description or one.name or one.id,
                 tags=(*tags, listed.entry.name),
             )
+    return _card(about, tuple(skills.values()))
+
+
+def _card(about: HubFile, skills: tuple[Skill, ...]) -> Card:
     return Card(
         name=about.name,
         description=about.description,
         version=_VERSION,
         rpc_url="",
         rest_url="",
-        skills=tuple(skills.values()),
+        skills=skills,
     )
 
 

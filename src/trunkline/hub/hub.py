@@ -45,6 +45,7 @@ from trunkline.mcp.manifest import FILE as MCP_FILE
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
 from trunkline.run.executor import Executor
+from trunkline.server.card import Cards
 from trunkline.server.site import Site
 
 try:
@@ -156,9 +157,23 @@ class Hub:
             hub=self.file.name,
             keep_alive_s=host.settings.keep_alive,
         )
-        front = Front(self.file, self.catalogue, dispatcher, host.sites, host.settings)
+        front = self._front = Front(self.file, self.catalogue, dispatcher, host.sites, host.settings)
+        front.site.cards_of = self._own_cards
         self.catalogue.changed += [self.carried.note, front.renew]
         return front.site
+
+    def _measured(self, host: Host) -> FleetHealth:
+        return FleetHealth(
+            host.store,
+            origin=HUB,
+            window_s=host.settings.health_window_s,
+            registered=self._names,
+            limits=self.file.alerts,
+            raised=self._raise_alert,
+        )
+
+    def _own_cards(self, tenant: str) -> Cards | None:
+        return self._front.cards(tenant) if self.shared else None
 
     async def _serve_tenants(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Answer by the store that the host has now."""
@@ -220,9 +235,18 @@ class Hub:
     def _names(self, tenant: str) -> list[str]:
         return [one.entry.name for one in self.catalogue.listed(tenant)]
 
-    def find_site(self, name: str) -> Site | None:
-        """The site of an agent of the catalogue."""
-        return self.carried.find_site(name)
+    @property
+    def shared(self) -> bool:
+        """Whether there is a tenant beside the default one: made by an operator, or named by a key."""
+        return self._tenants.several or self._keyring.several
+
+    def find_site(self, tenant: str, name: str) -> Site | None:
+        """The site of an agent of the catalogue of a tenant."""
+        return self.carried.find_site(tenant, name)
+
+    def cards(self, tenant: str | None) -> Cards:
+        """What a tenant is shown of the hub itself; None is whoever has not said who it is."""
+        return self._front.cards(tenant)
 
     async def start(self) -> list[Coroutine[None, None, None]]:
         """Carry the agents; gives what keeps them, the files and the keys up to date."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 
 from trunkline.auth.identity import ClosedTenants
+from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.clock import now_ms
 from trunkline.fleet.answer import answer_route
 from trunkline.fleet.catalogue.documents import ENTRY_KIND, OVERRIDE_KIND
@@ -39,6 +40,11 @@ class Tenants:
             look=self._look,
         )
         self._routes = routes_of(TenantApi(self.book, host.key_store, Audit(docs, now_ms), now_ms))
+
+    @property
+    def several(self) -> bool:
+        """Whether an operator has made a tenant that was not deleted."""
+        return any([one.id != DEFAULT_TENANT and not one.deleted_at for one in self.book.all()])
 
     async def start(self) -> None:
         """Know who is let in, before anybody is.

@@ -59,8 +59,8 @@ class Cards:
         self._said = False
         self.show(card, private)
 
-    def show(self, card: Card, private: Collection[str] = ()) -> None:
-        """Show this card from now on.
+    def show(self, card: Card, private: Collection[str] = (), *, extends: bool = False) -> None:
+        """Show this card from now on; it `extends` where who is let in is shown another one by somebody else.
 
         Raises:
             Misuse: a name on it holds control characters; the one before is shown on.
@@ -68,12 +68,12 @@ class Cards:
         check_card(card)
         self._whole = card
         self.public = _without(card, private)
-        self._has_private = bool(private)
+        self._has_private = bool(private) or extends
         self.extensions = frozenset(one.uri for one in card.extensions)
         self._made: dict[tuple[str, bool, bool, tuple[str, ...]], _Made] = {}
 
-    async def answer(self, exchange: Exchange) -> None:
-        """Serve the card.
+    async def answer(self, exchange: Exchange, *, keyed: bool | None = None) -> None:
+        """Serve the card; with `keyed` said, it is that of who showed a key, or of who did not.
 
         Raises:
             RouteNotFound: the verb is neither GET nor HEAD.
@@ -83,7 +83,12 @@ class Cards:
         # Who looks beside the interface names 1.0 and reads 0.3; the card for both has what it needs.
         pure = _asked(exchange) is Version.V1 and exchange.path != CARD_BESIDE
         made = self._make(exchange, pure=pure, extended=False)
-        await respond(exchange, made.body, made.etag, [(b"vary", b"A2A-Version, Host")])
+        vary = b"A2A-Version, Host" if keyed is None else b"A2A-Version, Host, Authorization, X-API-Key"
+        await respond(exchange, made.body, made.etag, [(b"vary", vary)], private=bool(keyed))
+
+    def whole(self, exchange: Exchange, *, pure: bool) -> bytes:
+        """The card with everything that is on it."""
+        return self._make(exchange, pure=pure, extended=True).body
 
     def extended(self, exchange: Exchange, *, pure: bool) -> bytes | None:
         """The card for who is let in; None while everybody is, or where all there is to say is public."""
@@ -162,9 +167,12 @@ def etag_of(body: bytes) -> bytes:
     return b'"%b"' % blake2b(body, digest_size=12).hexdigest().encode()
 
 
-async def respond(exchange: Exchange, body: bytes, etag: bytes, more: Headers = ()) -> None:
-    """Serve a public document, or say that the reader has it already."""
-    headers = [(b"etag", etag), (b"cache-control", b"public, max-age=60"), *more]
+async def respond(
+    exchange: Exchange, body: bytes, etag: bytes, more: Headers = (), *, private: bool = False
+) -> None:
+    """Serve a document that changes seldom, or say that the reader has it already."""
+    cached = b"private, max-age=60" if private else b"public, max-age=60"
+    headers = [(b"etag", etag), (b"cache-control", cached), *more]
     known = exchange.headers.get(b"if-none-match", b"")
     if etag in known or known == b"*":
         await exchange.respond(304, b"", headers=headers)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Protocol
 
 from trunkline import errors
 from trunkline.auth.identity import Identity
-from trunkline.auth.principal import Principal
+from trunkline.auth.principal import DEFAULT_TENANT, Principal
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
 from trunkline.http.exchange import Disconnected, Exchange, query, text
@@ -29,7 +30,7 @@ from trunkline.http.mounts import (
 from trunkline.server import rest
 from trunkline.server.admin import LOCAL, PREFIX, Admin
 from trunkline.server.admission import Admission, permit
-from trunkline.server.card import etag_of, respond
+from trunkline.server.card import CARD_BESIDE, Cards, etag_of, respond
 from trunkline.server.cors import PREFLIGHT, Cors
 from trunkline.server.health import Health
 from trunkline.server.page import HEADERS, HTML, page, wants_page
@@ -48,9 +49,27 @@ CATALOGUE = "/v1/a2a/agents/"
 # The page of metrics and its media type, for what the reader accepts.
 Render = Callable[[str], tuple[bytes, bytes]]
 CARD = "/.well-known/agent-card.json"
+CARDS = frozenset({CARD, "/.well-known/agent.json", CARD_BESIDE})
 # Beside the address itself, where a catalogue's readers look.
 CARD_HERE = "agent-card.json"
 _NOT_ALLOWED = 1008
+
+
+class FleetSites(Protocol):
+    """The agents of a catalogue, each tenant's own, and what the hub shows of them at the origin."""
+
+    @property
+    def shared(self) -> bool:
+        """Whether there is more than one tenant, so that what is shown depends on who asks."""
+        ...
+
+    def find_site(self, tenant: str, name: str) -> Site | None:
+        """The site of an agent of a tenant."""
+        ...
+
+    def cards(self, tenant: str | None) -> Cards:
+        """What a tenant is shown at the origin; None is whoever has not said who it is."""
+        ...
 
 
 class Router:
@@ -72,9 +91,9 @@ class Router:
         admin: Admin,
         metrics: Render | None,
         jwks: Callable[[], bytes] | None,
-        find_site: Callable[[str], Site | None] | None = None,
+        fleet: FleetSites | None = None,
     ) -> None:
-        """Take the sites by agent id, the first is also at the origin; and what finds one in a catalogue."""
+        """Take the sites by agent id, the first is also at the origin; and the agents of a catalogue."""
         self.sites = sites
         self.origin = next(iter(sites.values()))
         self._mounts = mounts
@@ -97,10 +116,12 @@ class Router:
             self._fixed["/.well-known/jwks.json"] = guard(partial(self._jwks, jwks))
         self._below: dict[str, Handler] = {
             PREFIX: guard(self._operate),
-            AGENTS: guard(partial(self._agent, AGENTS, sites.get)),
+            AGENTS: guard(self._agent),
         }
-        if find_site is not None:
-            self._below[CATALOGUE] = guard(partial(self._agent, CATALOGUE, find_site))
+        self._fleet = fleet
+        if fleet is not None:
+            self._below[CATALOGUE] = guard(partial(self._listed, fleet))
+            self._shown = guard(partial(self._show, fleet))
 
     async def answer(self, exchange: Exchange, site: Site | None = None) -> None:
         """Serve one HTTP request; the site is the one at the root of the path, else that of the origin."""
@@ -147,6 +168,8 @@ class Router:
             return self._preflight
         if path == "/" and wants_page(exchange):
             return self._page
+        if path in CARDS and self._fleet is not None and self._fleet.shared:
+            return self._shown
         found = site.handlers.get(path) or self._fixed.get(path)
         if found is not None:
             return found
@@ -158,20 +181,64 @@ class Router:
                 return handler
         return site.handler(path)
 
-    async def _agent(
-        self, prefix: str, find: Callable[[str], Site | None], exchange: Exchange, seen: TraceSeen
-    ) -> Following | None:
-        """A request for an agent by its id: what is behind the id is relative to its site."""
+    async def _agent(self, exchange: Exchange, seen: TraceSeen) -> Following | None:
+        """A request for an agent of the host by its id."""
         seen.operation = "Agent"
-        agent, _, path = exchange.path.removeprefix(prefix).partition("/")
-        site = find(agent)
+        agent, _, path = exchange.path.removeprefix(AGENTS).partition("/")
+        site = self.sites.get(agent)
         if site is None:
-            # Who is not let in does not learn which agents there are.
+            raise await self._no_agent(exchange, seen)
+        return await self._at(site, AGENTS + agent, path, exchange, seen)
+
+    async def _listed(self, fleet: FleetSites, exchange: Exchange, seen: TraceSeen) -> Following | None:
+        """A request for an agent of the catalogue by its name, which each tenant has for itself."""
+        seen.operation = "Agent"
+        name, _, path = exchange.path.removeprefix(CATALOGUE).partition("/")
+        tenant = await self._tenant(exchange)
+        shared = fleet.shared
+        if tenant is None and not shared:
+            # With one tenant a card is public, and the site itself refuses the rest.
+            tenant = DEFAULT_TENANT
+        site = None if tenant is None else fleet.find_site(tenant, name)
+        if site is None:
+            raise await self._no_agent(exchange, seen)
+        if shared and (path == CARD_HERE or f"/{path}" in CARDS):
+            self._place(CATALOGUE + name, path, exchange)
             await self._admission.admit(exchange, seen)
-            raise errors.RouteNotFound("there is no such agent here")
-        exchange.prefix = prefix + agent
-        exchange.path = CARD if path == CARD_HERE else f"/{path}"
+            await site.cards.answer(exchange, keyed=True)
+            return None
+        return await self._at(site, CATALOGUE + name, path, exchange, seen)
+
+    async def _show(self, fleet: FleetSites, exchange: Exchange, seen: TraceSeen) -> None:
+        """The card at the origin, where each tenant is shown its own."""
+        seen.operation = "AgentCard"
+        self._admission.check(exchange)
+        tenant = await self._tenant(exchange)
+        await fleet.cards(tenant).answer(exchange, keyed=tenant is not None)
+
+    async def _tenant(self, exchange: Exchange) -> str | None:
+        """The tenant of who asks, before anything is counted; None if that is nobody who is let in."""
+        try:
+            found = self._identity.known(exchange.headers) or await self._identity.ask(exchange.headers)
+        except (errors.Unauthenticated, errors.Unavailable):
+            return None
+        return found.tenant
+
+    async def _no_agent(self, exchange: Exchange, seen: TraceSeen) -> errors.Refused:
+        # Who is not let in does not learn which agents there are.
+        await self._admission.admit(exchange, seen)
+        return errors.RouteNotFound("there is no such agent here")
+
+    async def _at(
+        self, site: Site, prefix: str, path: str, exchange: Exchange, seen: TraceSeen
+    ) -> Following | None:
+        """A request at the site of an agent: what is behind its id is relative to it."""
+        self._place(prefix, path, exchange)
         return await site.handler(exchange.path)(exchange, seen)
+
+    def _place(self, prefix: str, path: str, exchange: Exchange) -> None:
+        exchange.prefix = prefix
+        exchange.path = CARD if path == CARD_HERE else f"/{path}"
 
     async def _answer_preflight(self, exchange: Exchange, seen: TraceSeen) -> None:
         seen.operation = "Preflight"
@@ -186,6 +253,8 @@ class Router:
             (f"{AGENTS[1:]}{agent}/" if several else "", site.cards.public)
             for agent, site in self.sites.items()
         ]
+        if self._fleet is not None and self._fleet.shared:
+            shown = [("", self._fleet.cards(None).public)]
         await exchange.respond(200, page(shown), HTML, HEADERS)
 
     async def _metrics(self, render: Render, exchange: Exchange, seen: TraceSeen) -> None:

@@ -52,12 +52,14 @@ class Site:
     ) -> None:
         """Take one agent's operations and cards, and its settings: who waits, and how streams close."""
         self.cards = cards
-        self._operations = operations
+        self.operations = operations
         self._admission = admission
         self._refusals = refusals
         self._read_body = read_body
         self._wait = own.reply == "wait"
         self._whole_limit = WHOLE_LIMIT if own.stream_close == "whole" else NO_WHOLE
+        # The cards that a tenant is shown in the place of this one's; None where all are shown the same.
+        self.cards_of: Callable[[str], Cards | None] = _nobodys
         card = refusals.guard(self._card)
         self.handlers: dict[str, Handler] = {
             # Clients that skip the card post to the base itself.
@@ -89,7 +91,7 @@ class Site:
         rest.check_path(exchange)
         caller = Caller(principal, Dialect.V03, wait=False, trace=traces.recorded(exchange.headers))
         status, body = await delegate.perform(
-            self._operations.operations, exchange, caller, self._read_body.json
+            self.operations.operations, exchange, caller, self._read_body.json
         )
         await exchange.respond(status, body)
 
@@ -112,9 +114,9 @@ class Site:
             permit(principal, NEEDED[operation], INSTEAD.get(operation))
             dialect = Dialect.V1 if version is Version.V1 else Dialect.V03
             caller = self._caller(exchange, principal, dialect, wait=self._wait)
-            answer = self._extended(exchange, operation, dialect)
+            answer = self._extended(exchange, operation, dialect, principal)
             if answer is None:
-                answer = await rpc.perform(self._operations, operation, envelope, caller)
+                answer = await rpc.perform(self.operations, operation, envelope, caller)
             self._name_extensions(exchange, caller)
         except errors.Refused as refused:
             await self._refuse_rpc(exchange, seen, envelope, refused)
@@ -165,9 +167,9 @@ class Site:
             body = await self._read_body.json(exchange)
             wait = self._wait and dialect is Dialect.V1
             caller = self._caller(exchange, principal, dialect, wait=wait)
-            answer = self._extended(exchange, call.operation, dialect)
+            answer = self._extended(exchange, call.operation, dialect, principal)
             if answer is None:
-                answer = await rest.perform(self._operations, call, caller, body, query(exchange))
+                answer = await rest.perform(self.operations, call, caller, body, query(exchange))
             self._name_extensions(exchange, caller)
         except errors.Refused as refused:
             # Before 1.0 nobody named a version: who names an unknown one reads the errors of 1.0.
@@ -202,15 +204,25 @@ class Site:
             self._admission.lasting(exchange),
         )
 
-    def _extended(self, exchange: Exchange, operation: Operation, dialect: Dialect) -> bytes | None:
+    def _extended(
+        self, exchange: Exchange, operation: Operation, dialect: Dialect, principal: Principal
+    ) -> bytes | None:
         """The extended card, where that is what is asked for and there is one."""
         if operation is not Operation.EXTENDED_CARD:
             return None
+        own = self.cards_of(principal.tenant)
+        if own is not None:
+            return own.whole(exchange, pure=dialect is Dialect.V1)
         return self.cards.extended(exchange, pure=dialect is Dialect.V1)
 
     def _name_extensions(self, exchange: Exchange, caller: Caller) -> None:
         if caller.extensions is not None:
             exchange.also = [*exchange.also, *caller.extensions.answer(self.cards.extensions)]
+
+
+def _nobodys(tenant: str) -> Cards | None:
+    del tenant
+    return None
 
 
 def _asked(exchange: Exchange) -> Version | None:

@@ -120,9 +120,14 @@ class AgentsApi:
         known = self._parts.catalogue.find(call.tenant, name)
         if known is not None or self._parts.documents.kept(call.tenant, name) is not None:
             raise _taken(name, "file" if known is None else known.entry.owner)
+        self._check_free(name)
         if len(self._parts.catalogue.entries()) >= ENTRIES_LIMIT:
             raise InvalidParams(f"a catalogue has at most {ENTRIES_LIMIT} entries", conflict="CATALOGUE_FULL")
         return await self._keep(call, name, raw, None)
+
+    def _check_free(self, name: str) -> None:
+        if self._parts.catalogue.is_reserved(name):
+            raise _taken(name, "file")
 
     async def replace(self, call: ApiCall, raw: dict[str, Any]) -> AgentItem:
         """Put another text in the place of an agent's; credentials that it does not give stay.
@@ -194,6 +199,7 @@ class AgentsApi:
             raise _taken(call.id, known.entry.owner)
         if earlier is not None and earlier.by != call.principal.name:
             raise _taken(call.id, "announce")
+        self._check_free(call.id)
         await self._check_address(form.url)
         if not form.ttl:
             gone = AgentItem(**self._item(call, self._found(call)))

@@ -74,6 +74,11 @@ class Catalogue:
             return OF_FILES, name
         return (tenant, name) if (tenant, name) in self._entries else None
 
+    def is_reserved(self, name: str) -> bool:
+        """Whether the hub itself runs an agent of this name, for whatever tenants: no other may have it."""
+        of_file = self._entries.get((OF_FILES, name))
+        return of_file is not None and of_file.kind == "skill"
+
     # Being told.
 
     def take_files(self, entries: Iterable[Entry]) -> None:
@@ -199,6 +204,8 @@ class Catalogue:
         return view
 
     def _made(self, tenant: str, key: Key, entry: Entry) -> Listed:
+        if key[0] != OF_FILES and self.is_reserved(entry.name):
+            entry = replace(entry, fault="the hub itself runs an agent of this name; take another one")
         given = self._overrides.get((tenant, entry.name))
         override: Override = "" if given is None or given.revision != entry.revision else given.override
         return list_entry(entry, self._facts.get(key), self._failures.get(key, ""), override)
