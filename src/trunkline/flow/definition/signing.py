@@ -73,12 +73,12 @@ class SignaturePolicy(Struct, frozen=True):
             raise _refused(f"its signature is of the key {read.kid!r}, which this server does not know")
         try:
             key.verify(value, f"{header}.{payload}".encode())
-            is_this = claimed == canonical(without_signature(document))
+            meant = canonical(without_signature(document))
         except InvalidSignature:
             raise _refused("its signature is wrong") from None
         except ValueError as error:
             raise _refused(f"it is no JSON: {error}") from None
-        if not is_this:
+        if claimed != meant:
             raise _refused("its signature is of another document")
 
 
