@@ -60,14 +60,14 @@ class SignaturePolicy(Struct, frozen=True):
 
     def _verify(self, block: Any, document: dict[str, Any]) -> None:
         try:
-            signature = msgspec.convert(block, _Signature)
-            header, payload, seal = signature.value.split(".")
+            given = msgspec.convert(block, _Signature)
+            header, payload, seal = given.value.split(".")
             read = msgspec.json.decode(_decoded(header), type=_Header)
             claimed, value = _decoded(payload), _decoded(seal)
         except (ValueError, msgspec.ValidationError, msgspec.DecodeError):
             raise _refused("its signature is no compact JWS with EdDSA and a kid") from None
-        if signature.key_id not in {None, read.kid}:
-            raise _refused(f"its signature names the key {signature.key_id!r} and its JWS {read.kid!r}")
+        if given.key_id not in {None, read.kid}:
+            raise _refused(f"its signature names the key {given.key_id!r} and its JWS {read.kid!r}")
         key = self.keys.get(read.kid)
         if key is None:
             raise _refused(f"its signature is of the key {read.kid!r}, which this server does not know")
