@@ -129,6 +129,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     secret_key: Secret | None = None
     health_window: float | str = "24h"
     card_refresh: float | str = "10m"
+    inbox_ttl: float | str = "30m"
     announce: str = ""
     announce_key: Secret | None = None
     announce_ttl: Annotated[float, Meta(ge=1, le=300)] = 60.0
@@ -138,7 +139,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         for name in ("store", "host", "public_url", "announce", "mcp_manifest"):
             if not getattr(self, name).isprintable():
                 raise ValueError(f"{name} holds control characters")
-        for name in ("retention", "health_window", "card_refresh"):
+        for name in ("retention", "health_window", "card_refresh", "inbox_ttl"):
             age: float | str | None = getattr(self, name)
             try:
                 seconds(0 if age is None else age)
@@ -159,6 +160,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def card_refresh_s(self) -> float:
         """How often the agents of a catalogue are asked for their cards, in seconds."""
         return seconds(self.card_refresh)
+
+    @property
+    def inbox_ttl_s(self) -> float:
+        """How many seconds a question of a hub's agent waits for an answer; 0 is for ever."""
+        return seconds(self.inbox_ttl)
 
     @property
     def health_window_s(self) -> float:

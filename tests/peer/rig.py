@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from msgspec.structs import replace
+
 from tests.run.desk import Desk, Flaky, Shared
 from trunkline import Agent, Turn
 from trunkline.agent.executor import SkillExecutor
@@ -91,13 +93,16 @@ async def calling(
     store: Flaky | None = None,
     uncertain: str = "fail",
     following: Following | None = None,
+    answer_s: float = 0.0,
 ) -> AsyncGenerator[Caller]:
     """A started runner; it is stopped at the end, and its store too if it is its own."""
     own = store is None
     store = store or Shared()
     if own:
         await store.open()
-    runner = Caller(store, executors(skill, app, uncertain, following, *others), Ids(), limits)
+    hosted = executors(skill, app, uncertain, following, *others)
+    hosted[-1] = replace(hosted[-1], answer_s=answer_s)
+    runner = Caller(store, hosted, Ids(), limits)
     runner.store = store
     await runner.start()
     try:

@@ -13,9 +13,11 @@ from trunkline import Turn
 from trunkline.peer.entry_executor import EntryExecutor
 from trunkline.peer.executor import remote_id
 from trunkline.peer.remote import CALL_KEY, Peer
+from trunkline.peer.remote_run import UNANSWERED
 from trunkline.run.node import Limits
 from trunkline.wire.types import Message, Part, SendRequest, TaskState
 
+ASKING = "TASK_STATE_INPUT_REQUIRED"
 QUIET = card(capabilities={"streaming": False})
 
 
@@ -45,6 +47,26 @@ def test_hb_13_a_task_that_is_forgotten_fails_at_the_third_look(limits: Limits) 
     assert stand.methods == ["SendMessage", *["GetTask"] * 3]
     # One card for all of it.
     assert stand.cards == 1
+
+
+@pytest.mark.parametrize("limits", [PATIENT, PARKING], ids=["kept", "parked"])
+def test_hb_17_a_question_that_nobody_answers_ends_the_task_here_and_there(limits: Limits) -> None:
+    def script(one: Any) -> Any:
+        return task(ASKING) if one.method == "SendMessage" else stored(ASKING)
+
+    stand = Stand(script, QUIET)
+
+    async def main() -> None:
+        async with calling(forward, stand, limits=limits, answer_s=0.2) as runner:
+            child = await runner.child(await runner.open("hello"))
+            await runner.reach(child, TaskState.INPUT_REQUIRED)
+            # Whoever reads the task sees until when.
+            assert child.state.deadline
+            assert await runner.ended(child) is TaskState.FAILED
+            assert reason(child) == UNANSWERED
+
+    run(main())
+    assert stand.methods[-1] == "CancelTask"
 
 
 @pytest.mark.parametrize("limits", [PATIENT, PARKING], ids=["kept", "parked"])

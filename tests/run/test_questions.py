@@ -18,6 +18,7 @@ from trunkline.log.decide import Emit, decide
 from trunkline.log.fold import fold
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
+from trunkline.run.questions import bounded
 from trunkline.store.records import Dedup
 from trunkline.wire.question import question_metadata
 from trunkline.wire.types import Message, SendRequest, TaskState
@@ -25,6 +26,13 @@ from trunkline.wire.types import Message, SendRequest, TaskState
 ASKING, COMPLETED = TaskState.INPUT_REQUIRED, TaskState.COMPLETED
 HOUR_MS = 3600_000
 URL = "https://hooks.example/a"
+
+
+def test_a_question_is_bounded_unless_it_says_so_itself() -> None:
+    before = now_ms()
+    assert bounded(asked("q"), 0) == asked("q")
+    assert bounded(asked("q", deadline=7), 60) == asked("q", deadline=7)
+    assert before + 60_000 <= bounded(asked("q"), 60).deadline <= now_ms() + 60_000
 
 
 def asked(name: str, deadline: int = 0) -> ev.Status:

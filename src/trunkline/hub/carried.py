@@ -156,7 +156,9 @@ class CarriedAgents:
             ended=lambda tenant, well: self._catalogue.take_outcome(tenant, name, succeeded=well),
         )
         self._kinds[name] = ("peer", "")
-        self._hosted[name] = [HostedAgent(name, executor, self._settings.task_max_age, self._settings.kept_s)]
+        settings = self._settings
+        silent_s, kept_s = settings.task_max_age, settings.kept_s
+        self._hosted[name] = [HostedAgent(name, executor, silent_s, kept_s, settings.inbox_ttl_s)]
 
     def _peer(self, tenant: str, name: str) -> Peer | None:
         """The agent that a tenant has under a name, while it takes work."""
@@ -173,7 +175,8 @@ class CarriedAgents:
             self._catalogue.fail(key, f"{entry.imported}: {error}")
             return
         self._kinds[entry.name] = ("skill", entry.imported)
-        self._hosted[entry.name] = [*self._executors.of(agent, self._settings, id=entry.name)]
+        made = self._executors.of(agent, self._settings, id=entry.name)
+        self._hosted[entry.name] = [replace(one, answer_s=self._settings.inbox_ttl_s) for one in made]
         self._catalogue.learn(key, _facts(agent))
 
     async def _left(self) -> set[str]:

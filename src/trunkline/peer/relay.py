@@ -13,6 +13,7 @@ from trunkline.client.assembler import Update
 from trunkline.client.result import Result, artifact_text
 from trunkline.errors import TurnOver
 from trunkline.log.events import Chunk, Delta, Status
+from trunkline.log.fold import State
 from trunkline.run.executor import Verdict, Work
 from trunkline.wire.question import answered_question, question_metadata, read_question
 from trunkline.wire.types import (
@@ -193,6 +194,12 @@ def _others(artifact: Artifact) -> list[Part]:
 def _reports(metadata: Metadata | None) -> Metadata:
     """What a task says of its run under the address of an extension; the rest is its caller's own."""
     return {key: value for key, value in (metadata or {}).items() if "://" in key}
+
+
+def is_bounded_there(state: State, place: int) -> bool:
+    """Whether the agent that asked the question at this place closes it itself when its time is over."""
+    asked = [one for one in state.history if one.message_id in state.questions[place : place + 1]]
+    return any([deadline_of(one) for one in asked])
 
 
 def deadline_of(message: Message) -> int:

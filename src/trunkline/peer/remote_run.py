@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from trunkline.client.client import Capabilities, Client
 from trunkline.client.message import Sending
-from trunkline.client.result import Result
+from trunkline.client.result import Result, text_of
 from trunkline.client.retry import Fate, fate_of, is_peer_failure
 from trunkline.client.stream import Stream
 from trunkline.clock import now_ms
@@ -39,7 +39,7 @@ from trunkline.errors import (
 from trunkline.log.events import Status, Stepped
 from trunkline.net.egress import shown
 from trunkline.peer.callbacks import Following
-from trunkline.peer.relay import ASKED_KEY, Relay, deadline_of
+from trunkline.peer.relay import ASKED_KEY, Relay, deadline_of, is_bounded_there
 from trunkline.peer.remote import (
     CALLS,
     PASSED_ON,
@@ -77,6 +77,7 @@ AWAY_KEY = "trunkline.away"
 LOST_TIMES = 3
 CANCEL_S = 4.0
 AGAIN, NOT_AGAIN = "send again", "leave it"
+UNANSWERED = "Nobody answered the agent's question in time."
 LOST = "The message to {} was sent and its answer lost: the agent may be doing the work, or not."
 
 
@@ -161,12 +162,15 @@ class RemoteRun:
                 question = await self._question(result)
             try:
                 answer = await work.ask(question, lambda: self._told() is not None)
-            except (Unanswered, TimeoutError):
+            except (Unanswered, TimeoutError) as error:
+                if isinstance(error, Unanswered) and not is_bounded_there(work.state, place):
+                    await self._cancel()
+                    return spoken(work, TaskState.FAILED, UNANSWERED)
                 # It closes there by the same deadline, or has ended; what the agent then does is followed.
                 answer = None
             if answer is None or not self._remote.lost:
                 message = answer
-            elif _text(answer).strip().lower() != AGAIN:
+            elif text_of(answer).strip().lower() != AGAIN:
                 return spoken(work, TaskState.FAILED, f"uncertain: {LOST.format(self._name)}")
             place += 1
 
@@ -492,7 +496,3 @@ def _is_overdue(result: Result, by_s: float = 0.0) -> bool:
 def _passed_on(metadata: Metadata | None) -> Metadata | None:
     """What of the metadata of a message is for whoever does the work; the rest is our caller's and ours."""
     return {key: value for key, value in (metadata or {}).items() if key in PASSED_ON} or None
-
-
-def _text(message: Message) -> str:
-    return "".join([part.text for part in message.parts if part.text is not None])

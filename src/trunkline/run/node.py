@@ -34,12 +34,16 @@ class Limits(Struct, frozen=True):
 
 
 class HostedAgent(Struct, frozen=True):
-    """An agent that this process carries, with what is its own: how long it may be silent, and is kept."""
+    """An agent that this process carries, with what is its own: how long it may be silent, and is kept.
+
+    `answer_s` is how long its questions are open that do not say so themselves; 0 is for ever.
+    """
 
     id: str
     executor: Executor
     stall_s: float = 900.0
     retention_s: float = 0.0
+    answer_s: float = 0.0
 
 
 class Node:

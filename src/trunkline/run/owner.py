@@ -22,7 +22,7 @@ from trunkline.run.executor import Again, ChildTasks, OnCrash, Verdict, never
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
 from trunkline.run.parking import is_bounded
-from trunkline.run.questions import Questions
+from trunkline.run.questions import Questions, bounded
 from trunkline.run.replay import Replay, replay
 from trunkline.telemetry import traces
 from trunkline.wire.types import TERMINAL, Message, Part, Role, TaskState
@@ -179,7 +179,7 @@ class Owner:
             state = self.feed.state
             reopens = self._again is Again.RESUME and state.interrupted
             self._questions = Questions(state, self._buffer, self._wait, self._goes_on, reopens=reopens)
-        return await self._questions.ask(status, is_moot)
+        return await self._questions.ask(bounded(status, self.agent.answer_s), is_moot)
 
     async def sleep_until(self, moment: int) -> None:
         """Wait for a moment, in milliseconds since the epoch."""

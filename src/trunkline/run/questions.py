@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from itertools import count
 
+from msgspec.structs import replace
+
 from trunkline.clock import now_ms
 from trunkline.errors import Unanswered
 from trunkline.log.events import QuestionClosed, Status, Taken
@@ -14,6 +16,13 @@ from trunkline.run.buffer import EventBuffer
 from trunkline.wire.types import Message, TaskState
 
 Wait = Callable[[Callable[[], bool], int], Awaitable[None]]
+
+
+def bounded(status: Status, answer_s: float) -> Status:
+    """A question that says itself until when it is open, or else is for so many seconds; 0 is for ever."""
+    if status.deadline or not answer_s:
+        return status
+    return replace(status, deadline=now_ms() + round(answer_s * 1000))
 
 
 class Questions:
