@@ -22,6 +22,7 @@ from tests.chaos import (  # noqa: F401 - their rows enter the table
     bounds,
     disk,
     durability,
+    elsewhere,
     flood,
     half,
     hostile,

@@ -50,7 +50,6 @@ def test_hb38_a_store_under_days_of_load_is_bounded(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("trunkline.clock.time", clock)
     monkeypatch.setattr(retention, "LONGEST_S", 0.02)
     monkeypatch.setattr(retention, "SHORTEST_S", 0.02)
-    monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "bounded_agent.py").write_text(LOCAL)
     (tmp_path / "hub.yaml").write_text("settings: {retention: 1h, log_level: error}")
     (tmp_path / "agents.yaml").write_text('agents: [{name: local, import: "bounded_agent:agent"}]')

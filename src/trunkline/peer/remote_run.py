@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from trunkline.client.client import Capabilities, Client
 from trunkline.client.message import Sending
 from trunkline.client.result import Result, text_of
-from trunkline.client.retry import Fate, fate_of, is_peer_failure
 from trunkline.client.stream import Stream
 from trunkline.clock import now_ms
 from trunkline.errors import (
@@ -28,7 +27,6 @@ from trunkline.errors import (
     Refused,
     TaskNotFound,
     TimedOut,
-    TooManyRequests,
     TrunklineError,
     Unanswered,
     Uncertain,
@@ -38,6 +36,7 @@ from trunkline.errors import (
 )
 from trunkline.log.events import Status, Stepped
 from trunkline.net.egress import shown
+from trunkline.peer.absence import SILENT, is_away, is_silent, is_unsent
 from trunkline.peer.callbacks import Following
 from trunkline.peer.relay import ASKED_KEY, Relay, deadline_of, is_bounded_there
 from trunkline.peer.remote import (
@@ -70,7 +69,6 @@ SENT, TAKEN = "peer.sent", "peer.taken"
 FIRST_PAUSE_S, SLOWER, LONGEST_PAUSE_S = 1.0, 0.1, 300.0
 # How long one look may take, and how long an agent may ask what it should have closed.
 LOOK_S, OVERDUE_S = 10.0, 60.0
-SILENT = "silent"
 # What an agent may say that does not take a push config, having taken nothing.
 PUSH_REFUSALS = (PushNotSupported, InvalidParams, UnsupportedOperation)
 AWAY_KEY = "trunkline.away"
@@ -133,7 +131,7 @@ class RemoteRun:
             raise
         except (Refused, Unreachable, Unreadable) as error:
             await self._relay.flush()
-            if _is_silent(error):
+            if is_silent(error):
                 await self._cancel()
             kind = "does not take it" if isinstance(error, Refused) else "failed"
             if isinstance(error, TaskNotFound) and self._remote.task:
@@ -235,7 +233,7 @@ class RemoteRun:
             try:
                 return await self._client.capabilities()
             except (Unreachable, Refused) as error:
-                if not (waits and _is_away(error)):
+                if not (waits and is_away(error)):
                     raise
                 await self._away(error)
 
@@ -249,9 +247,9 @@ class RemoteRun:
                     # Answered by somebody else or closed there: what the agent does then is followed.
                     await self._record(2 * place + 1, TAKEN, self._remote)
                     return await self._follow()
-                waits = self._remote.task and fate_of(error) is Fate.UNTAKEN
+                waits = self._remote.task and is_unsent(error)
                 may_repeat = self._is_taken or known.deduplicates or waits
-                if isinstance(error, Uncertain) or not (_is_away(error) and may_repeat):
+                if isinstance(error, Uncertain) or not (is_away(error) and may_repeat):
                     raise
                 await self._away(error)
             if self._is_taken:
@@ -333,7 +331,7 @@ class RemoteRun:
                 result = await self._heard(self._read(stream))
                 return result if not _is_overdue(result) else await self._poll()
             except (Unreachable, Refused) as error:
-                if not _is_away(error):
+                if not is_away(error):
                     raise
                 await self._away(error)
 
@@ -473,18 +471,6 @@ class RemoteRun:
 def _is_for(first: Message, target: str | None) -> bool:
     """Whether a task of the same agent here was done by the same one elsewhere."""
     return target is None or read_target(first).target == target
-
-
-def _is_away(error: TrunklineError) -> bool:
-    """Whether an agent cannot be reached or takes nothing now, and may later."""
-    if _is_silent(error):
-        return False
-    return isinstance(error, Unreachable | TooManyRequests) or is_peer_failure(error)
-
-
-def _is_silent(error: TrunklineError) -> bool:
-    """Whether an agent is given up because it says nothing more."""
-    return isinstance(error, TimedOut) and error.reason == SILENT
 
 
 def _is_overdue(result: Result, by_s: float = 0.0) -> bool:

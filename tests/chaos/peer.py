@@ -1,0 +1,122 @@
+"""An agent elsewhere whose tasks outlive it: `python -m tests.chaos.peer PORT FILE knows|forgets`.
+
+What it has taken is a line of a file, and the state of a task follows from its lines and the time. One that
+`knows` says that it deduplicates, and does; one that `forgets` makes a task of every message, also of one that
+comes twice, so that whoever reads the file sees what was sent twice.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import uuid
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from tests.chaos.client import now_ms
+from trunkline.wire.service_parameters import IDEMPOTENT_SEND
+
+KNOWS, FORGETS = "knows", "forgets"
+_ASK_MS, _ANSWER_MS = 100, 200
+_CARD = "/.well-known/agent-card.json"
+
+
+class Peer:
+    """The application; a text is `work MILLISECONDS …` or `ask …`."""
+
+    def __init__(self, port: int, file: Path, kind: str) -> None:
+        self._base = f"http://127.0.0.1:{port}"
+        self._file = file
+        self._kind = kind
+        self._tasks: dict[str, dict[str, Any]] = {}
+        self._messages: dict[str, str] = {}
+        if file.exists():
+            for line in file.read_text().splitlines():
+                self._take(json.loads(line))
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            return
+        if scope["method"] == "GET":
+            await _answer(send, self._card() if scope["path"] == _CARD else None)
+            return
+        body = b""
+        while True:
+            piece = await receive()
+            body += piece.get("body", b"")
+            if not piece.get("more_body"):
+                break
+        asked = json.loads(body)
+        params = asked.get("params", {})
+        if asked["method"] == "SendMessage":
+            result: Any = {"task": self._show(self._said(params["message"]))}
+        elif (task := self._tasks.get(params.get("id", ""))) is None:
+            error = {"code": -32001, "message": "there is no such task"}
+            await _answer(send, {"jsonrpc": "2.0", "id": asked["id"], "error": error})
+            return
+        else:
+            result = self._show(task)
+        await _answer(send, {"jsonrpc": "2.0", "id": asked["id"], "result": result})
+
+    def _said(self, message: dict[str, Any]) -> dict[str, Any]:
+        known = self._messages.get(message["messageId"])
+        if known is not None and self._kind == KNOWS:
+            return self._tasks[known]
+        text = "".join([part.get("text", "") for part in message["parts"]])
+        line = {
+            "task": message.get("taskId") or str(uuid.uuid4()), "context": message.get("contextId", "c"),
+            "text": text, "message": message["messageId"], "at": now_ms(), "new": "taskId" not in message,
+        }  # fmt: skip
+        with self._file.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        return self._take(line)
+
+    def _take(self, line: dict[str, Any]) -> dict[str, Any]:
+        self._messages[line["message"]] = line["task"]
+        if line["new"]:
+            self._tasks[line["task"]] = line
+        else:
+            self._tasks[line["task"]].setdefault("answer", line)
+        return self._tasks[line["task"]]
+
+    def _show(self, task: dict[str, Any]) -> dict[str, Any]:
+        word, answer, past = task["text"].split(), task.get("answer"), now_ms() - task["at"]
+        state, text = "WORKING", ""
+        if word[0] == "work" and past > int(word[1]):
+            state, text = "COMPLETED", f"did {task['text']}"
+        elif word[0] == "ask" and answer is not None:
+            if now_ms() - answer["at"] > _ANSWER_MS:
+                state, text = "COMPLETED", f"heard {answer['text']}"
+        elif word[0] == "ask" and past > _ASK_MS:
+            state = "INPUT_REQUIRED"
+        status: dict[str, Any] = {"state": f"TASK_STATE_{state}"}
+        if state == "INPUT_REQUIRED":
+            said = {"messageId": f"{task['task']}-q", "role": "ROLE_AGENT", "parts": [{"text": "Which one?"}]}
+            status["message"] = said
+        artifacts = [{"artifactId": "a", "parts": [{"text": text}]}] if text else []
+        return {"id": task["task"], "contextId": task["context"], "status": status, "artifacts": artifacts}
+
+    def _card(self) -> dict[str, Any]:
+        extensions = [{"uri": IDEMPOTENT_SEND}] if self._kind == KNOWS else []
+        return {
+            "name": self._kind, "description": "Outlives itself.", "version": "1",
+            "supportedInterfaces": [{"url": f"{self._base}/rpc", "protocolBinding": "JSONRPC", "protocolVersion": "1.0"}],
+            "capabilities": {"streaming": False, "pushNotifications": False, "extensions": extensions},
+            "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
+            "skills": [{"id": self._kind, "name": self._kind, "description": "Works.", "tags": []}],
+        }  # fmt: skip
+
+
+async def _answer(send: Any, body: Any) -> None:
+    content = json.dumps(body).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(content))]
+    await send({"type": "http.response.start", "status": 404 if body is None else 200, "headers": headers})
+    await send({"type": "http.response.body", "body": content})
+
+
+if __name__ == "__main__":
+    _, _port, _path, _named = sys.argv
+    uvicorn.run(Peer(int(_port), Path(_path), _named), port=int(_port), log_level="error", lifespan="off")
