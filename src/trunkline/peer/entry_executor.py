@@ -63,6 +63,7 @@ class EntryExecutor:
         self._following = following or Following()
         self._listed = listed
         self._clients = clients
+        self._named: tuple[Peer | None, str] = (None, "")
 
     def admit(self, request: SendRequest) -> str:
         """The skill that was asked for; which there are the remote agent knows.
@@ -94,7 +95,7 @@ class EntryExecutor:
         if recorded is None:
             # Written together with what comes next: before that nothing was sent to anybody.
             await work.emit(Stepped(ENTRY_PLACE, ENTRY, to_builtins(_recorded(peer))))
-        target, key = Target(self._name, work.state.skill), f"{self._name} {_digest(peer)}"
+        target, key = Target(self._name, work.state.skill), self._key(peer)
         try:
             client = self._clients.of(key, peer)
         except Misuse as misuse:
@@ -105,6 +106,12 @@ class EntryExecutor:
         if (succeeded := is_success(verdict)) is not None:
             self._ended(work.tenant, succeeded)
         return verdict
+
+    def _key(self, peer: Peer) -> str:
+        """The name of an agent's client; one that is described otherwise has another."""
+        if peer is not self._named[0]:
+            self._named = peer, f"{self._name} {_digest(peer)}"
+        return self._named[1]
 
     async def close(self) -> None:
         """Nothing is held here: the clients are shared."""

@@ -9,6 +9,8 @@ import asyncio
 import contextlib
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from trunkline.client.assembler import Update
 from trunkline.client.result import Result, artifact_text
 from trunkline.errors import TurnOver
@@ -40,12 +42,14 @@ _PIECES = 1000
 class Relay:
     """Says in a task of ours what a remote task says."""
 
-    __slots__ = ("_held", "_holding", "_known", "_said", "_timer", "_work")
+    __slots__ = ("_held", "_holding", "_known", "_said", "_timer", "_whole", "_work")
 
     def __init__(self, work: Work) -> None:
         self._work = work
         # How long the texts are that our log holds, by artifact.
         self._known = {one.artifact_id: len(artifact_text(one)) for one in work.state.task().artifacts}
+        # Those that began here, each with the pieces of text that followed.
+        self._whole: dict[str, tuple[Artifact, list[str]]] = {}
         self._said = work.state.status_message
         self._holding = ""
         self._held: list[str] = []
@@ -63,11 +67,12 @@ class Relay:
     async def settle(self, result: Result) -> None:
         """Record what of a whole answer our log does not hold."""
         await self.flush()
-        await self._work.drain()
-        known = {one.artifact_id: one for one in self._work.state.task().artifacts}
-        for artifact in result.artifacts:
-            if not _same(known.get(artifact.artifact_id), artifact):
-                await self._emit(Chunk(artifact, last=result.ended))
+        if not all([_same(self._told(one.artifact_id), one) for one in result.artifacts]):
+            await self._work.drain()
+            known = {one.artifact_id: one for one in self._work.state.task().artifacts}
+            for artifact in result.artifacts:
+                if not _same(known.get(artifact.artifact_id), artifact):
+                    await self._emit(Chunk(artifact, last=result.ended))
         if result.task is not None and result.state is TaskState.WORKING:
             await self._status(result.task.status.message, None)
 
@@ -119,7 +124,7 @@ class Relay:
             self._timer = None
         if self._held:
             text, self._held = "".join(self._held), []
-            self._known[self._holding] += len(text)
+            self._grow(text)
             await self._work.emit(Delta(self._holding, text))
 
     async def _artifact(self, update: ArtifactUpdate, text: str) -> None:
@@ -151,7 +156,7 @@ class Relay:
         self._timer = None
         text, self._held = "".join(self._held), []
         if text:
-            self._known[self._holding] += len(text)
+            self._grow(text)
             # A task that has ended is no news for a timer.
             with contextlib.suppress(TurnOver):
                 self._work.put(Delta(self._holding, text))
@@ -161,7 +166,26 @@ class Relay:
         name = chunk.artifact.artifact_id
         length = len(artifact_text(chunk.artifact))
         self._known[name] = length + (self._known.get(name, 0) if chunk.append else 0)
+        if chunk.append:
+            # What the two become together only the log says.
+            self._whole.pop(name, None)
+        else:
+            self._whole[name] = chunk.artifact, []
         await self._work.emit(chunk)
+
+    def _grow(self, text: str) -> None:
+        """Note a piece of the text that is held for an artifact."""
+        self._known[self._holding] += len(text)
+        if (whole := self._whole.get(self._holding)) is not None:
+            whole[1].append(text)
+
+    def _told(self, name: str) -> Artifact | None:
+        """An artifact as it was told here from its beginning to now; None where only the log knows it."""
+        whole = self._whole.get(name)
+        if whole is None or not whole[1]:
+            return None if whole is None else whole[0]
+        artifact, pieces = whole
+        return replace(artifact, parts=(*artifact.parts, Part(text="".join(pieces))))
 
     async def _status(self, message: Message | None, metadata: Metadata | None) -> None:
         if message is None or (self._said is not None and self._said.parts == message.parts):

@@ -315,7 +315,8 @@ class RemoteRun:
             return
         self._remote = RemoteTask(result.task_id, result.context_id or self._remote.context)
         self._is_taken = True
-        await self._record(2 * place + 1, TAKEN, self._remote)
+        # On its way at once, together with whatever else has come already; nobody need wait for it.
+        await self._work.emit(Stepped(2 * place + 1, TAKEN, to_builtins(self._remote)))
 
     async def _record(self, place: int, name: str, what: Struct) -> None:
         await self._work.emit(Stepped(place, name, to_builtins(what)))

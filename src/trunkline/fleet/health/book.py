@@ -55,6 +55,7 @@ class _Computed(Struct):
     window: Fleet
     last_hour: Fleet
     healths: dict[Cell, AgentHealth]
+    sureness: dict[Cell, tuple[int, float]]
 
 
 class HealthBook:
@@ -89,8 +90,12 @@ class HealthBook:
 
     def sureness(self, tenant: str, agent: str, skill: str = "") -> tuple[int, float]:
         """How many successes of an agent or a skill said how sure they were, and how sure on average."""
-        count, total = merged(self._now(tenant).window.get(agent), skill).tally.sure_completed
-        return int(count), total / count if count else 0.0
+        computed = self._now(tenant)
+        found = computed.sureness.get((agent, skill))
+        if found is None:
+            count, total = merged(computed.window.get(agent), skill).tally.sure_completed
+            found = computed.sureness[agent, skill] = (int(count), total / count if count else 0.0)
+        return found
 
     def window(self, tenant: str) -> Fleet:
         """What ended in the window, by agent and skill."""
@@ -144,7 +149,7 @@ class HealthBook:
         found = self._computed.get(tenant)
         if found is None or found.version != version or not 0 <= now - found.at < _HOLDS_MS:
             window = self._since(tenant, now - self.window_ms)
-            found = _Computed(version, now, window, self._since(tenant, now - HOUR_MS), {})
+            found = _Computed(version, now, window, self._since(tenant, now - HOUR_MS), {}, {})
             if tenant in self._periods:
                 self._computed[tenant] = found
         return found
