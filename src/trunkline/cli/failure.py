@@ -84,6 +84,8 @@ def failure_of(error: BaseException, *, finding_card: bool, has_credentials: boo
         return CommandFailure("A2ACLI_ERR_CARD_INVALID" if finding_card else "A2ACLI_ERR_INTERNAL", text)
     if isinstance(error, e.Refused):
         return _refusal(error, finding_card=finding_card)
+    if isinstance(error, e.FlowRefused):
+        return CommandFailure(error.code, text)
     if isinstance(error, e.StoreError):
         return CommandFailure("TRUNKLINE_STORE", text)
     return CommandFailure("A2ACLI_ERR_INTERNAL", f"{type(error).__name__}: {text}")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trunkline.cli.commands import call, ceremony, hub, mcp, routing, serve, tenant, tool, try_out
+from trunkline.cli.commands import call, ceremony, flow, hub, mcp, routing, serve, tenant, tool, try_out
 from trunkline.cli.commands.parsing import ClientGroup
 from trunkline.cli.options import COMPLETING
 from trunkline.config import environment
@@ -43,7 +43,7 @@ def root(
 
 
 # Help lists headings and commands in this order.
-for family in (call, mcp, serve, hub, ceremony, routing, tenant, try_out, tool):
+for family in (call, mcp, serve, hub, ceremony, flow, routing, tenant, try_out, tool):
     family.add_to(app)
 
 

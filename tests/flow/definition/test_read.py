@@ -202,3 +202,11 @@ def test_a_loop_through_a_switch_is_fine() -> None:
     turn = node("switch", "turn", cases=[{"when": ".n < 3", "target": "work"}], default="done")
     nodes = [node("start", "begin"), tool("work"), turn, node("end", "done")]
     read_definition(graph(nodes, ("begin", "work"), ("work", "turn"), ("turn", "work"), ("turn", "done")))
+
+
+def test_a_graph_that_would_take_long_to_look_through_is_refused() -> None:
+    forks = [{**fork(f"f{n + 1}", f"f{n + 2}"), "id": f"f{n}"} for n in range(2000)]
+    document = graph([node("start", "begin"), *forks, tool("f2000"), tool("f2001"), node("end", "done")])
+    assert [(one.instance_path, one.schema_path) for one in validate(document)] == [
+        ("/nodes", "#/profile/size")
+    ]

@@ -10,6 +10,8 @@ from msgspec import Struct
 from trunkline.flow.definition.diagnostics import Diagnostic, broken
 from trunkline.flow.definition.document import START
 
+# Each branch is walked from its fork to its join: so many steps are a moment's work.
+_STEPS_LIMIT = 1_000_000
 INTERRUPT_IN_BRANCH = "INTERRUPT_IN_PARALLEL_BRANCH"
 
 
@@ -19,6 +21,8 @@ class Graph(Struct, frozen=True):
     nodes: dict[str, dict[str, Any]]
     places: dict[str, int]
     edges: dict[str, list[str]]
+    # The nodes that a walk may come to from each: a switch leads where its cases say.
+    ways: dict[str, set[str]]
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Graph:
@@ -28,34 +32,20 @@ class Graph(Struct, frozen=True):
         edges: dict[str, list[str]] = {}
         for edge in document["edges"]:
             edges.setdefault(edge["source"], []).append(edge["target"])
-        return cls(nodes, places, edges)
-
-    def targets(self, node_id: str) -> list[str]:
-        """The nodes that a walk may come to from a node: a switch leads where its cases say."""
-        node = self.nodes[node_id]
-        if node["type"] != "switch":
-            return self.edges.get(node_id, [])
-        config: dict[str, Any] = node["config"]
-        default = [config["default"]] if "default" in config else []
-        return [case["target"] for case in config["cases"]] + default
-
-    def entries(self, node_id: str) -> list[str]:
-        """The first nodes of the branches of a parallel node."""
-        return [branch["entry"] for branch in self.nodes[node_id]["config"]["branches"]]
+        ways = {node_id: _targets(node, edges) & nodes.keys() for node_id, node in nodes.items()}
+        return cls(nodes, places, edges, ways)
 
     def branch(self, parallel: str) -> set[str]:
         """The ids of all nodes in the branches of a parallel node, up to its join, nested ones included."""
         join = set(self.edges.get(parallel, []))
         found: set[str] = set()
-        waiting = self.entries(parallel)
+        waiting = _entries(self.nodes[parallel]) & self.nodes.keys()
         while waiting:
             node_id = waiting.pop()
-            if node_id in found or node_id in join or node_id not in self.nodes:
+            if node_id in join:
                 continue
             found.add(node_id)
-            waiting += self.targets(node_id)
-            if self.nodes[node_id]["type"] == "parallel":
-                waiting += self.entries(node_id)
+            waiting |= self.ways[node_id] - found
         return found
 
     def of_type(self, kind: str) -> list[str]:
@@ -63,8 +53,29 @@ class Graph(Struct, frozen=True):
         return [node_id for node_id, node in self.nodes.items() if node["type"] == kind]
 
 
+def _targets(node: dict[str, Any], edges: dict[str, list[str]]) -> set[str]:
+    config: dict[str, Any] = node.get("config", {})
+    match node["type"]:
+        case "switch":
+            default = {config["default"]} if "default" in config else set[str]()
+            return {case["target"] for case in config["cases"]} | default
+        case "parallel":
+            return _entries(node) | set(edges.get(node["id"], []))
+        case _:
+            return set(edges.get(node["id"], []))
+
+
+def _entries(node: dict[str, Any]) -> set[str]:
+    return {branch["entry"] for branch in node["config"]["branches"]}
+
+
 def profile_rules(graph: Graph) -> Iterator[Diagnostic]:
     """An interrupt in a parallel branch would pause a part of a run, which no caller can resume."""
+    parallels = len(graph.of_type("parallel"))
+    if parallels * sum(1 + len(ways) for ways in graph.ways.values()) > _STEPS_LIMIT:
+        text = f"{parallels} parallel nodes are too many in so large a graph"
+        yield broken(("nodes",), "profile", "size", text)
+        return
     inside = {node_id for parallel in graph.of_type("parallel") for node_id in graph.branch(parallel)}
     for node_id in graph.of_type("interrupt"):
         if node_id in inside:

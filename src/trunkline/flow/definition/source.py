@@ -1,0 +1,54 @@
+"""Definitions as people write them: in JSON or in YAML, with the line where each member stands."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import msgspec
+
+from trunkline.errors import Misuse
+from trunkline.yaml_reader import YamlPosition, read_yaml
+
+# Lines in larger JSON are not worth the time that it takes to find them.
+_LOCATED = 1 << 20
+
+
+def read_source(text: str, name: str) -> object:
+    """The document in a text. Moments that YAML reads become texts again, and all keys texts.
+
+    Raises:
+        Misuse: it is neither JSON nor YAML; the text names the file, and the line where it can.
+    """
+    if text.lstrip().startswith("{"):
+        try:
+            return cast("object", msgspec.json.decode(text))
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise Misuse(f"{name}: this is no JSON: {error}") from None
+    found = read_yaml(text, name)
+    if found is None:
+        raise Misuse(f"{name}: there is nothing in it")
+    try:
+        return cast("object", msgspec.to_builtins(found[0], str_keys=True))
+    except (TypeError, ValueError) as error:
+        raise Misuse(f"{name}: this cannot be written as JSON: {error}") from None
+
+
+def positions(text: str, name: str) -> YamlPosition | None:
+    """Where the members of a document stand in its text; None where that cannot be told."""
+    try:
+        found = read_yaml(text, name) if len(text) <= _LOCATED else None
+    except Misuse:
+        # JSON may be set in by tabs, which YAML does not take.
+        return None
+    return None if found is None else found[1]
+
+
+def line_at(document: YamlPosition, path: str) -> int:
+    """The line of the member that a JSON pointer leads to, or of the nearest one around it."""
+    at = document
+    for step in path.split("/")[1:]:
+        inner = at.child(step.replace("~1", "/").replace("~0", "~"))
+        if inner is None:
+            break
+        at = inner
+    return at.line()
