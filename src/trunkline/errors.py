@@ -119,10 +119,10 @@ class RouteNotFound(Refused):
 
 
 class TooManyRequests(Refused):
-    """The caller is over its rate or has too much in flight."""
+    """The caller is over its rate or has too much in flight; `field` names the limit that was met."""
 
-    def __init__(self, message: str, *, retry_after_s: float = 1.0) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, *, retry_after_s: float = 1.0, field: str = "") -> None:
+        super().__init__(message, field=field)
         self.retry_after_s = retry_after_s
 
 

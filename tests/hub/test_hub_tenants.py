@@ -230,6 +230,38 @@ def test_the_tenant_that_a_request_names_is_that_of_its_key(hub: TenantHub) -> N
         body["message"] = message("go")
 
 
+def test_a_limit_that_is_met_is_told_on_every_way_to_ask_for_work(hub: TenantHub) -> None:
+    key = hub.tenant("Noisy")
+    # As the file of the hub has it for every tenant, and one's own limits before those.
+    quota = {"concurrent_tasks": 1}
+    assert hub.operate("PATCH", "tenants/noisy", {"quota": quota}).json()["quota"] == quota
+    order = {"skill": "think", "message": "go"}
+    task = hub.ask("POST", "/api/dispatch", order, **key).json()["tasks"][0]["taskId"]
+    sends: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+        ("/api/dispatch", order, {}),
+        ("/api/a2a/chat", {"agent": "slow", "message": "go"}, {}),
+        ("/message:send", {"message": message("go")}, V1),
+        ("/v1/a2a/agents/slow/message:send", {"message": message("go")}, V1),
+        (
+            "/a2a",
+            {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message("go")}},
+            V1,
+        ),
+        ("/v1/chat/completions", {"model": "slow", "messages": [{"role": "user", "content": "go"}]}, {}),
+    ]
+    for path, body, headers in sends:
+        refused = hub.ask("POST", path, body, **key, **headers)
+        assert (refused.status_code, refused.headers.get("retry-after")) == (429, "1"), (path, refused.text)
+        assert "concurrent_tasks" in refused.text
+    # Who reads is not charged, and another tenant is not concerned.
+    polled = {hub.ask("GET", f"/api/tasks/{task}", **key).status_code for _ in range(50)}
+    assert polled == {200}
+    quiet = hub.tenant("Quiet")
+    assert hub.ask("POST", "/api/dispatch", order, **quiet).status_code == 200
+    hub.ask("POST", f"/api/tasks/{task}/cancel", {}, **key)
+    assert until(lambda: hub.ask("POST", "/api/dispatch", order, **key).status_code == 200)
+
+
 def test_the_audit_stays_and_holds_no_secret(hub: TenantHub) -> None:
     key = hub.tenant("Gone")
     rotated = hub.operate("POST", "tenants/gone:rotate").json()["token"]

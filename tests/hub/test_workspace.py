@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from trunkline.errors import Misuse
-from trunkline.hub.workspace import read_hub
+from trunkline.gateway.tenants import KeyQuota, TenantQuota
+from trunkline.hub.workspace import read_hub, read_keys
 
 
 def test_the_limits_of_alerts_stand_in_hub_yaml(tmp_path: Path) -> None:
@@ -18,3 +19,17 @@ def test_the_limits_of_alerts_stand_in_hub_yaml(tmp_path: Path) -> None:
     file.write_text("alerts:\n  costs: 5\n")
     with pytest.raises(Misuse, match=r"hub.yaml, line 2: .*costs"):
         read_hub(tmp_path)
+
+
+def test_limits_of_tenants_and_keys_stand_in_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hub.yaml").write_text("quota: {requests_per_minute: 60, cost_per_day: 5}")
+    assert read_hub(tmp_path).quota == TenantQuota(requests_per_minute=60, cost_per_day=5)
+    monkeypatch.setenv("CI_KEY", "a-key-of-the-test")
+    keys = tmp_path / "keys.yaml"
+    keys.write_text("keys: {ci: {env: CI_KEY, quota: {concurrent_tasks: 2}}}")
+    assert [one.quota for one in read_keys(tmp_path)] == [KeyQuota(concurrent_tasks=2)]
+    keys.write_text("keys:\n  ci:\n    env: CI_KEY\n    quota: {cost_per_day: 2}\n")
+    with pytest.raises(Misuse, match=r"keys.yaml, line 2: .*cost_per_day"):
+        read_keys(tmp_path)

@@ -20,11 +20,16 @@ KIND = "tenant"
 _TRIES = 10
 
 
-class TenantQuota(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How much a tenant may use; what is None is not limited, or as the hub has it for every tenant."""
+class KeyQuota(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How much a key may use; what is None is not limited."""
 
     requests_per_minute: Annotated[float, Meta(gt=0, le=1e6)] | None = None
     concurrent_tasks: Annotated[int, Meta(gt=0, le=1_000_000)] | None = None
+
+
+class TenantQuota(KeyQuota, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How much a tenant may use; what is None is not limited, or as the hub has it for every tenant."""
+
     cost_per_day: Annotated[float, Meta(gt=0, le=1e9)] | None = None
 
     def over(self, other: TenantQuota) -> TenantQuota:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +33,8 @@ from trunkline.fleet.routing.dispatch_api import DispatchApi, dispatch_routes
 from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, Policy
 from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.gateway.mounts import tenant_mounts
+from trunkline.gateway.quotas import Quotas
+from trunkline.gateway.tenants import KeyQuota
 from trunkline.host import Host
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
@@ -40,7 +42,7 @@ from trunkline.hub.carried import CarriedAgents
 from trunkline.hub.front import Front, RefusedWork, opening
 from trunkline.hub.tenants import Tenants
 from trunkline.hub.workspace import HUB as HUB_FILE
-from trunkline.hub.workspace import STORE, check_notify, read_hub, read_keys
+from trunkline.hub.workspace import STORE, NamedKey, check_notify, read_hub, read_keys
 from trunkline.mcp.manifest import FILE as MCP_FILE
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
@@ -59,6 +61,7 @@ CEREMONIES = "ceremonies"
 # Where files of the workspace may have reports posted: they are the operator's word.
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 _KEYS_S = 2.0
+NO_QUOTA = KeyQuota()
 # Without a key, on loopback, everybody is the admin of the one tenant there is, and never an operator.
 _ADMIN = Principal(DEFAULT_TENANT, ANONYMOUS.name, frozenset(Scope) - {Scope.OPERATOR})
 
@@ -111,9 +114,16 @@ class Hub:
         Everybody on this machine is admin while there is no key; from elsewhere nobody is.
         """
         self._keyring = Keyring(settings.keys, scopes=OPERATOR)
-        self._keyring.take_named(read_keys(self.workspace))
+        self._take_keys(read_keys(self.workspace))
         anyone = ANONYMOUS if settings.open else _ADMIN
         return self._keyring, Identity(self._keyring, tokens, anyone, self._closed)
+
+    def _take_keys(self, named: Sequence[NamedKey]) -> None:
+        self._keyring.take_named([(one.secret, one.principal) for one in named])
+        self._key_quotas = {(one.principal.tenant, one.principal.name): one.quota for one in named}
+
+    def _key_quota(self, tenant: str, name: str) -> KeyQuota:
+        return self._key_quotas.get((tenant, name), NO_QUOTA)
 
     def assemble(self, host: Host) -> Site:
         """The site at the origin; the parts of the fleet have the runner of the host from here on."""
@@ -125,7 +135,8 @@ class Hub:
         self._service = self._kept(host, vault)
         clients = self._service.clients
         fleet = CatalogueFleet(self.catalogue, self._health.book)
-        dispatcher = Dispatcher(runner, fleet, self._policy())
+        self._tenants = Tenants(host, self._closed, self.file.quota)
+        dispatcher = Dispatcher(runner, fleet, self._policy(), admitted=self._quotas(host).admitted)
         self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
         self.carried.open_by(partial(opening, dispatcher))
         self._own = Fetcher(Egress(networks=EVERYWHERE), timeout_s=host.settings.push_timeout)
@@ -140,7 +151,6 @@ class Hub:
             folder=self.workspace / CEREMONIES,
             rests=self._closed.__contains__,
         )
-        self._tenants = Tenants(host, self._closed)
         host.api.add(
             [
                 *dispatch_routes(DispatchApi(runner, dispatcher)),
@@ -162,15 +172,9 @@ class Hub:
         self.catalogue.changed += [self.carried.note, front.renew]
         return front.site
 
-    def _measured(self, host: Host) -> FleetHealth:
-        return FleetHealth(
-            host.store,
-            origin=HUB,
-            window_s=host.settings.health_window_s,
-            registered=self._names,
-            limits=self.file.alerts,
-            raised=self._raise_alert,
-        )
+    def _quotas(self, host: Host) -> Quotas:
+        book, tenants = self._health.book, self._tenants
+        return Quotas(host.store.heads, book, of_tenant=tenants.quota_of, of_key=self._key_quota)
 
     def _own_cards(self, tenant: str) -> Cards | None:
         return self._front.cards(tenant) if self.shared else None
@@ -281,7 +285,7 @@ class Hub:
         while True:
             await asyncio.sleep(_KEYS_S)
             try:
-                self._keyring.take_named(await asyncio.to_thread(read_keys, self.workspace))
+                self._take_keys(await asyncio.to_thread(read_keys, self.workspace))
                 said = ""
             except Misuse as error:
                 if str(error) != said:

@@ -16,7 +16,7 @@ from trunkline.gateway.audit import Audit
 from trunkline.gateway.closing import TenantClosing
 from trunkline.gateway.mounts import routes_of
 from trunkline.gateway.tenant_api import TenantApi
-from trunkline.gateway.tenants import TenantBook
+from trunkline.gateway.tenants import TenantBook, TenantQuota
 from trunkline.host import Host
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
@@ -28,8 +28,10 @@ KINDS = (ENTRY_KIND, OVERRIDE_KIND, CEREMONY_KIND, JOURNAL_KIND, HEALTH_KIND)
 class Tenants:
     """The tenants of one host and store; `closed` is what the host asks of each request."""
 
-    def __init__(self, host: Host, closed: ClosedTenants) -> None:
+    def __init__(self, host: Host, closed: ClosedTenants, quota: TenantQuota) -> None:
+        """Take the limits of every tenant that has none of its own."""
         self._host = host
+        self._quota = quota
         docs = host.store.docs
         self.book = TenantBook(docs, closed, self._changed)
         self._closing = TenantClosing(
@@ -45,6 +47,11 @@ class Tenants:
     def several(self) -> bool:
         """Whether an operator has made a tenant that was not deleted."""
         return any([one.id != DEFAULT_TENANT and not one.deleted_at for one in self.book.all()])
+
+    def quota_of(self, tenant: str) -> TenantQuota:
+        """The limits of a tenant."""
+        found = self.book.find(tenant)
+        return self._quota if found is None else found.quota.over(self._quota)
 
     async def start(self) -> None:
         """Know who is let in, before anybody is.

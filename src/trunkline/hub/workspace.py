@@ -18,6 +18,7 @@ from trunkline.errors import Misuse
 from trunkline.fleet.health.alerts import AlertLimits
 from trunkline.fleet.notify.outlets import check_receivers
 from trunkline.fleet.notify.receiver import LIMIT, Receiver
+from trunkline.gateway.tenants import KeyQuota, TenantQuota
 from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
 
 HUB, KEYS, MOCKS = "hub.yaml", "keys.yaml", "mocks.yaml"
@@ -45,12 +46,22 @@ class HubFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     settings: dict[str, object] = {}
     alerts: AlertLimits = AlertLimits()
     notify: Annotated[tuple[Receiver, ...], Meta(max_length=LIMIT)] = ()
+    quota: TenantQuota = TenantQuota()
 
 
 class _KeyForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     env: str
     scopes: tuple[str, ...] = ("tasks:read", "tasks:write")
     tenant: str = DEFAULT_TENANT
+    quota: KeyQuota = KeyQuota()
+
+
+class NamedKey(Struct, frozen=True):
+    """A key that the file names: itself, whose it is and how much it may use."""
+
+    secret: Secret
+    principal: Principal
+    quota: KeyQuota
 
 
 class _KeysFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,19 +97,19 @@ def check_notify(workspace: Path, found: HubFile, variable: Callable[[str], str 
         raise Misuse(f"{workspace / HUB}: {error}") from None
 
 
-def read_keys(workspace: Path) -> list[tuple[Secret, Principal]]:
+def read_keys(workspace: Path) -> list[NamedKey]:
     """The keys that the file names, each with whose it is.
 
     Raises:
         Misuse: the file is wrong, or a variable that it names is not set.
     """
     found, position = _read(workspace / KEYS, _KeysFile)
-    keys: list[tuple[Secret, Principal]] = []
+    keys: list[NamedKey] = []
     for name, form in found.keys.items():
         try:
             check_tenant(form.tenant)
             principal = Principal(form.tenant, name, frozenset([_scope(one) for one in form.scopes]))
-            keys.append((Secret(secret_text(f"env:{form.env}")), principal))
+            keys.append(NamedKey(Secret(secret_text(f"env:{form.env}")), principal, form.quota))
         except Misuse as error:
             raise Misuse(f"{position(f'keys.{name}')}: {error}") from None
     return keys

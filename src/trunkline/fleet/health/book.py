@@ -101,6 +101,11 @@ class HealthBook:
         """What ended in the window, by agent and skill."""
         return self._now(tenant).window
 
+    def cost_of(self, tenant: str) -> float:
+        """What the tasks of a tenant cost in the window, in dollars."""
+        window = self._now(tenant).window
+        return sum([one.tally.cost for skills in window.values() for one in skills.values()])
+
     def last_hour(self, tenant: str) -> Fleet:
         """What ended in the last hour, by agent and skill."""
         return self._now(tenant).last_hour

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from hashlib import blake2b
 from typing import Protocol
 
@@ -111,6 +112,11 @@ class Policy(Struct, frozen=True, kw_only=True):
     splits: Mapping[str, Mapping[str, float]] = {}
 
 
+def _everything(order: Order, count: int) -> AbstractAsyncContextManager[None]:
+    del order, count
+    return nullcontext()
+
+
 class Dispatcher:
     """Chooses agents and opens their tasks."""
 
@@ -122,10 +128,13 @@ class Dispatcher:
         *,
         now: Callable[[], int] = now_ms,
         chance: Callable[[], float] = _chance,
+        admitted: Callable[[Order, int], AbstractAsyncContextManager[None]] = _everything,
     ) -> None:
+        """Take who does the work; `admitted` lets an order become so many tasks, or refuses it."""
         self.policy = policy or Policy()
         self._runner = runner
         self._fleet = fleet
+        self._admitted = admitted
         self._now = now
         self._chance = chance
         store = runner.tasks.store
@@ -142,11 +151,16 @@ class Dispatcher:
 
         Raises:
             InvalidParams: the order names too many agents, or its key stands for another one.
+            TooManyRequests: whoever asks may not have more done now.
             Unavailable: the runner is stopping.
         """
         targets = self._targets(order)
         if task_id and await self._runner.tasks.load(order.tenant, task_id) is not None:
             return [await self._known(order.tenant, task_id)]
+        async with self._admitted(order, max(1, len(targets))):
+            return await self._each(order, targets, task_id)
+
+    async def _each(self, order: Order, targets: tuple[str, ...], task_id: str) -> list[Dispatched]:
         if len(targets) < 2 and ALL not in order.targets:
             return [await self._one(order, "".join(targets), task_id)]
         if not targets:
