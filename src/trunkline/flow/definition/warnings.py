@@ -72,9 +72,7 @@ def _idle(document: dict[str, Any]) -> Iterator[Diagnostic]:
     for place, node in enumerate(document["nodes"]):
         config: dict[str, Any] = node.get("config", {})
         names = () if node["type"] in _TRIED else ("retry", "timeout")
-        inert: list[tuple[str, ...]] = [
-            (name,) for name in ("retry", "timeout") if name in node and not tried
-        ]
+        inert: list[tuple[str, ...]] = [(name,) for name in names if name in node]
         if node["type"] in {"interrupt", "parallel"} and "timeout" in config:
             inert.append(("config", "timeout"))
         for name in {"start": ("input_schema",), "end": ("output_schema",)}.get(node["type"], ()):
