@@ -134,6 +134,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     announce_key: Secret | None = None
     announce_ttl: Annotated[float, Meta(ge=1, le=300)] = 60.0
     mcp_manifest: str = "mcp.json"
+    flow_steps: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("store", "host", "public_url", "announce", "mcp_manifest"):

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.flow.web import WrittenClient
+from trunkline.auth.principal import Scope
 from trunkline.errors import Misuse
 from trunkline.flow.activities.base import Activity, DelegateOrder
 from trunkline.flow.definition.document import Node
@@ -76,6 +77,16 @@ async def test_a_manifest_and_endpoints_are_used(tmp_path: Path) -> None:
     await both.close()
 
 
+def test_a_token_that_is_listed_twice_has_the_scopes_of_both() -> None:
+    text = (
+        '[{"token": "t-secret-1", "scopes": ["start"]}, {"token": "t-secret-2", "scopes": ["read_history"]},'
+        ' {"token": "t-secret-1", "scopes": ["read_history"]}]'
+    )
+    found = read_operator({"WORKFLOW_ENGINE_AUTH_TOKENS": text}).tokens
+    assert [one.reveal() for one, _ in found] == ["t-secret-1", "t-secret-2"]
+    assert [whose.scopes for _, whose in found] == [{Scope.READ, Scope.WRITE}, {Scope.READ}]
+
+
 @pytest.mark.parametrize(
     ("variables", "text"),
     [
@@ -90,6 +101,11 @@ async def test_a_manifest_and_endpoints_are_used(tmp_path: Path) -> None:
         ({"LLM_CONFIG": "/no/such/file"}, "LLM_CONFIG"),
         ({"STEP_HANDLERS": '{"urn:x": 7}'}, "'urn:x' is an object"),
         ({"PROFILE": "production"}, "PROFILE"),
+        ({"DEFINITION_SIGNING_MODE": "never"}, "DEFINITION_SIGNING_MODE"),
+        ({"SIGNING_PUBLIC_KEYS": '{"a": "b"}'}, "SIGNING_PUBLIC_KEYS"),
+        ({"AUTH_TOKENS": "[{}]"}, "list of objects with token and scopes"),
+        ({"AUTH_TOKENS": '[{"token": "t-secret", "scopes": ["odd"]}]'}, "no scope 'odd'"),
+        ({"AUTH_TOKENS": '[{"token": "", "scopes": ["start"]}]'}, "AUTH_TOKENS"),
         ({"MCP_CONFIG": "/no/such/mcp.json"}, "no such manifest"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from trunkline.cli.serve import announce, bound, is_guarded, serve
 from trunkline.config import assignment
 from trunkline.errors import Misuse
 from trunkline.fleet.catalogue.catalogue import Catalogue
+from trunkline.fleet.catalogue.entry import Entry
+from trunkline.fleet.catalogue.entry_reader import is_path
 from trunkline.fleet.catalogue.files import CatalogueFiles
 from trunkline.fleet.ceremonies.files import CeremonyFiles
 from trunkline.host import exposure
@@ -87,5 +89,26 @@ def check(folder: str) -> list[str]:
             look()
         except Misuse as error:
             wrong.append(str(error))
+    wrong += _check_workflows(workspace, [one for one in catalogue.entries().values() if not one.fault])
     wrong += [f"{entry.name}: {entry.fault}" for entry in catalogue.entries().values() if entry.fault]
+    return wrong
+
+
+def _check_workflows(workspace: Path, entries: Sequence[Entry]) -> list[str]:
+    """What is wrong with the files of workflows, and with entries that name others."""
+    named = {one.name: one.workflow for one in entries if is_path(one.workflow)}
+    if not named and not (workspace / "workflows").is_dir():
+        return []
+    try:
+        from trunkline.hub.workflow_files import WorkflowFiles
+    except ImportError as error:
+        return [f"workflows need {error.name}: pip install 'trunkline[flow]'"]
+    files = WorkflowFiles(workspace)
+    wrong = files.faults()
+    for name, path in named.items():
+        try:
+            files.load(path)
+        except Misuse as error:
+            if str(error) not in wrong:
+                wrong.append(f"{name}: {error}")
     return wrong

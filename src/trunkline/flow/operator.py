@@ -9,17 +9,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
+from trunkline.auth.principal import DEFAULT_TENANT, SCOPES, Principal, Scope, scopes_of
+from trunkline.config import Secret
 from trunkline.errors import Misuse
 from trunkline.flow.activities.base import ActivityExecutor, DelegateExecutor
 from trunkline.flow.activities.composite import CompositeActivities, StubActivities
 from trunkline.flow.activities.models import DEFAULT_KEY, DEFAULT_URL, ModelEndpoint, ModelExecutor
 from trunkline.flow.activities.steps import StepExecutor, StepRegistry
 from trunkline.flow.activities.tools import ToolExecutor
+from trunkline.flow.definition.signing import SignaturePolicy, signature_policy
 from trunkline.flow.delegates.mock import MockDelegate, ProtocolDelegates
 from trunkline.flow.delegates.tasks import HttpTasks, TasksConfig, TasksDelegate
 from trunkline.flow.delegates.tools import ToolDelegates
@@ -30,6 +33,8 @@ from trunkline.net.http import HttpClient
 
 log = logging.getLogger("trunkline.flow")
 PREFIX = "WORKFLOW_ENGINE_"
+# Where libraries of workflows look for the manifest.
+MANIFEST = "AGENT_WORKFLOW_MCP_MANIFEST"
 _ACTIVITIES = ("step", "llm_call", "tool_call")
 _PROTOCOLS = ("a2a", "mcp", "sdk")
 
@@ -42,6 +47,9 @@ class OperatorConfig(Struct, frozen=True):
     tasks: TasksConfig | None = None
     steps: StepRegistry | None = None
     demo: bool = False
+    signatures: SignaturePolicy = SignaturePolicy()
+    # Keys of callers, each with whose it is.
+    tokens: tuple[tuple[Secret, Principal], ...] = ()
 
 
 def read_operator(
@@ -56,7 +64,7 @@ def read_operator(
     def value(name: str) -> str:
         return environment.get(f"{PREFIX}{name}", "").strip()
 
-    path = manifest or value("MCP_CONFIG")
+    path = manifest or value("MCP_CONFIG") or environment.get(MANIFEST, "").strip()
     profile = value("PROFILE")
     if profile not in ("", "demo"):
         raise Misuse(f"{PREFIX}PROFILE is demo or nothing, not {profile!r}")
@@ -66,14 +74,19 @@ def read_operator(
         _tasks(_object("A2A_CONFIG", value("A2A_CONFIG"))),
         _steps(_object("STEP_HANDLERS", value("STEP_HANDLERS")), steps),
         profile == "demo",
+        _signatures(value("DEFINITION_SIGNING_MODE"), value("SIGNING_PUBLIC_KEYS")),
+        _tokens(value("AUTH_TOKENS")),
     )
 
 
 class FlowExecutors:
     """Who does the activities and the delegations of the runs of one process."""
 
-    def __init__(self, config: OperatorConfig, http_client: HttpClient, secrets: Secrets) -> None:
+    def __init__(
+        self, config: OperatorConfig, http_client: HttpClient, secrets: Secrets | None = None
+    ) -> None:
         """Put them together; the HTTP client is the caller's to close."""
+        secrets = secrets or Secrets(folder=Path())
         self._servers = None if config.manifest is None else McpServers(config.manifest)
         activities: dict[str, ActivityExecutor] = {}
         delegates: dict[str, DelegateExecutor] = {}
@@ -116,22 +129,64 @@ def _manifest(path: str) -> McpManifest:
         raise Misuse(f"{path}: there is no such manifest of MCP servers") from None
 
 
-def _object(name: str, text: str) -> dict[str, Any] | None:
-    """A value that is an object in JSON, or the path of a file that holds one."""
-    if not text:
-        return None
-    if not text.startswith("{"):
+def _json(name: str, text: str, opening: str) -> object:
+    """A value that is JSON, or the path of a file that holds it."""
+    if not text.startswith(opening):
         try:
             text = Path(text.removeprefix("file:")).read_text("utf-8")
         except (OSError, ValueError) as error:
-            raise Misuse(f"{PREFIX}{name} is an object in JSON or the path of a file: {error}") from None
+            raise Misuse(f"{PREFIX}{name} is JSON or the path of a file: {error}") from None
     try:
-        found = msgspec.json.decode(text)
+        return msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError):
         raise Misuse(f"{PREFIX}{name} is not JSON") from None
+
+
+def _object(name: str, text: str) -> dict[str, Any] | None:
+    if not text:
+        return None
+    found = _json(name, text, "{")
     if not isinstance(found, dict):
         raise Misuse(f"{PREFIX}{name} is an object")
     return cast("dict[str, Any]", found)
+
+
+class _TokenForm(Struct, frozen=True, forbid_unknown_fields=True):
+    token: Annotated[str, Meta(min_length=1)]
+    scopes: Annotated[tuple[str, ...], Meta(min_length=1)]
+
+
+def _tokens(text: str) -> tuple[tuple[Secret, Principal], ...]:
+    """The tokens of callers; one that is listed twice has the scopes of both."""
+    if not text:
+        return ()
+    name = f"{PREFIX}AUTH_TOKENS"
+    try:
+        found = msgspec.convert(_json("AUTH_TOKENS", text, "["), tuple[_TokenForm, ...])
+    except msgspec.ValidationError as error:
+        # Not with what was written: that holds secrets.
+        place = str(error).partition(" - at ")[2]
+        raise Misuse(f"{name} is a list of objects with token and scopes; look at {place or 'it'}") from None
+    scopes: dict[str, frozenset[Scope]] = {}
+    for one in found:
+        odd = [scope for scope in one.scopes if scope not in SCOPES]
+        if odd:
+            raise Misuse(f"{name}: there is no scope {odd[0]!r}; there are {', '.join(SCOPES)}")
+        scopes[one.token] = scopes.get(one.token, frozenset()) | scopes_of(one.scopes)
+    return tuple(
+        [
+            (Secret(token), Principal(DEFAULT_TENANT, f"token-{number}", given))
+            for number, (token, given) in enumerate(scopes.items(), 1)
+        ]
+    )
+
+
+def _signatures(mode: str, keys: str) -> SignaturePolicy:
+    try:
+        return signature_policy(mode, keys)
+    except Misuse as error:
+        where = "SIGNING_PUBLIC_KEYS" if mode in ("", "optional", "require") else "DEFINITION_SIGNING_MODE"
+        raise Misuse(f"{PREFIX}{where}: {error}") from None
 
 
 class _Values:

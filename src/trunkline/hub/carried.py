@@ -6,15 +6,18 @@ import asyncio
 import importlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from trunkline.agent.agent import Agent
+from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.clock import now_ms
 from trunkline.config import Settings
-from trunkline.errors import Misuse, StoreError
+from trunkline.errors import FlowRefused, Misuse, StoreError
 from trunkline.fleet.catalogue.catalogue import Catalogue, Key
 from trunkline.fleet.catalogue.entry import Entry, EntrySkill
+from trunkline.fleet.catalogue.entry_reader import is_path
 from trunkline.fleet.catalogue.listed import CardFacts, Listed
 from trunkline.hosting import ExecutorFactory, SiteFactory, check_agents
 from trunkline.log.events import Stepped
@@ -28,6 +31,10 @@ from trunkline.server.operations import OpenTask
 from trunkline.server.site import Site
 from trunkline.wire.card import Card
 from trunkline.wire.card import Skill as CardSkill
+
+if TYPE_CHECKING:
+    from trunkline.flow.definitions import Loaded
+    from trunkline.hub.flows import HostFlows
 
 log = logging.getLogger("trunkline.hub")
 _TEXT = ("text/plain",)
@@ -88,6 +95,9 @@ class CarriedAgents:
         clients: PeerClients,
     ) -> None:
         """Begin with a new runner, which carries nobody of the catalogue yet."""
+        self._flows: HostFlows | None = None
+        self._beside: list[HostedAgent] = []
+        self._workflows: dict[Key, Loaded] = {}
         self._runner = runner
         self._sites = sites
         self._settings = settings
@@ -100,9 +110,23 @@ class CarriedAgents:
         self._operations: dict[str, EncodedOperations] = {}
         self._first = runner.agent(runner.origin)
 
+    @property
+    def names(self) -> AgentNames:
+        """The names of the agents that are carried."""
+        return AgentNames(self._hosted)
+
+    def run_flows(self, flows: HostFlows, runs: HostedAgent) -> None:
+        """Take what runs workflows, and the agent whose tasks their runs are."""
+        self._flows = flows
+        self._beside = [runs]
+
     def open_by(self, opening: Callable[[str], OpenTask]) -> None:
         """Take how messages at the address of an agent become tasks, by its name."""
         self._opening = opening
+
+    def renew(self) -> None:
+        """Look again at what entries name."""
+        self._changed.set()
 
     def note(self, key: Key, before: Entry | None, after: Entry | None) -> None:
         """Carry the entries as they are now, as soon as possible."""
@@ -139,11 +163,14 @@ class CarriedAgents:
         for key, entry in self._catalogue.entries().items():
             if entry.kind == "skill":
                 self._carry_skill(key, entry)
+            elif entry.kind == "flow":
+                await self._carry_flow(key, entry)
             elif entry.peer is not None and not self._catalogue.is_reserved(entry.name):
                 self._carry_peer(entry.name)
         for name in left:
             self._carry_peer(name)
-        await self._runner.carry([self._first, *(one for some in self._hosted.values() for one in some)])
+        hosted = [one for some in self._hosted.values() for one in some]
+        await self._runner.carry([self._first, *self._beside, *hosted])
 
     def _carry_peer(self, name: str) -> None:
         if self._kinds.get(name) == ("peer", ""):
@@ -178,6 +205,47 @@ class CarriedAgents:
         made = self._executors.of(agent, self._settings, id=entry.name)
         self._hosted[entry.name] = [replace(one, answer_s=self._settings.inbox_ttl_s) for one in made]
         self._catalogue.learn(key, _facts(agent))
+
+    async def _carry_flow(self, key: Key, entry: Entry) -> None:
+        flows = self._flows
+        if flows is None:
+            self._catalogue.fail(key, "workflows need the extra flow: pip install 'trunkline[flow]'")
+            return
+        try:
+            if is_path(entry.workflow):
+                loaded = await asyncio.to_thread(flows.files.load, entry.workflow)
+            else:
+                loaded = await flows.resolve(key[0] or DEFAULT_TENANT, entry.workflow)
+        except (Misuse, FlowRefused) as error:
+            log.error("workflow.unloaded agent=%s error=%a", entry.name, str(error))
+            self._catalogue.fail(key, str(error))
+            return
+        if self._workflows.get(key) is loaded:
+            return
+        name, definition = entry.name, loaded.definition
+        kind = self._kinds.setdefault(name, ("flow", ""))
+        if kind[0] != "flow":
+            self._catalogue.fail(key, f"another agent that this hub runs is called {name!r}")
+            return
+        self._workflows[key] = loaded
+        if name not in self._hosted:
+            executor = flows.executor(name, lambda tenant: self._workflow(tenant, name))
+            self._hosted[name] = [
+                HostedAgent(name, executor, self._settings.stall_limit, self._settings.kept_s)
+            ]
+        told = definition.document["document"].get("description") or definition.name
+        skill = EntrySkill(id=name, name=definition.name, description=told)
+        self._catalogue.learn(
+            key,
+            CardFacts(
+                at=now_ms(), description=told, skills=(skill,), streaming=True, versions=("1.0", "0.3")
+            ),
+        )
+
+    def _workflow(self, tenant: str, name: str) -> Loaded | None:
+        """The workflow that a tenant has under a name."""
+        key = self._catalogue.key_of(tenant, name)
+        return None if key is None else self._workflows.get(key)
 
     async def _left(self) -> set[str]:
         """Agents that no node carries and whose open tasks say in their log who does them."""

@@ -15,7 +15,7 @@ from trunkline.auth.keys import Keyring
 from trunkline.auth.principal import ANONYMOUS, DEFAULT_TENANT, OPERATOR, Principal, Scope
 from trunkline.auth.vault import Vault, find_key
 from trunkline.clock import now_ms
-from trunkline.config import Settings, environment
+from trunkline.config import Settings, environment, load
 from trunkline.errors import Misuse
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.files import CatalogueFiles
@@ -55,6 +55,12 @@ try:
 except ImportError:
     # Its library is the extra `websocket`.
     websocket = None
+
+try:
+    from trunkline.hub import flows
+except ImportError:
+    # Its libraries are the extra `flow`.
+    flows = None
 
 log = logging.getLogger("trunkline.hub")
 CEREMONIES = "ceremonies"
@@ -96,6 +102,7 @@ class Hub:
         agent = Agent(self.file.name, id=HUB, description=self.file.description)
         manifest = str(workspace / MCP_FILE)
         agent.settings = {"store": store, "mcp_manifest": manifest, **self.file.settings}
+        self._flows = None if flows is None else flows.flows_of(load(agent.settings, flags), workspace)
         self.host = Host([(agent, flags)], self)
         for mount in (
             *openai_mounts(self._serve_openai),
@@ -105,6 +112,8 @@ class Hub:
             self.host.mounts.add(mount)
         if websocket is not None:
             self.host.api.take_websockets()
+        for mount in () if self._flows is None else self._flows.api.mounts():
+            self.host.mounts.add(mount)
 
     # What the host asks of its fleet.
 
@@ -119,7 +128,8 @@ class Hub:
         return self._keyring, Identity(self._keyring, tokens, anyone, self._closed)
 
     def _take_keys(self, named: Sequence[NamedKey]) -> None:
-        self._keyring.take_named([(one.secret, one.principal) for one in named])
+        tokens = () if self._flows is None else self._flows.config.tokens
+        self._keyring.take_named([*[(one.secret, one.principal) for one in named], *tokens])
         self._key_quotas = {(one.principal.tenant, one.principal.name): one.quota for one in named}
 
     def _key_quota(self, tenant: str, name: str) -> KeyQuota:
@@ -139,6 +149,8 @@ class Hub:
         dispatcher = Dispatcher(runner, fleet, self._policy(), admitted=self._quotas(host).admitted)
         self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
         self.carried.open_by(partial(opening, dispatcher))
+        if self._flows is not None:
+            self.carried.run_flows(self._flows, self._flows.assemble(host, self.carried.names))
         self._own = Fetcher(Egress(networks=EVERYWHERE), timeout_s=host.settings.push_timeout)
         self._notifications = self._notified(host, vault)
         self._ceremonies = ceremonies_of(
@@ -268,6 +280,7 @@ class Hub:
             self._service.run(),
             self._notifications.run(),
             *self._tenants.work(),
+            *([] if self._flows is None else [self._flows.files.watch(self.carried.renew)]),
         ]
 
     async def close(self) -> None:
@@ -277,6 +290,8 @@ class Hub:
             await asyncio.gather(self._following, return_exceptions=True)
             self._following = None
         await self.carried.close()
+        if self._flows is not None:
+            await self._flows.close()
         await self._own.close()
 
     async def _watch_keys(self) -> None:

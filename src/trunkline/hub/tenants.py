@@ -21,8 +21,10 @@ from trunkline.host import Host
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
 
+# Definitions, and the ids of registered ones: by name, as their room needs the libraries of the extra `flow`.
+WORKFLOW_KINDS = ("workflow", "workflow.id")
 # The documents of a tenant, which go when it is deleted.
-KINDS = (ENTRY_KIND, OVERRIDE_KIND, CEREMONY_KIND, JOURNAL_KIND, HEALTH_KIND)
+KINDS = (ENTRY_KIND, OVERRIDE_KIND, CEREMONY_KIND, JOURNAL_KIND, HEALTH_KIND, *WORKFLOW_KINDS)
 
 
 class Tenants:

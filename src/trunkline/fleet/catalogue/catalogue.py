@@ -77,7 +77,7 @@ class Catalogue:
     def is_reserved(self, name: str) -> bool:
         """Whether the hub itself runs an agent of this name, for whatever tenants: no other may have it."""
         of_file = self._entries.get((OF_FILES, name))
-        return of_file is not None and of_file.kind == "skill"
+        return of_file is not None and of_file.kind in ("skill", "flow")
 
     # Being told.
 

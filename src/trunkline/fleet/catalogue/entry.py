@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from trunkline.peer.remote import Peer
 
 Owner = Literal["file", "api", "announce"]
-Kind = Literal["peer", "skill"]
+Kind = Literal["peer", "skill", "flow"]
 EVERY_TENANT = "*"
 # Names of ours: every agent, and the hub itself, whose tasks are those that nobody could be given.
 RESERVED = frozenset({"all", "hub"})
@@ -44,6 +44,8 @@ class Entry(Struct, frozen=True, kw_only=True):
     skills: tuple[EntrySkill, ...] = ()
     peer: Peer | None = None
     imported: str = ""
+    # A path below the workspace, or the id of a registered definition.
+    workflow: str = ""
     streaming: bool = False
     concurrency: int | None = None
     cooldown_s: Mapping[str, float] = field(default_factory=dict[str, float])

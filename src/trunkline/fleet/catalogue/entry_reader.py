@@ -52,6 +52,7 @@ class _EntryForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     skills: Annotated[list[str | _SkillForm], Meta(max_length=1000)] = []
     url: str = ""
     imported: str = msgspec.field(default="", name="import")
+    workflow: str = ""
     api_key_env: str = ""
     auth: _AuthForm | None = None
     headers: dict[str, str] = {}
@@ -84,8 +85,8 @@ def read_entry(
     _check_name(form.name)
     if owner != "file":
         _refuse_of_others(form, raw)
-    if bool(form.url) == bool(form.imported):
-        raise InvalidParams("an agent has either a url or an import", field="url")
+    if [bool(form.url), bool(form.imported), bool(form.workflow)].count(True) != 1:
+        raise InvalidParams("an agent has either a url, an import or a workflow", field="url")
     peer = _peer(form, owner) if form.url else None
     credential = "" if peer is None else peer.api_key_env or peer.bearer_env
     if credential and not variable(credential):
@@ -95,7 +96,7 @@ def read_entry(
     return Entry(
         name=form.name,
         owner=owner,
-        kind="peer" if form.url else "skill",
+        kind="peer" if form.url else "skill" if form.imported else "flow",
         description=form.description,
         tags=form.tags,
         enabled=form.enabled,
@@ -103,6 +104,7 @@ def read_entry(
         skills=_skills(form),
         peer=peer,
         imported=_import(form) if form.imported else "",
+        workflow=_workflow(form) if form.workflow else "",
         streaming=form.streaming,
         concurrency=form.concurrency,
         cooldown_s=_cooldown(form),
@@ -162,6 +164,8 @@ def _refuse_of_others(form: _EntryForm, raw: Mapping[str, Any]) -> None:
     for header in form.headers:
         if header.lower() in _SECRET_HEADERS:
             raise InvalidParams("this shows who calls: give it as auth", field=f"headers.{header}")
+    if is_path(form.workflow):
+        raise InvalidParams(f"give the id of a registered workflow: {_HERE}", field="workflow")
     if "tenants" in raw:
         raise InvalidParams("an entry is of the tenant of its key; leave it out", field="tenants")
 
@@ -274,10 +278,30 @@ def _import(form: _EntryForm) -> str:
     module, colon, attribute = form.imported.partition(":")
     if not colon or not all(name.isidentifier() for name in (*module.split("."), attribute)):
         raise InvalidParams("an import is package.module:agent", field="import")
+    _refuse_of_peers(form)
+    return form.imported
+
+
+def _workflow(form: _EntryForm) -> str:
+    named = form.workflow
+    folders = named.replace("\\", "/").split("/")
+    if is_path(named) and (named.startswith("/") or ".." in folders):
+        raise InvalidParams("a workflow is a file below the workspace, or a registered id", field="workflow")
+    if not is_path(named) and NAME.fullmatch(named) is None:
+        raise InvalidParams("the id of a workflow has letters, digits, dots and hyphens", field="workflow")
+    _refuse_of_peers(form)
+    return named
+
+
+def is_path(workflow: str) -> bool:
+    """Whether a workflow is named by a file rather than by its id."""
+    return "/" in workflow or workflow.endswith((".json", ".yaml", ".yml"))
+
+
+def _refuse_of_peers(form: _EntryForm) -> None:
     for name in ("url", "card_url", "api_key_env", "auth", "headers", "version", "external"):
         if getattr(form, name):
             raise InvalidParams("an agent that runs here has none", field=_written(name))
-    return form.imported
 
 
 def _cooldown(form: _EntryForm) -> dict[str, float]:

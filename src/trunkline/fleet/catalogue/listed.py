@@ -87,7 +87,7 @@ def _state(
     if not entry.enabled and override != "enabled":
         return "disabled", "its entry says enabled: false"
     if failure:
-        return ("invalid" if entry.kind == "skill" else "unreachable"), failure
+        return ("unreachable" if entry.kind == "peer" else "invalid"), failure
     return ("discovering", "") if facts is None else ("ready", facts.note)
 
 

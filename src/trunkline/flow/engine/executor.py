@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from trunkline.errors import InvalidParams, RouteNotFound
@@ -20,12 +21,16 @@ from trunkline.wire.types import Artifact, Message, Part, Role, SendRequest, Tas
 SKILL, RESULT = "workflow", "result"
 
 
+# The workflow that an agent is, for a tenant.
+OwnWorkflow = Callable[[str], Loaded | None]
+
+
 class FlowExecutor:
     """Walks workflows: each run by the definition that its order names, or all by one of their own."""
 
     works_elsewhere = False
 
-    def __init__(self, parts: FlowParts, own: Loaded | None = None, name: str = SKILL) -> None:
+    def __init__(self, parts: FlowParts, own: OwnWorkflow | None = None, name: str = SKILL) -> None:
         self.parts = parts
         self._own = own
         self._name = name
@@ -58,18 +63,15 @@ class FlowExecutor:
         message = state.message
         given = given_to(message)
         order = read_order(message) if self._own is None else None
+        rows = await _rows(work)
         if order is None:
-            loaded = self._own
-            if loaded is None:
-                raise InvalidParams("the message names no workflow", field="message.metadata")
-            # Kept, so that whoever reads the rows of the run finds it.
-            await self.parts.definitions.keep(work.tenant, loaded)
+            loaded = await self._mine(work.tenant, rows)
             order = Order(state.task_id, loaded.definition.hash)
             told = True
         else:
             loaded = await self.parts.definitions.get(work.tenant, order.definition)
             told = False
-        run = Run(self.parts, work, order, loaded, given=given, history=History(await _rows(work)))
+        run = Run(self.parts, work, order, loaded, given=given, history=History(rows))
         ended = await run.go()
         if told and ended.ok:
             work.put(_artifact(RESULT, ended.result))
@@ -80,6 +82,19 @@ class FlowExecutor:
         text = Part(text=ended.error.encode(errors="replace").decode())
         said = Message(work.ids.new(), state.context_id, state.task_id, Role.AGENT, (text,))
         return Status(TaskState.FAILED, said)
+
+    async def _mine(self, tenant: str, rows: list[FlowRow]) -> Loaded:
+        """The workflow of this agent: for a run that was begun, the one that it was begun with."""
+        definitions = self.parts.definitions
+        begun = rows[0].payload.get("_hash") if rows else None
+        if begun:
+            return await definitions.get(tenant, begun)
+        loaded = None if self._own is None else self._own(tenant)
+        if loaded is None:
+            raise InvalidParams("there is no such workflow now", field="message.metadata")
+        # Kept, so that whoever reads the rows of the run finds it.
+        await definitions.keep(tenant, loaded)
+        return loaded
 
 
 async def _rows(work: Work) -> list[FlowRow]:

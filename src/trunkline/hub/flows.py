@@ -1,0 +1,107 @@
+"""The workflows of a host: an engine on its store, whoever does the work of nodes, and the REST API."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from trunkline.config import Settings, environment
+from trunkline.flow.activities.steps import StepRegistry
+from trunkline.flow.assembly import FlowEngine
+from trunkline.flow.definitions import Loaded
+from trunkline.flow.engine.executor import FlowExecutor, OwnWorkflow
+from trunkline.flow.operator import MANIFEST, PREFIX, FlowExecutors, OperatorConfig, read_operator
+from trunkline.flow.port import FlowPort
+from trunkline.flow.rest import FlowApi
+from trunkline.host import Host
+from trunkline.hub.workflow_files import WorkflowFiles
+from trunkline.net.egress import Egress
+from trunkline.net.http_client import SocketHttpClient
+from trunkline.run.node import HostedAgent
+
+# Where an operator's own endpoints may be: they are the operator's word.
+EVERYWHERE = ("0.0.0.0/0", "::/0")
+
+
+def operator_config(manifest: str, steps: Collection[str]) -> OperatorConfig:
+    """What the operator has set up: by the environment, a manifest that is there, and modules of steps.
+
+    Raises:
+        Misuse: something of it is wrong.
+    """
+    variables = {**environment(PREFIX), **environment(MANIFEST)}
+    named = any(variables.get(name) for name in (f"{PREFIX}MCP_CONFIG", MANIFEST))
+    registry = StepRegistry(modules=steps) if steps else None
+    there = manifest if not named and manifest and Path(manifest).exists() else ""
+    return read_operator({**variables, **environment("OPENAI_BASE_URL")}, manifest=there, steps=registry)
+
+
+def flows_of(settings: Settings, workspace: Path) -> HostFlows:
+    """The workflows of a hub.
+
+    Raises:
+        Misuse: what the operator has set up is wrong.
+    """
+    return HostFlows(operator_config(settings.mcp_manifest, settings.flow_steps), workspace)
+
+
+class NamedAgents:
+    """The agents whose work is a child task of a run, by their names."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self._names = names
+
+    def agent(self, agent_id: str) -> str | None:
+        """The agent itself, if it is carried here."""
+        return agent_id if agent_id in self._names else None
+
+
+class HostFlows:
+    """What a host has for workflows; it is put together anew with each store and runner."""
+
+    def __init__(self, config: OperatorConfig, workspace: Path | None = None) -> None:
+        self.config = config
+        self._workspace = workspace
+        self.api = FlowApi(lambda: self.port, config.signatures, self.resolve)
+
+    def assemble(self, host: Host, agents: Collection[str] = ()) -> HostedAgent:
+        """Begin with a new store, and with agents that runs may delegate to; gives whose tasks runs are."""
+        self._http_client = SocketHttpClient(Egress(networks=EVERYWHERE))
+        self._executors = FlowExecutors(self.config, self._http_client)
+        self._engine = FlowEngine(
+            host.store.docs,
+            {
+                "activities": self._executors.activities,
+                "delegates": self._executors.delegates,
+                "agents": NamedAgents(agents),
+            },
+        )
+        self.files = WorkflowFiles(self._workspace or Path(), self._engine.definitions)
+        if self._workspace is not None:
+            self._engine.parts.refs = self.files
+        self.port: FlowPort = self._engine.port(host.runner)
+        return self._engine.hosted(host.settings.stall_limit, host.settings.kept_s)
+
+    def executor(self, name: str, own: OwnWorkflow) -> FlowExecutor:
+        """What runs the tasks of an agent that is one workflow."""
+        if name not in self.port.agents:
+            self.port.agents = (*self.port.agents, name)
+        return FlowExecutor(self._engine.parts, own, name)
+
+    async def resolve(self, tenant: str, workflow_id: str) -> Loaded:
+        """The workflow of an id: of a file, or registered.
+
+        Raises:
+            FlowRefused: there is none.
+        """
+        return await self._engine.parts.refs.resolve(tenant, workflow_id)
+
+    def tell(self) -> None:
+        """Write to the log who does what."""
+        self._executors.tell()
+
+    async def close(self) -> None:
+        """Let go of everything that the engine holds."""
+        await self._executors.close()
+        await self._engine.close()
+        await self._http_client.close()

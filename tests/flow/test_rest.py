@@ -1,0 +1,252 @@
+"""Workflows over REST: every route, and every mistake with its code and status."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.flow.surfaces import ASK, DELEGATE, PARKING, SIGNAL, TOOL, UNSIGNED, Door, served, workflow
+from trunkline.errors import FlowRefused
+from trunkline.flow.activities.base import Activity, Outcome
+from trunkline.flow.local import LocalFlows
+from trunkline.flow.rest import FlowApi, slug
+from trunkline.net.http import HttpRequest
+from trunkline.net.in_process import InProcessHttpClient
+
+Told = tuple[int, dict[str, Any]]
+
+
+class Failing:
+    async def execute(self, activity: Activity) -> Outcome:
+        return Outcome(ok=False, error="no", code="HANDLER_NOT_FOUND")
+
+
+class Rest:
+    """Sends requests as they are written."""
+
+    def __init__(self, flows: LocalFlows) -> None:
+        self._client = InProcessHttpClient(Door(FlowApi(lambda: flows.port, UNSIGNED)))
+
+    async def __call__(self, asked: str, body: Any = None) -> Told:
+        method, path = asked.split(" ")
+        sent = body if isinstance(body, bytes) else None if body is None else msgspec.json.encode(body)
+        response = await self._client.open(HttpRequest(method, f"http://localhost{path}", (), sent))
+        told = await response.read(1 << 20)
+        await response.close()
+        return response.status, msgspec.json.decode(told) if told else {}
+
+
+async def test_a_definition_is_registered_once_and_its_runs_are_told() -> None:
+    async with LocalFlows(limits=PARKING) as flows:
+        rest = Rest(flows)
+        document = workflow(name="Customer  Routing (v2)")
+        assert await rest("POST /v1/workflows", {"definition": document}) == (
+            201,
+            {"wf_id": "customer-routing-v2", "definition": document},
+        )
+        status, told = await rest("POST /v1/workflows", {"definition": document})
+        assert (status, told["error"]["code"]) == (409, "DUPLICATE_WORKFLOW_ID")
+        assert (await rest("GET /v1/workflows/customer-routing-v2"))[1]["definition"] == document
+        status, told = await rest(
+            "POST /v1/workflows/customer-routing-v2/executions", {"input": {"a": 1}, "execution_id": "r:1"}
+        )
+        assert (status, told) == (
+            200,
+            {"execution_id": "r:1", "status": "completed", "final_state": {"a": 1}, "result": {"a": 1}},
+        )
+        assert await rest("GET /v1/executions/r:1") == (200, {"execution_id": "r:1", "phase": "completed"})
+        status, told = await rest("GET /v1/executions?phase=completed&limit=5")
+        assert [one["execution_id"] for one in told["executions"]] == ["r:1"]
+        assert told["executions"][0]["definition_name"] == "Customer  Routing (v2)"
+
+
+async def test_rows_come_in_pages_and_the_newest_checkpoint_is_shown() -> None:
+    async with LocalFlows(limits=PARKING) as flows:
+        rest = Rest(flows)
+        document = workflow(ASK)
+        assert (
+            await rest("POST /v1/executions", {"definition": document, "input": {}, "execution_id": "e"})
+        )[1]["status"] == "interrupted"
+        status, first = await rest("GET /v1/executions/e/events?limit=4")
+        assert status == 200
+        assert [row["seq"] for row in first["events"]] == [1, 2, 3, 4]
+        assert first["events"][0]["name"] == "ExecutionStarted"
+        assert first["events"][1]["kind"] == "command"
+        assert first["events"][0]["record_schema_version"] == 1
+        status, rest_of = await rest(f"GET /v1/executions/e/events?cursor={first['next_cursor']}")
+        assert rest_of["events"][0]["seq"] == 5
+        assert "next_cursor" not in rest_of
+        status, found = await rest("GET /v1/executions/e/checkpoint")
+        assert (status, found["checkpoint"]["nodeId"]) == (200, "ask")
+        assert found["seq"] == rest_of["events"][-1]["seq"]
+
+
+async def test_verbs_follow_the_last_colon() -> None:
+    async with LocalFlows(limits=PARKING) as flows:
+        rest = Rest(flows)
+        document = workflow(TOOL, ASK, SIGNAL)
+        status, told = await rest(
+            "POST /v1/executions",
+            {
+                "definition": document,
+                "input": {"a": 1},
+                "execution_id": "a:b:c",
+                "activity_execution_mode": "host_mediated",
+            },
+        )
+        assert (status, told["status"], told["node_id"]) == (200, "awaiting_activity", "work")
+        submitted = {"node_id": "work", "outcome": {"ok": True, "result": {"n": 2}}}
+        status, told = await rest("POST /v1/executions/a:b:c:submit_activity", submitted)
+        assert (status, told["status"], told["state"]) == (200, "interrupted", {"a": 1, "n": 2})
+        status, told = await rest(
+            "POST /v1/executions/a:b:c:resume", {"resume_payload": {"ok": True}, "definition": document}
+        )
+        assert (status, told["status"], told["signal_name"]) == (200, "awaiting_signal", "approved")
+        status, told = await rest(
+            "POST /v1/executions/a:b:c:signal", {"signal_name": "approved", "payload": {"by": "x"}}
+        )
+        assert (status, told["status"]) == (200, "completed")
+        assert told["result"] == {"a": 1, "n": 2, "ok": True, "by": "x"}
+
+
+async def test_a_run_that_fails_is_told_with_its_own_code() -> None:
+    async with LocalFlows(limits=PARKING, activities=Failing()) as flows:
+        rest = Rest(flows)
+        status, told = await rest("POST /v1/executions", {"definition": workflow(TOOL), "input": {}})
+        assert (status, told["error"]["code"]) == (422, "HANDLER_NOT_FOUND")
+        broken = {"id": "set", "type": "set_state", "config": {"assignments": {"x": {"jq": 'error("odd")'}}}}
+        status, told = await rest("POST /v1/executions", {"definition": workflow(broken), "input": {}})
+        assert (status, told["error"]["code"]) == (422, "ENGINE_FAILURE")
+        assert "odd" in told["error"]["message"]
+
+
+async def test_a_cancelled_run_says_why() -> None:
+    async with LocalFlows(limits=PARKING) as flows:
+        rest = Rest(flows)
+        await rest("POST /v1/executions", {"definition": workflow(SIGNAL), "input": {}, "execution_id": "e"})
+        status, told = await rest("POST /v1/executions/e:cancel", {"reason": "not needed"})
+        assert (status, told["status"], told["reason"]) == (200, "cancelled", "not needed")
+        status, told = await rest("POST /v1/executions/e:signal", {"signal_name": "approved"})
+        assert (status, told["error"]["code"]) == (409, "SIGNAL_NOT_AWAITING")
+
+
+WAITING = {"execution_id": "w"}
+START = {"definition": workflow(), "input": {}}
+MISTAKES: list[tuple[str, Any, int, str]] = [
+    ("POST /v1/workflows", b"{", 400, "VALIDATION_ERROR"),
+    ("POST /v1/workflows", b"[1]", 400, "VALIDATION_ERROR"),
+    ("POST /v1/workflows", {}, 400, "VALIDATION_ERROR"),
+    ("POST /v1/workflows", {"definition": {"nodes": []}}, 400, "VALIDATION_ERROR"),
+    ("POST /v1/workflows", {"definition": workflow(edges=[])}, 400, "VALIDATION_ERROR"),
+    ("GET /v1/workflows/none", None, 404, "WORKFLOW_NOT_FOUND"),
+    ("POST /v1/workflows/none/executions", {"input": {}}, 404, "WORKFLOW_NOT_FOUND"),
+    ("POST /v1/executions", {"input": {}}, 400, "VALIDATION_ERROR"),
+    ("POST /v1/executions", {**START, "input": []}, 400, "VALIDATION_ERROR"),
+    ("POST /v1/executions", {**START, "activity_execution_mode": "odd"}, 400, "VALIDATION_ERROR"),
+    ("POST /v1/executions", {**START, "execution_id": "x" * 600}, 400, "VALIDATION_ERROR"),
+    ("POST /v1/executions", {**START, "execution_id": "w"}, 409, "DUPLICATE_EXECUTION_ID"),
+    ("GET /v1/executions/none", None, 404, "EXECUTION_NOT_FOUND"),
+    ("GET /v1/executions/none/events", None, 404, "EXECUTION_NOT_FOUND"),
+    ("GET /v1/executions/none/checkpoint", None, 404, "EXECUTION_NOT_FOUND"),
+    ("GET /v1/executions/w/checkpoint", None, 404, "NOT_FOUND"),
+    ("GET /v1/executions/w/events?from_seq=0", None, 400, "VALIDATION_ERROR"),
+    ("GET /v1/executions/w/events?limit=x", None, 400, "VALIDATION_ERROR"),
+    ("GET /v1/executions?limit=101", None, 400, "VALIDATION_ERROR"),
+    ("GET /v1/executions?phase=odd", None, 400, "VALIDATION_ERROR"),
+    ("GET /v1/executions?updated_after=soon", None, 400, "VALIDATION_ERROR"),
+    ("GET /v1/executions?cursor=odd", None, 400, "INVALID_LIST_CURSOR"),
+    ("POST /v1/executions/none:resume", {"resume_payload": {}}, 404, "EXECUTION_NOT_FOUND"),
+    ("POST /v1/executions/w:resume", {"resume_payload": {}}, 400, "INVALID_RESUME_PAYLOAD"),
+    ("POST /v1/executions/w:resume", {}, 400, "VALIDATION_ERROR"),
+    ("POST /v1/executions/none:signal", {"signal_name": "a"}, 404, "EXECUTION_NOT_FOUND"),
+    ("POST /v1/executions/w:signal", {"signal_name": "a"}, 409, "SIGNAL_NOT_AWAITING"),
+    ("POST /v1/executions/w:signal", {"signal_name": ""}, 400, "VALIDATION_ERROR"),
+    ("POST /v1/executions/w:submit_activity", {"node_id": "work"}, 400, "VALIDATION_ERROR"),
+    (
+        "POST /v1/executions/w:submit_activity",
+        {"node_id": "work", "outcome": {"ok": False}},
+        400,
+        "VALIDATION_ERROR",
+    ),
+    (
+        "POST /v1/executions/w:submit_activity",
+        {"node_id": "other", "outcome": {"ok": True}},
+        409,
+        "ACTIVITY_SUBMIT_NODE_MISMATCH",
+    ),
+    (
+        "POST /v1/executions/w:submit_activity",
+        {"node_id": "work", "outcome": {"ok": True}, "definition": workflow()},
+        400,
+        "SUBMIT_VALIDATION_ERROR",
+    ),
+    (
+        "POST /v1/executions/w:submit_activity",
+        {"node_id": "work", "outcome": {"ok": True}, "input": {"b": 1}},
+        400,
+        "SUBMIT_VALIDATION_ERROR",
+    ),
+    (
+        "POST /v1/executions/none:submit_activity",
+        {"node_id": "work", "outcome": {"ok": True}},
+        409,
+        "ACTIVITY_SUBMIT_NOT_AWAITING",
+    ),
+    ("POST /v1/executions/none:cancel", {}, 404, "EXECUTION_NOT_FOUND"),
+    ("POST /v1/executions/w:cancel", {"reason": ""}, 400, "CANCEL_VALIDATION_ERROR"),
+    ("POST /v1/executions/done:cancel", {}, 409, "CANCEL_NOT_ALLOWED"),
+]
+
+
+def test_every_mistake_has_its_code_and_leaves_the_run_as_it_was() -> None:
+    async def scene() -> None:
+        async with LocalFlows(limits=PARKING) as flows:
+            rest = Rest(flows)
+            mediated = {"activity_execution_mode": "host_mediated"}
+            await rest(
+                "POST /v1/executions",
+                {"definition": workflow(TOOL), "input": {"a": 1}, "execution_id": "w", **mediated},
+            )
+            await rest("POST /v1/executions", {**START, "execution_id": "done"})
+            before = await rest("GET /v1/executions/w/events")
+            for asked, body, status, code in MISTAKES:
+                found = await rest(asked, body)
+                assert (found[0], found[1].get("error", {}).get("code")) == (status, code), (
+                    asked,
+                    body,
+                    found,
+                )
+                assert found[1]["error"]["message"]
+            assert await rest("GET /v1/executions/w/events") == before
+
+    asyncio.run(scene())
+
+
+async def test_diagnostics_are_in_the_details() -> None:
+    async with LocalFlows(limits=PARKING) as flows:
+        _, told = await Rest(flows)("POST /v1/workflows", {"definition": workflow(extensions={})})
+        assert told["error"]["details"]["errors"][0]["keyword"] == "additionalProperties"
+
+
+async def test_a_client_raises_the_codes() -> None:
+    async with LocalFlows(limits=PARKING) as flows, served(flows) as client:
+        workflow_id = await client.register(workflow(DELEGATE))
+        assert (await client.definition(workflow_id))["document"]["name"] == "Small one"
+        started = await client.start(workflow_id, {"input": {"task": "x"}, "execution_id": "d/1 ü"})
+        assert started["status"] == "completed"
+        assert (await client.call("status", {"execution_id": "d/1 ü"}))["phase"] == "completed"
+        assert (await client.events("d/1 ü", limit=3))["next_cursor"] == "4"
+        with pytest.raises(FlowRefused) as refused:
+            await client.call("status", {"execution_id": "none"})
+        assert refused.value.code == "EXECUTION_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [("Hello World", "hello-world"), ("  --  ", ""), ("Ünïcode 7", "n-code-7"), ("x" * 80, "x" * 64)],
+)
+def test_slugs(name: str, made: str) -> None:
+    assert slug(name) == made

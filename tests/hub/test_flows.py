@@ -1,0 +1,227 @@
+"""Workflows on a hub: agents of the catalogue that are workflows, delegates that are agents, and REST."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.flow.surfaces import ASK, SIGNAL, workflow
+from trunkline.cli.hub import check
+from trunkline.errors import Misuse
+from trunkline.flow.definitions import KIND, REGISTERED
+from trunkline.hub.hub import Hub
+from trunkline.hub.tenants import KINDS
+from trunkline.net.http import HttpRequest
+from trunkline.net.in_process import InProcessHttpClient
+
+WAIT_S = 30.0
+MODULE = """
+from trunkline import Agent, Turn
+
+agent = Agent("Writer", on_crash="resume")
+
+@agent.skill
+async def draft(turn: Turn) -> str:
+    return "a draft of " + turn.text
+"""
+AGENTS = """
+agents:
+  - {name: writer, import: "hub_flow_writer:agent"}
+  - {name: release, workflow: workflows/release.json, description: Writes and asks.}
+"""
+DRAFT = {
+    "id": "draft",
+    "type": "agent_delegate",
+    "config": {"agent_id": "writer", "protocol": "a2a", "input_mapping": {"task": "${ .topic }"}},
+}
+RELEASE = workflow(DRAFT, ASK, name="Release note")
+
+
+def workspace(tmp_path: Path, agents: str = AGENTS) -> Path:
+    (tmp_path / "hub_flow_writer.py").write_text(MODULE)
+    (tmp_path / "agents.yaml").write_text(agents)
+    (tmp_path / "workflows").mkdir()
+    (tmp_path / "workflows" / "release.json").write_text(msgspec.json.encode(RELEASE).decode())
+    return tmp_path
+
+
+class Caller:
+    def __init__(self, hub: Hub) -> None:
+        self._client = InProcessHttpClient(hub.host)
+
+    async def __call__(self, asked: str, body: Any = None) -> tuple[int, Any]:
+        method, path = asked.split(" ")
+        sent = None if body is None else msgspec.json.encode(body)
+        headers = (("content-type", "application/json"), ("a2a-version", "1.0"))
+        response = await self._client.open(HttpRequest(method, f"http://localhost{path}", headers, sent))
+        told = await response.read(1 << 20)
+        await response.close()
+        return response.status, msgspec.json.decode(told) if told else {}
+
+    async def until(self, asked: str, is_so: Any) -> Any:
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                _, told = await self(asked)
+                if is_so(told):
+                    return told
+                await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncGenerator[Caller]:
+    hub = Hub(folder, {"store": "memory:"}, {})
+    async with hub.host.lifespan():
+        caller = Caller(hub)
+        yield caller
+
+
+def run(scene: Any) -> None:
+    asyncio.run(asyncio.wait_for(scene, 2 * WAIT_S))
+
+
+def said(data: dict[str, Any], **more: Any) -> dict[str, Any]:
+    message = {"messageId": f"m-{len(more)}", "role": "ROLE_USER", "parts": [{"data": data}], **more}
+    return {"message": message}
+
+
+def test_a_workflow_is_an_agent_that_delegates_asks_and_ends(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with opened(workspace(tmp_path)) as ask:
+            listed = {one["name"]: one for one in (await ask("GET /api/agents"))[1]["items"]}
+            assert (listed["release"]["kind"], listed["release"]["state"]) == ("flow", "ready")
+            assert [one["id"] for one in listed["release"]["skills"]] == ["release"]
+            _, card = await ask("GET /v1/a2a/agents/release/agent-card.json")
+            assert (card["name"], card["description"]) == ("release", "Writes and asks.")
+            place = "/v1/a2a/agents/release"
+            _, sent = await ask(f"POST {place}/message:send", said({"topic": "tea"}))
+            task_id = sent["task"]["id"]
+            task = await ask.until(
+                f"GET {place}/tasks/{task_id}",
+                lambda one: one["status"]["state"] == "TASK_STATE_INPUT_REQUIRED",
+            )
+            assert "May it go out?" in str(task["status"]["message"])
+            # The same question stands in the inbox; the child that drafted is a task of its agent.
+            _, inbox = await ask("GET /api/inbox")
+            assert [one["taskId"] for one in inbox["items"]] == [task_id]
+            _, children = await ask("GET /api/tasks?agent=writer")
+            assert [one["state"] for one in children["items"]] == ["completed"]
+            status, _ = await ask(f"POST /api/inbox/{task_id}", {"decision": "edit", "data": {"ok": True}})
+            assert status == 200
+            task = await ask.until(
+                f"GET {place}/tasks/{task_id}",
+                lambda one: one["status"]["state"] == "TASK_STATE_COMPLETED",
+            )
+            assert task["artifacts"][0]["parts"][0]["data"]["ok"] is True
+            assert "a draft of tea" in str(task["artifacts"][0]["parts"][0]["data"])
+            # Whoever knows runs finds it by the id of its task.
+            _, told = await ask(f"GET /v1/executions/{task_id}")
+            assert told["phase"] == "completed"
+
+    run(scene())
+
+
+def test_workflows_of_files_are_started_and_nested_by_their_names(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with opened(workspace(tmp_path)) as ask:
+            status, told = await ask("GET /v1/workflows/release")
+            assert (status, told["definition"]["document"]["name"]) == (200, "Release note")
+            status, told = await ask(
+                "POST /v1/workflows/release/executions", {"input": {"topic": "tea"}, "execution_id": "r1"}
+            )
+            assert (status, told["status"], told["node_id"]) == (200, "interrupted", "ask")
+            assert "a draft of tea" in str(told["state"])
+            nest = {
+                "id": "nest",
+                "type": "subworkflow",
+                "config": {"workflow_ref": "release", "input_mapping": {"topic": {"literal": "milk"}}},
+            }
+            status, told = await ask(
+                "POST /v1/executions", {"definition": workflow(nest), "input": {}, "execution_id": "outer"}
+            )
+            assert (status, told["status"]) == (200, "interrupted")
+
+    run(scene())
+
+
+def test_a_registered_workflow_becomes_an_agent_by_its_id(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with opened(workspace(tmp_path, "agents: []")) as ask:
+            await ask("POST /v1/workflows", {"definition": workflow(SIGNAL, name="Held back")})
+            status, _ = await ask("POST /api/agents", {"name": "held", "workflow": "held-back"})
+            assert status == 200
+            await ask.until("GET /api/agents/held", lambda one: one.get("state") == "ready")
+            status, told = await ask(
+                "POST /api/agents", {"name": "file", "workflow": "workflows/release.json"}
+            )
+            assert (status, told["field"]) == (400, "workflow")
+            await ask("POST /api/agents", {"name": "none", "workflow": "nowhere"})
+            found = await ask.until("GET /api/agents/none", lambda one: one.get("state") == "invalid")
+            assert "nowhere" in found["reason"]
+
+    run(scene())
+
+
+def test_a_file_that_changes_is_taken_up_and_begun_runs_keep_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.hub.workflow_files.WATCH_S", 0.05)
+
+    async def scene() -> None:
+        folder = workspace(tmp_path)
+        async with opened(folder) as ask:
+            place = "/v1/a2a/agents/release"
+            _, sent = await ask(f"POST {place}/message:send", said({"topic": "tea"}))
+            begun = sent["task"]["id"]
+            await ask.until(
+                f"GET {place}/tasks/{begun}",
+                lambda one: one["status"]["state"] == "TASK_STATE_INPUT_REQUIRED",
+            )
+            other = workflow(name="Another one")
+            (folder / "workflows" / "release.json").write_text(msgspec.json.encode(other).decode())
+            await ask.until("GET /api/agents/release", lambda one: one["skills"][0]["name"] == "Another one")
+            await ask(f"POST /api/inbox/{begun}", {"decision": "edit", "data": {"ok": True}})
+            task = await ask.until(
+                f"GET {place}/tasks/{begun}", lambda one: one["status"]["state"] == "TASK_STATE_COMPLETED"
+            )
+            assert task["artifacts"][0]["parts"][0]["data"]["ok"] is True
+
+    run(scene())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not JSON"),
+        ('{"document": 7}', "release.json"),
+        (msgspec.json.encode(workflow(edges=[])).decode(), "release.json, line 1"),
+    ],
+)
+def test_what_is_wrong_with_a_workflow_is_told_by_check(tmp_path: Path, text: str, words: str) -> None:
+    folder = workspace(tmp_path)
+    (folder / "workflows" / "release.json").write_text(text)
+    wrong = check(str(folder))
+    assert len(wrong) == 1
+    assert words in wrong[0]
+
+
+def test_an_entry_whose_workflow_is_not_there_is_told_by_check(tmp_path: Path) -> None:
+    folder = workspace(tmp_path, 'agents: [{name: a, workflow: "workflows/none.yaml"}]')
+    assert check(str(folder)) == ["a: workflows/none.yaml: there is no such file"]
+
+
+def test_workflows_go_with_their_tenant() -> None:
+    assert {KIND, REGISTERED} <= set(KINDS)
+
+
+def test_a_variable_of_the_environment_that_is_wrong_stops_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORKFLOW_ENGINE_A2A_CONFIG", "{}")
+    with pytest.raises(Misuse, match="WORKFLOW_ENGINE_A2A_CONFIG"):
+        Hub(workspace(tmp_path), {"store": "memory:"}, {})
