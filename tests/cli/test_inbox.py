@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
+from rich.console import Console
+
 from tests.cli.conftest import Run, trunkline
 from tests.harness import Agent, ServerProcess
+from trunkline.cli.inbox import watch
 
 __all__ = ["trunkline"]
+
+
+def watched(url: str) -> str:
+    """What a terminal shows of the open questions, at two looks."""
+    shown, rounds = io.StringIO(), list[float]()
+
+    def sleep(seconds: float) -> None:
+        rounds.append(seconds)
+        if len(rounds) == 2:
+            raise KeyboardInterrupt
+
+    watch(url, "", 10, console=Console(file=shown, force_terminal=True, width=160), sleep=sleep)
+    return shown.getvalue()
 
 
 def test_an_answer_by_the_command_line_ends_the_task(tmp_path: Path, trunkline: Run) -> None:
@@ -20,11 +37,14 @@ def test_an_answer_by_the_command_line_ends_the_task(tmp_path: Path, trunkline: 
         (asked,) = json.loads(out)
         assert (code, asked["taskId"]) == (0, task)
         assert asked["question"] in trunkline("inbox", "show", task, "--store", url)[1]
+        assert "Which one?" in watched(url) and asked["taskId"] in watched(url)
         code, _, said = trunkline("inbox", "answer", task, "x", "--question", "older", "--store", url)
         assert code == 2 and "does not ask this now" in said
         code, out, _ = trunkline("inbox", "answer", task, "red", "--store", url, "--json")
         assert (code, json.loads(out)["answeredBy"]) == (0, "operator")
         assert "no open questions" in trunkline("inbox", "list", "--store", url)[1]
+        assert "no open questions" in watched(url)
+        assert trunkline("inbox", "list", "--watch", "--closed", "--store", url)[0] == 2
         (closed,) = json.loads(trunkline("inbox", "list", "--closed", "--store", url, "--json")[1])
         assert (closed["taskId"], closed["outcome"]) == (task, "answered")
         other = agent.send("ask Which one?")["id"]

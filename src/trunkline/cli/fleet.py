@@ -9,14 +9,13 @@ from typing import Any
 import msgspec
 from rich import box
 from rich.console import Console, Group
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from trunkline.cli.admin import HEALTH, ask, settings_for
+from trunkline.cli.live import watch_page
 from trunkline.fleet.health.snapshot import AgentFigures, FleetSnapshot
 
-EVERY_S = 2.0
 _BARS = "▁▂▃▄▅▆▇█"
 # Wider than any row: where a terminal is narrower its lines wrap, and nothing is left out.
 _WIDE = 160
@@ -35,13 +34,7 @@ def watch(
     url: str | None, tenant: str, agent: str, *, console: Console, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Show how the agents do, until it is interrupted."""
-    with Live(_page(_asked(url, tenant, agent)), console=console, auto_refresh=False) as live:
-        try:
-            while True:
-                sleep(EVERY_S)
-                live.update(_page(_asked(url, tenant, agent)), refresh=True)
-        except KeyboardInterrupt:
-            return
+    watch_page(lambda: _page(_asked(url, tenant, agent)), console, sleep)
 
 
 def spark(values: Sequence[int]) -> str:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
 import msgspec
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from trunkline.cli.admin import ask, settings_for
 from trunkline.cli.console import one_line, print_field
+from trunkline.cli.live import watch_page
 from trunkline.config import Settings
 from trunkline.errors import Misuse
 from trunkline.log.ids import is_task_id
@@ -33,6 +39,31 @@ def show_all(url: str | None, state: str, tenant: str, limit: int, *, as_json: b
         print(f"{one['taskId']}  {one['askedAt']}  {one['agent']}  {one_line(one['text'])}")
     if not found:
         print(f"no {state} questions")
+
+
+def watch(
+    url: str | None, tenant: str, limit: int, *, console: Console, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Show the open questions, newest first, until it is interrupted."""
+    settings = settings_for(url)
+    watch_page(lambda: _page(list(islice(_each(settings, "open", tenant), limit))), console, sleep)
+
+
+def _page(found: list[dict[str, Any]]) -> RenderableType:
+    if not found:
+        return Text("no open questions")
+    table = Table("task", "asked", "until", "agent", "question", box=box.SIMPLE_HEAD)
+    for one in found:
+        choices = f" ({', '.join(one['choices'])})" if one.get("choices") else ""
+        cells = (
+            one["taskId"],
+            one["askedAt"],
+            one.get("deadline", ""),
+            one["agent"],
+            one_line(one["text"] + choices),
+        )
+        table.add_row(*[Text(cell) for cell in cells])
+    return Group(table, Text("trunkline inbox answer TASK TEXT answers one"))
 
 
 def show(url: str | None, task_id: str, tenant: str, *, as_json: bool) -> None:

@@ -25,6 +25,7 @@ WorkerCount = Annotated[
 AnnouncedTo = Annotated[
     str | None, typer.Option(metavar="HUB_URL", help="Have a hub list the agents while they are served.")
 ]
+Watch = Annotated[bool, typer.Option("--watch", help="Go on showing it, until Ctrl-C.")]
 ListedId = Annotated[str, typer.Argument(metavar="ID", help="The id that the list shows.")]
 
 
@@ -329,13 +330,21 @@ def inbox_list(
     closed: Annotated[bool, typer.Option("--closed", help="Those that have ended.")] = False,
     tenant: OfTenant = "",
     limit: Annotated[int, typer.Option(min=1, help="How many at most.")] = 100,
+    watch: Watch = False,
     store: StoreUrl = None,
     as_json: bool,
 ) -> None:
     """List the questions of a tenant's tasks, newest first; also beside a running server."""
-    from trunkline.cli.inbox import show_all
+    from rich.console import Console
 
-    show_all(store, "closed" if closed else "open", tenant, limit, as_json=as_json)
+    from trunkline.cli import inbox as command
+
+    if watch and (as_json or closed):
+        raise Misuse("--watch shows a table of open questions; leave out JSON and --closed")
+    if watch:
+        command.watch(store, tenant, limit, console=Console(highlight=False))
+        return
+    command.show_all(store, "closed" if closed else "open", tenant, limit, as_json=as_json)
 
 
 @inbox_app.command("show", cls=UsageCommand)
@@ -384,7 +393,7 @@ def inbox_answer(
 @prints_json
 def fleet(
     *,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it, until Ctrl-C.")] = False,
+    watch: Watch = False,
     agent: Annotated[str, typer.Option("--agent", help="Only this agent.")] = "",
     tenant: OfTenant = "",
     store: StoreUrl = None,
