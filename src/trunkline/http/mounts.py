@@ -73,7 +73,7 @@ class Mount:
         self.prefix = prefix
         self.app = app
         self.write_refusal = write_refusal
-        self._routes = [_compile(prefix, route) for route in routes]
+        self.compiled = [_compile(prefix, route) for route in routes]
 
     def extend(self, routes: Sequence[Route]) -> None:
         """Serve further routes of the application.
@@ -81,17 +81,17 @@ class Mount:
         Raises:
             Misuse: one says too little.
         """
-        self._routes += [_compile(self.prefix, route) for route in routes]
+        self.compiled += [_compile(self.prefix, route) for route in routes]
 
     @property
     def scopes(self) -> set[str]:
         """Every scope that one of its routes needs."""
-        return {each.route.scope for each in self._routes}
+        return {each.route.scope for each in self.compiled}
 
     @property
     def websocket_limits(self) -> list[int]:
         """The most bytes of one message, of each route that is a WebSocket."""
-        return [each.route.body_limit for each in self._routes if each.method == WEBSOCKET]
+        return [each.route.body_limit for each in self.compiled if each.method == WEBSOCKET]
 
     def match(self, method: str, path: str) -> Route:
         """The route that takes this method and path.
@@ -100,7 +100,7 @@ class Mount:
             RouteNotFound: none does; with `allow` set, not with this method.
         """
         below = path.removeprefix(self.prefix) or "/"
-        found = [each for each in self._routes if each.path.fullmatch(below)]
+        found = [each for each in self.compiled if each.path.fullmatch(below)]
         verb = "GET" if method == "HEAD" else method
         for each in found:
             if each.method in (method, verb):
@@ -151,6 +151,15 @@ class Mounts:
     def prefixes(self) -> list[str]:
         """The prefixes of all mounts."""
         return [mount.prefix for mount in self._mounts]
+
+    @property
+    def patterns(self) -> list[str]:
+        """Every route by its method and its whole path, such as `GET /api/tasks/{id}`."""
+        return [
+            f"{each.method} {mount.prefix}{each.route.pattern.partition(' ')[2]}"
+            for mount in self._mounts
+            for each in mount.compiled
+        ]
 
     @property
     def websocket_limits(self) -> list[int]:
