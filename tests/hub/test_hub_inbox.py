@@ -101,3 +101,49 @@ def test_hb17_people_are_told_once_of_a_question_also_if_the_hub_is_killed(
         assert (closed["answeredBy"], closed["outcome"]) == ("mail", "answered")
         asked.close()
     assert "canary" not in hub.text()
+
+
+WRITER = "agent: {name: Writer, skills: [{id: draft, description: Writes}]}\notherwise: PASSED"
+KEYS = "keys: {writer: {env: WRITER_KEY}, other: {env: OTHER_KEY}}"
+FLEET = """
+agents:
+  - {name: writer, url: "WRITER", skills: [draft]}
+  - {name: asker, url: "ASKER", skills: [approve]}
+  - {name: strict, url: "ASKER", skills: [approve], reviewer: operator}
+"""
+
+
+def test_hb17_the_agent_that_asked_for_the_work_answers_first_unless_people_are_to(
+    tmp_path: Path, asker: str, desk: Desk
+) -> None:
+    caller = Mock(read_scenarios(WRITER, where="writer")[0])
+    with BackgroundServer(caller) as writer:
+        (tmp_path / "agents.yaml").write_text(FLEET.replace("WRITER", writer).replace("ASKER", asker))
+        (tmp_path / "hub.yaml").write_text(f'notify: [{{name: office, webhook: "http://{desk.place}/"}}]')
+        (tmp_path / "keys.yaml").write_text(KEYS)
+        keys = {
+            "WRITER_KEY": "a-key-of-the-writer-of-the-tests",
+            "OTHER_KEY": "a-key-of-the-other-of-the-tests",
+        }
+        with HubProcess(tmp_path, "--key", KEY, env=keys) as hub:
+            asked = Asked(hub.base)
+
+            def dispatched(by: str, agent: str) -> str:
+                form = {"message": "go", "agent": agent, "wait": 30}
+                with httpx2.Client(verify=NO_TLS, headers={"X-API-Key": keys[by]}, timeout=60) as client:
+                    (task,) = client.post(f"{hub.base}/api/dispatch", json=form).json()["tasks"]
+                assert task["state"] == "input-required"
+                return task["taskId"]
+
+            first = dispatched("WRITER_KEY", "asker")
+            until(lambda: asked.get(f"api/tasks/{first}")["state"] == "completed")
+            (closed,) = asked.get("api/inbox?state=closed")["items"]
+            assert (closed["taskId"], closed["answeredBy"]) == (first, "writer")
+            (heard,) = caller.messages
+            assert "Really?" in str(heard)
+            # Nobody was told of it. Of what only people answer they are told, and of what no agent asked for.
+            told = {dispatched("WRITER_KEY", "strict"), dispatched("OTHER_KEY", "asker")}
+            until(lambda: len(desk.heard) == 2)
+            assert {one["taskId"] for one in desk.bodies()} == told
+            assert len(caller.messages) == 1
+            asked.close()

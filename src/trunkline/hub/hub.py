@@ -25,6 +25,7 @@ from trunkline.fleet.health.alerts import FleetAlert
 from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.fleet.inbox import inbox_of
 from trunkline.fleet.notify.answer_page import AnswerPage, answer_mount
+from trunkline.fleet.notify.callers import CallerFirst
 from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notifications import Notifications
 from trunkline.fleet.openai.api import OpenAiApi, openai_mounts
@@ -152,7 +153,7 @@ class Hub:
         if self._flows is not None:
             self.carried.run_flows(self._flows, self._flows.assemble(host, self.carried.names))
         self._own = Fetcher(Egress(networks=EVERYWHERE), timeout_s=host.settings.push_timeout)
-        self._notifications = self._notified(host, vault)
+        self._notifications = self._notified(host, vault, dispatcher)
         self._ceremonies = ceremonies_of(
             runner,
             dispatcher,
@@ -227,7 +228,7 @@ class Hub:
     async def _raise_alert(self, tenant: str, alert: FleetAlert, number: int, at: int) -> None:
         await self._notifications.alert(tenant, alert, number, at)
 
-    def _notified(self, host: Host, vault: Vault | None) -> Notifications:
+    def _notified(self, host: Host, vault: Vault | None, dispatcher: Dispatcher) -> Notifications:
         if vault is None and any([one.link for one in self.file.notify]):
             raise Misuse(f"{self.workspace / HUB_FILE}: notify: a link needs secret_key on this store")
         inbox, public = inbox_of(host.runner), host.settings.public_url.rstrip("/")
@@ -242,6 +243,9 @@ class Hub:
             links=links,
             variable=self._variable,
             now_ms=now_ms,
+            callers=CallerFirst(host.runner, dispatcher, inbox, self.catalogue.find, now_ms),
+            # Agents are known by their keys.
+            wanted=lambda: host.identity.enforced,
         )
 
     def _policy(self) -> Policy:

@@ -72,6 +72,12 @@ def is_late(state: State, now_ms: int) -> bool:
     return found is not None and found <= now_ms
 
 
+def is_called(state: State) -> bool:
+    """Whether a task was asked for by another agent, and not by a person or a program."""
+    chain = _recorded(state) if state.message.metadata or state.metadata else None
+    return chain is not None and chain.hops > 0
+
+
 def deadline(state: State) -> int | None:
     """The deadline of a task's chain, if it has one."""
     if not state.message.metadata and not state.metadata:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from trunkline.fleet.health.alerts import FleetAlert
 from trunkline.fleet.inbox import InboxItem
-from trunkline.fleet.notify.notice import ATTEMPTS, PAUSES_MS, Notice, alert_text, question_text
+from trunkline.fleet.notify.notice import (
+    ATTEMPTS,
+    CALLER,
+    FIRST_MS,
+    PAUSES_MS,
+    Notice,
+    alert_text,
+    question_text,
+)
 from trunkline.fleet.notify.receiver import Receiver
 from trunkline.fleet.notify.sender import ATTEMPT_S
 
@@ -24,6 +32,15 @@ def test_when_a_receiver_is_told() -> None:
     assert begun.due_at("default", FIRST) == NOW + PAUSES_MS[0]
     assert begun.ended("first").due_at("default", FIRST) is None
     assert begun.due_at("default", NEXT) == NOW + 600_000
+
+
+def test_people_wait_for_the_agent_that_asked_for_the_work() -> None:
+    asked = Notice(at=NOW, question="q", caller="writer")
+    assert asked.waits_for_caller
+    assert asked.due_at("default", FIRST) == NOW + FIRST_MS
+    assert asked.due_at("default", NEXT) == NOW + FIRST_MS + 600_000
+    passed = asked.ended(CALLER)
+    assert not passed.waits_for_caller and passed.due_at("default", FIRST) == NOW
 
 
 def test_attempts_come_later_and_later_and_end() -> None:

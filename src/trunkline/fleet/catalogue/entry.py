@@ -30,6 +30,7 @@ class EntrySkill(Struct, frozen=True, kw_only=True):
 class Entry(Struct, frozen=True, kw_only=True):
     """An agent of the catalogue as its owner wrote it; `cooldown_s` is by skill.
 
+    A `reviewer` of operator has people asked what it asks, and not first the agent that asked for the work.
     One with a `fault` is kept to be seen, and never called. `streaming` is what is believed before the first
     card. `revision` is of the text that it was read from.
     """
@@ -48,6 +49,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     workflow: str = ""
     streaming: bool = False
     concurrency: int | None = None
+    reviewer: Literal["", "operator"] = ""
     cooldown_s: Mapping[str, float] = field(default_factory=dict[str, float])
     fault: str = ""
     revision: str = ""

@@ -64,6 +64,7 @@ class _EntryForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     uncertain: Literal["fail", "ask"] = "fail"
     concurrency: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     cooldown: dict[str, float | str] = {}
+    reviewer: Literal["", "operator"] = ""
 
 
 def read_entry(
@@ -108,6 +109,7 @@ def read_entry(
         streaming=form.streaming,
         concurrency=form.concurrency,
         cooldown_s=_cooldown(form),
+        reviewer=form.reviewer,
         revision=_revision(encoded),
     )
 

@@ -18,6 +18,10 @@ from trunkline.fleet.notify.receiver import Receiver, Topic
 # After each attempt the time to the next one; it is longer than an attempt may take. After the last, none.
 PAUSES_MS = (60_000, 120_000, 300_000, 900_000, 3_600_000)
 ATTEMPTS = len(PAUSES_MS) + 1
+# How long a question is left to the agent whose request it belongs to.
+FIRST_MS = 300_000
+# Among those that are told; no receiver has such a name.
+CALLER = ":caller"
 TITLE, TEXT, CHAT = 120, 2000, 1850
 
 
@@ -30,10 +34,14 @@ class Telling(Struct, frozen=True, array_like=True):
 
 
 class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A question by its id, or an alert, since when it is so, and how far each receiver is told."""
+    """A question by its id, or an alert, since when it is so, and how far each receiver is told.
+
+    `caller` is the agent that is to answer the question before people are told.
+    """
 
     at: int
     question: str = ""
+    caller: str = ""
     alert: FleetAlert | None = None
     told: dict[str, Telling] = {}
 
@@ -48,7 +56,12 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
         if telling.done or not receiver.wants(self.topic, tenant):
             return None
         after = receiver.after_ms if self.alert is None else 0
-        return max(self.at + after, telling.next_at)
+        return max(self.at + (FIRST_MS if self.waits_for_caller else 0) + after, telling.next_at)
+
+    @property
+    def waits_for_caller(self) -> bool:
+        """Whether the agent that made it be asked may still answer, before people are told."""
+        return bool(self.caller) and not self.told.get(CALLER, Telling()).done
 
     def begun(self, name: str, now: int) -> Notice:
         """This notice with an attempt to tell a receiver; after the last one there is no other."""

@@ -42,9 +42,13 @@ class NoticeBook:
         store: Store,
         asking: Callable[[str, str], Awaitable[State | None]],
         changed: Callable[[], None] = lambda: None,
+        *,
+        caller: Callable[[str, State], str] = lambda tenant, state: "",
     ) -> None:
+        """Take what is called when a notice changes, and what gives the agent that a task was asked by."""
         self._store = store
         self._asking = asking
+        self._caller = caller
         self.mirror = Mirror(store.docs, KIND, _read, lambda _tenant, _id, _notice: changed())
 
     @property
@@ -83,7 +87,8 @@ class NoticeBook:
             if (tenant, task_id) in self.mirror.documents:
                 await self.forget(tenant, task_id)
             return None
-        made = Notice(at=state.status_at, question=state.question.message_id)
+        caller = self._caller(tenant, state)
+        made = Notice(at=state.status_at, question=state.question.message_id, caller=caller)
         await self.change(
             tenant, task_id, lambda known: made if known is None or known.question != made.question else None
         )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from trunkline.fleet.health.alerts import FleetAlert
 from trunkline.fleet.inbox import Inbox
+from trunkline.fleet.notify.callers import CallerFirst
 from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notices import NoticeBook
 from trunkline.fleet.notify.outlets import AppriseOutlet, Outlet, WebhookOutlet
@@ -18,6 +19,7 @@ from trunkline.store.base import Store
 from trunkline.store.tail import TailReader
 
 NAME = "notices"
+_LOOK_S = 5.0
 
 
 class Notifications:
@@ -34,7 +36,10 @@ class Notifications:
         links: AnswerLinks,
         variable: Callable[[str], str | None],
         now_ms: Callable[[], int],
+        callers: CallerFirst | None = None,
+        wanted: Callable[[], bool] = lambda: True,
     ) -> None:
+        """Take who asks callers first; where there are no receivers, only while that is `wanted`."""
         self._store = store
         self._inbox = inbox
         self._receivers = receivers
@@ -43,7 +48,14 @@ class Notifications:
         self._links = links
         self._variable = variable
         self._now = now_ms
-        self.book = NoticeBook(store, inbox.asking, self._woken)
+        self._callers = callers
+        self._wanted = wanted
+        self.book = NoticeBook(
+            store,
+            inbox.asking,
+            self._woken,
+            caller=(lambda tenant, state: "") if callers is None else callers.caller_of,
+        )
         self.reader = TailReader(store, NAME, self.book)
         self.sender: NoticeSender | None = None
 
@@ -57,13 +69,22 @@ class Notifications:
         outlets = {one.name: self._outlet(one) for one in self._receivers}
         await self.book.mirror.refresh()
         self.sender = NoticeSender(
-            self.book, self._inbox, self._receivers, outlets, links=self._links, now_ms=self._now
+            self.book,
+            self._inbox,
+            self._receivers,
+            outlets,
+            links=self._links,
+            callers=self._callers,
+            now_ms=self._now,
         )
 
     async def run(self) -> None:
         """Read the log and tell, until cancelled."""
-        if self.sender is None or not self._receivers:
+        if self.sender is None:
             return
+        # Keys come and go with their file.
+        while not (self._receivers or self._wanted()):  # noqa: ASYNC110
+            await asyncio.sleep(_LOOK_S)
         async with asyncio.TaskGroup() as group:
             group.create_task(self.reader.run())
             group.create_task(self.sender.run())

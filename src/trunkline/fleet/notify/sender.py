@@ -11,8 +11,9 @@ from hashlib import sha256
 
 from trunkline.errors import StoreError
 from trunkline.fleet.inbox import Inbox
+from trunkline.fleet.notify.callers import CallerFirst
 from trunkline.fleet.notify.links import AnswerLinks
-from trunkline.fleet.notify.notice import ATTEMPTS, Notice, NoticeText, alert_text, question_text
+from trunkline.fleet.notify.notice import ATTEMPTS, CALLER, Notice, NoticeText, alert_text, question_text
 from trunkline.fleet.notify.notices import NoticeBook
 from trunkline.fleet.notify.outlets import Outlet
 from trunkline.fleet.notify.receiver import Receiver
@@ -40,6 +41,7 @@ class NoticeSender:
         outlets: Mapping[str, Outlet],
         *,
         links: AnswerLinks,
+        callers: CallerFirst | None = None,
         now_ms: Callable[[], int],
     ) -> None:
         self._book = book
@@ -47,6 +49,7 @@ class NoticeSender:
         self._receivers = receivers
         self._outlets = outlets
         self._links = links
+        self._callers = callers
         self._now = now_ms
         self._places = asyncio.Semaphore(TOGETHER)
         self._told: dict[str, deque[int]] = {one.name: deque(maxlen=PER_MINUTE) for one in receivers}
@@ -82,12 +85,27 @@ class NoticeSender:
             and at <= now
             and self._may(receiver.name, now)
         ]
-        for outcome in await asyncio.gather(*due, return_exceptions=True):
+        asked = [self._ask_caller(*key) for key, notice in self._book.notices if notice.waits_for_caller]
+        for outcome in await asyncio.gather(*asked, *due, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
 
+    async def _ask_caller(self, tenant: str, doc_id: str) -> None:
+        """Have the caller of a task answer its question, if it can; else people are told from now on."""
+        known = self._book.mirror.documents.get((tenant, doc_id))
+        state = await self._book.look(tenant, doc_id)
+        item = None if state is None else self._inbox.question(state)
+        if known is None or item is None or item.question != known.value.question or self._callers is None:
+            return
+        answered = await self._callers.ask(tenant, known.value, item)
+        if answered is not None:
+            log.info("notify.caller agent=%s task=%s answered=%s", known.value.caller, doc_id, answered)
+            await self._book.change(tenant, doc_id, partial(_ended, CALLER))
+
     def _pause_s(self) -> float:
-        """How long nothing is due."""
+        """How long nothing is due; who waits for an agent looks each second."""
+        if any([notice.waits_for_caller for _, notice in self._book.notices]):
+            return 1.0
         moments = [
             at
             for (tenant, _), notice in self._book.notices
