@@ -8,7 +8,7 @@ import pytest
 
 from trunkline.errors import Misuse
 from trunkline.gateway.tenants import KeyQuota, TenantQuota
-from trunkline.hub.workspace import read_hub, read_keys
+from trunkline.hub.workspace import KeyFile, read_hub, read_keys
 
 
 def test_the_limits_of_alerts_stand_in_hub_yaml(tmp_path: Path) -> None:
@@ -33,3 +33,21 @@ def test_limits_of_tenants_and_keys_stand_in_the_files(
     keys.write_text("keys:\n  ci:\n    env: CI_KEY\n    quota: {cost_per_day: 2}\n")
     with pytest.raises(Misuse, match=r"keys.yaml, line 2: .*cost_per_day"):
         read_keys(tmp_path)
+
+
+def test_keys_are_taken_once_their_file_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI_KEY", "a-key-of-the-test")
+    file, path = KeyFile(tmp_path), tmp_path / "keys.yaml"
+    whole = "keys:\n  ci: {env: CI_KEY}\n  cd: {env: CI_KEY}\n"
+    path.write_text(whole)
+    assert file.look() is None
+    assert len(file.look() or []) == 2
+    # Half of it is whole YAML, with half the keys.
+    path.write_text(whole[: whole.index("  cd")])
+    assert file.look() is None
+    path.write_text(whole)
+    assert [file.look(), len(file.look() or [])] == [None, 2]
+    path.unlink()
+    assert [file.look(), file.look()] == [None, []]

@@ -43,7 +43,7 @@ from trunkline.hub.carried import CarriedAgents
 from trunkline.hub.front import Front, RefusedWork, opening
 from trunkline.hub.tenants import Tenants
 from trunkline.hub.workspace import HUB as HUB_FILE
-from trunkline.hub.workspace import STORE, NamedKey, check_notify, read_hub, read_keys
+from trunkline.hub.workspace import STORE, KeyFile, NamedKey, check_notify, read_hub, read_keys
 from trunkline.mcp.manifest import FILE as MCP_FILE
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
@@ -300,12 +300,14 @@ class Hub:
 
     async def _watch_keys(self) -> None:
         """Take up changes of the file of keys, for ever; one that is wrong changes nothing."""
-        said = ""
+        said, file = "", KeyFile(self.workspace)
         while True:
             await asyncio.sleep(_KEYS_S)
             try:
-                self._take_keys(await asyncio.to_thread(read_keys, self.workspace))
-                said = ""
+                named = await asyncio.to_thread(file.look)
+                if named is not None:
+                    self._take_keys(named)
+                    said = ""
             except Misuse as error:
                 if str(error) != said:
                     said = str(error)

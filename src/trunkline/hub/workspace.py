@@ -97,6 +97,34 @@ def check_notify(workspace: Path, found: HubFile, variable: Callable[[str], str 
         raise Misuse(f"{workspace / HUB}: {error}") from None
 
 
+class KeyFile:
+    """The file of keys, looked at again and again."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+        self._seen: str | None = None
+
+    def look(self) -> list[NamedKey] | None:
+        """The keys, once the file has stayed as it is since the last look; None while it is being written.
+
+        A file that is half there may be whole YAML, and would shut out who is named in the rest.
+
+        Raises:
+            Misuse: the file is wrong, or a variable that it names is not set.
+        """
+        seen, self._seen = self._seen, self._text()
+        if seen != self._seen:
+            return None
+        named = read_keys(self._workspace)
+        return named if self._text() == seen else None
+
+    def _text(self) -> str:
+        try:
+            return read_text(self._workspace / KEYS)
+        except FileNotFoundError:
+            return ""
+
+
 def read_keys(workspace: Path) -> list[NamedKey]:
     """The keys that the file names, each with whose it is.
 

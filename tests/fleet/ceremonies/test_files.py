@@ -103,3 +103,14 @@ def test_hb29_errors_name_the_line(folder: Folder, text: str, line: int) -> None
     folder.path.joinpath("x.yaml").write_text(text, encoding="utf-8")
     with pytest.raises(Misuse):
         folder.files.start()
+
+
+def test_a_file_that_is_being_written_is_taken_once_it_stays_as_it_is(folder: Folder) -> None:
+    folder.write("standup.yaml", TEXT + "enabled: false\n")
+    path = folder.path / "standup.yaml"
+    assert [folder.files.settle(), folder.files.settle()] == [False, False]
+    # Whole YAML, and half of what was meant: it would wake the ceremony.
+    path.write_text(TEXT, encoding="utf-8")
+    assert not folder.files.settle()
+    path.write_text(TEXT.replace("14", "15") + "enabled: false\n", encoding="utf-8")
+    assert [folder.files.settle(), folder.files.settle(), folder.files.settle()] == [False, True, False]

@@ -63,6 +63,24 @@ def test_a_session_of_one_tenant_sees_no_other(run, postgres_url, opened, settin
     assert set().union(*found) == own
 
 
+def test_a_query_of_ours_that_forgets_its_tenant_finds_nothing_of_another(run, postgres_url, opened):
+    async def case():
+        async with opened(postgres_url) as store:
+            await fill(store, "a")
+            await fill(store, "b")
+            queries = [f"SELECT tenant FROM {table}" for table in TABLES]
+            return [
+                {
+                    row[0]
+                    for row in await store.database.read(tenant, lambda each, text=text: each.fetch(text))
+                }
+                for tenant in ("a", "b", "nobody")
+                for text in queries
+            ]
+
+    assert run(case()) == [{"a"}] * 5 + [{"b"}] * 5 + [set()] * 5
+
+
 def test_every_table_with_a_tenant_is_protected(run, postgres_url, postgres_database, opened):
     async def case():
         async with opened(postgres_url):

@@ -30,6 +30,8 @@ class CeremonyFiles:
         self._folder = folder
         self._take = take
         self._texts: dict[str, str] = {}
+        # As they were at the last look.
+        self._seen: dict[str, str] = {}
         self._read: dict[str, Ceremony] = {}
         self._faults: dict[str, str] = {}
 
@@ -45,7 +47,7 @@ class CeremonyFiles:
 
     def check(self) -> None:
         """Read what has changed since the last time."""
-        if self._refresh():
+        if self._refresh(self._look()):
             self._tell()
 
     async def watch(self) -> None:
@@ -53,15 +55,22 @@ class CeremonyFiles:
         while True:
             await asyncio.sleep(WATCH_S)
             # A disk may be slow.
-            if await asyncio.to_thread(self._refresh):
+            if await asyncio.to_thread(self.settle):
                 self._tell()
+
+    def settle(self) -> bool:
+        """Take the files if they have stayed as they are since the last look; whether anything is new.
+
+        One that is just being written may be whole YAML and half a ceremony.
+        """
+        seen, self._seen = self._seen, self._look()
+        return self._seen == seen and self._refresh(seen)
 
     def _tell(self) -> None:
         faults = [CeremonyFault(Path(name).stem, reason) for name, reason in self._faults.items()]
         self._take(list(self._read.values()), faults)
 
-    def _refresh(self) -> bool:
-        texts = self._look()
+    def _refresh(self, texts: dict[str, str]) -> bool:
         if texts == self._texts:
             return False
         for name in [known for known in {*self._read, *self._faults} if known not in texts]:
