@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.flow import vectors
 from tests.flow.definition.sample import line
 from trunkline.flow.definition.canonical import canonical, definition_hash
 
@@ -89,3 +90,15 @@ def test_a_signature_does_not_change_the_hash() -> None:
     signed = {**document, "signature": {}, "document": {**document["document"], "signature": {"value": "x"}}}
     assert definition_hash(signed) == definition_hash(document)
     assert definition_hash(line(a={})) != definition_hash(document)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("conformance-agent-delegate-linear", "6d0698a42b4d377a2670666a16b7a801e3574565fcaaddfcfdb3f5f2edeb441c"),
+        ("lighthouse-customer-routing", "691aadcfa8524b9fd4258c37200024bbedd8bca362a6d443be7ce18d6b9ee042"),
+        ("conformance-host-activity-linear", "5f97ff9cd98775195180a7e4615ab721ba72813fa14f5b025e5ed149cb2bb873"),
+    ],
+)  # fmt: skip
+def test_hashes_of_the_examples(name: str, expected: str) -> None:
+    assert definition_hash(vectors.example(name)) == expected

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from tests.flow import vectors
 from tests.flow.definition.sample import line
 from trunkline.errors import FlowRefused, Misuse
 from trunkline.flow.definition.read import read_definition
@@ -154,3 +155,24 @@ def test_a_key_of_another_kind() -> None:
 def test_what_cannot_be_signed(document: dict[str, Any]) -> None:
     with pytest.raises(FlowRefused):
         sign(document, KEY, "ours")
+
+
+@pytest.mark.parametrize("vector", vectors.vectors("signing"))
+def test_signing_vectors(vector: dict[str, Any]) -> None:
+    """The private half of the vectors' key is not supplied: where one is to sign, a key of ours does."""
+    document = vectors.document(vector["definition"])
+    keys = msgspec.json.encode(vector["publicKeys"]).decode()
+    policy = signature_policy(vector["signingPolicy"]["mode"], keys)
+    if vector.get("signFixture"):
+        (key_id,) = vector["publicKeys"]
+        document = sign(document, KEY, key_id)
+        policy = SignaturePolicy(policy.mode, {key_id: KEY.public_key()})
+    if vector.get("tamperSignatureValue"):
+        block = document["document"]["signature"]
+        block["value"] = last_sign_changed(block["value"])
+    expected = vector["expect"]
+    if expected["ok"]:
+        assert policy.check(document).verified is expected.get("verified", True)
+    else:
+        with pytest.raises(FlowRefused):
+            policy.check(document)
