@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from trunkline.cli.admin import KEYS, ask, close_entrance, open_entrance, settings_for, span_ms
+from trunkline.cli.admin import KEYS, ask, settings_for, span_ms
+from trunkline.cli.entrance import close_entrance, open_entrance
 from trunkline.config import Secret, Settings
 from trunkline.errors import Misuse, StoreInUse
 from trunkline.store.sqlite.database import FileLock

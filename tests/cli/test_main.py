@@ -80,6 +80,23 @@ def test_starting_imports_nothing_of_what_commands_need() -> None:
     assert [name for name in ours if name != "trunkline.cli" and not name.startswith(light)] == []
 
 
+def test_an_agent_starts_without_what_a_hub_needs() -> None:
+    code = "import sys, trunkline.cli.serve; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    hub = (
+        "trunkline.hub",
+        "trunkline.gateway",
+        "trunkline.flow",
+        "trunkline.mcp",
+        "ruamel",
+        "cronsim",
+        "mcp",
+    )
+    assert [name for name in done.stdout.split() if name.startswith(hub)] == []
+
+
 def _commands(group: Any, *path: str) -> Iterator[tuple[str, Any]]:
     for name, command in group.commands.items():
         if hasattr(command, "commands"):

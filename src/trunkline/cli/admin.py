@@ -7,11 +7,8 @@ that database in the folder of the configuration; both are readable by its own u
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
 import os
 from collections.abc import Mapping
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -23,15 +20,14 @@ from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import Vault, find_key
-from trunkline.cli.dotenv import config_folder
-from trunkline.clock import Ids, now_ms, random_bits
-from trunkline.config import Secret, Settings, load, seconds
+from trunkline.cli.entrance import Entrance, entrance_file, read_entrance
+from trunkline.clock import Ids, now_ms
+from trunkline.config import Settings, load, seconds
 from trunkline.errors import Misuse, StoreInUse, Unreachable
 from trunkline.fleet.health.on_store import health_on_store
 from trunkline.fleet.inbox_store import perform_on_store
 from trunkline.fleet.mount import PREFIX as MOUNTED
 from trunkline.gateway.mounts import is_of_tenants, perform_tenants
-from trunkline.http.host_check import hosts_of
 from trunkline.hub.workspace import HUB, STORE, read_hub
 from trunkline.net.egress import Egress, target
 from trunkline.net.http import HttpRequest
@@ -39,56 +35,14 @@ from trunkline.net.http_client import SocketHttpClient
 from trunkline.run.tasks import Tasks
 from trunkline.server.admin import LOCAL, PREFIX, Admin
 from trunkline.store.base import Store
-from trunkline.store.url import database_file, shown, store_from_url
+from trunkline.store.url import database_file, store_from_url
 
-log = logging.getLogger("trunkline.admin")
 KEYS = PREFIX + "keys"
 TASKS = PREFIX + "tasks"
 HEALTH = MOUNTED + "/fleet/health"
 INBOX = MOUNTED + "/inbox"
 TIMEOUT_S = 60.0
 _ANSWER_BYTES = 64 << 20
-_SUFFIX = ".admin"
-_SERVERS = "servers"
-_ANYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
-
-
-class Entrance(Struct, frozen=True):
-    """Where a running server takes acts of operators: the Host it lets in, and what proves the operator."""
-
-    url: str
-    host: str
-    token: str
-    pid: str
-
-
-def open_entrance(settings: Settings, port: int, token: Secret) -> None:
-    """Write where this server is reached, for the commands of who may read the file."""
-    path = _path(settings)
-    if path is None:
-        return
-    name = _in_url(_ANYWHERE.get(settings.host, settings.host))
-    let_in = [_in_url(each) for each in hosts_of(settings)]
-    known = f"{name}:{port}" if not let_in or name in let_in else let_in[0]
-    entrance = Entrance(f"http://{name}:{port}", known, token.reveal(), str(os.getpid()))
-    part = f"{path}.{random_bits(64):016x}"
-    try:
-        if database_file(settings.store) is None:
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as out:
-            out.write(msgspec.json.encode(entrance))
-        os.replace(part, path)
-    except OSError as error:
-        log.warning("admin.closed file=%s error=%s", path, error.strerror)
-
-
-def close_entrance(settings: Settings, token: Secret) -> None:
-    """Take it away, unless another server has come meanwhile."""
-    path = _path(settings)
-    found = None if path is None else _entrance(path)
-    if path is not None and found is not None and found.token == token.reveal():
-        with contextlib.suppress(OSError):
-            os.unlink(path)
 
 
 def settings_for(url: str | None) -> Settings:
@@ -126,8 +80,8 @@ def ask(
         else:
             answer = asyncio.run(_here(settings, method, path, asked, body))
     except StoreInUse as busy:
-        place = _path(settings)
-        entrance = None if place is None else _entrance(place)
+        place = entrance_file(settings)
+        entrance = None if place is None else read_entrance(place)
         if entrance is None or entrance.pid != busy.pid:
             # One that was killed left its own behind, and its port may be a stranger's by now.
             raise StoreInUse(f"{busy}; or ask again once the server that has it is up") from None
@@ -137,8 +91,8 @@ def ask(
 
 def _beside(settings: Settings) -> Entrance | None:
     """A server of this machine on a store that several processes may have open: only it knows its fleet."""
-    place = _path(settings)
-    entrance = None if place is None or database_file(settings.store) else _entrance(place)
+    place = entrance_file(settings)
+    entrance = None if place is None or database_file(settings.store) else read_entrance(place)
     if entrance is None:
         return None
     try:
@@ -224,39 +178,6 @@ def _message(answer: bytes) -> str:
         return refusal.error.message or refusal.detail
     except msgspec.MsgspecError:
         return ""
-
-
-def _in_url(host: str) -> str:
-    return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
-
-
-def _path(settings: Settings) -> str | None:
-    database = database_file(settings.store)
-    if database is not None:
-        return f"{database}{_SUFFIX}"
-    if settings.store == "memory:":
-        return None
-    digest = sha256(shown(settings.store).encode()).hexdigest()[:32]
-    return str(config_folder() / _SERVERS / f"{digest}{_SUFFIX}")
-
-
-def _entrance(path: str) -> Entrance | None:
-    try:
-        with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_uid not in _trusted(path.removesuffix(_SUFFIX)):
-                # In a folder where everybody may write, anybody may have put it there.
-                return None
-            return msgspec.json.decode(file.read(), type=Entrance)
-    except (OSError, msgspec.MsgspecError):
-        return None
-
-
-def _trusted(database: str) -> set[int]:
-    """Whose word is taken: that of who asks, and of who has the database."""
-    users = {os.geteuid()}
-    with contextlib.suppress(OSError):
-        users.add(os.stat(database).st_uid)
-    return users
 
 
 def span_ms(text: str, flag: str) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from trunkline.cli.admin import close_entrance, open_entrance
+from trunkline.cli.entrance import close_entrance, open_entrance
 from trunkline.cli.serve import announce, bound, is_guarded, serve
 from trunkline.config import assignment
 from trunkline.errors import Misuse

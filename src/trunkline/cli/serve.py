@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from trunkline.agent.agent import Agent
 from trunkline.auth.key_store import has_keys
-from trunkline.cli.admin import close_entrance, open_entrance
 from trunkline.cli.console import escape_controls
+from trunkline.cli.entrance import close_entrance, open_entrance
 from trunkline.config import Settings, assignment, exposure, strangers
 from trunkline.errors import Misuse, StoreError
 from trunkline.host import Host
