@@ -9,7 +9,7 @@ import pytest
 
 from trunkline.config import Secret, Settings
 from trunkline.errors import InvalidParams, ParseError, Unauthenticated
-from trunkline.peer.callbacks import TOLD_BYTES, Callbacks, read_callback
+from trunkline.peer.callbacks import REFUSED_MS, TOLD_BYTES, Callbacks, read_callback
 from trunkline.peer.remote import Peer
 from trunkline.wire.types import TaskState
 
@@ -112,3 +112,20 @@ def test_what_is_no_notification_is_refused() -> None:
         read_callback(b"{")
     with pytest.raises(InvalidParams):
         read_callback(b"{}")
+
+
+def test_an_agent_that_does_not_call_back_is_not_asked_to_again_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 1_000_000
+    monkeypatch.setattr("trunkline.peer.callbacks.now_ms", lambda: now)
+    made = Callbacks(SETTINGS)
+    one, other = Peer(url="https://one.example"), Peer(url="https://other.example")
+    made.note_refusal(one)
+    assert made.config(one, "default", "t") is None
+    assert made.config(other, "default", "t") is not None
+    made.forget_refusal(one)
+    assert made.config(one, "default", "t") is not None
+    made.note_refusal(one)
+    now += REFUSED_MS
+    assert made.config(one, "default", "t") is not None

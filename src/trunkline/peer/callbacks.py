@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.auth.vault import Vault, can_seal, find_key
+from trunkline.clock import now_ms
 from trunkline.config import Settings
 from trunkline.errors import Misuse, Unauthenticated
 from trunkline.log.decide import Notify
@@ -24,6 +25,9 @@ from trunkline.wire.types import TERMINAL, PushConfig, StatusUpdate, Task
 PATH = "/api/a2a/callback/"
 # What is told with an end is recorded up to this size; of a larger task only the end, and it is fetched.
 TOLD_BYTES = 64 << 10
+# How long an agent that refused to call back here is not asked to again, and of how many that is remembered.
+REFUSED_MS = 600_000
+_REFUSALS = 1024
 _URL_SAFE = str.maketrans("+/", "-_")
 _PLAIN = str.maketrans("-_", "+/")
 
@@ -37,9 +41,13 @@ class Callbacks:
         self._vault: Vault | None = None
         # The address for agents on the same machine; empty until somebody listens.
         self.own = ""
+        # Until when agents that do not call back here are not asked to, by their addresses.
+        self._refused: dict[str, int] = {}
 
     def config(self, peer: Peer, tenant: str, task_id: str) -> PushConfig | None:
-        """The webhook of a task for an agent; None if there is none that it could reach."""
+        """The webhook of a task for an agent; None if there is none that it could reach, or would call."""
+        if self._refused and self._refused.get(peer.url, 0) > now_ms():
+            return None
         base = self._public
         if self.own and not peer.external and _is_near(peer.url):
             base = self.own
@@ -48,6 +56,17 @@ class Callbacks:
             return None
         token = vault.seal(tenant, _about(task_id)).translate(_URL_SAFE).rstrip("=")
         return PushConfig(f"{base}{PATH}{quote(task_id, safe='')}", token=token)
+
+    def note_refusal(self, peer: Peer) -> None:
+        """An agent may not call back here: for a while its tasks are sent without a webhook."""
+        self._refused.pop(peer.url, None)
+        self._refused[peer.url] = now_ms() + REFUSED_MS
+        while len(self._refused) > _REFUSALS:
+            del self._refused[next(iter(self._refused))]
+
+    def forget_refusal(self, peer: Peer) -> None:
+        """It was not the webhook that an agent refused."""
+        self._refused.pop(peer.url, None)
 
     def tenant(self, task_id: str, token: str) -> str:
         """The tenant of the task that a token is for.

@@ -23,7 +23,7 @@ CALL_KEY = "trunkline.call"
 # How the id ends under which such tasks are recorded; no author can take it.
 CALLS = "/remote"
 # What a remote agent is told of the metadata of a message: the chain of agents that it is part of.
-PASSED_ON = frozenset({hops.KEY})
+_PASSED_ON = frozenset({hops.KEY})
 _LONGEST_URL = 2048
 
 
@@ -183,6 +183,11 @@ def correlation_of(state: State) -> str:
     told = (state.metadata or {}).get(DISPATCH_KEY)
     given = cast("Metadata", told).get("correlationId") if isinstance(told, dict) else None
     return given if isinstance(given, str) and given else state.task_id
+
+
+def passed_on(metadata: Metadata | None) -> Metadata | None:
+    """What of the metadata of a message is for whoever does the work; the rest is our caller's and ours."""
+    return {key: value for key, value in (metadata or {}).items() if key in _PASSED_ON} or None
 
 
 def spoken(work: Work, state: TaskState, text: str) -> Status:

@@ -9,6 +9,7 @@ to no other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Coroutine
 from typing import Any, cast
@@ -41,12 +42,12 @@ from trunkline.peer.callbacks import Following
 from trunkline.peer.relay import ASKED_KEY, Relay, deadline_of, is_bounded_there
 from trunkline.peer.remote import (
     CALLS,
-    PASSED_ON,
     Peer,
     Target,
     context_of,
     correlation_of,
     is_address,
+    passed_on,
     read_target,
     spoken,
 )
@@ -57,7 +58,6 @@ from trunkline.wire.types import (
     RESTING,
     TERMINAL,
     Message,
-    Metadata,
     PushConfig,
     Role,
     TaskState,
@@ -256,17 +256,23 @@ class RemoteRun:
                 return await self._follow()
 
     async def _send(self, place: int, sent: Sent, message: Message, known: Capabilities) -> Result:
-        push, work = None, self._work
-        if known.push and not self._remote.task and self._following.callbacks is not None:
-            push = self._following.callbacks.config(self._peer, work.tenant, work.state.task_id)
+        push, work, callbacks = None, self._work, self._following.callbacks
+        if known.push and not self._remote.task and callbacks is not None:
+            push = callbacks.config(self._peer, work.tenant, work.state.task_id)
         try:
             return await self._say(place, sent, message, known, push)
         except PUSH_REFUSALS as refused:
-            if push is None or self._is_taken:
+            if push is None or callbacks is None or self._is_taken:
                 raise
-            # It may not call back to where we are; then it is looked at.
+            # It may not call back to where we are; then it is looked at, and so are those that follow.
             log.warning("peer.push_refused task=%s error=%a", work.state.task_id, str(refused))
+            callbacks.note_refusal(self._peer)
+        try:
             return await self._say(place, sent, message, known, None)
+        except Refused:
+            if not self._is_taken:
+                callbacks.forget_refusal(self._peer)
+            raise
 
     async def _say(
         self, place: int, sent: Sent, message: Message, known: Capabilities, push: PushConfig | None
@@ -280,7 +286,7 @@ class RemoteRun:
             parent_id=self._work.state.task_id,
             push=push,
         )
-        metadata = _passed_on(message.metadata)
+        metadata = passed_on(message.metadata)
         if asked := self._asked(place):
             metadata = {**(metadata or {}), **question_metadata(asked)}
         content = Message("", role=Role.USER, parts=message.parts, metadata=metadata)
@@ -338,17 +344,20 @@ class RemoteRun:
 
     async def _heard(self, reading: Coroutine[Any, Any, Result]) -> Result:
         """What a stream brings to its end, unless a webhook tells of that first or it is silent too long."""
-        read = self._work.loop.create_task(reading)
+        limit = asyncio.timeout(None)
         told = self._work.loop.create_task(self._end_told())
+        told.add_done_callback(lambda _: _interrupt(limit))
         try:
-            await asyncio.wait({read, told}, return_when=asyncio.FIRST_COMPLETED)
-            if read.done():
-                return read.result()
+            async with limit:
+                return await reading
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            # Raises where the agent is given up.
             told.result()
         finally:
-            read.cancel()
+            reading.close()
             told.cancel()
-            await asyncio.gather(read, told, return_exceptions=True)
         return await self._poll()
 
     async def _end_told(self) -> None:
@@ -474,12 +483,13 @@ def _is_for(first: Message, target: str | None) -> bool:
     return target is None or read_target(first).target == target
 
 
+def _interrupt(limit: asyncio.Timeout) -> None:
+    """Have whatever runs within a limit end now; harmless once that has ended."""
+    with contextlib.suppress(RuntimeError):
+        limit.reschedule(0)
+
+
 def _is_overdue(result: Result, by_s: float = 0.0) -> bool:
     """Whether an agent asks what it will close now, so that nobody need be asked any more."""
     asked = result.task.status.message if result.task is not None and result.state in INTERRUPTED else None
     return asked is not None and 0 < deadline_of(asked) <= now_ms() - by_s * 1000
-
-
-def _passed_on(metadata: Metadata | None) -> Metadata | None:
-    """What of the metadata of a message is for whoever does the work; the rest is our caller's and ours."""
-    return {key: value for key, value in (metadata or {}).items() if key in PASSED_ON} or None
