@@ -33,6 +33,7 @@ from trunkline.http.asgi import AsgiExchange, Receive, Scope, Send
 from trunkline.http.exchange import Exchange
 from trunkline.http.host_check import HostCheck, hosts_of
 from trunkline.http.mounts import PUBLIC, App, Mount, Mounts, Route
+from trunkline.mcp.mount import McpMount, MetadataMount
 from trunkline.mcp.watched import WatchedServers
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
@@ -109,8 +110,9 @@ class Host:
         self.settings = self._agents[0][1]
         # Whether other machines reach it by its own port, so that it must not be open to everybody.
         self.exposed = False
-        self.mounts, self.api = Mounts(), ApiMount(self)
-        self.mounts.add(self.api)
+        self.mounts, self.api, self.mcp = Mounts(), ApiMount(self), McpMount(self)
+        for mount in (self.api, self.mcp, *([MetadataMount(self.settings)] if self.settings.issuers else [])):
+            self.mounts.add(mount)
         for agent, _ in agents:
             for prefix, app, routes in agent.mounts:
                 self.mount(prefix, app, routes=routes)
@@ -342,6 +344,7 @@ class Host:
                 await self._fleet.close()
             if self.notifier is not None:
                 await self.notifier.stop()
+            await self.mcp.close()
             await self.tools.close()
             await self.fetcher.close()
             await self.store.close()

@@ -82,12 +82,14 @@ class PendingToolbox:
     async def _open(self) -> Toolbox:
         async with AsyncExitStack() as stack:
             found, missing = await find_agents(self._source, stack)
-            return Toolbox(_offered_tools(found, self._wanted, self._prefix), missing, stack.pop_all())
+            offered = offered_tools(found, self._wanted, self._prefix)
+            return Toolbox([(tool, one.peer) for tool, one in offered], missing, stack.pop_all())
 
 
-def _offered_tools(
+def offered_tools(
     found: Iterable[FoundAgent], wanted: SkillFilter, prefix: str
-) -> list[tuple[Tool, ToolClient | None]]:
+) -> list[tuple[Tool, FoundAgent]]:
+    """The tools of agents, each with whose it is; no more of them than one toolbox may have."""
     # Named before they are picked, so that a filter changes no name.
     rows = [(one, skill) for one in found for skill in one.skills]
     names = tool_names([SkillAddress(one.name, one.url, skill.id) for one, skill in rows], prefix)
@@ -99,21 +101,21 @@ def _offered_tools(
     for one in {id(one): one for _, one in made}.values():
         one.extra.skill_filter.warn([tool for tool, its in made if its is one])
     return _bounded(
-        [(tool, one.peer) for tool, one in made if wanted.takes(tool) and one.extra.skill_filter.takes(tool)]
+        [(tool, one) for tool, one in made if wanted.takes(tool) and one.extra.skill_filter.takes(tool)]
     )
 
 
-def _bounded(offered: list[tuple[Tool, ToolClient | None]]) -> list[tuple[Tool, ToolClient | None]]:
+def _bounded(offered: list[tuple[Tool, FoundAgent]]) -> list[tuple[Tool, FoundAgent]]:
     """As many tools, with as large schemas, as one toolbox may have; what is left out is logged."""
-    kept: list[tuple[Tool, ToolClient | None]] = []
+    kept: list[tuple[Tool, FoundAgent]] = []
     left_out: Counter[str] = Counter()
     size = 0
-    for tool, peer in offered:
+    for tool, one in offered:
         length = len(msgspec.json.encode(tool.input_schema))
         if len(kept) == TOOLS_LIMIT or size + length > ALL_SCHEMAS_LIMIT:
             left_out[tool.agent] += 1
         else:
-            kept.append((tool, peer))
+            kept.append((tool, one))
             size += length
     for agent, count in left_out.items():
         log.warning(

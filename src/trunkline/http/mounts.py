@@ -28,7 +28,7 @@ PUBLIC = "public"
 WATCH_S = 1.0
 _CUT_S = 1.0
 _TOO_BIG, _NOT_ALLOWED = 1009, 1008
-_SEGMENT = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._~-]*")
+_SEGMENT = re.compile(r"\.well-known|[A-Za-z0-9_-][A-Za-z0-9._~-]*")
 _PATTERN = re.compile(r"([A-Z]+) (/[A-Za-z0-9._~:{}/-]*)")
 _VARIABLE = re.compile(r"\{[a-z_]+(\.\.\.)?\}")
 # Set by us for every answer, or about the connection, which is ours.
@@ -92,6 +92,11 @@ class Mount:
     def websocket_limits(self) -> list[int]:
         """The most bytes of one message, of each route that is a WebSocket."""
         return [each.route.body_limit for each in self.compiled if each.method == WEBSOCKET]
+
+    def refusal_headers(self, exchange: Exchange, refused: Refused) -> Headers:
+        """What is said beside a refusal, in headers that only this application has."""
+        del exchange, refused
+        return ()
 
     def match(self, method: str, path: str) -> Route:
         """The route that takes this method and path.

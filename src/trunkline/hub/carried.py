@@ -29,8 +29,9 @@ from trunkline.run.runner import Runner
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.operations import OpenTask
 from trunkline.server.site import Site
-from trunkline.wire.card import Card
+from trunkline.wire.card import Card, card_v1
 from trunkline.wire.card import Skill as CardSkill
+from trunkline.wire.peer_card import read_card
 
 if TYPE_CHECKING:
     from trunkline.flow.definitions import Loaded
@@ -328,4 +329,5 @@ def _facts(agent: Agent) -> CardFacts:
         ),
         streaming=agent.streaming,
         versions=("1.0", "0.3"),
+        card=read_card(card_v1(agent.card())),
     )

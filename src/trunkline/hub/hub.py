@@ -41,6 +41,7 @@ from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
 from trunkline.hub.carried import CarriedAgents
 from trunkline.hub.front import Front, RefusedWork, opening
+from trunkline.hub.mcp_agents import tools_of_catalogue
 from trunkline.hub.tenants import Tenants
 from trunkline.hub.workspace import HUB as HUB_FILE
 from trunkline.hub.workspace import STORE, KeyFile, NamedKey, check_notify, read_hub, read_keys
@@ -180,6 +181,7 @@ class Hub:
             hub=self.file.name,
             keep_alive_s=host.settings.keep_alive,
         )
+        host.mcp.source = tools_of_catalogue(self.catalogue, runner, dispatcher, host.settings)
         front = self._front = Front(self.file, self.catalogue, dispatcher, host.sites, host.settings)
         front.site.cards_of = self._own_cards
         self.catalogue.changed += [self.carried.note, front.renew]

@@ -214,6 +214,13 @@ class Operations:
         feed = await self._find_question(caller, query)
         return view(caller.principal, feed.state, query.history_length)
 
+    async def moved(self, caller: Caller, query: TaskQuery, limit_s: float) -> tuple[Task, bool]:
+        """A task at rest, or when its log has moved, or after so long; and whether a further wait helps."""
+        feed = await self._find_question(caller, query)
+        if not feed.state.resting and self._tasks.patient:
+            await self._tasks.move(feed, limit_s)
+        return view(caller.principal, feed.state, query.history_length), self._tasks.patient
+
     async def _find_question(self, caller: Caller, query: TaskQuery) -> Feed:
         """A task of the caller's own, or one whose question it may answer."""
         return await self._find(caller, query, partial(may_see, caller.principal))

@@ -68,12 +68,18 @@ class Refusals:
         await self.answer_by(lambda told: (*rest.error(told, dialect), kind), exchange, seen, refused)
 
     async def answer_by(
-        self, write: RefusalWriter, exchange: Exchange, seen: TraceSeen, refused: errors.Refused
+        self,
+        write: RefusalWriter,
+        exchange: Exchange,
+        seen: TraceSeen,
+        refused: errors.Refused,
+        *,
+        more: Headers = (),
     ) -> None:
-        """Say what is wrong as somebody else writes it."""
+        """Say what is wrong as somebody else writes it, with headers of theirs beside ours."""
         note(exchange, seen, refused)
         status, body, media_type = write(refused)
-        await exchange.respond(status, body, media_type, self.headers(refused))
+        await exchange.respond(status, body, media_type, [*self.headers(refused), *more])
 
     def headers(self, refused: errors.Refused) -> Headers:
         """What HTTP wants said beside the status."""

@@ -319,7 +319,8 @@ class Router:
         if mount.write_refusal is None:
             await self._refusals.answer(exchange, seen, refused, Dialect.V1)
         else:
-            await self._refusals.answer_by(mount.write_refusal, exchange, seen, refused)
+            more = mount.refusal_headers(exchange, refused)
+            await self._refusals.answer_by(mount.write_refusal, exchange, seen, refused, more=more)
 
     async def _admit_route(
         self, mount: Mount | None, exchange: Exchange, seen: TraceSeen

@@ -151,6 +151,7 @@ OWN: dict[str, tuple[str, str]] = {
     "/admin/*": ("GET", KEYED),
     "/agents/*": ("POST", KEYED),
     "/api/*": ("GET", KEYED),
+    "/mcp/*": ("GET", KEYED),
 }
 # The operator's API: each route with the queries and the bodies in which ids are named.
 API: dict[str, list[tuple[str, str]]] = {

@@ -27,7 +27,7 @@ class ListedSkill(EntrySkill, frozen=True, kw_only=True):
 class CardFacts(Struct, frozen=True, kw_only=True):
     """What a card says that the catalogue needs; `at` is when it came, in milliseconds.
 
-    `note` is what is odd about it. `card` is the whole of a remote agent's.
+    `note` is what is odd about it. `card` is the whole of it.
     """
 
     at: int
