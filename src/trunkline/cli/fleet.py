@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 from rich import box
 from rich.console import Console, Group
 from rich.table import Table
@@ -44,8 +44,13 @@ def spark(values: Sequence[int]) -> str:
 
 
 def _asked(url: str | None, tenant: str, agent: str) -> FleetSnapshot:
-    answer: Any = ask(settings_for(url), "GET", HEALTH, query={"tenant": tenant, "agent": agent})
-    return msgspec.convert(answer, FleetSnapshot)
+    settings, query = settings_for(url), {"tenant": tenant, "agent": agent}
+    found = msgspec.convert(ask(settings, "GET", HEALTH, query=query), FleetSnapshot)
+    agents, after = found.agents, found.next
+    while after is not None:
+        page = msgspec.convert(ask(settings, "GET", HEALTH, query={**query, "after": after}), FleetSnapshot)
+        agents, after = [*agents, *page.agents], page.next
+    return replace(found, agents=agents, next=None)
 
 
 def _page(found: FleetSnapshot) -> Group:

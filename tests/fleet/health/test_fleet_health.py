@@ -9,7 +9,9 @@ import pytest
 from tests.fleet.health.given import NOW, Ended, Moment, run_task
 from trunkline.fleet.health import fleet_health as module
 from trunkline.fleet.health.alerts import AlertLimits
+from trunkline.fleet.health.book import HealthBook
 from trunkline.fleet.health.fleet_health import FleetHealth
+from trunkline.fleet.health.snapshot import FleetSnapshot, snapshot
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import TaskState
 
@@ -77,3 +79,19 @@ def test_who_asks_is_answered_though_a_long_log_is_not_read_yet(monkeypatch: pyt
         return before
 
     assert asyncio.run(main()) == 0
+
+
+def test_the_agents_of_a_fleet_come_in_pages_by_name() -> None:
+    async def main() -> FleetSnapshot:
+        store = store_from_url("memory:")
+        await store.open()
+        book = HealthBook(store.docs, 3_600_000, Moment())
+        await store.close()
+        return snapshot(book, "north", ["c", "a", "b"], AlertLimits())
+
+    whole = asyncio.run(main())
+    first = whole.cut(2, "")
+    assert ([one.agent for one in first.agents], first.next) == (["a", "b"], "b")
+    rest = whole.cut(2, "b")
+    assert ([one.agent for one in rest.agents], rest.next) == (["c"], None)
+    assert whole.cut(3, "").next is None

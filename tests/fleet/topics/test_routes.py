@@ -6,7 +6,10 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from tests.fleet.office import Office, office
+from trunkline.fleet.topics import routes as module
 from trunkline.wire.sse import SseEvent, SseParser
 from trunkline.wire.types import Message, Part, Role, SendRequest
 
@@ -94,6 +97,32 @@ def test_HB_34_a_subscriber_hears_its_tenant_and_no_secret_and_resumes() -> None
         assert foreign.status == 200 and foreign.events == []
 
     office(work, dev=True, secret_key="sixteen or more of them")
+
+
+def test_a_history_is_found_behind_any_number_of_newer_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LOOK", 2)
+
+    async def work(at: Office) -> None:
+        runner = at.application.host.runner
+        request = SendRequest(
+            message=Message(message_id="m", role=Role.USER, parts=(Part(text="go"),)),
+            metadata={"trunkline.dispatch": {"correlationId": "c-old", "trigger": "api"}},
+        )
+        feed, opened = runner.submit("north", "alice", request, agent=runner.origin)
+        await opened
+        await at.until(feed.state.task_id, "completed")
+        for _ in range(5):
+            await at.send("alice", "go")
+        found = await at.get("root", "/api/bus/history?correlationId=c-old")
+        assert found["complete"] and found["items"]
+        # Where the time is up first, the answer says that it is not all.
+        monkeypatch.setattr(module, "LOOK_S", 0.0)
+        assert await at.get("root", "/api/bus/history?correlationId=c-old") == {
+            "items": [],
+            "complete": False,
+        }
+
+    office(work)
 
 
 def test_the_history_of_a_correlation_id() -> None:

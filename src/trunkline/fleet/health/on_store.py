@@ -10,7 +10,7 @@ from trunkline.auth.principal import Principal
 from trunkline.fleet.call import read_form, tenant_of
 from trunkline.fleet.health.alerts import AlertLimits
 from trunkline.fleet.health.fleet_health import FleetHealth
-from trunkline.fleet.health.routes import FleetQuery
+from trunkline.fleet.health.routes import FleetPageQuery
 from trunkline.fleet.health.snapshot import snapshot
 from trunkline.store.base import Store
 
@@ -24,10 +24,10 @@ async def health_on_store(
         Refused: it cannot be done as asked.
         StoreError: the store does not answer.
     """
-    asked = read_form(query, FleetQuery)
+    asked = read_form(query, FleetPageQuery)
     tenant = tenant_of(principal, asked.tenant)
     health = FleetHealth(store, origin="", window_s=window_s, registered=lambda _: ())
     book = await health.caught_up()
     agents = list(book.window(tenant))
     found = snapshot(book, tenant, agents, AlertLimits(), agent=asked.agent, skill=asked.skill)
-    return msgspec.json.encode(found)
+    return msgspec.json.encode(found.cut(asked.limit, asked.after))

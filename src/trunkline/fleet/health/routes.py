@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 from msgspec import Meta, Struct
 
 from trunkline.auth.principal import Scope as AuthScope
-from trunkline.fleet.call import ApiCall, ApiPage, ApiQuery, PageQuery
+from trunkline.fleet.call import ApiCall, ApiPage, ApiQuery, Limit, PageQuery
 from trunkline.fleet.health.book import HealthBook
 from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.fleet.health.periods import PERIOD_MS
@@ -32,6 +32,13 @@ class FleetQuery(ApiQuery, frozen=True, kw_only=True):
 
     agent: str = ""
     skill: str = ""
+
+
+class FleetPageQuery(FleetQuery, frozen=True, kw_only=True):
+    """And how many agents, behind which name."""
+
+    limit: Limit = 200
+    after: str = ""
 
 
 class SeriesQuery(FleetQuery, frozen=True, kw_only=True):
@@ -69,7 +76,7 @@ class CallItem(Struct, frozen=True, rename="camel"):
 def health_routes(health: FleetHealth) -> list[ApiRoute]:
     """The routes over the health of one fleet."""
     return [
-        _route("fleet/health", "How the agents of the fleet did.", _fleet(health), FleetSnapshot, FleetQuery),
+        _route("fleet/health", "How the agents did.", _fleet(health), FleetSnapshot, FleetPageQuery),
         _route("series", "A metric in steps of five minutes.", _series(health), SeriesPage, SeriesQuery),
         _route(
             "cost-summaries",
@@ -106,10 +113,11 @@ def _route(path: str, summary: str, act: Act, answer: Any, query: type[ApiQuery]
 
 
 def _fleet(health: FleetHealth) -> Act:
-    async def act(call: ApiCall, query: FleetQuery, _form: None) -> FleetSnapshot:
+    async def act(call: ApiCall, query: FleetPageQuery, _form: None) -> FleetSnapshot:
         book = await health.fresh()
         registered = health.registered(call.tenant)
-        return snapshot(book, call.tenant, registered, health.limits, agent=query.agent, skill=query.skill)
+        found = snapshot(book, call.tenant, registered, health.limits, agent=query.agent, skill=query.skill)
+        return found.cut(query.limit, query.after)
 
     return act
 

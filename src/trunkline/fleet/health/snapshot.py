@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, TypedDict
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from trunkline.fleet.call import ApiStruct
 from trunkline.fleet.health.alerts import AlertFigures, AlertLimits, FleetAlert, alerts_of
@@ -87,6 +88,14 @@ class FleetSnapshot(Struct, frozen=True, kw_only=True, rename="camel"):
     system_actors: list[SystemActor]
     alerts: list[FleetAlert]
     collected_at: str
+    # The name that the following page of agents begins behind.
+    next: str | None = None
+
+    def cut(self, limit: int, after: str) -> FleetSnapshot:
+        """The same with one page of its agents, by name; the figures are of all of them."""
+        left = [one for one in self.agents if one.agent > after]
+        page = left[:limit]
+        return replace(self, agents=page, next=page[-1].agent if len(left) > len(page) else None)
 
 
 class SeriesPoint(Struct, frozen=True):

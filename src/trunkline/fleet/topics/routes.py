@@ -27,8 +27,9 @@ from trunkline.store.records import Where
 
 # How many subscribers a process has at once.
 SUBSCRIBERS = 64
-# The tasks with the newest status, which are looked at for a correlation id that is not the id of a task.
+# Tasks are looked at for a correlation id in such pages, newest status first, and for so long.
 LOOK = 500
+LOOK_S = 5.0
 # How many events of the found tasks are read.
 EVENTS = 20_000
 _PAGE = 1000
@@ -97,7 +98,7 @@ class TopicApi:
     async def history(self, call: ApiCall, asked: HistoryQuery) -> TopicHistory:
         """The frames of the tasks of a correlation id."""
         async with self._reading:
-            found = await self._belonging(call.tenant, asked.correlation_id)
+            found, is_all = await self._belonging(call.tenant, asked.correlation_id)
             reader = TopicReader(self._source, call.tenant, (REST,))
             items: list[TopicFrame] = []
             weight = count = 0
@@ -114,18 +115,23 @@ class TopicApi:
                             return TopicHistory(items[: asked.limit], False)
                     if count > EVENTS:
                         return TopicHistory(items, False)
-        return TopicHistory(items, True)
+        return TopicHistory(items, is_all)
 
-    async def _belonging(self, tenant: str, correlation_id: str) -> list[str]:
-        """The tasks of a correlation id, oldest first: among the newest ones, and that of this very id."""
-        page = await self._tasks.store.heads.list(tenant, Where(), size=LOOK)
+    async def _belonging(self, tenant: str, correlation_id: str) -> tuple[list[str], bool]:
+        """The tasks of a correlation id, oldest first, and whether all tasks were looked at for them."""
+        loop = asyncio.get_running_loop()
+        until, place, is_all = loop.time() + LOOK_S, None, False
         found: list[str] = []
-        for head in page.heads:
-            if head.task_id == correlation_id or await self._names(tenant, head.task_id) == correlation_id:
-                found.append(head.task_id)
+        while not is_all and (place is None or loop.time() < until):
+            page = await self._tasks.store.heads.list(tenant, Where(), size=LOOK, after=place)
+            for head in page.heads:
+                is_it = head.task_id == correlation_id
+                if is_it or await self._names(tenant, head.task_id) == correlation_id:
+                    found.append(head.task_id)
+            place, is_all = page.next, page.next is None
         if correlation_id not in found and await self._names(tenant, correlation_id):
             found.append(correlation_id)
-        return found[::-1]
+        return found[::-1], is_all
 
     async def _names(self, tenant: str, task_id: str) -> str:
         """The correlation id of a task; empty if there is no such task, or its beginning cannot be read."""
