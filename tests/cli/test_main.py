@@ -89,7 +89,6 @@ def test_an_agent_starts_without_what_a_hub_needs() -> None:
         "trunkline.hub",
         "trunkline.gateway",
         "trunkline.flow",
-        "trunkline.mcp",
         "ruamel",
         "cronsim",
         "mcp",
