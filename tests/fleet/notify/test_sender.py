@@ -1,0 +1,80 @@
+"""Processes that share a store: whoever of them tells a receiver, it is told once."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgspec
+
+from tests.fleet.stores import Replicas
+from trunkline.clock import now_ms
+from trunkline.fleet.inbox import Inbox, InboxItem
+from trunkline.fleet.notify.links import AnswerLinks
+from trunkline.fleet.notify.notice import NoticeText
+from trunkline.fleet.notify.notices import NoticeBook
+from trunkline.fleet.notify.receiver import Receiver
+from trunkline.fleet.notify.sender import NoticeSender
+from trunkline.log.fold import State
+from trunkline.store.base import Store
+
+TASKS = 5
+ITEM = InboxItem(
+    task_id="t", context_id="c", agent="a", skill="", principal="p", question="q", text="Which?", asked_at=""
+)
+RECEIVERS = [Receiver(name="first", webhook="https://a.example"), Receiver(name="second", apprise="json://b")]
+
+
+class Questions:
+    """Tasks that all ask the same, until they are answered."""
+
+    def __init__(self) -> None:
+        self.is_open = True
+
+    async def asking(self, tenant: str, task_id: str) -> State | None:
+        asked = SimpleNamespace(question=SimpleNamespace(message_id="q"), status_at=now_ms(), deadline=0)
+        return cast("State", asked) if self.is_open else None
+
+    def question(self, state: State) -> InboxItem:
+        return ITEM
+
+
+class Slow:
+    """A receiver that takes its time."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def tell(self, said: NoticeText) -> str:
+        self.heard.append(said.id)
+        await asyncio.sleep(0.01)
+        return ""
+
+
+def test_replicas_tell_each_receiver_once(replicas: Replicas) -> None:
+    async def work(*stores: Store) -> None:
+        questions, outlets = Questions(), {one.name: Slow() for one in RECEIVERS}
+        books = [NoticeBook(store, questions.asking) for store in stores]
+        links = AnswerLinks(None, lambda: "", now_ms)
+        inbox = cast("Inbox", cast("Any", questions))
+        senders = [
+            NoticeSender(book, inbox, RECEIVERS, outlets, links=links, now_ms=now_ms) for book in books
+        ]
+        batch = msgspec.msgpack.encode([("default", f"t{n}") for n in range(TASKS)])
+        # Both hear of the same page of the log, at the same time and again.
+        await asyncio.gather(*[book.settle(batch, 1) for book in (*books, *books)])
+        for book in books:
+            await book.mirror.refresh()
+            assert len(book.notices) == TASKS
+        for _ in range(2):
+            await asyncio.gather(*[sender.tell_due() for sender in senders])
+        for outlet in outlets.values():
+            assert (len(outlet.heard), len(set(outlet.heard))) == (TASKS, TASKS)
+        questions.is_open = False
+        await asyncio.gather(*[book.settle(batch, 2) for book in books])
+        for book in books:
+            await book.mirror.refresh()
+            assert book.notices == []
+
+    replicas.run(work, count=2)
