@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench import clients, loads, replicas, webhooks
 from bench.append import append
+from bench.flow import flow
 from bench.scenario import Hold, Scenario, served
 
 SCENARIOS = (
@@ -112,6 +113,15 @@ SCENARIOS = (
         served(loads.send),
         ("trunkline-postgres", "a2a-sdk-postgres"),
         (),
+        rounds=3,
+    ),
+    Scenario(
+        "flow",
+        "workflow that delegates, with its child task",
+        "runs/s",
+        flow,
+        ("spine-memory", "flow-memory", "spine-sqlite", "flow-sqlite"),
+        (Hold("flow-memory", 0.15, "spine-memory"), Hold("flow-sqlite", 0.12, "spine-sqlite")),
         rounds=3,
     ),
     Scenario(

@@ -119,6 +119,10 @@ CONTENDERS = {
         Contender("trunkline-courier", "Trunkline's courier, SQLite", ()),
         Contender("trunkline-hang", "Trunkline's courier, one target hangs", ()),
         Contender("httpx2", "bare httpx2", ()),
+        Contender("spine-memory", "Trunkline's runner, memory", ()),
+        Contender("flow-memory", "Trunkline's workflows, memory", ()),
+        Contender("spine-sqlite", "Trunkline's runner, SQLite", ()),
+        Contender("flow-sqlite", "Trunkline's workflows, SQLite", ()),
         Contender("trunkline-client", "Trunkline's client", ()),
         Contender("a2a-sdk-client", "a2a-sdk 1.3.0's client", (), SDK, "a2a-sdk"),
         Contender(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 SCHEMA = "https://agent-workflow.dev/schemas/workflow-definition.json"
-DELEGATE = {
+DELEGATE: dict[str, Any] = {
     "id": "implement",
     "type": "agent_delegate",
     "config": {"agent_id": "coder", "protocol": "a2a", "input_mapping": {"task": "${ .task }"}},

@@ -57,19 +57,21 @@ class Counting:
 
     def __init__(self, outputs: dict[str, Any] | None = None, hold: Sequence[str] = ()) -> None:
         self.calls: dict[str, int] = {}
+        self.of_run: dict[tuple[str, str], int] = {}
         self._outputs = outputs or {}
         self.held = {node: asyncio.Event() for node in hold}
 
     async def execute(self, activity: Activity) -> Outcome:
-        """Give what is set for the node: an outcome, or the output of a success."""
-        return await self._do(activity.node.id)
+        """Give what is set for the node: an outcome, or the output of a success; of a list one each time."""
+        return await self._do(activity.node.id, activity.execution_id)
 
     async def delegate(self, order: DelegateOrder) -> Outcome:
         """As with activities."""
-        return await self._do(order.node.id)
+        return await self._do(order.node.id, order.execution_id)
 
-    async def _do(self, node: str) -> Outcome:
+    async def _do(self, node: str, execution: str) -> Outcome:
         self.calls[node] = self.calls.get(node, 0) + 1
+        self.of_run[execution, node] = self.of_run.get((execution, node), 0) + 1
         if node in self.held:
             await self.held[node].wait()
         found: Any = self._outputs.get(node, {})

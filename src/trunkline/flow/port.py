@@ -123,10 +123,11 @@ class FlowPort:
             FlowRefused: the definition breaks a rule, or there is such a run.
         """
         loaded = self._read(definition, "VALIDATION_ERROR")
+        is_new = not execution_id.strip()
         execution_id = execution_id.strip() or self._runner.ids.new()
         if len(execution_id) > LONGEST_ID:
             raise FlowRefused("VALIDATION_ERROR", f"execution_id has at most {LONGEST_ID} characters")
-        run = await self._find(caller.tenant, execution_id)
+        run = None if is_new else await self._find(caller.tenant, execution_id)
         if run is not None and allow_existing:
             return await self._go_on(run, loaded, wait_s)
         order = Order(execution_id, loaded.definition.hash, mode)
@@ -412,7 +413,7 @@ class FlowPort:
     async def _read_on(self, run: FoundRun) -> None:
         """Take in what the log has grown by."""
         records = run.feed.newer(run.view.seq)
-        run.view.read(await self._tasks.records(run.feed) if records is None else records)
+        run.view.fold(await self._tasks.records(run.feed) if records is None else records)
 
     async def _rested(self, run: FoundRun, wait_s: float | None) -> RunResult:
         await self._tasks.rest(run.feed, self._wait_s if wait_s is None else wait_s)

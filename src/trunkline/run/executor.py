@@ -39,8 +39,10 @@ class Again(Enum):
 class ChildTasks(Protocol):
     """The children of one task: other tasks of the same store that its executor has opened."""
 
-    async def open(self, child: str, agent: str, request: SendRequest) -> None:
+    async def open(self, child: str, agent: str, request: SendRequest, *, is_new: bool = False) -> None:
         """Open a task of an agent under this id; nothing happens if that was done before.
+
+        With `is_new` nobody looks for that first: of a parent that has just begun there can be none.
 
         Raises:
             Refused: the agent does not take the message, or is not carried here.

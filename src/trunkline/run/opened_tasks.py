@@ -30,10 +30,11 @@ class OpenedTasks:
         self._runner = runner
         self._parent = parent
 
-    async def open(self, child: str, agent: str, request: SendRequest) -> None:
+    async def open(self, child: str, agent: str, request: SendRequest, *, is_new: bool = False) -> None:
         """Open a task of an agent under this id, unless that was done before."""
         tenant, parent = self._parent.tenant, self._parent.state
-        while await self._load(child) is None:
+        while is_new or await self._load(child) is None:
+            is_new = False
             try:
                 _, ack = self._runner.submit(
                     tenant,

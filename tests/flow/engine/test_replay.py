@@ -8,18 +8,20 @@ from typing import Any, cast
 import pytest
 
 from tests.flow import vectors
-from tests.flow.workbench import CALLER, seed
+from tests.flow.documents import DELEGATE, flow_document, fork, tool
+from tests.flow.workbench import CALLER, Counting, seed
 from trunkline.errors import FlowRefused
-from trunkline.flow.activities.base import Outcome
+from trunkline.flow.activities.base import Activity, Outcome
 from trunkline.flow.activities.composite import RejectingActivities, StubActivities
 from trunkline.flow.activities.steps import StepExecutor, StepRegistry
 from trunkline.flow.delegates.mock import MockDelegate, RejectingDelegate
+from trunkline.flow.engine.order import run_task_id
 from trunkline.flow.engine.rows import is_command
 from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import Submission
 from trunkline.flow.results import RunResult
-from trunkline.log.events import FlowRow
+from trunkline.log.events import FlowRow, FlowRows
 
 STORES = ["memory:", "sqlite:///{}/runs.db"]
 
@@ -71,7 +73,12 @@ async def test_replay_vectors(vector: dict[str, Any], store: str, tmp_path: Path
             result = await _submit(flows, vector, submission, result, mode=mode)
         if "resumePayload" in vector:
             tampered = {**document, **vector.get("resumeDefinitionTamper", {})}
-            result = await flows.port.resume(CALLER, execution, vector["resumePayload"], definition=tampered)
+            try:
+                result = await flows.port.resume(
+                    CALLER, execution, vector["resumePayload"], definition=tampered
+                )
+            except FlowRefused as refused:
+                result = RunResult(execution_id=execution, status="failed", code=refused.code)
         _compare(vector, result, await flows.port.rows(CALLER, execution), len(prefix))
 
 
@@ -132,3 +139,150 @@ def _compare(vector: dict[str, Any], result: RunResult, rows: list[ShownRow], pr
         for side in ("expected", "actual"):
             told = failed["context"][side]
             assert {name: told[name] for name in mismatch[side]} == mismatch[side]
+
+
+LOOP = flow_document(
+    tool("count"),
+    {
+        "id": "again",
+        "type": "switch",
+        "config": {"cases": [{"when": ".n < 3", "target": "count"}], "default": "note"},
+    },
+    {"id": "note", "type": "set_state", "config": {"assignments": {"seen": {"jq": ".n"}}}},
+    edges=[("start", "count"), ("count", "again"), ("note", "end")],
+    properties={"seen": {"type": "array", "reducer": "append"}},
+)
+BRANCHES = flow_document(
+    fork("both", "all", "left", "right"),
+    tool("left"),
+    {**DELEGATE, "id": "right"},
+    tool("inner"),
+    fork("nested", "n_of_m", "one", "two", n=1),
+    {"id": "one", "type": "wait", "config": {"kind": "duration", "duration_ms": 0}},
+    tool("two"),
+    tool("last", retry={"max_attempts": 3}),
+    edges=[
+        ("start", "both"), ("left", "nested"), ("nested", "last"), ("one", "last"), ("two", "last"),
+        ("right", "inner"), ("inner", "last"), ("both", "last"), ("last", "end"),
+    ],
+    properties={"notes": {"type": "array", "reducer": "append"}},
+)  # fmt: skip
+ASKING = flow_document(
+    tool("draft"),
+    {
+        "id": "review",
+        "type": "interrupt",
+        "config": {"prompt": "Good?", "resume_schema": {"type": "object", "required": ["ok"]}},
+    },
+    {"id": "hold", "type": "wait", "config": {"kind": "signal", "signal": "go"}},
+    {
+        "id": "nest",
+        "type": "subworkflow",
+        "config": {"workflow_ref": "urn:child", "input_mapping": {"n": {"literal": 7}}},
+    },
+    checkpointing={"strategy": "every_n_nodes", "n": 2},
+)
+OUTPUTS: dict[str, Any] = {
+    "count": [{"n": 1}, {"n": 2}, {"n": 3}],
+    "left": {"notes": "l"},
+    "right": {"notes": ["r"]},
+    "inner": {"notes": "i"},
+    "draft": {"text": "d"},
+    "last": {"done": True},
+    "classify": {"intent": "unsure", "confidence": 0.2},
+    "web_collect": {"findings": ["w"]},
+    "internal_collect": {"findings": ["i"]},
+    "run_tests": {"tests_passed": True},
+    "implement": {"patch": "p"},
+}
+PAYLOADS = {"human_review": {"intent": "billing"}, "review": {"ok": True, "approve": True}}
+CASES: dict[str, tuple[Any, dict[str, Any], Any]] = {
+    "loop": (lambda: LOOP, {"n": 0}, "in_process"),
+    "branches": (lambda: BRANCHES, {"task": "t"}, "in_process"),
+    "branches by the host": (lambda: BRANCHES, {"task": "t"}, "host_mediated"),
+    "asking": (lambda: ASKING, {}, "in_process"),
+    "lighthouse": (
+        lambda: vectors.example("lighthouse-customer-routing"),
+        {"ticket_text": "t"},
+        "in_process",
+    ),
+    "research": (lambda: vectors.example("r2-research-parallel"), {"topic": "t"}, "in_process"),
+    "agents": (lambda: vectors.example("r3-multi-agent-coding"), {"task": "t", "repo": "r"}, "in_process"),
+    "host": (lambda: vectors.example("conformance-host-activity-parallel"), {}, "host_mediated"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_a_run_goes_on_behind_every_row(case: str) -> None:
+    """Cut behind any row, a run ends as it would have; what is recorded is not done again."""
+    made, given, mode = CASES[case]
+    document = made()
+    doer = _PerRun(OUTPUTS)
+    async with LocalFlows(activities=doer, delegates=doer) as flows:
+        flows.engine.workflows.add("urn:child", flow_document(tool("inside")))
+        if (child := vectors.child_workflow()) is not None:
+            flows.engine.workflows.add(vectors.UNIT_TESTS, child)
+        await flows.start(document, given, execution_id="whole", mode=mode)
+        whole = await _to_the_end(flows, "whole")
+        assert whole.status == "completed", whole
+        rows = await _stored(flows, "whole")
+        told = _places(await flows.port.rows(CALLER, "whole"))
+        for cut in range(len(rows) + 1):
+            run = f"cut-{cut}"
+            await seed(flows, document, given, rows[:cut], execution_id=run, mode=mode)
+            result = await _to_the_end(flows, run)
+            assert (result.status, result.final_state, result.result) == (
+                whole.status, whole.final_state, whole.result,
+            ), (cut, rows[cut - 1], result)  # fmt: skip
+            assert _places(await flows.port.rows(CALLER, run)) == told, (cut, rows[cut - 1])
+            for node in {row.payload.get("nodeId") for row in rows}:
+                known = [row for row in rows[:cut] if row.payload.get("nodeId") == node]
+                done = sum(row.name in ("ActivityCompleted", "ActivityFailed") for row in known)
+                calls, all_calls = [doer.of_run.get((one, str(node)), 0) for one in (run, "whole")]
+                # What a host did was never asked of the doer.
+                assert calls == (all_calls - done if mode == "in_process" else 0), (cut, node)
+
+
+class _PerRun(Counting):
+    """Counts the calls of each run by themselves; in a run that was cut, those before the cut are missing."""
+
+    async def execute(self, activity: Activity) -> Outcome:
+        outcome = await super().execute(activity)
+        if activity.node.id == "count":
+            return Outcome(ok=True, output={"n": activity.state["n"] + 1})
+        if activity.node.id == "last" and activity.attempt < 2:
+            return Outcome(ok=False, error="not yet", code="TRANSIENT")
+        return outcome
+
+
+async def _to_the_end(flows: LocalFlows, run: str) -> RunResult:
+    handle = flows.handle(run)
+    while True:
+        result = await handle.wait()
+        match result.status:
+            case "interrupted":
+                await handle.resume(PAYLOADS[str(result.node_id)])
+            case "awaiting_signal":
+                await handle.signal(result.signal_name, {"by": "somebody"})
+            case "awaiting_activity":
+                node = str(result.node_id)
+                fails = node == "last" and not (await _stored(flows, run))[-1].payload.get("attempt", 0) > 1
+                outcome = Submission(
+                    ok=not fails,
+                    result=OUTPUTS.get(node, {}),
+                    error="not yet" if fails else "",
+                    code="TRANSIENT" if fails else "",
+                    delegate_correlation_id=result.delegate_correlation_id,
+                )
+                await handle.submit(node, outcome, result.parallel_span)
+            case _:
+                return result
+
+
+async def _stored(flows: LocalFlows, run: str) -> list[FlowRow]:
+    records = await flows.store.log.read("default", run_task_id(run))
+    return [row for one in records if isinstance(one.event, FlowRows) for row in one.event.rows]
+
+
+def _places(rows: list[ShownRow]) -> list[tuple[str, Any]]:
+    return [(row.name, row.payload.get("nodeId")) for row in rows]

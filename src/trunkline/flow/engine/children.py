@@ -38,13 +38,13 @@ class ChildRun:
         self.question = ""
         self.status: Status | None = None
 
-    async def open(self, agent: str, request: SendRequest) -> Done | None:
+    async def open(self, agent: str, request: SendRequest, *, is_new: bool) -> Done | None:
         """Open it, unless that was done before; gives how it ended if it was refused."""
         state = self._work.state
         if self.id in state.ended_children or self.id in state.child_questions:
             return None
         try:
-            await self._work.children.open(self.id, agent, request)
+            await self._work.children.open(self.id, agent, request, is_new=is_new)
         except Refused as refused:
             return Done(ok=False, error=refused.message, code="DELEGATE_AGENT_NOT_FOUND")
         return None

@@ -54,6 +54,7 @@ class Run:
         self._order = order
         self._state = state = work.state
         self._mode: Mode = mode_of(state, order)
+        self._is_new = state.seq == state.opened
         self.walk = Walk(
             order.execution, loaded.definition, given, check=loaded.wrong, clock=now_ms, history=history
         )
@@ -213,7 +214,7 @@ class Run:
         self, lane: Lane, child: str, agent: str, request: SendRequest, *, nested: bool
     ) -> None:
         run = ChildRun(self._work, child, nested=nested)
-        refusal = await run.open(agent, request)
+        refusal = await run.open(agent, request, is_new=self._is_new)
         if refusal is not None:
             self.walk.answer(lane, refusal)
             return

@@ -71,6 +71,16 @@ class RunView:
                 found.append(ShownRow(self.count, recorded.at, row.name, payload))
         return found
 
+    def fold(self, records: Iterable[Recorded]) -> None:
+        """Take in what the log holds beyond what was read, where only the run as it stands is wanted."""
+        for recorded in records:
+            if recorded.seq > self.seq:
+                self.seq = recorded.seq
+                for row in self._rows(recorded.event):
+                    self.count += 1
+                    self.updated_at = recorded.at
+                    self._shown(row)
+
     def _rows(self, event: AnyEvent) -> Iterable[FlowRow]:
         match event:
             case FlowRows(rows=rows):

@@ -1,0 +1,367 @@
+"""Runs in the hands of their executor: branches side by side, children, pauses, retries, cancels."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.flow.documents import DELEGATE, flow_document, fork, tool
+from tests.flow.workbench import CALLER, Counting
+from trunkline.errors import FlowRefused
+from trunkline.flow.activities.base import Outcome
+from trunkline.flow.engine.order import run_task_id
+from trunkline.flow.local import LocalFlows
+from trunkline.flow.port import Submission
+from trunkline.log.events import Chunk, Parked, Status
+from trunkline.run.executor import OnCrash, Verdict, Work
+from trunkline.run.node import HostedAgent, Limits
+from trunkline.store.records import Where
+from trunkline.wire.types import TERMINAL, Artifact, Message, Part, Role, SendRequest, TaskState
+
+QUICK = Limits(cancel_s=0.5, drain_s=0.2)
+INTERRUPT: dict[str, Any] = {
+    "id": "review",
+    "type": "interrupt",
+    "config": {"prompt": "Good?", "resume_schema": {"type": "object", "required": ["ok"]}},
+}
+SIGNAL: dict[str, Any] = {"id": "hold", "type": "wait", "config": {"kind": "signal", "signal": "go"}}
+NEST: dict[str, Any] = {
+    "id": "nest",
+    "type": "subworkflow",
+    "config": {"workflow_ref": "urn:child", "input_mapping": {}},
+}
+
+
+async def until(reached: Callable[[], bool]) -> None:
+    while not reached():  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+
+
+class Coder:
+    """An agent that does as its order says: it answers, fails, asks, or never ends."""
+
+    works_elsewhere = False
+
+    def __init__(self) -> None:
+        self.begun: list[str] = []
+        self.free = asyncio.Event()
+
+    def agent(self, agent_id: str) -> str | None:
+        return "coder" if agent_id == "coder" else None
+
+    def admit(self, request: SendRequest) -> str:
+        del request
+        return "code"
+
+    def named(self, name: str) -> str:
+        return name
+
+    def on_crash(self, skill: str) -> OnCrash:
+        del skill
+        return OnCrash.RESUME
+
+    async def close(self) -> None:
+        return None
+
+    async def run(self, work: Work) -> Verdict:
+        order = work.state.message.text
+        self.begun.append(order)
+        text = order
+        if order.startswith("hold"):
+            await self.free.wait()
+        if order == "fail" or (order == "once" and self.begun.count("once") == 1):
+            said = Message(work.ids.new(), role=Role.AGENT, parts=(Part(text="cannot"),))
+            return Status(TaskState.FAILED, said)
+        if order == "ask":
+            question = Message(f"{work.state.task_id}:q", role=Role.AGENT, parts=(Part(text="Which?"),))
+            answer = await work.ask(Status(TaskState.INPUT_REQUIRED, question))
+            text = str(answer.parts[0].data)
+        work.put(Chunk(Artifact("out", parts=(Part(data={"patch": text}),)), last=True))
+        return Status(TaskState.COMPLETED)
+
+
+def flows_with(coder: Coder, store: str = "memory:", **doers: Any) -> LocalFlows:
+    return LocalFlows(store, carried=[HostedAgent("coder", coder)], agents=coder, limits=QUICK, **doers)
+
+
+async def test_a_delegate_is_a_child_task() -> None:
+    coder = Coder()
+    async with flows_with(coder) as flows:
+        handle = await flows.start(flow_document(DELEGATE), {"task": "add"}, execution_id="e")
+        result = await handle.wait()
+        assert (result.status, result.result) == ("completed", {"task": "add", "patch": "add"})
+        page = await flows.store.heads.list("default", Where(agents=("coder",)), size=9)
+        child = page.heads[0]
+        done = next(row for row in await flows.port.rows(CALLER, "e") if row.name == "ActivityCompleted")
+        assert done.payload["externalTaskId"] == child.task_id and child.parent
+        assert done.payload["delegateCorrelationId"] == "e:delegate:implement"
+
+
+async def test_the_failure_of_a_child_is_that_of_the_run_unless_it_is_tried_again() -> None:
+    coder = Coder()
+    async with flows_with(coder) as flows:
+        failed = await (await flows.start(flow_document(DELEGATE), {"task": "fail"})).wait()
+        assert (failed.status, failed.code, failed.error) == ("failed", "A2A_TASK_FAILED", "cannot")
+        retried = flow_document({**DELEGATE, "retry": {"max_attempts": 2}})
+        handle = await flows.start(retried, {"task": "once"})
+        assert (await handle.wait()).status == "completed"
+        names = [row.name for row in await flows.port.rows(CALLER, handle.execution_id)]
+        assert names.count("ActivityRequested") == 2 and names.count("ActivityFailed") == 1
+
+
+async def test_a_child_that_takes_too_long_is_cancelled() -> None:
+    coder = Coder()
+    async with flows_with(coder) as flows:
+        handle = await flows.start(flow_document({**DELEGATE, "timeout": "50ms"}), {"task": "hold"})
+        result = await handle.wait()
+        assert (result.status, result.code) == ("failed", "TIMEOUT")
+        await _all_ended(flows, "coder")
+
+
+async def _all_ended(flows: LocalFlows, agent: str) -> None:
+    while True:
+        page = await flows.store.heads.list("default", Where(agents=(agent,)), size=50)
+        if page.heads and all(head.state in TERMINAL for head in page.heads):
+            return
+        await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("store", ["memory:", "sqlite:///{}/runs.db"])
+async def test_what_a_child_asks_is_asked_of_the_caller(store: str, tmp_path: Path) -> None:
+    coder = Coder()
+    async with flows_with(coder, store.format(tmp_path)) as flows:
+        handle = await flows.start(flow_document(DELEGATE), {"task": "ask"})
+        asked = await handle.wait()
+        assert (asked.status, asked.node_id) == ("interrupted", "implement")
+        assert (await handle.status()).phase == "interrupted"
+        result = await handle.resume({"take": "this"})
+        assert result.status == "completed" and result.final_state == {
+            "task": "ask",
+            "patch": "{'take': 'this'}",
+        }
+
+
+async def test_branches_with_delegates_and_activities_run_side_by_side() -> None:
+    coder, doer = Coder(), Counting({"slow": {"notes": "s"}}, hold=["slow"])
+    document = flow_document(
+        fork("both", "all", "slow", "a", "b"),
+        tool("slow"),
+        {**DELEGATE, "id": "a", "config": {**DELEGATE["config"], "input_mapping": {"task": "hold a"}}},
+        {**DELEGATE, "id": "b", "config": {**DELEGATE["config"], "input_mapping": {"task": "hold b"}}},
+        tool("last"),
+        edges=[
+            ("start", "both"),
+            ("both", "last"),
+            ("slow", "last"),
+            ("a", "last"),
+            ("b", "last"),
+            ("last", "end"),
+        ],
+    )
+    async with flows_with(coder, activities=doer) as flows:
+        handle = await flows.start(document, {})
+        # All three have begun and none has ended.
+        await until(lambda: doer.calls.get("slow") == 1 and sorted(coder.begun) == ["hold a", "hold b"])
+        coder.free.set()
+        doer.held["slow"].set()
+        assert (await handle.wait()).status == "completed"
+        rows = [
+            (row.name, row.payload.get("nodeId"))
+            for row in await flows.port.rows(CALLER, handle.execution_id)
+        ]
+        asked = [rows.index(("ActivityRequested", node)) for node in ("slow", "a", "b")]
+        assert asked == sorted(asked) and max(asked) < min(
+            rows.index(("ActivityCompleted", node)) for node in ("slow", "a", "b")
+        )
+
+
+async def test_the_first_branch_that_is_there_wins_and_the_others_are_cancelled() -> None:
+    coder, doer = Coder(), Counting({"fast": {"by": "fast"}})
+    document = flow_document(
+        fork("race", "any", "slow", "fast"),
+        {**DELEGATE, "id": "slow", "config": {**DELEGATE["config"], "input_mapping": {"task": "hold"}}},
+        tool("fast"),
+        tool("last"),
+        edges=[("start", "race"), ("race", "last"), ("slow", "last"), ("fast", "last"), ("last", "end")],
+    )
+    async with flows_with(coder, activities=doer) as flows:
+        handle = await flows.start(document, {})
+        result = await handle.wait()
+        assert (result.status, result.result) == ("completed", {"by": "fast"})
+        await _all_ended(flows, "coder")
+        rows = await flows.port.rows(CALLER, handle.execution_id)
+        assert [row.payload["branchName"] for row in rows if row.name == "CancelParallelBranch"] == ["slow"]
+
+
+async def test_a_branch_that_fails_costs_only_what_needs_it() -> None:
+    bad = Outcome(ok=False, error="broken", code="BAD")
+    doer = Counting({"one": bad, "two": {"by": "two"}, "three": bad})
+    ends = [
+        ("start", "fork"),
+        ("fork", "last"),
+        ("one", "last"),
+        ("two", "last"),
+        ("three", "last"),
+        ("last", "end"),
+    ]
+
+    def document(join: str, n: int | None = None) -> dict[str, Any]:
+        nodes = (tool("one"), tool("two"), tool("three"), tool("last"))
+        return flow_document(fork("fork", join, "one", "two", "three", n=n), *nodes, edges=ends)
+
+    async with LocalFlows(activities=doer) as flows:
+        won = await flows.start(document("any"), {})
+        assert (await won.wait()).result == {"by": "two"}
+        names = [row.name for row in await flows.port.rows(CALLER, won.execution_id)]
+        # A branch that loses is no failure of the run (D17).
+        assert "ExecutionFailed" not in names and names.count("ParallelBranchFailed") == 1
+        lost = await (await flows.start(document("n_of_m", 2), {})).wait()
+        assert lost.status == "failed" and "1 of the 2 branches" in lost.error
+        every = await flows.start(document("all"), {})
+        result = await every.wait()
+        assert (result.status, result.error, result.code) == ("failed", "broken", "BAD")
+        rows = await flows.port.rows(CALLER, every.execution_id)
+        assert [row.name for row in rows[-2:]] == ["FailNode", "ExecutionFailed"]
+        # The failure is recorded, and nothing can revive the run (D4, D16).
+        assert (await every.status()).phase == "failed"
+        with pytest.raises(FlowRefused, match="does not wait"):
+            await every.submit("one", Submission(ok=True))
+
+
+@pytest.mark.parametrize("mode", ["in_process", "host_mediated"])
+async def test_pauses_of_nested_runs_are_those_of_their_parents(mode: Any) -> None:
+    async with LocalFlows() as flows:
+        flows.engine.workflows.add("urn:child", flow_document(INTERRUPT, SIGNAL, tool("work")))
+        handle = await flows.start(flow_document(NEST), {}, execution_id="parent", mode=mode)
+        result = await handle.wait()
+        assert (result.status, result.node_id) == ("interrupted", "review")
+        with pytest.raises(FlowRefused, match="resume_schema"):
+            await handle.resume({})
+        result = await handle.resume({"ok": True}, mode)
+        assert (result.status, result.signal_name) == ("awaiting_signal", "go")
+        result = await flows.port.signal(CALLER, "parent", "go", {"by": "b"}, mode=mode)
+        if mode == "host_mediated":
+            assert (result.status, result.node_id) == ("awaiting_activity", "work")
+            result = await handle.submit("work", Submission(ok=True, result={"out": 1}))
+        wanted = {"ok": True, "by": "b", **({"out": 1} if mode == "host_mediated" else {})}
+        assert (result.status, result.result) == ("completed", wanted)
+        child = await flows.port.status(CALLER, "parent:sub:nest")
+        assert (child.phase, child.parent_execution_id) == ("completed", "parent")
+
+
+async def test_a_nested_run_that_is_answered_itself_leaves_its_parent_no_open_question() -> None:
+    async with LocalFlows() as flows:
+        flows.engine.workflows.add("urn:child", flow_document(SIGNAL))
+        handle = await flows.start(flow_document(NEST), {}, execution_id="parent")
+        assert (await handle.wait()).status == "awaiting_signal"
+        assert (await flows.handle("parent:sub:nest").signal("go")).status == "completed"
+        while (await handle.status()).phase != "completed":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_runs_are_nested_four_deep_and_no_deeper() -> None:
+    async with LocalFlows() as flows:
+        flows.engine.workflows.add("urn:child", flow_document(NEST))
+        result = await (await flows.start(flow_document(NEST), {})).wait()
+        assert (result.status, result.code) == ("failed", "SUBWORKFLOW_TOO_DEEP")
+        missing: dict[str, Any] = {**NEST, "config": {"workflow_ref": "urn:nobody", "input_mapping": {}}}
+        result = await (await flows.start(flow_document(missing), {})).wait()
+        assert (result.status, result.code) == ("failed", "WORKFLOW_NOT_FOUND")
+        flows.engine.workflows.add("urn:other", flow_document(tool("work")))
+        config: dict[str, Any] = {"workflow_ref": "urn:other", "input_mapping": {}, "version_pin": "0" * 64}
+        result = await (await flows.start(flow_document({**NEST, "config": config}), {})).wait()
+        assert result.status == "failed" and "version_pin" in result.error
+
+
+async def test_a_loop_nests_a_run_of_its_own_each_time() -> None:
+    again = {
+        "id": "again",
+        "type": "switch",
+        "config": {"cases": [{"when": ".n < 2", "target": "count"}], "default": "end"},
+    }
+    count = {"id": "count", "type": "set_state", "config": {"assignments": {"n": {"jq": ".n + 1"}}}}
+    document = flow_document(
+        count, NEST, again, edges=[("start", "count"), ("count", "nest"), ("nest", "again")]
+    )
+    async with LocalFlows() as flows:
+        flows.engine.workflows.add("urn:child", flow_document(tool("work")))
+        handle = await flows.start(document, {"n": 0}, execution_id="e")
+        assert (await handle.wait()).status == "completed"
+        rows = await flows.port.rows(CALLER, "e")
+        children = [row.payload["childExecutionId"] for row in rows if row.name == "StartSubworkflow"]
+        assert children == ["e:sub:nest", "e:sub:nest:2"]
+
+
+async def test_a_cancel_reaches_children_and_is_told_with_its_reason() -> None:
+    coder = Coder()
+    async with flows_with(coder) as flows:
+        handle = await flows.start(flow_document(DELEGATE), {"task": "hold"}, execution_id="e")
+        await until(lambda: bool(coder.begun))
+        result = await handle.cancel("  not needed ")
+        assert (result.status, result.reason) == ("cancelled", "not needed")
+        assert (await handle.cancel("another")).reason == "not needed"
+        await _all_ended(flows, "coder")
+        rows = (await flows.port.rows(CALLER, "e"))[-2:]
+        assert [(row.name, row.payload) for row in rows] == [
+            (name, {"executionId": "e", "nodeId": "implement", "reason": "not needed"})
+            for name in ("CancelExecution", "ExecutionCancelled")
+        ]
+
+
+async def test_an_executor_that_raises_ends_the_run_and_one_that_is_late_has_failed() -> None:
+    class Raising:
+        async def execute(self, activity: Any) -> Outcome:
+            if activity.node.id == "late":
+                await asyncio.Event().wait()
+            raise RuntimeError("broken on purpose")
+
+    async with LocalFlows(activities=Raising()) as flows:
+        handle = await flows.start(flow_document(tool("work", retry={"max_attempts": 3})), {})
+        result = await handle.wait()
+        assert result.status == "failed" and "broken on purpose" in result.error
+        rows = await flows.port.rows(CALLER, handle.execution_id)
+        failed = next(row for row in rows if row.name == "FailNode")
+        assert failed.payload["reason"] == "orchestration_error" and "nodeId" not in failed.payload
+        late = flow_document(tool("late", timeout="20ms", retry={"max_attempts": 2}))
+        handle = await flows.start(late, {})
+        assert (await handle.wait()).code == "TIMEOUT"
+        names = [row.name for row in await flows.port.rows(CALLER, handle.execution_id)]
+        assert names.count("ActivityFailed") == 2
+
+
+async def test_waits_of_branches_pass_together_and_a_parked_run_wakes() -> None:
+    waits = [
+        {"id": name, "type": "wait", "config": {"kind": "duration", "duration": "300ms"}}
+        for name in ("a", "b")
+    ]
+    document = flow_document(
+        fork("both", "all", "a", "b"),
+        *waits,
+        tool("last"),
+        edges=[("start", "both"), ("both", "last"), ("a", "last"), ("b", "last"), ("last", "end")],
+    )
+    async with LocalFlows(limits=Limits(park_after_s=0.02, cancel_s=0.5, drain_s=0.2)) as flows:
+        handle = await flows.start(document, {})
+        assert (await handle.wait()).status == "completed"
+        rows = [row.name for row in await flows.port.rows(CALLER, handle.execution_id)]
+        # The second began to wait before the first had waited, and nobody was kept for either.
+        assert rows.index("TimerFired") > max(at for at, name in enumerate(rows) if name == "TimerStarted")
+        records = await flows.store.log.read("default", run_task_id(handle.execution_id))
+        assert any(isinstance(one.event, Parked) for one in records)
+
+
+async def test_state_that_does_not_fit_its_schema_fails_the_run_behind_the_row_that_shows_it() -> None:
+    doer = Counting({"work": {"n": "many"}})
+    document = flow_document(tool("work"), properties={"n": {"type": "integer"}})
+    async with LocalFlows(activities=doer) as flows:
+        handle = await flows.start(document, {"n": 1})
+        result = await handle.wait()
+        assert result.status == "failed" and "/n" in result.error
+        names = [row.name for row in await flows.port.rows(CALLER, handle.execution_id)]
+        assert names[-3:] == ["StateUpdated", "FailNode", "ExecutionFailed"]
+        wrong = await (await flows.start(document, {"n": "x"})).wait()
+        assert wrong.status == "failed"
