@@ -80,9 +80,8 @@ def ask(
         else:
             answer = asyncio.run(_here(settings, method, path, asked, body))
     except StoreInUse as busy:
-        place = entrance_file(settings)
-        entrance = None if place is None else read_entrance(place)
-        if entrance is None or entrance.pid != busy.pid:
+        entrance = entrance_of(settings, busy.pid)
+        if entrance is None:
             # One that was killed left its own behind, and its port may be a stranger's by now.
             raise StoreInUse(f"{busy}; or ask again once the server that has it is up") from None
         answer = asyncio.run(_there(entrance, method, path, asked, body))
@@ -104,6 +103,15 @@ def _beside(settings: Settings) -> Entrance | None:
         # It lives, and is another user's.
         pass
     return entrance
+
+
+def entrance_of(settings: Settings, pid: str = "") -> Entrance | None:
+    """Where the server of a store is reached: the one with this process id, or one that may be beside us."""
+    if not pid:
+        return _beside(settings)
+    place = entrance_file(settings)
+    found = None if place is None else read_entrance(place)
+    return found if found is not None and found.pid == pid else None
 
 
 async def _here(settings: Settings, method: str, path: str, query: Mapping[str, str], body: bytes) -> bytes:

@@ -19,6 +19,7 @@ from trunkline.flow.codes import FAILED_STATUS, JSON, details_of, error_body, st
 from trunkline.flow.control import Control
 from trunkline.flow.definition.signing import SignaturePolicy
 from trunkline.flow.definitions import Loaded
+from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.forms import LIMIT_BYTES, StartForm, read_form, read_json
 from trunkline.flow.port import FlowCaller, FlowPort
 from trunkline.flow.results import moment_text
@@ -178,17 +179,7 @@ class FlowApi:
         )
         told: dict[str, Any] = {
             "execution_id": execution_id,
-            "events": [
-                {
-                    "seq": row.seq,
-                    "kind": row.kind,
-                    "name": row.name,
-                    "payload": row.payload,
-                    "created_at": moment_text(row.at),
-                    "record_schema_version": _ROWS,
-                }
-                for row in rows[: form.limit]
-            ],
+            "events": [shown_row(row) for row in rows[: form.limit]],
         }
         if len(rows) > form.limit:
             told["next_cursor"] = str(rows[form.limit].seq)
@@ -204,6 +195,18 @@ class FlowApi:
             "seq": found.seq,
             "created_at": moment_text(found.at),
         }
+
+
+def shown_row(row: ShownRow) -> dict[str, Any]:
+    """A row as callers are shown it."""
+    return {
+        "seq": row.seq,
+        "kind": row.kind,
+        "name": row.name,
+        "payload": row.payload,
+        "created_at": moment_text(row.at),
+        "record_schema_version": _ROWS,
+    }
 
 
 def slug(name: str) -> str:

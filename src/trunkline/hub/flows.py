@@ -23,16 +23,18 @@ from trunkline.run.node import HostedAgent
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 
 
-def operator_config(manifest: str, steps: Collection[str]) -> OperatorConfig:
-    """What the operator has set up: by the environment, a manifest that is there, and modules of steps.
+def operator_config(manifest: str, steps: Collection[str], *, named: bool = False) -> OperatorConfig:
+    """What the operator has set up: by the environment, modules of steps, and a manifest.
+
+    One that was `named` wins over the environment's and must be there; another may be missing.
 
     Raises:
         Misuse: something of it is wrong.
     """
     variables = {**environment(PREFIX), **environment(MANIFEST)}
-    named = any(variables.get(name) for name in (f"{PREFIX}MCP_CONFIG", MANIFEST))
+    others = any(variables.get(name) for name in (f"{PREFIX}MCP_CONFIG", MANIFEST))
     registry = StepRegistry(modules=steps) if steps else None
-    there = manifest if not named and manifest and Path(manifest).exists() else ""
+    there = manifest if named or (not others and manifest and Path(manifest).exists()) else ""
     return read_operator({**variables, **environment("OPENAI_BASE_URL")}, manifest=there, steps=registry)
 
 

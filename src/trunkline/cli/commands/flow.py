@@ -6,25 +6,21 @@ from typing import Annotated, Any
 
 import typer
 
+from trunkline.cli.commands import flow_runs
+from trunkline.cli.commands.flow_runs import DefinitionFile
 from trunkline.cli.commands.parsing import ClientGroup, UsageCommand, prints_json
-from trunkline.cli.commands.serve import SERVE
-from trunkline.errors import Misuse
+from trunkline.cli.commands.serve import SERVE, StoreUrl
 
 flow_app = typer.Typer(
-    cls=ClientGroup, no_args_is_help=True, help="Workflows: validate, sign and draw their definitions."
+    cls=ClientGroup,
+    no_args_is_help=True,
+    help="Workflows: definitions (validate, sign, graph), their runs, and servers of both (serve, mcp).",
 )
-DefinitionFile = Annotated[
-    str, typer.Argument(metavar="FILE|-", help="The definition, in JSON or YAML; - is standard input.")
-]
 
 
 def _flow() -> Any:
     """What the commands do; its libraries are the extra `flow`."""
-    try:
-        from trunkline.cli import flow
-    except ModuleNotFoundError as error:
-        raise Misuse(f"workflows need {error.name}: pip install 'trunkline[flow]'") from None
-    return flow
+    return flow_runs.loaded("flow")
 
 
 @flow_app.command("validate", cls=UsageCommand)
@@ -58,12 +54,20 @@ def flow_graph(
     file: DefinitionFile,
     *,
     form: Annotated[str, typer.Option("--format", metavar="tree|mermaid", help="How it is drawn.")] = "tree",
+    run: Annotated[
+        str, typer.Option("--run", metavar="ID", help="A run of it: each node is drawn with how it stands.")
+    ] = "",
+    store: StoreUrl = None,
     as_json: bool,
 ) -> None:
-    """Draw a definition: a tree in the terminal, or a Mermaid chart for a page."""
-    _flow().draw(file, form, as_json=as_json)
+    """Draw a definition or a run of it: a tree in the terminal, or a Mermaid chart for a page."""
+    if run:
+        flow_runs.runs(store, as_json=as_json).graph(file, run, form)
+    else:
+        _flow().draw(file, form, as_json=as_json)
 
 
 def add_to(app: typer.Typer) -> None:
     """Register these commands."""
+    flow_runs.add_to(flow_app)
     app.add_typer(flow_app, name="flow", rich_help_panel=SERVE)

@@ -1,0 +1,125 @@
+"""The runs of a store for the command line: right on the store, or through the server that has it open."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from trunkline.cli.admin import entrance_of, settings_for
+from trunkline.cli.entrance import Entrance
+from trunkline.clock import Ids
+from trunkline.config import Settings
+from trunkline.errors import Misuse, StoreInUse
+from trunkline.flow.assembly import FlowEngine
+from trunkline.flow.client import FlowClient
+from trunkline.flow.control import Control
+from trunkline.flow.definition.signing import SignaturePolicy
+from trunkline.flow.local import LocalFlows
+from trunkline.flow.operator import FlowExecutors, OperatorConfig
+from trunkline.flow.port import FlowCaller, FlowPort
+from trunkline.flow.rest import shown_row
+from trunkline.hub.flows import EVERYWHERE, operator_config
+from trunkline.hub.workspace import HUB
+from trunkline.net.egress import Egress, target
+from trunkline.net.http_client import SocketHttpClient
+from trunkline.run.node import Limits
+from trunkline.run.runner import Runner
+from trunkline.store.url import store_from_url
+
+# What waits for somebody is let go of soon: the command is over then.
+_LIMITS = Limits(park_after_s=0.05)
+
+
+class FlowDesk(Protocol):
+    """Whoever performs operations on runs."""
+
+    async def call(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
+        """What an operation gives; see `Control`."""
+        ...
+
+    async def events(self, execution_id: str, from_seq: int = 1, limit: int = 100) -> dict[str, Any]:
+        """A page of the rows of a run."""
+        ...
+
+
+class StoreDesk:
+    """Operations right on a store."""
+
+    def __init__(self, port: FlowPort, signatures: SignaturePolicy) -> None:
+        self._port = port
+        self._control = Control(port, FlowCaller(), signatures)
+
+    async def call(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
+        """See `FlowDesk`."""
+        return await self._control.call(operation, given)
+
+    async def events(self, execution_id: str, from_seq: int = 1, limit: int = 100) -> dict[str, Any]:
+        """See `FlowDesk`."""
+        rows = await self._port.rows(FlowCaller(), execution_id, from_seq=from_seq, limit=limit + 1)
+        told: dict[str, Any] = {"events": [shown_row(row) for row in rows[:limit]]}
+        return {**told, "next_cursor": str(rows[limit].seq)} if len(rows) > limit else told
+
+
+@asynccontextmanager
+async def opened(store: str | None, *, reads: bool, manifest: str = "") -> AsyncGenerator[FlowDesk]:
+    """The runs of a store; what only `reads` makes nothing go on.
+
+    Raises:
+        Misuse: the store is in memory and something was to be found in it, or a hub is needed and not there.
+    """
+    settings = settings_for(store)
+    async with AsyncExitStack() as stack:
+        beside = entrance_of(settings)
+        if beside is not None:
+            yield await _remote(stack, beside)
+            return
+        try:
+            desk = await (_reading(stack, settings) if reads else _acting(stack, settings, store, manifest))
+        except StoreInUse as busy:
+            entrance = entrance_of(settings, busy.pid)
+            if entrance is None:
+                raise
+            desk = await _remote(stack, entrance)
+        yield desk
+
+
+async def _reading(stack: AsyncExitStack, settings: Settings) -> FlowDesk:
+    store = store_from_url(settings.store, read_only=True)
+    await store.open()
+    stack.push_async_callback(store.close)
+    engine = FlowEngine(store.docs)
+    stack.push_async_callback(engine.close)
+    return StoreDesk(engine.port(Runner(store, [engine.hosted()], Ids())), SignaturePolicy())
+
+
+async def _acting(stack: AsyncExitStack, settings: Settings, store: str | None, manifest: str) -> FlowDesk:
+    if (Path(store or ".") / HUB).is_file():
+        # Only the hub has the agents that its runs delegate to.
+        raise Misuse(f"the hub of {store or 'this folder'} does not run; start it with trunkline hub")
+    config = operator_config(manifest or settings.mcp_manifest, settings.flow_steps, named=bool(manifest))
+    flows = await stack.enter_async_context(local_flows(settings.store, config))
+    return StoreDesk(flows.port, config.signatures)
+
+
+@asynccontextmanager
+async def local_flows(store: str, config: OperatorConfig) -> AsyncGenerator[LocalFlows]:
+    """An engine of this process on a store, with what the operator has set up."""
+    http_client = SocketHttpClient(Egress(networks=EVERYWHERE))
+    executors = FlowExecutors(config, http_client)
+    try:
+        flows = LocalFlows(
+            store, limits=_LIMITS, activities=executors.activities, delegates=executors.delegates
+        )
+        async with flows:
+            yield flows
+    finally:
+        await executors.close()
+        await http_client.close()
+
+
+async def _remote(stack: AsyncExitStack, entrance: Entrance) -> FlowDesk:
+    http_client = SocketHttpClient(Egress(hosts=[target(entrance.url).host]))
+    stack.push_async_callback(http_client.close)
+    return FlowClient(entrance.url, http_client, (("host", entrance.host), ("x-api-key", entrance.token)))

@@ -1,0 +1,82 @@
+"""`trunkline flow run|status|resume|submit|signal|cancel|list|events`, right on a store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.flow.surfaces import ASK, SIGNAL, TOOL, workflow
+
+STORE = ("--store", "sqlite:///runs.db")
+
+
+def written(document: dict[str, Any]) -> str:
+    Path("flow.json").write_text(json.dumps(document))
+    return "flow.json"
+
+
+def told(found: tuple[int, str, str]) -> dict[str, Any]:
+    assert found[0] == 0, found[2]
+    return json.loads(found[1])
+
+
+def test_a_run_is_started_looked_at_answered_and_listed(trunkline: Run) -> None:
+    file = written(workflow(TOOL, ASK, SIGNAL))
+    code, out, hint = trunkline("flow", "run", file, "--id", "r1", "--input", '{"a": 1}', *STORE)
+    assert (code, out) == (0, "Run: r1\nStatus: interrupted\nNode: ask\n")
+    assert "trunkline flow resume r1" in hint
+    assert told(trunkline("flow", "status", "r1", *STORE, "--json"))["phase"] == "interrupted"
+    code, out, _ = trunkline("flow", "graph", file, "--run", "r1", *STORE)
+    assert "✓ work (tool_call)  done" in out
+    assert "… ask (interrupt)  waiting" in out
+    code, _, error = trunkline("flow", "resume", "r1", "--payload", "{}", *STORE)
+    assert code == 2
+    assert "INVALID_RESUME_PAYLOAD" in error
+    answered = told(trunkline("flow", "resume", "r1", "--payload", '{"ok": true}', *STORE, "--json"))
+    assert (answered["status"], answered["signal_name"]) == ("awaiting_signal", "approved")
+    ended = told(trunkline("flow", "signal", "r1", "approved", "--payload", '{"by": "x"}', *STORE, "--json"))
+    assert ended["result"] == {"a": 1, "ok": True, "by": "x"}
+    code, out, _ = trunkline("flow", "list", "--phase", "completed", *STORE)
+    assert out.endswith("completed  r1  Small one\n")
+    code, out, _ = trunkline("flow", "events", "r1", "--limit", "2", *STORE)
+    assert [line.split()[3] for line in out.splitlines()] == ["ExecutionStarted", "ScheduleNode"]
+
+
+def test_a_host_submits_what_it_did_and_a_run_that_failed_ends_with_one(trunkline: Run) -> None:
+    file = written(workflow(TOOL))
+    mediated = ("--mode", "host_mediated", *STORE)
+    assert "submit h1 work" in trunkline("flow", "run", file, "--id", "h1", *mediated)[2]
+    found = told(trunkline("flow", "submit", "h1", "work", "--result", '{"n": 2}', *STORE, "--json"))
+    assert found["result"] == {"n": 2}
+    trunkline("flow", "run", file, "--id", "h2", *mediated)
+    code, out, _ = trunkline("flow", "submit", "h2", "work", "--error", "it broke", "--code", "ODD", *STORE)
+    assert code == 1
+    assert "Error: it broke\nCode: ODD\n" in out
+    trunkline("flow", "run", file, "--id", "h3", *mediated)
+    code, out, _ = trunkline("flow", "cancel", "h3", "--reason", "not needed", *STORE)
+    assert (code, "Reason: not needed" in out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("status", "none"), "EXECUTION_NOT_FOUND"),
+        (("cancel", "none"), "EXECUTION_NOT_FOUND"),
+        (("submit", "none", "work"), "ACTIVITY_SUBMIT_NOT_AWAITING"),
+        (("resume", "none", "--payload", "7"), "--payload is an object"),
+        (("run", "flow.json", "--input", "[]"), "--input is an object"),
+        (("run", "flow.json", "--input", "@none.json"), "--input is an object"),
+        (("run", "flow.json", "--mode", "odd"), "activity_execution_mode"),
+        (("list", "--phase", "odd"), "VALIDATION_ERROR"),
+        (("list", "--cursor", "odd"), "INVALID_LIST_CURSOR"),
+    ],
+)
+def test_mistakes_end_with_two_and_say_what_is_wrong(trunkline: Run, words: Any, said: str) -> None:
+    trunkline("flow", "run", written(workflow()), *STORE)
+    code, _, error = trunkline("flow", *words, *STORE)
+    assert code == 2
+    assert said in error
