@@ -75,8 +75,11 @@ frameworks: .venv/.run-stamp $(UV)  ## other frameworks' A2A clients against our
 	$(BIN)/python frameworks/run.py --uv $(UV) $(ARGS)
 
 neighbours: $(UV)  ## whether we can be installed beside the frameworks of the field
-	@for one in $(foreach one,$(NEIGHBOURS),'$(one)'); do \
-		echo "$$one" | $(UV) pip compile --quiet --python-version 3.12 pyproject.toml - -o .floors/neighbour.txt >/dev/null \
+	@: "With every extra; crewai alone wants an mcp below 2."; \
+	for one in $(foreach one,$(NEIGHBOURS),'$(one)'); do \
+		case $$one in crewai*) extras='$(filter-out mcp,$(EXTRAS)) websocket';; *) extras='$(EXTRAS) websocket';; esac; \
+		echo "$$one" | $(UV) pip compile --quiet --python-version 3.12 $$(printf -- '--extra %s ' $$extras) \
+			pyproject.toml - -o .floors/neighbour.txt >/dev/null \
 			&& echo "$$one: $$(grep -i "^$${one%%[>]*}==" .floors/neighbour.txt)" || exit 1; \
 	done
 
