@@ -16,6 +16,7 @@ from mcp.types import ElicitResult
 
 from tests.harness import ServerProcess
 from trunkline.client.client import Client
+from trunkline.hub.template import write_workspace
 from trunkline.wire.types import TaskState
 
 Run = Callable[..., tuple[int, str, str]]
@@ -76,6 +77,26 @@ def test_a_client_over_stdio(server: ServerProcess, tmp_path: Path, trunkline: R
             assert found.structured_content["state"] == "canceled"
 
     asyncio.run(asyncio.wait_for(main(), WAIT_S))
+
+
+def test_the_workspace_of_a_hub(tmp_path: Path, trunkline: Run) -> None:
+    write_workspace(tmp_path / "demo")
+    folder = str(tmp_path / "demo")
+
+    async def main() -> None:
+        async with McpClient(command(folder)) as mcp:
+            names = {one.name for one in (await mcp.list_tools()).tools}
+            assert {"a2a__writer__draft", "a2a__reviewer__review", "a2a__approver__approve"} <= names
+            found = await mcp.call_tool("a2a__reviewer__review", {"query": "read this"})
+            assert found.structured_content["response"] == "It reads well."
+            code, out, said = await asyncio.to_thread(trunkline, "mcp", folder)
+            assert (code != 0, out, "a hub serves" in said) == (True, "", True), said
+
+    asyncio.run(asyncio.wait_for(main(), WAIT_S))
+    code, _, said = trunkline("mcp", folder, "http://a:1")
+    assert (code, "is served alone" in said) == (2, True)
+    code, _, said = trunkline("mcp", folder, "--allow", "draft")
+    assert (code, "a workspace says that" in said) == (2, True)
 
 
 def test_an_agent_that_is_not_there_ends_the_command(trunkline: Run) -> None:

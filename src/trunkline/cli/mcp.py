@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
 import typer
@@ -18,10 +18,16 @@ from trunkline.cli.commands.parsing import Invocation
 from trunkline.cli.configuration import ClientConfiguration, load_configuration
 from trunkline.cli.failure import failure_of, is_json_asked, print_failure
 from trunkline.cli.tools import agents_of
-from trunkline.errors import Misuse, TrunklineError
+from trunkline.errors import Misuse, StoreInUse, TrunklineError
 from trunkline.mcp.client_config import CLIENTS, PLACES, ServedBy, configuration
 from trunkline.mcp.task_agent import ToolSource
 from trunkline.mcp.toolbox_source import ToolboxSource
+
+# What is said of agents that are named one by one.
+_OF_AGENTS = (
+    "agents", "allow", "deny", "tag", "prefix",
+    "bearer", "api_key", "svc_param", "transport", "a2a_version", "insecure", "timeout",
+)  # fmt: skip
 
 
 def serve_stdio(invocation: Invocation) -> None:
@@ -59,6 +65,16 @@ async def _serve(invocation: Invocation, config: ClientConfiguration) -> None:
 
 @asynccontextmanager
 async def _source(invocation: Invocation, config: ClientConfiguration) -> AsyncGenerator[ToolSource]:
+    folders = _folders(invocation.arguments)
+    if folders:
+        if len(invocation.arguments) > 1:
+            raise Misuse(f"{folders[0]} is a hub's workspace: it is served alone, with all its agents")
+        idle = [f"--{name.replace('_', '-')}" for name in _OF_AGENTS if name in invocation.flags]
+        if idle:
+            raise Misuse(f"{', '.join(idle)}: a workspace says that in its files")
+        async with _workspace(Path(folders[0])) as source:
+            yield source
+        return
     async with agents_of(invocation, config) as agents:
         opening = tools_of(
             agents,
@@ -69,6 +85,32 @@ async def _source(invocation: Invocation, config: ClientConfiguration) -> AsyncG
         )
         async with opening as box:
             yield ToolboxSource(box)
+
+
+def _folders(words: tuple[str, ...]) -> list[str]:
+    return [one for one in words if Path(one).is_dir()]
+
+
+@asynccontextmanager
+async def _workspace(folder: Path) -> AsyncGenerator[ToolSource]:
+    """The agents of a hub that runs here, without an address, for as long as they are served."""
+    from trunkline.hub.hub import Hub
+    from trunkline.hub.mocks import VARIABLE, MockProcess
+    from trunkline.hub.workspace import MOCKS
+
+    with ExitStack() as stack:
+        variables: dict[str, str] = {}
+        if (folder / MOCKS).exists():
+            variables[VARIABLE] = stack.enter_context(MockProcess(folder / MOCKS, 0))
+        host = Hub(folder, {}, variables).host
+        try:
+            async with host.lifespan():
+                assert host.mcp.source is not None
+                yield host.mcp.source
+        except StoreInUse:
+            raise Misuse(
+                f"a hub serves {folder} already; print its address with trunkline mcp config --http URL"
+            ) from None
 
 
 def print_configuration(client: str, agents: list[str], *, name: str, http: bool, key_variable: str) -> None:

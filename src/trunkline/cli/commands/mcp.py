@@ -25,7 +25,7 @@ mcp_app = typer.Typer(
     "agents", "allow", "deny", "tag", "prefix", "hand-off",
     "bearer", "api-key", "svc-param", "transport", "a2a-version", "insecure", "timeout",
     "output", "json", "debug", "config",
-    arguments="[AGENT]…", about="The agents: their URLs, or files of their cards.",
+    arguments="[AGENT]…", about="The agents: their URLs or files of their cards, or a hub's workspace.",
 )  # fmt: skip
 def serve(invocation: Invocation) -> None:
     """Serve the skills of agents as tools over standard input and output."""
