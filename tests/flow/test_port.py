@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.flow import vectors
+from tests.flow.documents import DELEGATE, flow_document, fork, tool
 from tests.flow.workbench import CALLER
 from trunkline.errors import FlowRefused
 from trunkline.flow.activities.composite import StubActivities
@@ -104,3 +107,153 @@ async def _call(flows: LocalFlows, vector: dict[str, Any], step: dict[str, Any])
             )
             page: RunPage = await port.list(CALLER, query)
             return page
+
+
+INTERRUPT: dict[str, Any] = {
+    "id": "review",
+    "type": "interrupt",
+    "config": {"prompt": "Good?", "resume_schema": {"type": "object", "required": ["ok"]}},
+}
+SIGNAL: dict[str, Any] = {"id": "hold", "type": "wait", "config": {"kind": "signal", "signal": "go"}}
+
+
+async def _code(call: Awaitable[Any]) -> str:
+    try:
+        found = await call
+    except FlowRefused as refused:
+        return refused.code
+    return found.status
+
+
+async def test_of_many_that_submit_at_once_one_wins() -> None:
+    async with LocalFlows() as flows:
+        await flows.start(flow_document(tool("work")), {}, execution_id="e", mode="host_mediated")
+        handle = flows.handle("e")
+        assert (await handle.wait()).node_id == "work"
+        calls = [handle.submit("work", Submission(ok=True, result={"by": place})) for place in range(100)]
+        codes = await asyncio.gather(*map(_code, calls))
+        assert sorted(codes) == sorted(["completed", *["ACTIVITY_SUBMIT_NOT_AWAITING"] * 99])
+        names = [row.name for row in await flows.port.rows(CALLER, "e")]
+        assert names.count("ActivityCompleted") == 1
+
+
+async def test_of_many_that_start_one_run_one_wins() -> None:
+    async with LocalFlows() as flows:
+        document = flow_document(tool("work"))
+        calls = [flows.port.start(CALLER, document, {}, execution_id="e") for _ in range(20)]
+        codes = await asyncio.gather(*map(_code, calls))
+        assert sorted(codes) == sorted(["completed", *["DUPLICATE_EXECUTION_ID"] * 19])
+        again = await flows.port.start(CALLER, document, {}, execution_id="e", allow_existing=True)
+        assert again.status == "completed"
+
+
+async def test_a_wrong_submit_leaves_the_run_as_it_was() -> None:
+    document = flow_document(fork("fork", "all", "one"), tool("one"), tool("last"), edges=[
+        ("start", "fork"), ("fork", "last"), ("one", "last"), ("last", "end"),
+    ])  # fmt: skip
+    span = {"parallelNodeId": "fork", "joinTargetId": "last", "branchName": "one", "branchEntryNodeId": "one"}
+    ok = Submission(ok=True, result={"out": 1})
+    async with LocalFlows() as flows:
+        port = flows.port
+        started = await port.start(CALLER, document, {"a": 1}, execution_id="e", mode="host_mediated")
+        assert (started.status, started.parallel_span) == ("awaiting_activity", span)
+        before = await port.rows(CALLER, "e")
+        other = flow_document(tool("one"))
+        wrong: list[tuple[str, Any]] = [
+            ("ACTIVITY_SUBMIT_NOT_AWAITING", port.submit_activity(CALLER, "nobody", "one", ok)),
+            ("SUBMIT_VALIDATION_ERROR", port.submit_activity(CALLER, "e", "one", ok, definition={})),
+            ("SUBMIT_VALIDATION_ERROR", port.submit_activity(CALLER, "e", "one", ok, definition=other)),
+            ("ACTIVITY_SUBMIT_NODE_MISMATCH", port.submit_activity(CALLER, "e", "last", ok, span=span)),
+            ("ACTIVITY_SUBMIT_PARALLEL_MISMATCH", port.submit_activity(CALLER, "e", "one", ok)),
+            (
+                "SUBMIT_VALIDATION_ERROR",
+                port.submit_activity(CALLER, "e", "one", ok, span=span, given={"a": 2}),
+            ),
+            ("INVALID_RESUME_PAYLOAD", port.resume(CALLER, "e", {})),
+            ("SIGNAL_NOT_AWAITING", port.signal(CALLER, "e", "go")),
+            ("EXECUTION_NOT_FOUND", port.resume(CALLER, "nobody", {})),
+            ("EXECUTION_NOT_FOUND", port.signal(CALLER, "nobody", "go")),
+            ("EXECUTION_NOT_FOUND", port.cancel(CALLER, "nobody")),
+        ]
+        for code, call in wrong:
+            assert await _code(call) == code
+        assert await port.rows(CALLER, "e") == before
+        right = await port.submit_activity(CALLER, "e", "one", ok, span=span, given={"a": 1})
+        assert (right.status, right.node_id, right.parallel_span) == ("awaiting_activity", "last", None)
+        failed = await port.submit_activity(
+            CALLER, "e", "last", Submission(ok=False, error="broken", code="HOST")
+        )
+        assert (failed.status, failed.code) == ("failed", "HOST")
+        assert await _code(port.cancel(CALLER, "e")) == "CANCEL_NOT_ALLOWED"
+
+
+async def test_a_wrong_answer_or_signal_leaves_the_run_as_it_was() -> None:
+    async with LocalFlows() as flows:
+        port = flows.port
+        started = await port.start(CALLER, flow_document(INTERRUPT, SIGNAL), {}, execution_id="e")
+        assert started.status == "interrupted"
+        assert await _code(port.resume(CALLER, "e", {"typo": 1})) == "INVALID_RESUME_PAYLOAD"
+        assert (await port.status(CALLER, "e")).phase == "interrupted"
+        assert (await port.resume(CALLER, "e", {"ok": True})).status == "awaiting_signal"
+        # The phase is what the run waits for now (D2).
+        assert (await port.status(CALLER, "e")).phase == "awaiting_signal"
+        assert await _code(port.signal(CALLER, "e", "other")) == "SIGNAL_NAME_MISMATCH"
+        assert (await port.signal(CALLER, "e", "go", {"by": "b"})).result == {"ok": True, "by": "b"}
+        assert await _code(port.resume(CALLER, "e", {"ok": True})) == "INVALID_RESUME_PAYLOAD"
+        assert (await port.status(CALLER, "e")).phase == "completed"
+
+
+async def test_a_delegation_is_submitted_by_its_correlation_id_alone() -> None:
+    async with LocalFlows() as flows:
+        port = flows.port
+        document = flow_document({**DELEGATE, "retry": {"max_attempts": 2}})
+        await port.start(CALLER, document, {"task": "t"}, execution_id="e", mode="host_mediated")
+        wrong = Submission(ok=True, delegate_correlation_id="e:delegate:other")
+        assert await _code(port.submit_activity(CALLER, "e", "implement", wrong)) == "SUBMIT_VALIDATION_ERROR"
+        failed = Submission(ok=False, error="not yet", code="BUSY")
+        again = await port.submit_activity(CALLER, "e", "implement", failed)
+        # A retry says everything again (D8).
+        assert (again.agent_id, again.delegate_input) == ("coder", {"task": "t"})
+        status = await port.status(CALLER, "e")
+        assert (status.phase, status.agent_id) == ("awaiting_activity", "coder")
+        inside = {"patch": "p", "delegateCorrelationId": "e:delegate:implement", "externalTaskId": "x"}
+        done = await port.submit_activity(CALLER, "e", "implement", Submission(ok=True, result=inside))
+        assert (done.status, done.final_state) == ("completed", {"task": "t", "patch": "p"})
+        row = next(one for one in await port.rows(CALLER, "e") if one.name == "ActivityCompleted")
+        assert row.payload["externalTaskId"] == "x" and row.payload["nodeType"] == "agent_delegate"
+
+
+async def test_rows_hide_secrets_and_the_state_keeps_them() -> None:
+    async with LocalFlows() as flows:
+        await flows.port.start(CALLER, flow_document(SIGNAL), {"Token": "hush"}, execution_id="e")
+        rows = await flows.port.rows(CALLER, "e")
+        assert b"hush" not in msgspec.json.encode(rows) and b"[REDACTED]" in msgspec.json.encode(rows)
+        result = await flows.port.signal(CALLER, "e", "go")
+        assert result.final_state == {"Token": "hush"}
+        newest = await flows.port.checkpoint(CALLER, "e")
+        assert newest is not None and newest.payload["lastAppliedEventSeq"] == newest.seq - 1
+
+
+async def test_runs_are_listed_by_pages() -> None:
+    async with LocalFlows() as flows:
+        port = flows.port
+        for place in range(5):
+            await port.start(CALLER, flow_document(SIGNAL), {}, execution_id=f"w{place}")
+        await port.start(CALLER, flow_document(tool("work")), {}, execution_id="done")
+        assert [
+            run.execution_id for run in (await port.list(CALLER, ListQuery(phase="completed"))).executions
+        ] == ["done"]
+        found: list[str] = []
+        cursor = ""
+        while True:
+            page = await port.list(CALLER, ListQuery(phase="awaiting_signal", limit=2, cursor=cursor))
+            found += [run.execution_id for run in page.executions]
+            cursor = page.next_cursor
+            if not cursor:
+                break
+        assert sorted(found) == [f"w{place}" for place in range(5)]
+        assert (await port.list(CALLER, ListQuery(definition_name="nobody"))).executions == []
+        for bad in ("x", "|e", "2026-01-01T00:00:00Z|"):
+            with pytest.raises(FlowRefused) as refused:
+                await port.list(CALLER, ListQuery(cursor=bad))
+            assert refused.value.code == "INVALID_LIST_CURSOR"

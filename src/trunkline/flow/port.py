@@ -6,8 +6,9 @@ the run as the answer to the question that the run waits with, so that of severa
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -104,7 +105,7 @@ class FlowPort:
         self.agents = (agent, *also)
         self._wait_s = wait_s
         self._views: WeakKeyDictionary[Feed, RunView] = WeakKeyDictionary()
-        self._starting: set[tuple[str, str]] = set()
+        self._starting: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def start(
         self,
@@ -127,13 +128,20 @@ class FlowPort:
         execution_id = execution_id.strip() or self._runner.ids.new()
         if len(execution_id) > LONGEST_ID:
             raise FlowRefused("VALIDATION_ERROR", f"execution_id has at most {LONGEST_ID} characters")
-        run = None if is_new else await self._find(caller.tenant, execution_id)
-        if run is not None and allow_existing:
-            return await self._go_on(run, loaded, wait_s)
-        order = Order(execution_id, loaded.definition.hash, mode)
-        feed = None if run is not None else await self._submit(caller, loaded, given, order)
+        # One at a time: a feed that is begun for a task which is there already would hide that of the task.
+        async with self._starting.setdefault((caller.tenant, execution_id), asyncio.Lock()):
+            run = None if is_new else await self._find(caller.tenant, execution_id)
+            if run is None:
+                order = Order(execution_id, loaded.definition.hash, mode)
+                feed = await self._submit(caller, loaded, given, order)
+            elif allow_existing:
+                feed = run.feed
+            else:
+                feed = None
         if feed is None:
             raise FlowRefused("DUPLICATE_EXECUTION_ID", f"there is a run {execution_id!r}; give another id")
+        if run is not None:
+            return await self._go_on(run, loaded, wait_s)
         run = FoundRun(feed, loaded, self._new_view(feed, execution_id, loaded, given))
         return await self._rested(run, wait_s)
 
@@ -149,22 +157,16 @@ class FlowPort:
     ) -> Feed | None:
         """Open the task of a run; None if another start was faster."""
         task_id = run_task_id(order.execution)
-        key = (caller.tenant, task_id)
-        if key in self._starting:
-            return None
-        self._starting.add(key)
+        await self.definitions.keep(caller.tenant, loaded)
+        request = SendRequest(order.message(f"{task_id}:order", given))
+        feed, ack = self._runner.submit(
+            caller.tenant, caller.principal, request, agent=self._agent, task_id=task_id
+        )
         try:
-            await self.definitions.keep(caller.tenant, loaded)
-            request = SendRequest(order.message(f"{task_id}:order", given))
-            feed, ack = self._runner.submit(
-                caller.tenant, caller.principal, request, agent=self._agent, task_id=task_id
-            )
             await ack
-            return feed
         except (Conflict, Duplicate):
             return None
-        finally:
-            self._starting.discard(key)
+        return feed
 
     async def status(self, caller: FlowCaller, execution_id: str) -> RunStatus:
         """Where a run stands.
