@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from trunkline.flow.definition.document import Node
 from trunkline.flow.definition.duration import duration_ms
+from trunkline.flow.definition.programs import mapped_program
 from trunkline.flow.engine.effects import Ask, Delegate, Done, Evaluate, Nest, Perform, Sleep, Span
 from trunkline.flow.engine.walk import Fork, NodeFailed, Steps, Walk, spanned
 from trunkline.wire.types import Metadata
@@ -169,7 +170,7 @@ def _mapped(walk: Walk, node: Node, reason: str) -> Generator[Evaluate, Any, dic
     """
     mapped: dict[str, Any] = {}
     for name, given in cast("Mapping[str, Any]", node.config["input_mapping"]).items():
-        program = _program(given)
+        program = mapped_program(given)
         if program is None:
             mapped[name] = given["literal"] if _is_only(given, "literal") else given
             continue
@@ -184,14 +185,6 @@ def _mapped(walk: Walk, node: Node, reason: str) -> Generator[Evaluate, Any, dic
 
 def _is_only(given: object, name: str) -> bool:
     return isinstance(given, dict) and given.keys() == {name}
-
-
-def _program(given: Any) -> str | None:
-    if _is_only(given, "jq") and isinstance(given["jq"], str):
-        return given["jq"]
-    if isinstance(given, str) and (text := given.strip()).startswith("${") and text.endswith("}"):
-        return text[2:-1]
-    return None
 
 
 def _switch(walk: Walk, node: Node, span: Span | None) -> Steps:
