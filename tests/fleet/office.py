@@ -85,6 +85,8 @@ def agent() -> Agent:
             return None
         if word == "ask":
             return f"heard {await turn.ask('Which one?')}"
+        if word == "colour":
+            return f"heard {await turn.ask('Which colour?', choices=['red', 'blue'])}"
         if word == "amount":
             return f"heard {await turn.ask('How much?', schema=SCHEMA)}"
         return f"did {turn.text}"

@@ -26,6 +26,7 @@ from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.fleet.inbox import inbox_of
 from trunkline.fleet.notify.answer_page import AnswerPage, answer_mount
 from trunkline.fleet.notify.callers import CallerFirst
+from trunkline.fleet.notify.discord import DiscordAnswers, discord_mount
 from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notifications import Notifications
 from trunkline.fleet.openai.api import OpenAiApi, openai_mounts
@@ -110,6 +111,7 @@ class Hub:
             *openai_mounts(self._serve_openai),
             *tenant_mounts(self._serve_tenants),
             answer_mount(self._serve_answers),
+            discord_mount(self._serve_discord),
         ):
             self.host.mounts.add(mount)
         if websocket is not None:
@@ -206,6 +208,10 @@ class Hub:
         """Answer by the runner that the host has now."""
         await self._answers(scope, receive, send)
 
+    async def _serve_discord(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        """Answer by the runner that the host has now."""
+        await self._discord(scope, receive, send)
+
     def _measured(self, host: Host) -> FleetHealth:
         return FleetHealth(
             host.store,
@@ -236,7 +242,7 @@ class Hub:
         inbox, public = inbox_of(host.runner), host.settings.public_url.rstrip("/")
         links = AnswerLinks(vault, lambda: public or host.callbacks.own, now_ms)
         self._answers = AnswerPage(inbox, links, self._closed)
-        return Notifications(
+        made = Notifications(
             host.store,
             inbox,
             self.file.notify,
@@ -249,6 +255,8 @@ class Hub:
             # Agents are known by their keys.
             wanted=lambda: host.identity.enforced,
         )
+        self._discord = DiscordAnswers(made.book, inbox, self.file.notify, now_ms)
+        return made
 
     def _policy(self) -> Policy:
         drawn = self.file.routing

@@ -6,6 +6,7 @@ and one that dies meanwhile leaves it to be made again.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 from msgspec import Struct
@@ -85,6 +86,12 @@ class NoticeText(Struct, frozen=True):
     title: str
     text: str
     members: dict[str, Any]
+
+
+def notice_id(tenant: str, doc_id: str, notice: Notice, receiver: str) -> str:
+    """The id of what a receiver is told, the same at every attempt."""
+    name = "\0".join((tenant, doc_id, notice.question, str(notice.at), receiver))
+    return sha256(name.encode()).hexdigest()[:32]
 
 
 def question_text(id: str, tenant: str, item: InboxItem, link: str = "") -> NoticeText:

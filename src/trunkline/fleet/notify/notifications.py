@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from trunkline.fleet.health.alerts import FleetAlert
 from trunkline.fleet.inbox import Inbox
 from trunkline.fleet.notify.callers import CallerFirst
+from trunkline.fleet.notify.discord import DiscordOutlet
 from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notices import NoticeBook
 from trunkline.fleet.notify.outlets import AppriseOutlet, Outlet, WebhookOutlet
@@ -104,4 +105,6 @@ class Notifications:
         address = one.address(self._variable)
         if one.by_apprise:
             return AppriseOutlet(address)
+        if one.discord:
+            return DiscordOutlet(one, address, self._fetcher)
         return WebhookOutlet(address, self._fetcher, self._sign(), self._now)

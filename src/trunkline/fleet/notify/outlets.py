@@ -69,7 +69,7 @@ def check_receivers(receivers: Sequence[Receiver], variable: Callable[[str], str
             if one.by_apprise:
                 AppriseOutlet(address)
             else:
-                target(address)
+                target(one.discord_api if one.discord else address)
         except (Misuse, Unreachable) as error:
             # Not the address: it may hold a secret.
             why = "its address cannot be called" if isinstance(error, Unreachable) else error

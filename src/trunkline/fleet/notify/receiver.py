@@ -13,11 +13,13 @@ from trunkline.errors import Misuse
 
 Topic = Literal["questions", "alerts"]
 LIMIT = 50
-_ADDRESSES = ("webhook", "webhook_env", "apprise", "apprise_env")
+_ADDRESSES = ("webhook", "webhook_env", "apprise", "apprise_env", "discord")
 
 
 class Receiver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Somebody who is told, at one address, which may be a variable's: a webhook, or a URL of apprise.
+
+    Or a channel of Discord by its id, with the token of a bot and the public key of its application.
 
     `after` is how long a question must have been open before this receiver hears of it. With `link` it gets
     one by which it can answer, and whoever has that link answers in its name.
@@ -32,11 +34,17 @@ class Receiver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tenants: tuple[str, ...] | Literal["all"] = (DEFAULT_TENANT,)
     after: float | str = 0.0
     link: bool = False
+    discord: Annotated[str, Meta(pattern=r"^[0-9]{0,32}$")] = ""
+    discord_token_env: str = ""
+    discord_public_key: Annotated[str, Meta(pattern=r"^([0-9a-fA-F]{64})?$")] = ""
+    discord_api: str = "https://discord.com/api/v10"
 
     def __post_init__(self) -> None:
         given = [name for name in _ADDRESSES if getattr(self, name)]
         if len(given) != 1:
             raise ValueError(f"{self.name}: give one of {', '.join(_ADDRESSES)}")
+        if self.discord and not (self.discord_token_env and self.discord_public_key):
+            raise ValueError(f"{self.name}: discord needs discord_token_env and discord_public_key")
         try:
             seconds(self.after)
         except ValueError as error:
@@ -57,12 +65,12 @@ class Receiver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return topic in self.about and (self.tenants == "all" or tenant in self.tenants)
 
     def address(self, variable: Callable[[str], str | None]) -> str:
-        """Where it is told, from the file or from the variable that the file names.
+        """Where it is told, from the file or from the variable that the file names; of a bot its token.
 
         Raises:
             Misuse: the variable is not set.
         """
-        named = self.webhook_env or self.apprise_env
+        named = self.webhook_env or self.apprise_env or self.discord_token_env
         found = variable(named) if named else self.webhook or self.apprise
         if not found:
             raise Misuse(f"the environment has no {named}; set it, or name another")

@@ -7,13 +7,20 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from hashlib import sha256
 
 from trunkline.errors import StoreError
 from trunkline.fleet.inbox import Inbox
 from trunkline.fleet.notify.callers import CallerFirst
 from trunkline.fleet.notify.links import AnswerLinks
-from trunkline.fleet.notify.notice import ATTEMPTS, CALLER, Notice, NoticeText, alert_text, question_text
+from trunkline.fleet.notify.notice import (
+    ATTEMPTS,
+    CALLER,
+    Notice,
+    NoticeText,
+    alert_text,
+    notice_id,
+    question_text,
+)
 from trunkline.fleet.notify.notices import NoticeBook
 from trunkline.fleet.notify.outlets import Outlet
 from trunkline.fleet.notify.receiver import Receiver
@@ -165,8 +172,7 @@ class NoticeSender:
         if known is None:
             return None
         notice = known.value
-        name = "\0".join((tenant, doc_id, notice.question, str(notice.at), receiver.name))
-        id = sha256(name.encode()).hexdigest()[:32]
+        id = notice_id(tenant, doc_id, notice, receiver.name)
         if notice.alert is not None:
             return alert_text(id, tenant, notice.alert, timestamp(notice.at))
         state = await self._book.look(tenant, doc_id)
