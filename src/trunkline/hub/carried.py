@@ -19,10 +19,12 @@ from trunkline.fleet.catalogue.catalogue import Catalogue, Key
 from trunkline.fleet.catalogue.entry import Entry, EntrySkill
 from trunkline.fleet.catalogue.entry_reader import is_path
 from trunkline.fleet.catalogue.listed import CardFacts, Listed
+from trunkline.fleet.journal import KIND as JOURNAL_KIND
 from trunkline.hosting import ExecutorFactory, SiteFactory, check_agents
 from trunkline.log.events import Stepped
 from trunkline.peer.clients import PeerClients
 from trunkline.peer.entry_executor import ENTRY, EntryExecutor
+from trunkline.peer.executor import remote_id
 from trunkline.peer.remote import Peer
 from trunkline.run.node import HostedAgent
 from trunkline.run.runner import Runner
@@ -41,6 +43,7 @@ log = logging.getLogger("trunkline.hub")
 _TEXT = ("text/plain",)
 _LOOK_S = 5.0
 _SITES_LIMIT = 1024
+_OF_AGENT = "agent:"
 _VERSION = "1"
 
 
@@ -142,6 +145,7 @@ class CarriedAgents:
         Raises:
             StoreError: the store does not answer.
         """
+        self._former = await self._found_former()
         await self._carry(await self._left())
 
     async def follow(self) -> None:
@@ -171,7 +175,9 @@ class CarriedAgents:
         for name in left:
             self._carry_peer(name)
         hosted = [one for some in self._hosted.values() for one in some]
-        await self._runner.carry([self._first, *self._beside, *hosted])
+        former = tuple([each for name in self._former if name not in self._hosted for each in _names(name)])
+        kept = [(former, self._settings.kept_s)] if former else []
+        await self._runner.carry([self._first, *self._beside, *hosted], kept)
 
     def _carry_peer(self, name: str) -> None:
         if self._kinds.get(name) == ("peer", ""):
@@ -248,6 +254,16 @@ class CarriedAgents:
         key = self._catalogue.key_of(tenant, name)
         return None if key is None else self._workflows.get(key)
 
+    async def _found_former(self) -> set[str]:
+        """Agents that were of the catalogue once, by their journals, and that nobody carries now."""
+        store, after = self._runner.tasks.store, ("", "")
+        found: set[str] = set()
+        while page := await store.docs.list_all(JOURNAL_KIND, after):
+            after = (page[-1].tenant, page[-1].id)
+            found |= {one.id.removeprefix(_OF_AGENT) for one in page if one.id.startswith(_OF_AGENT)}
+        elsewhere = {name for node in await store.nodes.list() if node.alive for name in node.agents}
+        return found - elsewhere
+
     async def _left(self) -> set[str]:
         """Agents that no node carries and whose open tasks say in their log who does them."""
         found: set[str] = set()
@@ -288,6 +304,11 @@ class CarriedAgents:
         site = self._sites.make(name, card, self._settings, open_task=self._opening(name))
         self._operations[name] = site.operations
         return site
+
+
+def _names(agent: str) -> tuple[str, str]:
+    """The names under which the tasks of an agent are recorded, and those that its skills had done."""
+    return agent, remote_id(agent)
 
 
 def card_of(listed: Listed) -> Card:

@@ -85,11 +85,13 @@ class Runner:
         """The names under which the tasks of an agent are recorded: two for the one at the origin."""
         return self._node.names_of(agent)
 
-    async def carry(self, agents: Sequence[HostedAgent]) -> None:
+    async def carry(
+        self, agents: Sequence[HostedAgent], former: Sequence[tuple[tuple[str, ...], float]] = ()
+    ) -> None:
         """Carry these agents from now on, the one at the origin first as before.
 
         What runs goes on with the agent that it was begun with. Open tasks of one that is carried no longer
-        wait for it otherwise.
+        wait for it otherwise. Ended ones of `former` agents are kept for so many seconds, by their names.
 
         Raises:
             ValueError: another agent comes first.
@@ -99,7 +101,7 @@ class Runner:
         stay = {id(agent.executor) for agent in agents}
         gone = [agent for agent in node.agents if id(agent.executor) not in stay]
         node.carry(agents)
-        self._retention.keep(node.kept())
+        self._retention.keep([*node.kept(), *former])
         self._leaving += gone
         await self._close_left()
         if node.joined:
