@@ -18,7 +18,8 @@ _EXTRA_MEMBER = b'"extra":'
 
 def task(task: Task) -> bytes:
     """A bare Task."""
-    task = without_bare(task)
+    if any([one.extensions for one in task.artifacts]):
+        task = without_bare(task)
     body = _encode(task)
     return _encode(_flat_task(_plain(task))) if _EXTRA_MEMBER in body else body
 
