@@ -14,10 +14,24 @@ from trunkline.wire.types import Message
 
 agent = Agent("bench", description="Does what the first word of the text says.", version="1.0.0")
 
+quiet = Agent("quiet", description="Works without a word.", version="1.0.0", streaming=False)
+LATE_S = 0.3
+
 waiter = Agent("waiter", description="Waits.", version="1.0.0", on_crash="resume")
 DAY_S = 24 * 3600
 
 _gate = Gate()
+
+
+@quiet.skill
+async def work(turn: Turn) -> str:
+    """`hold` for ever, say when it ended `late`, or give back the text."""
+    if turn.text == "hold":
+        await asyncio.Event().wait()
+    if turn.text == "late":
+        await asyncio.sleep(LATE_S)
+        return f"late-{monotonic_ns()}."
+    return turn.text
 
 
 @waiter.skill

@@ -40,7 +40,7 @@ BATCHES = 10
 async def send(server: Server, scale: Scale) -> Sample:
     """64 callers, each sends and waits for the finished task."""
     load = _echo_load(server)
-    return _rate(await _call_loop(server, load, scale, 64))
+    return _rate(await call_loop_of(server, load, scale, 64))
 
 
 async def send_cpu(server: Server, scale: Scale) -> Sample:
@@ -52,7 +52,7 @@ async def send_cpu(server: Server, scale: Scale) -> Sample:
 async def get(server: Server, scale: Scale) -> Sample:
     """16 callers read finished tasks from a small pool."""
     requests = _rounds([server.endpoint.get(task_id) for task_id in await _finished_ids(server, scale.pool)])
-    return _rate(await _call_loop(server, Load(lambda: next(requests)), scale, 16))
+    return _rate(await call_loop_of(server, Load(lambda: next(requests)), scale, 16))
 
 
 async def stream(server: Server, scale: Scale) -> Sample:
@@ -107,21 +107,21 @@ async def finished(server: Server, scale: Scale) -> Sample:
     """Memory that a finished task leaves behind."""
     # The first thousands fill pools and caches that do not grow any more.
     warm = min(5_000, scale.finished // 4)
-    await _send_many(server, warm)
+    await send_many(server, warm)
     before = await _settled(server)
-    lost = await _send_many(server, scale.finished)
+    lost = await send_many(server, scale.finished)
     return Sample((await _settled(server) - before) / scale.finished, lost)
 
 
 async def parked(server: Server, scale: Scale) -> Sample:
     """Memory of tasks that wait without a coroutine, and the CPU seconds they cost in ten seconds."""
-    await _send_many(server, 2_000)
+    await send_many(server, 2_000)
     before, idle_s = await _settled(server), await _cpu_while(server, WATCH_S)
     lost = 0
     for _ in range(BATCHES):
         # Not all at once: what is measured is those that are parked, not as many that still have a coroutine.
         for text in ("ask", "sleep"):
-            lost += await _send_many(server, scale.idle // BATCHES // 2, text, wait=False)
+            lost += await send_many(server, scale.idle // BATCHES // 2, text, wait=False)
         await asyncio.sleep(2.0)
     # Each is parked when it has waited for five seconds; then nothing moves any more.
     while await _cpu_while(server, 2.0) > 0.1 + idle_s:
@@ -183,7 +183,7 @@ async def _fill(server: Server, count: int) -> None:
     # The key that its secrets are sealed with lies beside the file.
     names = ("tasks.db", "tasks.db.key")
     if not kept.exists():
-        await _send_many(server, count)
+        await send_many(server, count)
         await asyncio.to_thread(server.stop, signal.SIGTERM)
         kept.mkdir()
         atexit.register(shutil.rmtree, kept)
@@ -202,7 +202,8 @@ def idle_streams(scale: Scale) -> int:
     return min(scale.idle, soft - 500)
 
 
-async def _call_loop(server: Server, load: Load, scale: Scale, connections: int) -> Window:
+async def call_loop_of(server: Server, load: Load, scale: Scale, connections: int) -> Window:
+    """A closed loop against a server, for as long as the scale says."""
     return await call_loop(
         server.endpoint,
         load,
@@ -220,7 +221,8 @@ def _echo_load(server: Server) -> Load:
     return load
 
 
-async def _send_many(server: Server, count: int, text: str = ECHO, *, wait: bool = True) -> int:
+async def send_many(server: Server, count: int, text: str = ECHO, *, wait: bool = True) -> int:
+    """Send so many messages by 64 callers; how many were not answered as they should be."""
     make = server.endpoint.send(text, wait=wait)
     numbers = iter(range(count))
     mark = COMPLETED if wait else NOT_WAITING

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import clients, loads, replicas, webhooks
+from bench import clients, hub, loads, replicas, webhooks
 from bench.append import append
 from bench.flow import flow
 from bench.scenario import Hold, Scenario, served
@@ -211,5 +211,41 @@ SCENARIOS = (
         clients.events,
         ("trunkline-client", "a2a-sdk-client"),
         (Hold("trunkline-client", 10, "a2a-sdk-client"),),
+    ),
+    Scenario(
+        "dispatch",
+        "send, 64 connections: by a hub to an agent that streams",
+        "µs of CPU each",
+        hub.dispatch,
+        ("trunkline-hub", "trunkline"),
+        (Hold("trunkline-hub", 2.5, "trunkline", at_least=False),),
+        rounds=3,
+    ),
+    Scenario(
+        "in-flight",
+        "tasks at work elsewhere",
+        "MiB in all",
+        hub.in_flight,
+        ("trunkline-hub",),
+        (Hold("trunkline-hub", 400, at_least=False),),
+        rounds=1,
+    ),
+    Scenario(
+        "after-webhook",
+        "from the end at an agent to the answer of its hub, by webhook",
+        "ms, p99",
+        hub.after_webhook,
+        ("trunkline-hub",),
+        (Hold("trunkline-hub", 1000, at_least=False),),
+        rounds=1,
+    ),
+    Scenario(
+        "updates",
+        "from an update at an agent to a subscriber of its hub",
+        "ms, p99",
+        hub.updates,
+        ("trunkline-hub",),
+        (Hold("trunkline-hub", 500, at_least=False),),
+        rounds=1,
     ),
 )

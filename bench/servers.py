@@ -79,6 +79,25 @@ CONTENDERS = {
             path="/a2a",
             keeps=False,
         ),
+        Contender(
+            "trunkline-hub",
+            "Trunkline hub, SQLite",
+            ("hub", "{scratch}", *OPTIONS, "sqlite:///{scratch}/tasks.db"),
+            path="/v1/a2a/agents/worker",
+            keeps=False,
+        ),
+        Contender(
+            "trunkline-quiet",
+            "Trunkline, memory, without streams",
+            ("serve", "bench.agent:quiet", *OPTIONS, "memory:", "--dev"),
+            path="/a2a",
+        ),
+        Contender(
+            "trunkline-ticking",
+            "Trunkline, memory, with ticks",
+            ("serve", "bench.agent:agent", *OPTIONS, "memory:"),
+            path="/a2a",
+        ),
         Contender("trunkline-memory", "Trunkline, memory", (*SERVE, "memory:"), path="/a2a"),
         Contender("a2a-sdk", "a2a-sdk 1.3.0, memory", ("sdk_agent.py", "{port}", "memory"), SDK, "a2a-sdk"),
         Contender(
