@@ -365,3 +365,16 @@ async def test_state_that_does_not_fit_its_schema_fails_the_run_behind_the_row_t
         assert names[-3:] == ["StateUpdated", "FailNode", "ExecutionFailed"]
         wrong = await (await flows.start(document, {"n": "x"})).wait()
         assert wrong.status == "failed"
+
+
+async def test_a_run_that_grows_beyond_a_task_fails_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trunkline.flow.engine.run.BYTES_LIMIT", (4 << 20) + 20_000)
+    doer = Counting({"grow": {"text": "x" * 5000}})
+    again = {"id": "again", "type": "switch", "config": {"cases": [{"when": "true", "target": "grow"}]}}
+    document = flow_document(tool("grow"), again, edges=[("start", "grow"), ("grow", "again")])
+    async with LocalFlows(activities=doer) as flows:
+        handle = await flows.start(document, {})
+        result = await handle.wait()
+        assert (result.status, result.code) == ("failed", "RUN_TOO_LARGE")
+        # Each result was stored once, and no state with its row.
+        assert doer.calls["grow"] >= 3

@@ -34,6 +34,7 @@ from trunkline.wire.types import Message, SendRequest, TaskState
 # Left of a task's limit for the rows that say that it was reached.
 _SPARE_BYTES, _SPARE_EVENTS = 4 << 20, 64
 _WORKING = Status(TaskState.WORKING)
+_RESULTS = frozenset({"ActivityCompleted", "ActivityFailed", "SubworkflowCompleted"})
 
 
 class Run:
@@ -66,6 +67,8 @@ class Run:
         self._open = "" if state.question is None else state.question.message_id
         self._taken = state.taken
         self._takes: list[int] = []
+        # Whether all results are durable.
+        self._is_kept = True
 
     async def go(self) -> Ended:
         """Walk to the end, however long that takes."""
@@ -132,6 +135,11 @@ class Run:
 
     async def _begin(self, lane: Lane, work: Any) -> None:
         """Begin work of this process; what needs no time is there at once."""
+        try:
+            await self._keep_results()
+        except BaseException:
+            work.close()
+            raise
         task = self._work.loop.create_task(work)
         self._tasks[lane] = task
         self.walk.wait(lane)
@@ -140,6 +148,14 @@ class Run:
             self._finish(lane)
         else:
             task.add_done_callback(self._nudge)
+
+    async def _keep_results(self) -> None:
+        """Have what was done durable before more is done: a crash must not let it be done again."""
+        if any(row.name in _RESULTS for row in self.walk.rows):
+            self._record()
+        if not self._is_kept:
+            await self._work.drain()
+            self._is_kept = True
 
     def _nudge(self, task: asyncio.Task[Done]) -> None:
         del task
@@ -311,6 +327,7 @@ class Run:
             ):
                 walk.abort(f"the run has reached the limit of a task ({LIMITS})", RUN_TOO_LARGE)
             rows, walk.rows = tuple(walk.rows), []
+            self._is_kept = self._is_kept and not any(row.name in _RESULTS for row in rows)
             work.put(FlowRows(rows))
         # With the rows of what was heard: until they are written, a crash lets it be heard again.
         for place in self._takes:
