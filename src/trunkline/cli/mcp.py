@@ -54,11 +54,11 @@ async def _serve(invocation: Invocation, config: ClientConfiguration) -> None:
     try:
         from mcp.server.stdio import stdio_server
 
-        from trunkline.mcp.skill_server import SkillServer
+        from trunkline.mcp.protocol_tasks import serve_skills
     except ModuleNotFoundError as error:
         raise Misuse(f"this needs {error.name}: pip install 'trunkline[mcp]'") from None
     async with _source(invocation, config) as source:
-        served = SkillServer(source, version=__version__, hand_off_s=config.seconds("hand-off"))
+        served = serve_skills(source, version=__version__, hand_off_s=config.seconds("hand-off"))
         async with stdio_server() as (read, write):
             await served.server.run(read, write, served.server.create_initialization_options())
 

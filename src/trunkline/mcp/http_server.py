@@ -14,7 +14,7 @@ from trunkline import __version__
 from trunkline.auth.principal import Principal
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.mcp.host_source import HostSource, ServedAgent, peer_card
-from trunkline.mcp.skill_server import SkillServer
+from trunkline.mcp.protocol_tasks import serve_skills
 from trunkline.mcp.task_agent import ToolSource
 from trunkline.server.operations import Operations
 
@@ -31,7 +31,7 @@ class McpHttpServer:
     """An ASGI application that begins with its first request."""
 
     def __init__(self, host: McpHost, source: ToolSource | None = None) -> None:
-        served = SkillServer(source or _sites_of(host), version=__version__)
+        served = serve_skills(source or _sites_of(host), version=__version__)
         self._manager = _CallerSessions(
             served.server, session_idle_timeout=IDLE_S, max_sessions=SESSIONS, max_request_body_size=64 << 20
         )

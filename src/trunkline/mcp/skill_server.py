@@ -41,13 +41,15 @@ from trunkline.wire.types import INTERRUPTED, Part, TaskState
 
 log = logging.getLogger("trunkline.mcp")
 RequestContext = ServerRequestContext[Any, Any]
+# The revision of which tasks are part.
+AUGMENTED = "2025-11-25"
 # The one question of a call at a time.
 QUESTION = "answer"
 _INSTRUCTIONS = (
     "Each tool is a skill of an agent and begins a task. A task that takes long is handed over with an id: "
     f"{STATUS} tells its result later, {ANSWER} answers its question, {CANCEL} stops it."
 )
-_TASK_TOOLS = {STATUS: ("task_id", "wait"), ANSWER: ("task_id", "answer"), CANCEL: ("task_id",)}
+TASK_TOOLS = {STATUS: ("task_id", "wait"), ANSWER: ("task_id", "answer"), CANCEL: ("task_id",)}
 
 
 class SkillServer:
@@ -60,10 +62,11 @@ class SkillServer:
         name: str = "trunkline",
         version: str = "",
         hand_off_s: float = HAND_OFF_S,
+        kind: type[Server[Any]] = Server,
     ) -> None:
         self._source = source
         self.hand_off_s = hand_off_s
-        self.server: Server[Any] = Server(
+        self.server: Server[Any] = kind(
             name,
             version=version,
             instructions=_INSTRUCTIONS,
@@ -98,6 +101,8 @@ class SkillServer:
     ) -> types.ListToolsResult:
         del params
         listed = [offer.tool.mcp() for offer in (await self.offers(context)).values()]
+        if context.protocol_version == AUGMENTED:
+            listed = [{**one, "execution": {"taskSupport": "optional"}} for one in listed]
         return types.ListToolsResult(
             tools=[types.Tool.model_validate(one) for one in [*listed, *tools_of_tasks()]]
         )
@@ -107,7 +112,7 @@ class SkillServer:
     ) -> types.CallToolResult | types.InputRequiredResult:
         arguments = params.arguments or {}
         try:
-            if params.name in _TASK_TOOLS:
+            if params.name in TASK_TOOLS:
                 return _answered(await self._serve_task(context, params.name, arguments))
             offer, result = await self._work(context, params, arguments)
         except Misuse:
@@ -156,9 +161,9 @@ class SkillServer:
     async def _serve_task(self, context: RequestContext, name: str, arguments: Mapping[str, Any]) -> Block:
         """Tell of a task that was handed over, answer it or stop it."""
         for argument in arguments:
-            if argument not in _TASK_TOOLS[name]:
+            if argument not in TASK_TOOLS[name]:
                 raise InvalidParams(
-                    f"there is no argument {argument!r}; there are {', '.join(_TASK_TOOLS[name])}",
+                    f"there is no argument {argument!r}; there are {', '.join(TASK_TOOLS[name])}",
                     field=argument,
                 )
         task = read_hand_off(arguments.get("task_id"))
