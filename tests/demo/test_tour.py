@@ -34,13 +34,17 @@ def test_once_ends_with_0_and_shows_every_step(tmp_path: Path) -> None:
     assert "the same stream is read on: its client reconnects with Last-Event-ID" in words
     assert re.search(r"[1-9]\d\d checks passed in .* nothing was found", words)
     assert re.search(
-        r"approver ready approve reviewer ready review stepper ready .* writer ready draft", words
+        r"approver ready approve publisher ready publisher reviewer ready review stepper ready .* writer ready draft",
+        words,
     )
     assert re.search(
         r"killing the agent, .* the hub is back after .* no recorded step was taken again", words
     )
     assert re.search(r"input-required May this go out\? task \S+ completed Approved\.", words)
     assert re.search(r"run \S+ success planned for", words)
+    assert re.search(
+        r"killing the hub, .* completed A first version of what you asked for\. It reads well\.", words
+    )
     assert "Everything held." in done.stdout
     await_end_of_all(tmp_path)
 

@@ -28,6 +28,7 @@ BEFORE = 3
 AHEAD_MS = 4000
 # What `trunkline hub init` writes, and who joins it here.
 SCRIPTED = ("approver", "reviewer", "writer")
+WORKFLOW = "publisher"
 JOINED = "stepper"
 _LAST_PORT = 65_000
 _ENDED = ("completed", "failed", "canceled", "rejected")
@@ -99,6 +100,7 @@ class FleetTour:
             ("kill -9 the agent, then the hub, in the middle of routed work", self._crash),
             ("A question of an agent, answered from the inbox", self._answer),
             ("The clock has begun what was planned, once", self._fire),
+            ("A workflow: two agents, then a person, and the hub dies in between", self._walk),
         ]
         self._hub.prepare()
         for place, (title, step) in enumerate(steps, number):
@@ -123,13 +125,15 @@ class FleetTour:
             return found if all([one["state"] == "ready" for one in found]) else []
 
         agents = self._until("every agent's card", look)
-        if sorted([one["name"] for one in agents]) != sorted([*SCRIPTED, JOINED]):
+        if sorted([one["name"] for one in agents]) != sorted([*SCRIPTED, WORKFLOW, JOINED]):
             raise StepFailed(f"the hub has found {[one['name'] for one in agents]}")
         table = Table("agent", "state", "skills", box=None, padding=(0, 2, 0, 1))
         for one in agents:
             table.add_row(one["name"], one["state"], ", ".join([skill["id"] for skill in one["skills"]]))
         self._console.print(table)
-        self._console.print(f"   three that `trunkline hub init` writes, and the demo agent as {JOINED}")
+        self._console.print(
+            f"   what `trunkline hub init` writes, a workflow among it, and the demo agent as {JOINED}"
+        )
 
     def _plan(self) -> None:
         self._ceremony = f"tour-{random_bits(32):08x}"
@@ -161,17 +165,33 @@ class FleetTour:
 
     def _answer(self) -> None:
         task_id = self._dispatch(agent="approver", message="The note is ready.")
-
-        def look() -> list[Answer]:
-            return [one for one in self._hub.ask("GET", "/inbox")["items"] if one["taskId"] == task_id]
-
-        (question,) = self._until("a question in the inbox", look)
-        self._console.print(f"   task {task_id}  [magenta]input-required[/]  {question['text']}")
+        self._question(task_id)
         self._hub.ask("POST", f"/inbox/{task_id}", {"decision": "respond", "text": "Yes."})
         text = self._ended(task_id)["text"]
         if text != "Approved.":
             raise StepFailed(f"approver said {text!r}")
         self._console.print(f"   task {task_id}  [green]completed[/]  {text}")
+
+    def _question(self, task_id: str) -> None:
+        def look() -> list[Answer]:
+            return [one for one in self._hub.ask("GET", "/inbox")["items"] if one["taskId"] == task_id]
+
+        (question,) = self._until("a question in the inbox", look)
+        self._console.print(f"   task {task_id}  [magenta]input-required[/]  {question['text']}")
+
+    def _walk(self) -> None:
+        task_id = self._dispatch(agent=WORKFLOW, message="A note about tides")
+        self._question(task_id)
+        self._die("hub", self._hub)
+        self._hub.ask("POST", f"/inbox/{task_id}", {"decision": "edit", "data": {"approved": True}})
+        ended = self._ended(task_id)
+        told = [one["artifact"]["parts"][0]["data"] for one in ended["events"] if one["kind"] == "chunk"]
+        children = len(ended["children"])
+        if len(told) != 1 or told[0].get("approved") is not True or children != len(("writer", "reviewer")):
+            raise StepFailed(f"the workflow gave {told} by {children} delegations")
+        result = told[0]
+        self._console.print(f"   task {task_id}  [green]completed[/]  {result['draft']} {result['review']}")
+        self._console.print("   each agent was asked once: what is recorded is not done again")
 
     def _fire(self) -> None:
         def look() -> list[Answer]:

@@ -1,4 +1,4 @@
-"""A workspace to begin with: three scripted agents that work at once, and comments that teach."""
+"""A workspace to begin with: three scripted agents, a workflow over them, and comments that teach."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ agents:
     url: ${{MOCKS_URL}}/approver
     skills:
       - {{id: approve, description: Asks a person before it says yes}}
+  # A workflow is an agent too: this one has the writer draft, the reviewer look, and asks a person.
+  - name: publisher
+    workflow: workflows/publish.yaml
   # - name: here
   #   import: my_module:agent        # my_module.py beside this file
 """
@@ -76,12 +79,62 @@ schedule: "0 7 * * 1-5"
 skill: draft
 targets: [writer]
 """
+_WORKFLOW = """\
+# What the agent `publisher` does, node by node; `trunkline flow graph` draws it. Filters are those of jq.
+document:
+  schema: https://agent-workflow.dev/schemas/workflow-definition.json
+  name: publish
+  version: 1.0.0
+  description: Drafts a text, has it reviewed, and asks a person before it goes out.
+state_schema:
+  type: object
+  properties:
+    text: {{type: string}}
+    draft: {{type: string}}
+    review: {{type: string}}
+    approved: {{type: boolean}}
+nodes:
+  - {{id: start, type: start}}
+  - id: write
+    type: agent_delegate
+    config: {{agent_id: writer, protocol: a2a, input_mapping: {{task: {{jq: .text}}}}}}
+    retry: {{max_attempts: 3, initial_interval: 1s, backoff_coefficient: 2}}
+  - id: keep
+    type: set_state
+    config: {{assignments: {{draft: {{jq: .text}}}}}}
+  - id: look
+    type: agent_delegate
+    config: {{agent_id: reviewer, protocol: a2a, input_mapping: {{task: {{jq: .draft}}}}}}
+  - id: note
+    type: set_state
+    config: {{assignments: {{review: {{jq: .text}}}}}}
+  - id: ask
+    type: interrupt
+    config:
+      prompt: May this go out?
+      resume_schema:
+        type: object
+        required: [approved]
+        properties: {{approved: {{type: boolean}}}}
+  - id: end
+    type: end
+    config: {{output_mapping: "{{draft, review, approved}}"}}
+edges:
+  - {{source: __start__, target: start}}
+  - {{source: start, target: write}}
+  - {{source: write, target: keep}}
+  - {{source: keep, target: look}}
+  - {{source: look, target: note}}
+  - {{source: note, target: ask}}
+  - {{source: ask, target: end}}
+"""
 _FILES = {
     "hub.yaml": _HUB,
     "agents.yaml": _AGENTS,
     "mocks.yaml": _MOCKS,
     "keys.yaml": _KEYS,
     "ceremonies/morning.yaml": _CEREMONY,
+    "workflows/publish.yaml": _WORKFLOW,
 }
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from msgspec import UNSET, to_builtins
+from msgspec import to_builtins
 from msgspec.structs import replace
 
+from trunkline.client.result import Result
 from trunkline.errors import Refused, TaskNotFound
 from trunkline.flow.engine.effects import Delegate, Done
 from trunkline.flow.engine.order import own, run_task_id
@@ -126,15 +127,10 @@ def read_done(known: State) -> Done:
 
 
 def _output(task: Task) -> dict[str, Any]:
-    parts = [part for artifact in task.artifacts for part in artifact.parts]
-    if not parts and task.status.message is not None:
-        parts = list(task.status.message.parts)
-    for part in parts:
-        if part.data is not UNSET:
-            value: Any = part.data
-            return cast("dict[str, Any]", value) if isinstance(value, dict) else {"value": value}
-    text = "\n".join([part.text for part in parts if part.text is not None])
-    return {"text": text} if text else {"delegate_status": "completed"}
+    result = Result(task)
+    if (value := result.data) is not None:
+        return cast("dict[str, Any]", value) if isinstance(value, dict) else {"value": value}
+    return {"text": result.text} if result.text else {"delegate_status": "completed"}
 
 
 def nested_done(known: State) -> Done:

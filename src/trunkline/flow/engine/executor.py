@@ -34,20 +34,22 @@ class FlowExecutor:
         self.parts = parts
         self._own = own
         self._name = name
+        # That of an agent is listed under the agent's own name.
+        self._skill = SKILL if own is None else name
 
     def admit(self, request: SendRequest) -> str:
         """Take every message where the workflow is its own, and else what names one."""
         if self._own is None and read_order(request.message) is None:
             raise InvalidParams("the message names no workflow", field="message.metadata")
-        return SKILL
+        return self._skill
 
     def named(self, name: str) -> str:
         """The one skill, by its name or the agent's."""
-        if name == SKILL:
-            return SKILL
         if name == self._name:
             return ""
-        raise RouteNotFound(f"there is no agent or skill {name!r} here; there are {self._name}, {SKILL}")
+        if name == self._skill:
+            return name
+        raise RouteNotFound(f"there is no agent or skill {name!r} here; there is {self._name}")
 
     def on_crash(self, skill: str) -> OnCrash:
         """Go on from the rows."""
