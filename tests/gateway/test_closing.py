@@ -1,0 +1,88 @@
+"""What becomes of a tenant that is disabled or deleted, on a hub in this process."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.conformance.wire.routes import Ask, ask
+from trunkline.auth import identity
+from trunkline.gateway import closing
+from trunkline.hub.hub import Hub
+
+OPERATOR = (b"x-api-key", b"operators-key-1")
+AGENTS = "agents:\n  - {name: local, import: 'closing_agent:agent', tenants: all}\n"
+LOCAL = """
+import asyncio
+from trunkline import Agent, Turn
+
+agent = Agent("Local")
+
+@agent.skill
+async def hold(turn: Turn) -> str:
+    await turn.write("begun")
+    await turn.flush()
+    await asyncio.Event().wait()
+    return ""
+"""
+
+
+def test_a_stream_hears_of_the_cancel_and_a_deleted_tenant_leaves_only_the_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "LOOK_S", 0.05)
+    # However slow the machine is.
+    monkeypatch.setattr(identity, "LAST_S", 30.0)
+    (tmp_path / "agents.yaml").write_text(AGENTS)
+    (tmp_path / "closing_agent.py").write_text(LOCAL)
+    flags = {"store": "memory:", "keys": (OPERATOR[1].decode(),), "retention": 0.1, "log_level": "error"}
+    hub = Hub(tmp_path, {**flags, "drain_limit": 0.2, "cancel_limit": 0.2}, {})
+
+    async def said(verb: str, path: str, key: tuple[bytes, bytes], **body: Any) -> Any:
+        sent = msgspec.json.encode(body) if body else b""
+        answer = await ask(hub.host, Ask("", verb, path, sent, ((b"a2a-version", b"1.0"),)), key)
+        return msgspec.json.decode(answer.body) if answer.status < 300 else answer.status
+
+    async def case() -> None:
+        key = (b"x-api-key", (await said("POST", "/admin/tenants", OPERATOR, name="acme"))["token"].encode())
+        form = {"id": "watch", "name": "Watch", "schedule": "0 3 * * *", "skill": "hold"}
+        assert (await said("POST", "/api/ceremonies/create", key, **form))["id"] == "watch"
+        message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "go"}]}
+        sent = Ask(
+            "", "POST", "/v1/a2a/agents/local/message:stream", msgspec.json.encode({"message": message})
+        )
+        stream = asyncio.create_task(ask(hub.host, sent._replace(headers=((b"a2a-version", b"1.0"),)), key))
+        found: list[Any] = []
+        while not found:
+            found = (await said("GET", "/api/tasks?state=working", key))["items"]
+            await asyncio.sleep(0.02)
+        assert (await said("PATCH", "/admin/tenants/acme", OPERATOR, disabled=True))["disabled"]
+        assert await said("GET", "/api/tasks", key) == 401
+        # The last that a reader hears is the end of the task.
+        assert b"TASK_STATE_CANCELED" in (await stream).body
+        task = await said("GET", f"/api/tasks/{found[0]['taskId']}?tenant=acme", OPERATOR)
+        assert task in (404,) or task["state"] == "canceled"
+        assert (await said("DELETE", "/admin/tenants/acme", OPERATOR))["id"] == "acme"
+        docs = hub.host.store.docs
+        while await docs.get("default", "tenant", "acme"):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        assert [await docs.list("acme", kind) for kind in ("ceremony", "journal", "catalogue")] == [
+            [],
+            [],
+            [],
+        ]
+        rows = (await said("GET", "/admin/audit?tenant=acme", OPERATOR))["items"]
+        assert [one["action"] for one in rows] == ["tenant.deleted", "tenant.changed", "tenant.created"]
+        # The id is free again, and nothing opens with what was made before.
+        assert (await said("POST", "/admin/tenants", OPERATOR, name="acme"))["id"] == "acme"
+        assert await said("GET", "/api/tasks", key) == 401
+
+    async def whole() -> None:
+        async with asyncio.timeout(60), hub.host.lifespan():
+            await case()
+
+    asyncio.run(whole())
