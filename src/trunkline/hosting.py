@@ -118,8 +118,11 @@ class SiteFactory:
         Raises:
             Misuse: the card cannot be shown.
         """
-        whole = replace(card, push=self._pushes)
-        return Cards(whole, own, self._identity, HostCheck(hosts_of(own)), private)
+        return Cards(self.whole(card), own, self._identity, HostCheck(hosts_of(own)), private)
+
+    def whole(self, card: Card) -> Card:
+        """A card that says of push what is so on this host."""
+        return replace(card, push=self._pushes)
 
     def showing(self, operations: EncodedOperations, cards: Cards, own: Settings) -> Site:
         """A site with these operations and cards: tenants may be shown the same agent differently."""

@@ -130,6 +130,15 @@ def test_the_hub_is_an_agent_whose_messages_are_routed(demo_hub: Agent) -> None:
     assert [agents[one] for one in ids] == ["reviewer", "approver", "writer", "hub"]
 
 
+@pytest.mark.parametrize("path", ["", "/v1/a2a/agents/writer"])
+def test_hb36_the_doctor_finds_nothing_wrong(
+    demo_hub: Agent, path: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        app(["doctor", demo_hub.base + path], prog_name="trunkline")
+    assert not ended.value.code, capsys.readouterr().out
+
+
 def test_work_goes_on_after_the_death_of_the_hub_also_if_its_entry_is_gone(tmp_path: Path) -> None:
     workspace = tmp_path / "hub"
     workspace.mkdir()

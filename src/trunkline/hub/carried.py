@@ -313,8 +313,8 @@ def _names(agent: str) -> tuple[str, str]:
 
 def card_of(listed: Listed) -> Card:
     """The card of an agent of the catalogue, at whose address the hub answers."""
-    skills = tuple([_card_skill(one) for one in listed.skills])
     name = listed.entry.name
+    skills = tuple([_card_skill(one, name) for one in listed.skills])
     return Card(
         name=name,
         description=listed.description or name,
@@ -328,12 +328,13 @@ def card_of(listed: Listed) -> Card:
     )
 
 
-def _card_skill(skill: EntrySkill) -> CardSkill:
+def _card_skill(skill: EntrySkill, agent: str) -> CardSkill:
     return CardSkill(
         id=skill.id,
         name=skill.name or skill.id,
         description=skill.description or skill.name or skill.id,
-        tags=skill.tags,
+        # A skill on a card has at least one.
+        tags=skill.tags or (agent,),
     )
 
 

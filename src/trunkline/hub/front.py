@@ -97,7 +97,7 @@ class Front:
         if cards is None:
             card = hub_card(self._about, self._catalogue, tenant)
             cards = self._sites.cards(card, self._own)
-            cards.show(card, extends=True)
+            cards.show(self._sites.whole(card), extends=True)
         self._cards[tenant] = cards
         if len(self._cards) > _CARDS_LIMIT:
             del self._cards[next(iter(self._cards))]
@@ -108,7 +108,7 @@ class Front:
         del key, before, after
         self._cards.clear()
         try:
-            self.site.cards.show(hub_card(self._about, self._catalogue))
+            self.site.cards.show(self._sites.whole(hub_card(self._about, self._catalogue)))
         except Misuse as error:
             log.error("card.unshown error=%a", str(error))
 
