@@ -257,3 +257,21 @@ async def test_runs_are_listed_by_pages() -> None:
             with pytest.raises(FlowRefused) as refused:
                 await port.list(CALLER, ListQuery(cursor=bad))
             assert refused.value.code == "INVALID_LIST_CURSOR"
+
+
+async def test_a_start_in_process_does_what_the_host_was_asked_for() -> None:
+    async with LocalFlows(activities=StubActivities({"work": {"out": 1}})) as flows:
+        port, document = flows.port, flow_document(tool("work"), tool("more"))
+        asked = await port.start(CALLER, document, {}, execution_id="e", mode="host_mediated")
+        assert asked.status == "awaiting_activity"
+        same = await port.start(
+            CALLER, document, {}, execution_id="e", mode="host_mediated", allow_existing=True
+        )
+        assert same == asked
+        done = await port.start(CALLER, document, {}, execution_id="e", allow_existing=True)
+        assert (done.status, done.result) == ("completed", {"out": 1})
+        names = [row.name for row in await port.rows(CALLER, "e")]
+        assert names.count("ActivityRequested") == names.count("ActivityCompleted") == 2
+        other = flow_document(tool("other"))
+        call = port.start(CALLER, other, {}, execution_id="e", allow_existing=True)
+        assert await _code(call) == "SUBMIT_VALIDATION_ERROR"

@@ -141,15 +141,24 @@ class FlowPort:
         if feed is None:
             raise FlowRefused("DUPLICATE_EXECUTION_ID", f"there is a run {execution_id!r}; give another id")
         if run is not None:
-            return await self._go_on(run, loaded, wait_s)
+            return await self._go_on(caller, run, loaded, mode=mode, wait_s=wait_s)
         run = FoundRun(feed, loaded, self._new_view(feed, execution_id, loaded, given))
         return await self._rested(run, wait_s)
 
-    async def _go_on(self, run: FoundRun, loaded: Loaded, wait_s: float | None) -> RunResult:
-        """A run that exists as a start gives it back: when it rests."""
+    async def _go_on(
+        self, caller: FlowCaller, run: FoundRun, loaded: Loaded, *, mode: Mode, wait_s: float | None
+    ) -> RunResult:
+        """A run that exists as a start gives it back: when it rests.
+
+        What its host was asked for is done here, where the start says so.
+        """
         if run.cancelled:
             return run_result(run.view, None)
         self._check_hash(run, loaded, SUBMIT_INVALID)
+        if mode == "in_process" and run.about is not None and run.about.awaits == "activity":
+            word = Word(mode, takes_over=True)
+            message = word.message(self._runner.ids.new(), run.question, {})
+            return await self._say(caller, run, message, NOT_AWAITING, wait_s)
         return await self._rested(run, wait_s)
 
     async def _submit(

@@ -35,9 +35,13 @@ class Order(Struct, frozen=True, omit_defaults=True):
 
 
 class Word(Struct, frozen=True, omit_defaults=True):
-    """What a caller says to a run that waits: an activity's outcome, a signal, the answer to an interrupt."""
+    """What a caller says to a run that waits: an activity's outcome, a signal, the answer to an interrupt.
+
+    With `takes_over` it is none of them: the run is to do itself what it asked its host for.
+    """
 
     mode: Mode
+    takes_over: bool = False
     ok: bool = True
     error: str = ""
     code: str = ""

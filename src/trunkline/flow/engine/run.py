@@ -304,6 +304,10 @@ class Run:
             await self._pass_down(asked, said)
             return
         self.walk.held = any(isinstance(one.effect, Perform | Delegate) for one in self._asks.values())
+        if word is not None and word.takes_over:
+            self.walk.waiting.remove(lane)
+            await self._see_to(lane)
+            return
         try:
             value = answered(lane, said)
         except NodeFailed as refused:
