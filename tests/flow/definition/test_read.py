@@ -210,3 +210,23 @@ def test_a_graph_that_would_take_long_to_look_through_is_refused() -> None:
     assert [(one.instance_path, one.schema_path) for one in validate(document)] == [
         ("/nodes", "#/profile/size")
     ]
+
+
+def test_of_very_many_wrong_nodes_the_first_are_told() -> None:
+    nodes = [node("start", "begin"), *[node("teleport", f"n{n}") for n in range(20_000)], node("end", "done")]
+    document = graph(nodes, *[("", "")] * 20_000)
+    found = {one.instance_path for one in validate(document)}
+    assert {"/nodes/1", "/nodes/25", "/nodes/25/type"} <= found
+    assert found.isdisjoint({"/nodes/0", "/nodes/26", "/nodes/20001"})
+    assert {one.instance_path for one in validate({**document, "nodes": nodes[:1]})} == {
+        path for n in range(1, 26) for path in (f"/edges/{n}/source", f"/edges/{n}/target")
+    }
+
+
+def test_a_wrong_node_of_very_many_members_is_named() -> None:
+    huge = node("switch", "turn", cases=[{}] * 50_000)
+    found = validate(line(node("teleport", "away"), huge))
+    assert [one.keyword for one in found if one.instance_path == "/nodes/2"] == ["size"]
+    assert any(one.instance_path == "/nodes/1/type" for one in found), "the small one is explained"
+    with pytest.raises(FlowInvalid):
+        read_definition(line(huge))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, cast
 
 import msgspec
@@ -44,6 +44,10 @@ _SCHEMAS = {
     "llm_call": ("output_schema",),
 }
 _QUOTED = 3
+# How many wrong nodes, and how many wrong edges, are told in one answer.
+_SAMPLED = 25
+# How many members those may have all together for each to be explained.
+_EXPLAINED = 5000
 
 
 def validate(document: object) -> list[Diagnostic]:
@@ -86,8 +90,55 @@ def _text(document: object) -> tuple[bytes, list[Diagnostic]]:
 
 def _schema_and_profile(document: object) -> list[Diagnostic]:
     if not _validator().is_valid(document):
-        return list(islice(schema_errors(_validator().iter_errors(document)), DIAGNOSTICS_LIMIT))
+        sample, unexplained = _sampled(document)
+        errors = schema_errors(_validator().iter_errors(sample))
+        return list(islice(chain(errors, unexplained), DIAGNOSTICS_LIMIT))
     return list(islice(profile_rules(Graph.of(cast("dict[str, Any]", document))), DIAGNOSTICS_LIMIT))
+
+
+def _sampled(document: object) -> tuple[object, list[Diagnostic]]:
+    """The document with the first of its wrong nodes and edges alone, and diagnostics of some left out.
+
+    The validator finds all errors before it tells the first, and each wrong member breaks dozens of rules.
+    """
+    if not isinstance(document, dict):
+        return document, []
+    made = dict(cast("dict[str, Any]", document))
+    unexplained: list[Diagnostic] = []
+    for name, (check, right) in _items().items():
+        items = made.get(name)
+        if not isinstance(items, list):
+            continue
+        kept = made[name] = list(cast("list[Any]", items))
+        wrong = [place for place, one in enumerate(kept) if not check.is_valid(one)]
+        left = _EXPLAINED
+        for number, place in enumerate(wrong):
+            left -= (weight := _members(kept[place]))
+            if number >= _SAMPLED or left < 0:
+                kept[place] = right
+            if number < _SAMPLED and left < 0:
+                text = f"fits no type of node, and its {weight} members are too many to say why"
+                unexplained.append(broken((name, place), "size", "explained", text))
+    return made, unexplained
+
+
+def _members(value: Any, depth: int = 3) -> int:
+    """How many members a value has, down to those of its lists."""
+    if not depth or not isinstance(value, dict | list):
+        return 1
+    inner: Any = value.values() if isinstance(value, dict) else value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return 1 + sum(_members(one, depth - 1) for one in inner)
+
+
+@cache
+def _items() -> dict[str, tuple[Draft202012Validator, dict[str, str]]]:
+    """The validator of an item of each list, and an item that is right."""
+    right = {"nodes": {"id": "right", "type": "start"}, "edges": {"source": "right", "target": "right"}}
+    members: dict[str, Any] = DEFINITION_SCHEMA["properties"]
+    shared = {"$defs": DEFINITION_SCHEMA["$defs"]}
+    return {
+        name: (Draft202012Validator({**shared, **members[name]["items"]}), one) for name, one in right.items()
+    }
 
 
 @cache
