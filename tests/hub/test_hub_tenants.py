@@ -79,7 +79,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def hub(workspace: Path) -> Iterator[TenantHub]:
     env = {"TRUNKLINE_EGRESS_HOSTS": "127.0.0.1"}
-    with HubProcess(workspace, "--key", BOSS["X-API-Key"], env=env) as process:
+    with HubProcess(workspace, "--key", BOSS["X-API-Key"], "--metrics", env=env) as process:
         made = TenantHub(process.base)
         yield made
         made.http.close()
@@ -101,6 +101,8 @@ def test_only_operators_have_to_do_with_tenants(hub: TenantHub) -> None:
         refused = hub.ask(method, path, body, **key)
         assert (refused.status_code, refused.headers["content-type"]) == (403, "application/problem+json")
         assert hub.ask(method, path, body).status_code == 401
+    # They name the agents of all tenants.
+    assert [hub.ask("GET", "/metrics", **one).status_code for one in (key, BOSS)] == [403, 200]
     wrong = [
         hub.operate("POST", "tenants", {"name": "Acme"}),
         hub.operate("POST", "tenants", {"name": "x", "more": 1}),

@@ -260,7 +260,9 @@ class Router:
     async def _metrics(self, render: Render, exchange: Exchange, seen: TraceSeen) -> None:
         seen.operation = "Metrics"
         principal = await self._admission.admit(exchange, seen)
-        if ADMIN not in principal.scopes:
+        # They name the agents of all tenants: where there are several, its admin sees no more than its own.
+        shared = self._fleet is not None and self._fleet.shared
+        if (AuthScope.OPERATOR if shared else ADMIN) not in principal.scopes:
             permit(principal, METRICS)
         if exchange.method not in ("GET", "HEAD"):
             raise errors.RouteNotFound("metrics take GET only", allow="GET, HEAD")
