@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.wire.routes import HUB_API
 from tests.harness import V1, Agent, ServerProcess, params
 from tests.hub.remote_agents import COMPLETED, RemoteAgent, RemoteAgents, call_back, until
 from tests.hub.test_hub import HubProcess
+from trunkline.fleet import mount
 from trunkline.hub.workspace import STORE
 from trunkline.mock.serve import BackgroundServer
 
@@ -39,6 +41,7 @@ skill: bearer
 targets: [bearer]
 notifyWebhookEnv: T_HOOK_URL
 """
+_SCOPE = re.compile(r"Needs the scope (\S+),")
 PUBLIC = ("/healthz", "/readyz", "/.well-known/agent-card.json", "/v1/a2a/agents/keyed/agent-card.json")
 
 
@@ -201,3 +204,25 @@ def _sweep(vault: Vault, tasks: list[str]) -> None:
 
 def _rpc(method: str, body: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": method, "params": body}
+
+
+def test_sec_03_every_route_that_only_a_hub_has_asks_for_its_scope(vault: Vault) -> None:
+    described = vault.ask("GET", "/api/openapi.json").json()["paths"]
+    needed = {
+        f"{verb.upper()} {path.removeprefix('/api')}": _SCOPE.findall(about["description"])
+        for path, verbs in described.items()
+        for verb, about in verbs.items()
+    }
+    hubs = {pattern: "".join(scope) for pattern, scope in needed.items() if pattern not in mount.SCOPES}
+    assert hubs == HUB_API, "a route of the hub without a row"
+    reader = Agent(
+        vault.hub.base, headers={"X-API-Key": CANARIES["READER"], "Content-Type": "application/json"}
+    )
+    for pattern, scope in hubs.items():
+        verb, path = pattern.split()
+        url = f"{vault.hub.base}/api" + path.replace("{id}", "nothing").replace("{name}", "nothing")
+        answer = reader.http.request(verb, url, content=b"" if verb == "GET" else b"{}")
+        # Before anything is looked up or read: nobody learns what there is.
+        assert (answer.status_code == 403) == (scope != "tasks:read"), (pattern, answer.text)
+        assert answer.status_code != 403 or scope in answer.text
+    reader.close()

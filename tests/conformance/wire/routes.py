@@ -180,6 +180,32 @@ API: dict[str, list[tuple[str, str]]] = {
     "GET /openapi.json": [("", "")],
     "POST /a2a/callback/{id}": [("", "{{}}")],
 }
+# The routes of that API that only a hub has, each with the scope that it needs.
+HUB_API: dict[str, str] = {
+    "POST /dispatch": "tasks:write",
+    "GET /route": "tasks:read",
+    "GET /tasks/{id}/route": "tasks:read",
+    "POST /a2a/chat": "tasks:write",
+    "GET /a2a/task/{id}": "tasks:read",
+    "POST /a2a/delegate": "tasks:write",
+    "GET /ceremonies": "tasks:read",
+    "POST /ceremonies/create": "tasks:write",
+    "POST /ceremonies/{id}/update": "tasks:write",
+    "POST /ceremonies/{id}/delete": "tasks:write",
+    "POST /ceremonies/{id}/run": "tasks:write",
+    "GET /ceremonies/{id}/runs": "tasks:read",
+    "GET /agents": "tasks:read",
+    "POST /agents": "admin",
+    "GET /agents/{name}": "tasks:read",
+    "PUT /agents/{name}": "admin",
+    "DELETE /agents/{name}": "admin",
+    "POST /agents/{name}/refresh": "admin",
+    "POST /agents/{name}/enable": "admin",
+    "POST /agents/{name}/disable": "admin",
+    "POST /agents/{name}/drain": "admin",
+    "PUT /announce/{name}": "announce",
+    "POST /a2a/probe": "tasks:write",
+}
 # What operators do: verb, path, body.
 ACTS = {
     ("GET", "keys", ""): b"",
