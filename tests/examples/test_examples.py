@@ -26,6 +26,15 @@ def run(*words: str, **variables: str) -> str:
     return done.stdout
 
 
+class FlowProcess(ServerProcess):
+    """`trunkline flow serve` in a process of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        command = "from trunkline.cli.main import main; main()"
+        self._command = [sys.executable, "-c", command, "flow", "serve", "--port", str(self.port)]
+
+
 def serve(folder: Path, *targets: str, **variables: str) -> ServerProcess:
     """`trunkline serve` of an example, with its store in a folder of the test."""
     first, *flags = targets
@@ -35,7 +44,7 @@ def serve(folder: Path, *targets: str, **variables: str) -> ServerProcess:
 def test_every_example_is_listed_and_short() -> None:
     programs = sorted(EXAMPLES.glob("*.py"))
     listing = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    assert len(programs) == 8
+    assert len(programs) == 9
     for program in programs:
         assert f"({program.name})" in listing
         assert len(program.read_text(encoding="utf-8").splitlines()) <= LINES
@@ -97,6 +106,16 @@ def test_an_agent_that_calls_an_agent(tmp_path: Path) -> None:
     server = serve(tmp_path, "delegation:planner", "delegation:weather")
     with server:
         assert run("delegation.py", server.base) == "Bergen: a museum\nAthens: the beach\n"
+
+
+def test_host_loop(tmp_path: Path) -> None:
+    with FlowProcess(tmp_path) as server:
+        said = run("host_loop.py", server.base)
+    assert said.splitlines() == [
+        "awaiting_activity at implement",
+        "interrupted at approve",
+        "completed {'task': 'implement feature X', 'patch': '// implement feature X', 'merge': True}",
+    ]
 
 
 def test_webhook_receiver(tmp_path: Path) -> None:
