@@ -13,6 +13,7 @@ from tests.harness import NO_TLS
 from tests.hub.test_hub import HubProcess
 from tests.mcp.test_http_server import connected
 from tests.mcp.test_skill_server import text
+from trunkline.cli.hub import check
 
 OPERATOR = "an-operators-key-for-mcp"
 AGENTS = """
@@ -36,6 +37,13 @@ async def paint(turn: Turn) -> str:
     "Paint a wall."
     return "painted " + await turn.ask("Which colour?")
 """
+
+
+def test_a_file_of_mcp_servers_that_is_wrong_is_told_by_check(tmp_path: Path) -> None:
+    (tmp_path / "agents.yaml").write_text("agents: []")
+    assert check(str(tmp_path)) == []
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {"a": {"comand": "node"}}}')
+    assert check(str(tmp_path)) == [f"{tmp_path / 'mcp.json'}: mcpServers.a.comand: unknown field"]
 
 
 def test_the_agents_of_a_tenant_are_tools_and_their_tasks_survive_a_kill(tmp_path: Path) -> None:

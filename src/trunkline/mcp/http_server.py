@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
 from mcp.server.auth.provider import AccessToken
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-from trunkline import __version__
 from trunkline.auth.principal import Principal
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.mcp.host_source import HostSource, ServedAgent, peer_card
@@ -31,7 +31,7 @@ class McpHttpServer:
     """An ASGI application that begins with its first request."""
 
     def __init__(self, host: McpHost, source: ToolSource | None = None) -> None:
-        served = serve_skills(source or _sites_of(host), version=__version__)
+        served = serve_skills(source or _sites_of(host), version=version("trunkline"))
         self._manager = _CallerSessions(
             served.server, session_idle_timeout=IDLE_S, max_sessions=SESSIONS, max_request_body_size=64 << 20
         )
