@@ -10,6 +10,7 @@ import pytest
 
 from tests.flow.surfaces import ASK, DELEGATE, PARKING, SIGNAL, TOOL, UNSIGNED, Door, served, workflow
 from trunkline.errors import FlowRefused
+from trunkline.flow import definitions
 from trunkline.flow.activities.base import Activity, Outcome
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.rest import FlowApi, slug
@@ -37,6 +38,15 @@ class Rest:
         told = await response.read(1 << 20)
         await response.close()
         return response.status, msgspec.json.decode(told) if told else {}
+
+
+async def test_a_tenant_registers_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definitions, "TENANT_LIMIT", 2)
+    async with LocalFlows(limits=PARKING) as flows:
+        rest = Rest(flows)
+        answers = [await rest("POST /v1/workflows", {"definition": workflow(name=f"w{n}")}) for n in range(3)]
+        assert [status for status, _ in answers] == [201, 201, 400]
+        assert "at most 2 workflows" in answers[2][1]["error"]["message"]
 
 
 async def test_a_definition_is_registered_once_and_its_runs_are_told() -> None:

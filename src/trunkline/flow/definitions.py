@@ -19,6 +19,8 @@ from trunkline.store.parts import Docs
 
 KIND, REGISTERED = "workflow", "workflow.id"
 LARGEST = 2 << 20
+# How many workflows a tenant may register.
+TENANT_LIMIT = 1000
 # How many definitions are held ready, and how many are known to be in the store.
 CACHED, KNOWN = 256, 10_000
 K = TypeVar("K")
@@ -123,8 +125,11 @@ class Definitions:
         """Give a definition an id.
 
         Raises:
-            FlowRefused: another one has it.
+            FlowRefused: another one has it, or the tenant has as many as it may.
         """
+        # Two at once may both find room for the last one: a bound, not a count.
+        if len(await self._docs.list(tenant, REGISTERED, limit=TENANT_LIMIT)) >= TENANT_LIMIT:
+            raise FlowRefused("VALIDATION_ERROR", f"a tenant registers at most {TENANT_LIMIT} workflows")
         await self.keep(tenant, loaded)
         try:
             await self._docs.put(tenant, REGISTERED, workflow_id, loaded.definition.hash.encode(), 0)

@@ -286,6 +286,8 @@ class Hub:
         await self.carried.start()
         await self._notifications.start()
         self._following = self._health.start()
+        if self._flows is not None:
+            self._flows.tell()
         return [
             self.carried.follow(),
             self.files.watch(),
