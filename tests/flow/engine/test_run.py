@@ -36,6 +36,10 @@ NEST: dict[str, Any] = {
 }
 
 
+def _set(node_id: str) -> dict[str, Any]:
+    return {"id": node_id, "type": "set_state", "config": {"assignments": {"x": {"literal": 1}}}}
+
+
 async def until(reached: Callable[[], bool]) -> None:
     while not reached():  # noqa: ASYNC110
         await asyncio.sleep(0.005)
@@ -378,3 +382,46 @@ async def test_a_run_that_grows_beyond_a_task_fails_with_its_code(monkeypatch: p
         assert (result.status, result.code) == ("failed", "RUN_TOO_LARGE")
         # Each result was stored once, and no state with its row.
         assert doer.calls["grow"] >= 3
+
+
+CIRCLES: dict[str, dict[str, Any]] = {
+    "literals": flow_document(_set("a"), _set("b"), edges=[("start", "a"), ("a", "b"), ("b", "a")]),
+    "conditions": flow_document(
+        _set("a"),
+        {
+            "id": "s",
+            "type": "switch",
+            "config": {"cases": [{"when": ".x == 2", "target": "end"}], "default": "a"},
+        },
+        edges=[("start", "a"), ("a", "s")],
+    ),
+    "forks": flow_document(
+        fork("f", "all", "f", "a"), _set("a"), edges=[("start", "f"), ("f", "end"), ("a", "end")]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CIRCLES)
+async def test_a_way_round_in_a_circle_lets_others_go_on_and_ends_at_a_limit(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trunkline.flow.engine.run.NODES_LIMIT", 2000)
+    async with LocalFlows() as flows:
+        handle = await flows.start(CIRCLES[name], {})
+        other = await flows.start(flow_document(tool("t")), {})
+        assert (await other.wait()).status == "completed"
+        result = await handle.wait()
+        assert (result.status, result.code) == ("failed", "RUN_TOO_LARGE")
+
+
+@pytest.mark.parametrize("moment", [{"duration_ms": 10**30}, {"duration": "999999999999999h"}])
+async def test_a_wait_of_any_length_is_parked(moment: dict[str, Any]) -> None:
+    wait = {"id": "w", "type": "wait", "config": {"kind": "duration", **moment}}
+    async with LocalFlows(limits=Limits(park_after_s=0.02, cancel_s=0.5)) as flows:
+        handle = await flows.start(flow_document(wait), {})
+        while not any(
+            isinstance(one.event, Parked)
+            for one in await flows.store.log.read("default", run_task_id(handle.execution_id))
+        ):
+            await asyncio.sleep(0.005)
+        assert (await handle.cancel()).status == "cancelled"

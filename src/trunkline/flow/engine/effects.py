@@ -18,6 +18,13 @@ class Evaluate(Struct, frozen=True):
     root: dict[str, Any]
 
 
+class Record(Struct, frozen=True):
+    """A turn for others, with the rows so far recorded; nothing else of the walk goes on before that.
+
+    A way that needs nothing may lead round in a circle.
+    """
+
+
 class Perform(Struct, frozen=True):
     """An attempt at a `step`, `llm_call` or `tool_call`."""
 
@@ -66,7 +73,11 @@ class Ask(Struct, frozen=True):
     span: Span | None
 
 
-Effect = Evaluate | Perform | Delegate | Nest | Sleep | Ask
+Effect = Evaluate | Record | Perform | Delegate | Nest | Sleep | Ask
+
+
+# What no row tells of: it is seen to at once, and again whenever the walk comes by.
+UNRECORDED = (Evaluate, Record)
 
 
 class Done(Struct, frozen=True):

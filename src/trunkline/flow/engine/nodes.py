@@ -7,14 +7,16 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, cast
 
-from trunkline.flow.definition.document import Node
+from trunkline.flow.definition.document import LONGEST_MS, Node
 from trunkline.flow.definition.duration import duration_ms
 from trunkline.flow.definition.programs import mapped_program
-from trunkline.flow.engine.effects import Ask, Delegate, Done, Evaluate, Nest, Perform, Sleep, Span
+from trunkline.flow.engine.effects import Ask, Delegate, Done, Evaluate, Nest, Perform, Record, Sleep, Span
 from trunkline.flow.engine.walk import Fork, NodeFailed, Steps, Walk, spanned
 from trunkline.wire.types import Metadata
 
 PROMPT_LIMIT = 200
+# After so many nodes others have their turn.
+_TURN = 64
 _WAY = Callable[[Walk, Node, "Span | None"], Steps]
 
 
@@ -29,6 +31,9 @@ def chain(walk: Walk, at: str | None, until: str | None, span: Span | None) -> S
         node = walk.definition.nodes.get(at)
         if node is None:
             raise NodeFailed("orchestration_error", f"there is no node {at!r}")
+        walk.nodes += 1
+        if not walk.nodes % _TURN:
+            yield Record()
         walk.command("ScheduleNode", at)
         walk.event("NodeScheduled", at)
         at = yield from WAYS[node.type](walk, node, span)
@@ -134,7 +139,7 @@ def _delegate(walk: Walk, node: Node, span: Span | None) -> Steps:
         **spanned(span),
     }
     while True:
-        until = 0 if node.timeout_ms is None else walk.clock() + node.timeout_ms
+        until = 0 if node.timeout_ms is None else walk.clock() + min(node.timeout_ms, LONGEST_MS)
         limit = {} if node.timeout_ms is None else {"timeoutMs": node.timeout_ms, "_until": until}
         again = {"attempt": attempt} if attempt > 1 else {}
         until = walk.event("ActivityRequested", node.id, **asked, **limit, **again).get("_until", until)
@@ -232,7 +237,7 @@ def _wait(walk: Walk, node: Node, span: Span | None) -> Steps:
     moment: Metadata
     if kind == "duration":
         wait_ms = _duration_ms(node)
-        moment, due = {"wait_ms": wait_ms}, walk.clock() + wait_ms
+        moment, due = {"wait_ms": wait_ms}, walk.clock() + min(wait_ms, LONGEST_MS)
     else:
         moment, due = {"until": node.config["until"]}, _moment(node)
     # The moment that was recorded counts, whenever the walk comes by again.

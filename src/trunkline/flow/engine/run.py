@@ -17,7 +17,7 @@ from trunkline.errors import FlowRefused, Misuse
 from trunkline.flow.activities.base import Activity, DelegateOrder, Outcome, output_of
 from trunkline.flow.definitions import Loaded
 from trunkline.flow.engine.children import ChildRun, agent_request, child_id, nested_done, read_done
-from trunkline.flow.engine.effects import Ask, Delegate, Done, Evaluate, Nest, Perform, Sleep
+from trunkline.flow.engine.effects import Ask, Delegate, Done, Evaluate, Nest, Perform, Record, Sleep
 from trunkline.flow.engine.nodes import way
 from trunkline.flow.engine.order import DEPTH_LIMIT, Mode, Order, mode_of, read_word, run_task_id
 from trunkline.flow.engine.parts import FlowParts
@@ -33,6 +33,8 @@ from trunkline.wire.types import Message, SendRequest, TaskState
 
 # Left of a task's limit for the rows that say that it was reached.
 _SPARE_BYTES, _SPARE_EVENTS = 4 << 20, 64
+# How many nodes a run may come to: a way round in a circle ends there, if nothing else ends it.
+NODES_LIMIT = 50_000
 _WORKING = Status(TaskState.WORKING)
 _RESULTS = frozenset({"ActivityCompleted", "ActivityFailed", "SubworkflowCompleted"})
 
@@ -97,6 +99,8 @@ class Run:
         match lane.effect:
             case Evaluate() as wanted:
                 await self._evaluate(lane, wanted)
+            case Record():
+                await self._turn(lane)
             case Sleep(due=due):
                 if due <= now_ms():
                     self.walk.answer(lane, None)
@@ -115,6 +119,17 @@ class Run:
                 await self._nest(lane, effect)
             case _:
                 self._expect_word(lane)
+
+    async def _turn(self, lane: Lane) -> None:
+        """Record what there is and let others go on."""
+        walk = self.walk
+        self._record()
+        await self._work.drain()
+        await asyncio.sleep(0)
+        if walk.ended is None and walk.nodes > NODES_LIMIT:
+            walk.abort(f"a run comes to at most {NODES_LIMIT} nodes", RUN_TOO_LARGE)
+        elif walk.ended is None:
+            walk.answer(lane, None)
 
     def _expect_word(self, lane: Lane) -> None:
         self._asks[self._question_id(lane)] = lane

@@ -13,7 +13,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from trunkline.flow.definition.document import Definition, Node
-from trunkline.flow.engine.effects import Effect, Evaluate, Span
+from trunkline.flow.engine.effects import UNRECORDED, Effect, Span
 from trunkline.flow.engine.replay import MISSING, History, StrayError
 from trunkline.flow.state import merged
 from trunkline.log.events import FlowRow
@@ -108,6 +108,8 @@ class Walk:
         self.dropped: list[Lane] = []
         self.clock = clock
         self.visits: dict[str, int] = {}
+        # How many nodes it has come to.
+        self.nodes = 0
         # Since an interrupt was answered every node ends with a checkpoint, until the next word from outside.
         self.resumed = False
         self._check = check
@@ -156,7 +158,7 @@ class Walk:
     def _replayed(self) -> bool:
         """Go on with what is recorded; whether anything was."""
         history = self._history
-        if self._new and isinstance(self._new[0].effect, Evaluate):
+        if self._new and isinstance(self._new[0].effect, UNRECORDED):
             return False
         known = [
             (place, lane)
@@ -232,7 +234,7 @@ class Walk:
             else:
                 lane.effect = effect
                 # What the walk needs first of all is seen to first of all.
-                place = 0 if isinstance(effect, Evaluate) else len(self._new)
+                place = 0 if isinstance(effect, UNRECORDED) else len(self._new)
                 self._new.insert(place, lane)
 
     def _arrive(self, lane: Lane) -> None:
