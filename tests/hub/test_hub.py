@@ -103,6 +103,7 @@ def test_the_hub_is_an_agent_whose_messages_are_routed(demo_hub: Agent) -> None:
     card = demo_hub.http.get(f"{demo_hub.base}/.well-known/agent-card.json").json()
     assert {skill["id"]: skill["tags"] for skill in card["skills"]} == {
         "draft": ["routed", "writer"],
+        "publisher": ["routed", "publisher"],
         "review": ["routed", "reviewer"],
         "approve": ["routed", "approver"],
     }

@@ -161,11 +161,11 @@ def mutations(draw: st.DrawFn) -> Any:
             case "drop" if key is not None:
                 del inner[key]
             case "replace" if key is not None:
-                inner[key] = draw(SPARE)
+                inner[key] = deepcopy(draw(SPARE))
             case _ if is_object(inner):
-                inner[draw(FURTHER)] = draw(SPARE)
+                inner[draw(FURTHER)] = deepcopy(draw(SPARE))
             case _:
-                inner.append(draw(SPARE))
+                inner.append(deepcopy(draw(SPARE)))
     return made
 
 
