@@ -419,7 +419,7 @@ async def test_a_wait_of_any_length_is_parked(moment: dict[str, Any]) -> None:
     wait = {"id": "w", "type": "wait", "config": {"kind": "duration", **moment}}
     async with LocalFlows(limits=Limits(park_after_s=0.02, cancel_s=0.5)) as flows:
         handle = await flows.start(flow_document(wait), {})
-        while not any(
+        while not any(  # noqa: ASYNC110
             isinstance(one.event, Parked)
             for one in await flows.store.log.read("default", run_task_id(handle.execution_id))
         ):
