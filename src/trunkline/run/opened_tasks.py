@@ -31,10 +31,14 @@ class OpenedTasks:
         self._parent = parent
 
     async def open(self, child: str, agent: str, request: SendRequest, *, is_new: bool = False) -> None:
-        """Open a task of an agent under this id, unless that was done before."""
+        """Open a task of an agent under this id, unless that was done before.
+
+        Raises:
+            Refused: nobody here takes it, or the id is that of a task which is no child of this one.
+        """
         tenant, parent = self._parent.tenant, self._parent.state
-        while is_new or await self._load(child) is None:
-            is_new = False
+        feed = None if is_new else await self._load(child)
+        while feed is None:
             try:
                 _, ack = self._runner.submit(
                     tenant,
@@ -52,6 +56,9 @@ class OpenedTasks:
             except StoreError as error:
                 # Whether it was written is seen by the next look; its parent waits for it in any case.
                 await self._wait(child, error)
+            feed = await self._load(child)
+        if feed.state.seq and feed.state.parent != parent.task_id:
+            raise InvalidParams(f"there is a task {child} already, and it is not this one's", field="task.id")
 
     async def state(self, child: str) -> State:
         """A child as its log stands."""

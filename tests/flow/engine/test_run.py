@@ -267,6 +267,16 @@ async def test_a_nested_run_that_is_answered_itself_leaves_its_parent_no_open_qu
             await asyncio.sleep(0.01)
 
 
+async def test_a_run_under_the_id_of_a_nested_one_is_left_alone_and_fails_the_parent() -> None:
+    async with LocalFlows(limits=QUICK) as flows:
+        flows.engine.workflows.add("urn:child", flow_document(tool("t")))
+        own = await flows.start(flow_document(SIGNAL), {}, execution_id="p:sub:nest")
+        assert (await own.wait()).status == "awaiting_signal"
+        result = await (await flows.start(flow_document(NEST), {}, execution_id="p")).wait()
+        assert (result.status, result.code) == ("failed", "DUPLICATE_EXECUTION_ID")
+        assert (await own.signal("go")).status == "completed"
+
+
 async def test_runs_are_nested_four_deep_and_no_deeper() -> None:
     async with LocalFlows() as flows:
         flows.engine.workflows.add("urn:child", flow_document(NEST))

@@ -47,7 +47,9 @@ class ChildRun:
         try:
             await self._work.children.open(self.id, agent, request, is_new=is_new)
         except Refused as refused:
-            return Done(ok=False, error=refused.message, code="DELEGATE_AGENT_NOT_FOUND")
+            # Nested runs are those of the engine itself: what there can be is another run of that id.
+            code = "DUPLICATE_EXECUTION_ID" if self.nested else "DELEGATE_AGENT_NOT_FOUND"
+            return Done(ok=False, error=refused.message, code=code)
         return None
 
     @property

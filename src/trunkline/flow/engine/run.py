@@ -245,7 +245,8 @@ class Run:
         self, lane: Lane, child: str, agent: str, request: SendRequest, *, nested: bool
     ) -> None:
         run = ChildRun(self._work, child, nested=nested)
-        refusal = await run.open(agent, request, is_new=self._is_new)
+        # The id of a nested run follows from that of its parent: somebody may have started one under it.
+        refusal = await run.open(agent, request, is_new=self._is_new and not nested)
         if refusal is not None:
             self.walk.answer(lane, refusal)
             return
