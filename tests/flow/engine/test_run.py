@@ -201,6 +201,29 @@ async def test_the_first_branch_that_is_there_wins_and_the_others_are_cancelled(
         assert [row.payload["branchName"] for row in rows if row.name == "CancelParallelBranch"] == ["slow"]
 
 
+async def test_a_question_is_that_of_the_branch_whose_child_asks() -> None:
+    coder = Coder()
+    mapped = {"agent_id": "coder", "protocol": "a2a"}
+    nodes = [
+        {**DELEGATE, "id": name, "config": {**mapped, "input_mapping": {"task": {"literal": name}}}}
+        for name in ("ask", "hold")
+    ]
+    document = flow_document(
+        fork("first", "any", "ask", "hold"),
+        *nodes,
+        edges=[("start", "first"), ("first", "end"), ("ask", "end"), ("hold", "end")],
+    )
+    async with flows_with(coder) as flows:
+        handle = await flows.start(document, {})
+        assert (await handle.wait()).node_id == "ask"
+        assert (await handle.status()).current_node_id == "ask"
+        coder.free.set()
+        # The branch that asks has lost: nobody is to answer any more.
+        while (await handle.wait()).status != "completed":  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        await _all_ended(flows, "coder")
+
+
 async def test_a_branch_that_fails_costs_only_what_needs_it() -> None:
     bad = Outcome(ok=False, error="broken", code="BAD")
     doer = Counting({"one": bad, "two": {"by": "two"}, "three": bad})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from trunkline.flow.engine.effects import Ask, Delegate, Done, Perform
 from trunkline.flow.engine.order import FLOW_KEY, Awaited, given_to, read_word
@@ -71,6 +72,15 @@ def question(question_id: str, about: Awaited, lane: Lane, state: State) -> Stat
         {**question_metadata(question_id), FLOW_KEY: to_builtins(about)},
     )
     return Status(TaskState.INPUT_REQUIRED, message)
+
+
+def relayed(status: Status, lane: Lane, execution_id: str) -> Status:
+    """What a child asks, with the node that it works for; a run that is asked for as an agent tells more."""
+    message, node = cast("Message", status.message), cast("Delegate", lane.effect).node
+    if FLOW_KEY in (message.metadata or {}):
+        return status
+    about = to_builtins(Awaited("agent", node.id, execution_id))
+    return replace(status, message=replace(message, metadata={**(message.metadata or {}), FLOW_KEY: about}))
 
 
 def _words(config: dict[str, Any]) -> str:

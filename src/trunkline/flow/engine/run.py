@@ -21,7 +21,7 @@ from trunkline.flow.engine.effects import Ask, Delegate, Done, Evaluate, Nest, P
 from trunkline.flow.engine.nodes import way
 from trunkline.flow.engine.order import DEPTH_LIMIT, Mode, Order, mode_of, read_word, run_task_id
 from trunkline.flow.engine.parts import FlowParts
-from trunkline.flow.engine.questions import answered, awaited, question
+from trunkline.flow.engine.questions import answered, awaited, question, relayed
 from trunkline.flow.engine.replay import History
 from trunkline.flow.engine.view import RUN_TOO_LARGE
 from trunkline.flow.engine.walk import Ended, Lane, NodeFailed, Walk
@@ -375,9 +375,9 @@ class Run:
         """What is to be asked of the caller, the first first."""
         for asked, lane in self._asks.items():
             yield asked, question(asked, awaited(lane, self._order.execution), lane, self._state)
-        for child in self._children.values():
+        for lane, child in self._children.items():
             if child.status is not None:
-                yield child.question, child.status
+                yield child.question, relayed(child.status, lane, self._order.execution)
 
     def _ask(self) -> None:
         """Have the first question open that there is, and none that nobody needs answered."""
