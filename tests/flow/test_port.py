@@ -13,12 +13,15 @@ import pytest
 from tests.flow import vectors
 from tests.flow.documents import DELEGATE, flow_document, fork, tool
 from tests.flow.workbench import CALLER
+from trunkline.clock import Ids
 from trunkline.errors import FlowRefused
 from trunkline.flow.activities.composite import StubActivities
+from trunkline.flow.assembly import FlowEngine
 from trunkline.flow.listing import ListQuery
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import Submission
 from trunkline.flow.results import RunPage
+from trunkline.run.runner import Runner
 
 STORES = ["memory:", "sqlite:///{}/runs.db"]
 
@@ -145,6 +148,30 @@ async def test_of_many_that_start_one_run_one_wins() -> None:
         assert sorted(codes) == sorted(["completed", *["DUPLICATE_EXECUTION_ID"] * 19])
         again = await flows.port.start(CALLER, document, {}, execution_id="e", allow_existing=True)
         assert again.status == "completed"
+
+
+async def test_a_start_that_another_process_overtakes_goes_on_with_its_run_where_it_may(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with LocalFlows() as flows:
+        # As two processes are on one store.
+        shared = flows.store
+        monkeypatch.setattr(shared, "shared", True)
+        engine = FlowEngine(shared.docs, {})
+        runner = Runner(shared, [engine.hosted()], Ids())
+        port = engine.port(runner)
+        await runner.start()
+        try:
+            document = flow_document(tool("work"))
+            for allowed, late in ((True, "completed"), (False, "DUPLICATE_EXECUTION_ID")):
+                calls = [
+                    one.start(CALLER, document, {}, execution_id=f"e{allowed}", allow_existing=allowed)
+                    for one in (flows.port, port)
+                ]
+                assert sorted(await asyncio.gather(*map(_code, calls))) == sorted(["completed", late])
+        finally:
+            await runner.stop()
+            await engine.close()
 
 
 async def test_a_wrong_submit_leaves_the_run_as_it_was() -> None:

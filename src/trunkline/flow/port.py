@@ -134,14 +134,15 @@ class FlowPort:
             if run is None:
                 order = Order(execution_id, loaded.definition.hash, mode)
                 feed = await self._submit(caller, loaded, given, order)
-            elif allow_existing:
-                feed = run.feed
+                if feed is None and allow_existing:
+                    # Another process was faster.
+                    run = await self._find(caller.tenant, execution_id)
             else:
                 feed = None
+        if run is not None and allow_existing:
+            return await self._go_on(caller, run, loaded, mode=mode, wait_s=wait_s)
         if feed is None:
             raise FlowRefused("DUPLICATE_EXECUTION_ID", f"there is a run {execution_id!r}; give another id")
-        if run is not None:
-            return await self._go_on(caller, run, loaded, mode=mode, wait_s=wait_s)
         run = FoundRun(feed, loaded, self._new_view(feed, execution_id, loaded, given))
         return await self._rested(run, wait_s)
 
