@@ -56,3 +56,8 @@ def test_sizes_are_bounded() -> None:
     check_size("input", {"a": "x" * 1000})
     with pytest.raises(FlowRefused, match="input is over 2 MiB"):
         check_size("input", {"a": "x" * (2 << 20)})
+
+
+def test_what_is_no_json_has_no_size() -> None:
+    with pytest.raises(FlowRefused, match="input is no JSON"):
+        check_size("input", {"a": "\ud800"})

@@ -12,11 +12,12 @@ import pytest
 
 from tests.flow import vectors
 from tests.flow.documents import DELEGATE, flow_document, fork, tool
-from tests.flow.workbench import CALLER
+from tests.flow.workbench import CALLER, Counting
 from trunkline.clock import Ids
 from trunkline.errors import FlowRefused
 from trunkline.flow.activities.composite import StubActivities
 from trunkline.flow.assembly import FlowEngine
+from trunkline.flow.engine.view import RunView, ShownRow
 from trunkline.flow.listing import ListQuery
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import Submission
@@ -302,3 +303,34 @@ async def test_a_start_in_process_does_what_the_host_was_asked_for() -> None:
         other = flow_document(tool("other"))
         call = port.start(CALLER, other, {}, execution_id="e", allow_existing=True)
         assert await _code(call) == "SUBMIT_VALIDATION_ERROR"
+
+
+async def test_whoever_follows_a_run_is_told_each_row_once_and_none_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read, counts = RunView.read, list[int]()
+
+    def counted(self: RunView, records: Any) -> list[ShownRow]:
+        found = read(self, records)
+        counts.append(len(found))
+        return found
+
+    monkeypatch.setattr(RunView, "read", counted)
+    async with LocalFlows(activities=Counting()) as flows:
+        handle = await flows.start(
+            flow_document(*[tool(f"t{n}") for n in range(60)]), {}, mode="host_mediated"
+        )
+        told: list[int] = []
+
+        async def follow() -> None:
+            told.extend([row.seq async for row in handle.events()])
+
+        following = asyncio.create_task(follow())
+        for n in range(60):
+            assert (await handle.submit(f"t{n}", Submission(ok=True))).status in (
+                "awaiting_activity",
+                "completed",
+            )
+        await following
+    assert told == list(range(1, len(told) + 1))
+    assert sum(counts) == len(told)

@@ -147,5 +147,9 @@ def check_size(name: str, value: object) -> None:
     Raises:
         FlowRefused: it is.
     """
-    if len(msgspec.json.encode(value)) > LIMIT_BYTES:
+    try:
+        size = len(msgspec.json.encode(value))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise FlowRefused("VALIDATION_ERROR", f"{name} is no JSON: {error}") from None
+    if size > LIMIT_BYTES:
         raise FlowRefused("VALIDATION_ERROR", f"{name} is over {LIMIT_BYTES >> 20} MiB as JSON")

@@ -105,6 +105,8 @@ class FlowPort:
         self.agents = (agent, *also)
         self._wait_s = wait_s
         self._views: WeakKeyDictionary[Feed, RunView] = WeakKeyDictionary()
+        # Those whose rows somebody follows, as far as they were told.
+        self._followed: WeakKeyDictionary[Feed, RunView] = WeakKeyDictionary()
         self._starting: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
 
     async def start(
@@ -363,8 +365,15 @@ class FlowPort:
         while run.view.count <= seen and run.view.ended is None:
             await self._tasks.move(run.feed, self._wait_s)
             await self._read_on(run)
-        rows = await self.rows(caller, execution_id, from_seq=seen + 1)
-        return rows, run.view.ended is not None
+        # Taken while it is read on: two that follow one run must not miss what the other has read.
+        view = self._followed.pop(run.feed, None)
+        if view is None or view.count != seen:
+            view = RunView(execution_id, run.loaded.definition, given_to(run.feed.state.message))
+        records = run.feed.newer(view.seq)
+        every = view.read(await self._tasks.records(run.feed) if records is None else records)
+        self._followed[run.feed] = view
+        rows = [ShownRow(row.seq, row.at, row.name, redacted(row.payload)) for row in every if row.seq > seen]
+        return rows, view.ended is not None
 
     async def checkpoint(self, caller: FlowCaller, execution_id: str) -> ShownRow | None:
         """The newest checkpoint of a run, if it has one.
