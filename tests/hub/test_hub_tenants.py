@@ -180,6 +180,13 @@ def test_each_tenant_has_agents_and_cards_of_its_own(hub: TenantHub) -> None:
     assert add("only", "Of the north", north) == 200
     # Nobody takes the place of an agent that the hub runs itself, though it is another tenant's.
     assert add("local", "Mine now", south) == 409
+    # What is found out about an agent changes its card.
+    deadline = time.monotonic() + 30
+    while any(
+        hub.ask("GET", "/api/agents/mine", **key).json()["state"] == "discovering" for key in (north, south)
+    ):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     at = "/v1/a2a/agents"
     for path in ("agent-card.json", ".well-known/agent-card.json"):
         cards = [hub.ask("GET", f"{at}/mine/{path}", **key) for key in (north, south)]

@@ -34,7 +34,7 @@ ACCEPT = {"accept": "application/json, text/event-stream"}
 async def served(agent: Agent | None = None, **settings: Any) -> AsyncIterator[str]:
     app = (agent or planner()).asgi(**settings)
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=1))
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
         while not server.started:  # noqa: ASYNC110

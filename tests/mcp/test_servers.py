@@ -91,7 +91,9 @@ def test_what_cannot_be_called() -> None:
 async def served(port: int = 0) -> AsyncIterator[int]:
     """The small server over streamable HTTP."""
     listener = socket.create_server(("127.0.0.1", port))
-    config = uvicorn.Config(small.streamable_http_app(), log_level="error", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        small.streamable_http_app(), log_level="error", ws="none", timeout_graceful_shutdown=1
+    )
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     try:
