@@ -16,6 +16,7 @@ class Proxy:
         self.swallow = False
         self.swallowed = 0
         self._writers: set[asyncio.StreamWriter] = set()
+        self._served: set[asyncio.Task[object]] = set()
         self._server: asyncio.Server | None = None
         self.url = ""
 
@@ -28,6 +29,11 @@ class Proxy:
 
     async def __aexit__(self, *_: object) -> None:
         self.close()
+        # One that was just taken may still be on its way to the database.
+        for task in self._served:
+            task.cancel()
+        await asyncio.gather(*self._served, return_exceptions=True)
+        await asyncio.sleep(0)
 
     def close(self) -> None:
         """End all connections and take no more."""
@@ -37,19 +43,28 @@ class Proxy:
 
     def cut(self) -> None:
         """End all connections."""
-        for writer in self._writers:
+        for writer in tuple(self._writers):
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        target = await asyncio.open_connection(self._target.hostname, self._target.port)
-        self._writers |= {writer, target[1]}
-        with suppress(OSError):
-            await asyncio.gather(
-                self._pass(reader, target[1], answers=False), self._pass(target[0], writer, answers=True)
-            )
-        for each in (writer, target[1]):
-            self._writers.discard(each)
-            each.transport.abort()
+        task = asyncio.current_task()
+        assert task is not None
+        self._served.add(task)
+        task.add_done_callback(self._served.discard)
+        writers = [writer]
+        self._writers.add(writer)
+        try:
+            target = await asyncio.open_connection(self._target.hostname, self._target.port)
+            writers.append(target[1])
+            self._writers.add(target[1])
+            with suppress(OSError):
+                await asyncio.gather(
+                    self._pass(reader, target[1], answers=False), self._pass(target[0], writer, answers=True)
+                )
+        finally:
+            for each in writers:
+                self._writers.discard(each)
+                each.transport.abort()
 
     async def _pass(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
