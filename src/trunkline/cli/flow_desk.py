@@ -33,10 +33,10 @@ _LIMITS = Limits(park_after_s=0.05)
 
 
 class FlowDesk(Protocol):
-    """Whoever performs operations on runs."""
+    """Performs the operations on workflow runs: on the store itself, or by the server that has it open."""
 
     async def call(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
-        """What an operation gives; see `Control`."""
+        """Perform one of the seven operations of `Control` by its name; gives its answer."""
         ...
 
     async def events(self, execution_id: str, from_seq: int = 1, limit: int = 100) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def error_body(code: str, message: str, details: dict[str, Any] | None = None) -
 
 
 def details_of(refused: FlowRefused) -> dict[str, Any]:
-    """What a refusal says besides its message."""
+    """The `details` of an error body: all that a refusal carries besides code and message."""
     if isinstance(refused, FlowInvalid) and refused.diagnostics:
         return {**refused.details, "errors": [msgspec.to_builtins(one) for one in refused.diagnostics]}
     return refused.details

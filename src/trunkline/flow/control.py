@@ -181,7 +181,7 @@ def shown_run(found: RunResult) -> dict[str, Any]:
 
 
 def shown_status(found: RunStatus) -> dict[str, Any]:
-    """Where a run stands, as callers are shown it."""
+    """The status of a run with the member names of the wire."""
     return msgspec.to_builtins(found)
 
 

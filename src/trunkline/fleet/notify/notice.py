@@ -122,7 +122,7 @@ def question_text(id: str, tenant: str, item: InboxItem, link: str = "") -> Noti
 
 
 def alert_text(id: str, tenant: str, alert: FleetAlert, at: str) -> NoticeText:
-    """What is told of an alert."""
+    """The notice by which a health alert is told to a receiver."""
     said = f"{alert.kind} of {tenant} is {alert.value:.4g}, above {alert.limit:.4g}"
     members = {
         "type": "fleet.alert",

@@ -101,7 +101,7 @@ class Completion(Struct, frozen=True, kw_only=True):
 
 
 class ChunkDelta(Struct, frozen=True):
-    """What is said further."""
+    """The piece of the assistant's message that one streamed chunk adds."""
 
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET

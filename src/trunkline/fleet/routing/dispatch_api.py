@@ -57,7 +57,7 @@ class DispatchAnswer(ApiStruct, frozen=True, kw_only=True):
 
 
 class RouteQuery(ApiQuery, frozen=True, kw_only=True):
-    """What would be asked for."""
+    """The query of `GET /api/route`: a request that is only tried out."""
 
     skill: str = ""
     agent: str = ""
@@ -74,7 +74,7 @@ class RouteCandidate(ApiStruct, frozen=True, kw_only=True):
 
 
 class RouteAnswer(ApiStruct, frozen=True, kw_only=True):
-    """Who does it and why; or why nobody does."""
+    """The answer of `GET /api/route`: the agent that would be chosen and why, or the refusal."""
 
     winner: str = ""
     refusal: str = ""

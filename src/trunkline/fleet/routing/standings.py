@@ -21,17 +21,17 @@ class KnownHealth(Protocol):
 
     @property
     def success_rate(self) -> float | None:
-        """Which part of them ended well."""
+        """The share of counted tasks that ended well; None where there are none."""
         ...
 
     @property
     def p50_ms(self) -> int | None:
-        """How long one takes."""
+        """The median duration of a counted task; None where there are none."""
         ...
 
     @property
     def cost_usd(self) -> float:
-        """What all of them cost."""
+        """The cost of all counted tasks together, in US dollars."""
         ...
 
 

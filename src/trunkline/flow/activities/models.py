@@ -128,7 +128,7 @@ class _Asking:
         self._timeout_s = timeout_s
 
     async def __call__(self, messages: list[dict[str, str]], *, as_json: bool) -> str | Outcome:
-        """What the model said, or why it said nothing."""
+        """Ask the model; gives its text, or the outcome of a failed call."""
         order: dict[str, Any] = {"model": self._model, "messages": messages}
         if as_json:
             order["response_format"] = {"type": "json_object"}

@@ -18,7 +18,7 @@ StepFunction = Callable[["StepContext"], Any]
 
 
 class StepContext(Struct, frozen=True):
-    """What a function that does a step is given."""
+    """The argument of a step function: the run, the node and the state."""
 
     execution_id: str
     node_id: str
