@@ -94,15 +94,17 @@ clean:  ## everything that can be made again
 	rm -rf .venv .bench .floors .frameworks .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage* htmlcov dist build $(JS)/node_modules
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
+# The locks name everything, so nothing is left to resolve: pip refuses a lock whose package with an extra has a
+# newer release.
 .venv/.run-stamp: pyproject.toml requirements.lock
 	@test -n "$(PYTHON)" || { echo "Trunkline needs Python 3.11 or newer; name one with PYTHON=..."; exit 1; }
 	@test -x $(BIN)/python || { echo "Making .venv with $$($(PYTHON) --version)"; $(PYTHON) -m venv .venv; }
-	$(PIP) install -r requirements.lock
+	$(PIP) install --no-deps -r requirements.lock
 	$(PIP) install --no-deps -e .
 	@touch $@
 
 .venv/.dev-stamp: .venv/.run-stamp requirements-dev.lock
-	$(PIP) install -r requirements-dev.lock
+	$(PIP) install --no-deps -r requirements-dev.lock
 	@touch $@
 
 $(UV):
