@@ -1,4 +1,4 @@
-"""The hub page from its first command to its last, as it is printed."""
+"""The pages of the hub and the gateway from their first command to their last, as they are printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.docs.pages import blocks
 from tests.hub.test_hub import HubProcess
 
 __all__ = ["trunkline"]
-FIRST, THEN, ANNOUNCED, TENANTS = [block.splitlines() for block in blocks("docs/hub.md", "sh")]
+FIRST, THEN, ANNOUNCED = [block.splitlines() for block in blocks("docs/hub.md", "sh")]
+(TENANTS,) = [block.splitlines() for block in blocks("docs/gateway.md", "sh")]
 
 
 def test_the_page(tmp_path: Path, trunkline: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,26 @@
+"""The table in docs/evidence/gateway.md is in order, and names tests that are there."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.architecture.source import ROOT
+
+PAGE = (ROOT / "docs" / "evidence" / "gateway.md").read_text(encoding="utf-8")
+ROWS = re.findall(r"^\| (G[WP]-\d\d) \| .+ \| `(tests/\S+\.py)::(\w+)` \|$", PAGE, re.MULTILINE)
+
+
+def test_rows_are_in_order_and_well_written() -> None:
+    ids = [row[0] for row in ROWS]
+    assert ids == [
+        *sorted([one for one in ids if one[1] == "W"]),
+        *sorted([one for one in ids if one[1] == "P"]),
+    ]
+    assert len(set(ids)) == len(ids) == len(re.findall(r"^\| G", PAGE, re.MULTILINE))
+
+
+@pytest.mark.parametrize(("path", "name"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_a_row_names_a_test(path: str, name: str) -> None:
+    assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8")
