@@ -10,7 +10,16 @@ import msgspec
 import pytest
 
 from tests.client.web import Asked, Page, Web
-from trunkline.client.ranking import Candidate, candidates, is_final, named, no_interface, probe, probes, rank
+from trunkline.client.ranking import (
+    RankedInterface,
+    candidates,
+    is_final,
+    named,
+    no_interface,
+    probe,
+    probes,
+    rank,
+)
 from trunkline.client.rpc import JsonRpcTransport
 from trunkline.client.transport import Call
 from trunkline.errors import (
@@ -321,4 +330,4 @@ def test_the_last_word_lists_every_attempt() -> None:
     assert "; no card: HTTP 404; tried nothing" in str(
         no_interface("https://agent.example", [], ["no card: HTTP 404"])
     )
-    assert named(Candidate(attempts[0][0], "").interface) == f"JSONRPC 1.0 at {HOME}"
+    assert named(RankedInterface(attempts[0][0], "").interface) == f"JSONRPC 1.0 at {HOME}"

@@ -40,7 +40,7 @@ class StoredKey(Struct, frozen=True, kw_only=True):
     previous_until: int = 0
 
 
-class _Entry(Struct, frozen=True):
+class _KeyEntry(Struct, frozen=True):
     digest: bytes
     previous: bytes
     previous_until: int
@@ -50,7 +50,7 @@ class _Entry(Struct, frozen=True):
 
 
 # What an unknown id is compared with, so that it takes as long as a known one; no text has this digest.
-_NOBODY = _Entry(bytes(32), bytes(32), _LONG_AGO, _LONG_AGO, ANONYMOUS)
+_NOBODY = _KeyEntry(bytes(32), bytes(32), _LONG_AGO, _LONG_AGO, ANONYMOUS)
 
 
 class Keyring:
@@ -66,7 +66,7 @@ class Keyring:
         self._now = now_ms
         self._settings = [_fixed(key, scopes) for key in keys]
         self._fixed = self._settings
-        self._stored: dict[bytes, _Entry] = {}
+        self._stored: dict[bytes, _KeyEntry] = {}
         # Whether one of them was ever another tenant's: then what tenants see of each other matters.
         self._foreign = False
 
@@ -90,7 +90,7 @@ class Keyring:
         """Know a stored key as it stands now."""
         self._foreign = self._foreign or key.tenant != DEFAULT_TENANT
         ends = [at for at in (key.expires_at, key.revoked_at) if at]
-        self._stored[key.id.encode()] = _Entry(
+        self._stored[key.id.encode()] = _KeyEntry(
             bytes.fromhex(key.digest),
             bytes.fromhex(key.previous) or _NOBODY.digest,
             key.previous_until or _LONG_AGO,

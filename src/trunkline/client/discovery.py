@@ -44,7 +44,7 @@ _REDIRECTS = {301, 302, 303, 307, 308}
 _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,10})", re.IGNORECASE)
 
 
-class Answered(Struct, frozen=True):
+class CardResponse(Struct, frozen=True):
     """What one place had to say."""
 
     status: int
@@ -184,7 +184,7 @@ class Discovery:
             f"no agent card is there; asked: {'; '.join(self.explanation[-len(self._places) :])}"
         )
 
-    def _read(self, place: str, answer: Answered) -> PeerCard | None:
+    def _read(self, place: str, answer: CardResponse) -> PeerCard | None:
         """The card in an answer, if there is one; every answer is told of."""
         status = answer.status
         if status != 200:
@@ -205,7 +205,7 @@ class Discovery:
         self._tell(f"{shown(place)}: the card of {card.name[:_SAID]!r}")
         return card
 
-    def _stop(self, place: str, answer: Answered) -> None:
+    def _stop(self, place: str, answer: CardResponse) -> None:
         """Raise where the other places would say the same."""
         if answer.status == 401:
             asked = answer.headers.get("www-authenticate", "")[:_SAID]
@@ -224,7 +224,7 @@ class Discovery:
         if answer.status in (502, 503, 504):
             raise Unavailable(f"{shown(place)}: HTTP {answer.status}; the agent is not there now")
 
-    def _keep(self, answer: Answered) -> None:
+    def _keep(self, answer: CardResponse) -> None:
         """Good for as long as the agent says, but not for longer than the operator does."""
         said = answer.headers.get("cache-control", "")
         lasts = self._ttl_s
@@ -234,7 +234,7 @@ class Discovery:
             lasts = min(lasts, float(found[1]))
         self._until = asyncio.get_running_loop().time() + lasts
 
-    async def _get(self, url: str, headers: Headers) -> Answered:
+    async def _get(self, url: str, headers: Headers) -> CardResponse:
         for _ in range(HOPS + 1):
             # Without A2A-Version: who knows the header answers with a card for every version.
             request = HttpRequest("GET", url, (("accept", "application/json"), *headers))
@@ -242,7 +242,7 @@ class Discovery:
             try:
                 location = reply.headers.get("location", "")
                 if reply.status not in _REDIRECTS or not location:
-                    return Answered(reply.status, reply.headers, await reply.read(LIMIT))
+                    return CardResponse(reply.status, reply.headers, await reply.read(LIMIT))
             finally:
                 await reply.close()
             following = join(url, location)

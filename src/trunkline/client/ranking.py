@@ -59,7 +59,7 @@ STRANGE = (
 )
 
 
-class Candidate(Struct, frozen=True):
+class RankedInterface(Struct, frozen=True):
     """An interface to try. `pinned_from` is the address in the card where the operator's took its place."""
 
     interface: Interface
@@ -70,7 +70,7 @@ class Candidate(Struct, frozen=True):
 class InterfaceChoice(Struct, frozen=True):
     """What to try, in order, and what is not tried and why."""
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[RankedInterface, ...]
     notes: tuple[str, ...]
 
 
@@ -81,7 +81,7 @@ def candidates(
     version: str = "",
     bindings: Sequence[str] = (),
     adapters: Collection[str] = (),
-) -> tuple[Candidate, ...]:
+) -> tuple[RankedInterface, ...]:
     """The interfaces to try, in order; see `rank`."""
     return rank(card, operator_url, version=version, bindings=bindings, adapters=adapters).candidates
 
@@ -98,10 +98,10 @@ def rank(
 
     A pinned version is the only one. Without a card, or one that names no interface, it is a guess.
     """
-    found: list[Candidate] = []
+    found: list[RankedInterface] = []
     notes: list[str] = []
     # Where a pinned address turns out to be wrong, the card may have been right.
-    later: list[Candidate] = []
+    later: list[RankedInterface] = []
     known = {binding.upper() for binding in (*BINDINGS, *adapters)}
     for interface in card.interfaces if card is not None else ():
         where = f"{interface.binding} {interface.version or '(no version)'} at {shown(interface.url)}"
@@ -112,7 +112,7 @@ def rank(
             continue
         if interface.binding.upper() not in BINDINGS:
             # Versions and addresses of a vendor's own way are its adapter's business.
-            found.append(Candidate(interface, "it stands in the card"))
+            found.append(RankedInterface(interface, "it stands in the card"))
             continue
         spoken = _spoken(interface, version)
         if not spoken:
@@ -128,7 +128,7 @@ def rank(
     if "DELEGATE" in [binding.upper() for binding in bindings]:
         # No card tells of it, as it is not A2A's. The name of the agent is whom submissions are for.
         agent = Interface(_base(operator_url), "DELEGATE", tenant=card.name if card is not None else "")
-        found.append(Candidate(agent, "it is asked for"))
+        found.append(RankedInterface(agent, "it is asked for"))
     ordered = _preferred([*found, *later], bindings, notes)
     for one in ordered:
         if one.pinned_from:
@@ -218,7 +218,7 @@ def _spoken(interface: Interface, version: str) -> list[Interface]:
     return [msgspec.structs.replace(interface, version=one) for one in VERSIONS]
 
 
-def _guesses(card: PeerCard | None, operator_url: str, version: str) -> list[Candidate]:
+def _guesses(card: PeerCard | None, operator_url: str, version: str) -> list[RankedInterface]:
     why = (
         "there is no card, so this is a guess" if card is None else "the card names none that is spoken here"
     )
@@ -227,7 +227,7 @@ def _guesses(card: PeerCard | None, operator_url: str, version: str) -> list[Can
     has_path = bool(urlsplit(base).path.strip("/"))
     urls = (base, f"{base}/a2a") if has_path else (f"{base}/a2a", f"{base}/")
     return [
-        Candidate(Interface(url, "JSONRPC", one), why)
+        RankedInterface(Interface(url, "JSONRPC", one), why)
         for url in urls
         for one in ((version,) if version else VERSIONS)
     ]
@@ -241,7 +241,9 @@ def _base(operator_url: str) -> str:
     return base
 
 
-def _preferred(found: list[Candidate], bindings: Sequence[str], notes: list[str]) -> list[Candidate]:
+def _preferred(
+    found: list[RankedInterface], bindings: Sequence[str], notes: list[str]
+) -> list[RankedInterface]:
     """In the order of the preferred bindings, and within one of them in the card's."""
     order = {binding.upper(): place for place, binding in enumerate(bindings)}
     for binding in bindings:
@@ -250,7 +252,7 @@ def _preferred(found: list[Candidate], bindings: Sequence[str], notes: list[str]
     return sorted(found, key=lambda one: order.get(one.interface.binding.upper(), len(order)))
 
 
-def _placed(interface: Interface, operator_url: str) -> tuple[Candidate, Candidate | None]:
+def _placed(interface: Interface, operator_url: str) -> tuple[RankedInterface, RankedInterface | None]:
     """The interface where it is tried first, and where it is tried after all others."""
     operator = urlsplit(operator_url)
     try:
@@ -258,7 +260,7 @@ def _placed(interface: Interface, operator_url: str) -> tuple[Candidate, Candida
     except ValueError:
         named_url = ""
     at = _split(named_url)
-    as_said = Candidate(msgspec.structs.replace(interface, url=named_url), "it stands in the card")
+    as_said = RankedInterface(msgspec.structs.replace(interface, url=named_url), "it stands in the card")
     if at is not None and _origin(at) == _origin(operator):
         return as_said, None
     wrong = _wrong(at, operator)
@@ -270,7 +272,7 @@ def _placed(interface: Interface, operator_url: str) -> tuple[Candidate, Candida
     url = urlunsplit((operator.scheme, operator.netloc, path, query, ""))
     said = f"the card says {shown(interface.url)}, which {wrong or 'is another host'}"
     why = f"{said}; the given host is taken instead"
-    pinned = Candidate(msgspec.structs.replace(interface, url=url), why, interface.url)
+    pinned = RankedInterface(msgspec.structs.replace(interface, url=url), why, interface.url)
     if wrong:
         return pinned, None
     last = msgspec.structs.replace(as_said, why="it stands in the card; credentials are not shown there")

@@ -21,7 +21,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-class _Begun:
+class _StartedWait:
     """A wait whose first step is taken at once; awaiting it goes on from there."""
 
     __slots__ = ("_rest", "_step", "done", "value")
@@ -124,7 +124,7 @@ class AsgiExchange:
         """The whole body."""
         check_announced(self.headers, limit)
         # Nearly every body is there already, and a clock costs more than reading it: only who waits pays.
-        begun = _Begun(self.receive())
+        begun = _StartedWait(self.receive())
         if begun.done:
             message = begun.value
             if message["type"] == "http.request" and not message.get("more_body"):

@@ -61,7 +61,7 @@ class ServerLimits(Struct, frozen=True):
         return self.drain_s + MARGIN_S
 
 
-class Application(Protocol):
+class ServedApplication(Protocol):
     """The application that an HTTP server runs, and how it is drained."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,7 +105,7 @@ class HttpServer:
 
     def __init__(
         self,
-        application: Application,
+        application: ServedApplication,
         limits: ServerLimits,
         *,
         started: Callable[[int], None],

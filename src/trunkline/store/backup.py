@@ -35,7 +35,7 @@ _DOCUMENT = b'{"document":'
 Shown = Callable[[str, bytes], tuple[str, bytes]]
 
 
-class _Header(Struct):
+class _BackupHeader(Struct):
     trunkline: str
     format: int
 
@@ -55,7 +55,7 @@ class _DocumentLine(Struct, forbid_unknown_fields=True):
     body: msgspec.Raw
 
 
-class _Document(Struct):
+class _DocumentLine(Struct):
     """A document with the number of its line."""
 
     number: int
@@ -71,7 +71,7 @@ class Restored(Struct):
     skipped: int = 0
 
 
-class _Group(Struct):
+class _TaskLines(Struct):
     """The lines of one task; `first` is the number of the first, `state` what they fold to."""
 
     tenant: str
@@ -85,7 +85,7 @@ async def export(
     store: Store, version: str, tenant: str | None = None, kinds: Mapping[str, Shown] | None = None
 ) -> AsyncIterator[bytes]:
     """The lines, a page at a time; all by their ids, so that the same store always gives the same bytes."""
-    yield _encode(_Header(version, FORMAT)) + b"\n"
+    yield _encode(_BackupHeader(version, FORMAT)) + b"\n"
     for kind, shown in (kinds or {}).items():
         after = ("", "")
         while documents := await store.docs.list_all(kind, after, PAGE):
@@ -122,11 +122,11 @@ async def restore(store: Store, lines: Iterable[bytes], kinds: Iterable[str] = (
     """
     carried = frozenset(kinds)
     done = Restored()
-    wave: list[_Group] = []
+    wave: list[_TaskLines] = []
     size = 0
     try:
         for group in _groups(lines):
-            if isinstance(group, _Document):
+            if isinstance(group, _DocumentLine):
                 await _write_document(store, group, carried, done)
                 continue
             wave.append(group)
@@ -141,8 +141,8 @@ async def restore(store: Store, lines: Iterable[bytes], kinds: Iterable[str] = (
     return done
 
 
-def _groups(lines: Iterable[bytes]) -> Iterable[_Group | _Document]:
-    group: _Group | None = None
+def _groups(lines: Iterable[bytes]) -> Iterable[_TaskLines | _DocumentLine]:
+    group: _TaskLines | None = None
     number = 0
     for number, text in enumerate(lines, 1):
         if number == 1:
@@ -155,7 +155,7 @@ def _groups(lines: Iterable[bytes]) -> Iterable[_Group | _Document]:
         if group is None or (line.tenant, line.task) != (group.tenant, group.state.task_id):
             if group is not None:
                 yield group
-            group = _Group(line.tenant, number, State(line.task), [])
+            group = _TaskLines(line.tenant, number, State(line.task), [])
         _take(group, number, line)
         group.size += len(text)
     if number == 0:
@@ -166,7 +166,7 @@ def _groups(lines: Iterable[bytes]) -> Iterable[_Group | _Document]:
 
 def _check_header(text: bytes) -> None:
     try:
-        header = msgspec.json.decode(text, type=_Header)
+        header = msgspec.json.decode(text, type=_BackupHeader)
     except msgspec.MsgspecError:
         raise Misuse('line 1: an export begins with {"trunkline":…,"format":2}') from None
     if not 1 <= header.format <= FORMAT:
@@ -185,17 +185,17 @@ def _line(number: int, text: bytes) -> _Line:
     return line
 
 
-def _document(number: int, text: bytes) -> _Document:
+def _document(number: int, text: bytes) -> _DocumentLine:
     try:
         line = msgspec.json.decode(text, type=_DocumentLine)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Misuse(f"line {number}: {error}; the document was not written") from None
     if not (line.tenant + line.id).isprintable():
         raise Misuse(f"line {number}: tenant and id of a document are printable; it was not written")
-    return _Document(number, line)
+    return _DocumentLine(number, line)
 
 
-async def _write_document(store: Store, one: _Document, kinds: frozenset[str], done: Restored) -> None:
+async def _write_document(store: Store, one: _DocumentLine, kinds: frozenset[str], done: Restored) -> None:
     line, body = one.line, bytes(one.line.body)
     if line.document not in kinds:
         raise Misuse(f"line {one.number}: documents of kind {line.document!r} are not imported here")
@@ -212,7 +212,7 @@ async def _write_document(store: Store, one: _Document, kinds: frozenset[str], d
         )
 
 
-def _take(group: _Group, number: int, line: _Line) -> None:
+def _take(group: _TaskLines, number: int, line: _Line) -> None:
     state = group.state
     try:
         event = encoding.decode_one(line.event)
@@ -233,7 +233,7 @@ def _refuse(number: int, what: str) -> NoReturn:
     raise Misuse(f"line {number}: {what}; nothing of this task was written")
 
 
-async def _write(store: Store, groups: Sequence[_Group], done: Restored) -> None:
+async def _write(store: Store, groups: Sequence[_TaskLines], done: Restored) -> None:
     there = await asyncio.gather(*(_stored(store, group) for group in groups))
     left: list[list[ev.Recorded]] = []
     different: Misuse | None = None
@@ -253,7 +253,7 @@ async def _write(store: Store, groups: Sequence[_Group], done: Restored) -> None
         done.events += len(events)
 
 
-async def _stored(store: Store, group: _Group) -> list[ev.Recorded]:
+async def _stored(store: Store, group: _TaskLines) -> list[ev.Recorded]:
     found: list[ev.Recorded] = []
     while page := await store.log.read(
         group.tenant, group.state.task_id, found[-1].seq if found else 0, PAGE
@@ -262,7 +262,7 @@ async def _stored(store: Store, group: _Group) -> list[ev.Recorded]:
     return found
 
 
-def _left(group: _Group, found: Sequence[ev.Recorded]) -> list[ev.Recorded]:
+def _left(group: _TaskLines, found: Sequence[ev.Recorded]) -> list[ev.Recorded]:
     """The events that are not there yet: all, none, or the rest after an import that was cut."""
     for place, stored in enumerate(found):
         if place >= len(group.events) or _rest(group.events[place]) != _rest(stored):
@@ -274,7 +274,7 @@ def _left(group: _Group, found: Sequence[ev.Recorded]) -> list[ev.Recorded]:
     return group.events[len(found) :]
 
 
-async def _append(store: Store, group: _Group, events: Sequence[ev.Recorded]) -> None:
+async def _append(store: Store, group: _TaskLines, events: Sequence[ev.Recorded]) -> None:
     task_id = group.state.task_id
     state = State(task_id)
     for recorded in group.events[: len(group.events) - len(events)]:

@@ -135,7 +135,7 @@ class _CardCapabilities(WireStruct, frozen=True):
     extensions: tuple[Extension, ...] = ()
 
 
-class _ApiKey(WireStruct, frozen=True):
+class _ApiKeyScheme(WireStruct, frozen=True):
     location: str
     name: str
     description: str = ""
@@ -155,7 +155,7 @@ class _OpenId(WireStruct, frozen=True):
 class _Scheme(WireStruct, frozen=True):
     """The 1.0 wrapper; in a hybrid card it also carries the members of the 0.3 scheme."""
 
-    api_key_security_scheme: _ApiKey | None = None
+    api_key_security_scheme: _ApiKeyScheme | None = None
     http_auth_security_scheme: _HttpAuth | None = None
     open_id_connect_security_scheme: _OpenId | None = None
     type: str = ""
@@ -256,7 +256,7 @@ def _pure(card: Card) -> _Document:
 
 def _wrapped(scheme: Scheme) -> _Scheme:
     if isinstance(scheme, ApiKeyScheme):
-        return _Scheme(api_key_security_scheme=_ApiKey("header", scheme.header, scheme.description))
+        return _Scheme(api_key_security_scheme=_ApiKeyScheme("header", scheme.header, scheme.description))
     if isinstance(scheme, OpenIdScheme):
         return _Scheme(open_id_connect_security_scheme=_OpenId(scheme.url, scheme.description))
     http = _HttpAuth("Bearer", scheme.bearer_format, scheme.description)

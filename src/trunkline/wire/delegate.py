@@ -47,7 +47,7 @@ class _Record(Struct, frozen=True, omit_defaults=True):
     error: str = ""
 
 
-class _Answered(Struct, frozen=True):
+class _ForeignRecord(Struct, frozen=True):
     """A record of anybody's: ids may be numbers, output and error anything."""
 
     id: str | int
@@ -57,7 +57,7 @@ class _Answered(Struct, frozen=True):
 
 
 _submission = msgspec.json.Decoder(Submission)
-_answered = msgspec.json.Decoder(_Answered)
+_answered = msgspec.json.Decoder(_ForeignRecord)
 _encode = msgspec.json.Encoder().encode
 
 

@@ -83,7 +83,7 @@ def read_schema(raw: Metadata) -> Schema:
 def mismatch(schema: Schema, value: object) -> Mismatch | None:
     """The first place where a value does not fit a schema, and why; None if it fits."""
     try:
-        return _Check(schema).find(schema, value)
+        return _Validation(schema).find(schema, value)
     except RecursionError:
         return "", "cannot be checked: its schema has no end"
 
@@ -97,7 +97,7 @@ def _within(schema: Schema | bool) -> Iterator[Schema]:
             yield from _within(one)
 
 
-class _Check:
+class _Validation:
     """One value held against one schema."""
 
     def __init__(self, root: Schema) -> None:

@@ -12,7 +12,7 @@ from trunkline.fleet.call import ApiCall, key_of, read_body
 from trunkline.fleet.catalogue.listed import Listed
 from trunkline.fleet.event_stream import until_left
 from trunkline.fleet.openai.completion import CompletionForm, Conversation, completion_of, said_in
-from trunkline.fleet.openai.failure import Failure, failure, failure_of, write_failure
+from trunkline.fleet.openai.failure import ErrorBody, failure, failure_of, write_failure
 from trunkline.fleet.openai.models import ModelList, models_of
 from trunkline.fleet.openai.stream import CompletionStream
 from trunkline.fleet.routing.chat_api import ChatApi, ChatForm
@@ -155,7 +155,7 @@ async def _answer(send: Send, status: int, answer: msgspec.Struct, *, is_head: b
         (b"cache-control", b"no-store"),
         (b"content-length", b"%d" % len(body)),
     ]
-    if isinstance(answer, Failure):
+    if isinstance(answer, ErrorBody):
         # Clients repeat by themselves what failed, and each time it would be another task.
         headers.append(_NOT_AGAIN)
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -16,7 +16,7 @@ from trunkline.wire.types import TaskState
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 
 
-class FailureDetail(Struct, frozen=True):
+class ErrorDetail(Struct, frozen=True):
     """What is wrong; `code` is the word that programs compare, `param` the member at fault."""
 
     message: str
@@ -25,18 +25,18 @@ class FailureDetail(Struct, frozen=True):
     code: str
 
 
-class Failure(Struct, frozen=True):
+class ErrorBody(Struct, frozen=True):
     """An error body, with the task where there is one."""
 
-    error: FailureDetail
+    error: ErrorDetail
     metadata: AnswerMetadata | UnsetType = UNSET
 
 
-def failure(status: int, message: str, code: str, param: str = "", task: State | None = None) -> Failure:
+def failure(status: int, message: str, code: str, param: str = "", task: State | None = None) -> ErrorBody:
     """The error body that goes with a status."""
     kind = _TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
     about = UNSET if task is None else metadata_of(task)
-    return Failure(FailureDetail(message, kind, param or None, code), about)
+    return ErrorBody(ErrorDetail(message, kind, param or None, code), about)
 
 
 def write_failure(refused: Refused) -> tuple[int, bytes, bytes]:
@@ -46,7 +46,7 @@ def write_failure(refused: Refused) -> tuple[int, bytes, bytes]:
     return problem.status, msgspec.json.encode(made), JSON
 
 
-def failure_of(state: State) -> tuple[int, Failure] | None:
+def failure_of(state: State) -> tuple[int, ErrorBody] | None:
     """How a task has failed, with a fitting status; None if it answers or asks."""
     match state.state:
         case TaskState.FAILED:

@@ -35,15 +35,15 @@ class ModelEndpoint(Struct, frozen=True):
     timeout_s: float = _TIMEOUT_S
 
 
-class _Said(Struct, frozen=True):
+class _ModelMessage(Struct, frozen=True):
     content: str | None = None
 
 
 class _Choice(Struct, frozen=True):
-    message: _Said
+    message: _ModelMessage
 
 
-class _Completion(Struct, frozen=True):
+class _ModelCompletion(Struct, frozen=True):
     choices: tuple[_Choice, ...]
 
 
@@ -143,7 +143,7 @@ class _Asking:
             said = answer.body.decode(errors="replace")[:_EXCERPT]
             return failed("LLM_PROVIDER_ERROR", f"{place}: HTTP {answer.status}: {said}")
         try:
-            found = msgspec.json.decode(answer.body, type=_Completion)
+            found = msgspec.json.decode(answer.body, type=_ModelCompletion)
             said = found.choices[0].message.content
         except (msgspec.MsgspecError, UnicodeDecodeError, IndexError, RecursionError):
             said = None

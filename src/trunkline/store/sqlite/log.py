@@ -28,7 +28,7 @@ PAGE_EVENTS = 2000
 _SQL, _ROWS = statements("sqlite")
 
 
-class _Append(Struct, gc=False):
+class _AppendRow(Struct, gc=False):
     """The events of one append; `last` is the seq of the last. A tail adds its task and the last one's id."""
 
     last: int
@@ -42,7 +42,7 @@ class _Append(Struct, gc=False):
         return placed(self.last, self.at, self.events)
 
 
-class _Foreign(_Append, gc=False):
+class _Foreign(_AppendRow, gc=False):
     """The same with events that a newer version may have written."""
 
     events: msgspec.Raw  # type: ignore[assignment]
@@ -51,7 +51,7 @@ class _Foreign(_Append, gc=False):
         return placed(self.last, self.at, decode(self.events))
 
 
-_decode_appends = msgspec.json.Decoder(list[_Append]).decode
+_decode_appends = msgspec.json.Decoder(list[_AppendRow]).decode
 _decode_foreign = msgspec.json.Decoder(list[_Foreign]).decode
 _decode_heads = msgspec.json.Decoder(list[HeadRow]).decode
 
@@ -224,7 +224,7 @@ def _tail_rows(connection: sqlite3.Connection, values: dict[str, int]) -> list[t
     return found
 
 
-def _appends(page: str) -> Sequence[_Append]:
+def _appends(page: str) -> Sequence[_AppendRow]:
     try:
         return _decode_appends(page)
     except msgspec.ValidationError:
