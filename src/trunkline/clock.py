@@ -9,7 +9,7 @@ from collections.abc import Callable
 _POOL_BYTES = 4096
 
 
-class _Pool:
+class _RandomPool:
     """The system's randomness, fetched a page at a time: a system call per id would cost more than the id."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class _Pool:
         return drawn >> (need * 8 - count)
 
 
-random_bits = _Pool().bits
+random_bits = _RandomPool().bits
 
 
 def now_ms() -> int:

@@ -18,9 +18,9 @@ from trunkline.errors import FlowRefused
 from trunkline.flow.activities.composite import StubActivities
 from trunkline.flow.assembly import FlowEngine
 from trunkline.flow.engine.view import RunView, ShownRow
-from trunkline.flow.listing import ListQuery
+from trunkline.flow.listing import RunListQuery
 from trunkline.flow.local import LocalFlows
-from trunkline.flow.port import Submission
+from trunkline.flow.port import ActivitySubmission
 from trunkline.flow.results import RunPage
 from trunkline.run.runner import Runner
 
@@ -80,7 +80,7 @@ async def _call(flows: LocalFlows, vector: dict[str, Any], step: dict[str, Any])
         case "resume":
             return await port.resume(CALLER, execution, step["resumePayload"], definition=document, **mode)
         case "submit_activity":
-            outcome = msgspec.convert(step["outcome"], Submission)
+            outcome = msgspec.convert(step["outcome"], ActivitySubmission)
             return await port.submit_activity(
                 CALLER,
                 execution,
@@ -104,7 +104,7 @@ async def _call(flows: LocalFlows, vector: dict[str, Any], step: dict[str, Any])
         case "cancel":
             return await port.cancel(CALLER, execution, step.get("reason", ""))
         case _:
-            query = ListQuery(
+            query = RunListQuery(
                 phase=step.get("listPhase", ""),
                 limit=step.get("listLimit", 50),
                 cursor=step.get("listCursor", ""),
@@ -134,7 +134,9 @@ async def test_of_many_that_submit_at_once_one_wins() -> None:
         await flows.start(flow_document(tool("work")), {}, execution_id="e", mode="host_mediated")
         handle = flows.handle("e")
         assert (await handle.wait()).node_id == "work"
-        calls = [handle.submit("work", Submission(ok=True, result={"by": place})) for place in range(100)]
+        calls = [
+            handle.submit("work", ActivitySubmission(ok=True, result={"by": place})) for place in range(100)
+        ]
         codes = await asyncio.gather(*map(_code, calls))
         assert sorted(codes) == sorted(["completed", *["ACTIVITY_SUBMIT_NOT_AWAITING"] * 99])
         names = [row.name for row in await flows.port.rows(CALLER, "e")]
@@ -180,7 +182,7 @@ async def test_a_wrong_submit_leaves_the_run_as_it_was() -> None:
         ("start", "fork"), ("fork", "last"), ("one", "last"), ("last", "end"),
     ])  # fmt: skip
     span = {"parallelNodeId": "fork", "joinTargetId": "last", "branchName": "one", "branchEntryNodeId": "one"}
-    ok = Submission(ok=True, result={"out": 1})
+    ok = ActivitySubmission(ok=True, result={"out": 1})
     async with LocalFlows() as flows:
         port = flows.port
         started = await port.start(CALLER, document, {"a": 1}, execution_id="e", mode="host_mediated")
@@ -209,7 +211,7 @@ async def test_a_wrong_submit_leaves_the_run_as_it_was() -> None:
         right = await port.submit_activity(CALLER, "e", "one", ok, span=span, given={"a": 1})
         assert (right.status, right.node_id, right.parallel_span) == ("awaiting_activity", "last", None)
         failed = await port.submit_activity(
-            CALLER, "e", "last", Submission(ok=False, error="broken", code="HOST")
+            CALLER, "e", "last", ActivitySubmission(ok=False, error="broken", code="HOST")
         )
         assert (failed.status, failed.code) == ("failed", "HOST")
         assert await _code(port.cancel(CALLER, "e")) == "CANCEL_NOT_ALLOWED"
@@ -236,16 +238,18 @@ async def test_a_delegation_is_submitted_by_its_correlation_id_alone() -> None:
         port = flows.port
         document = flow_document({**DELEGATE, "retry": {"max_attempts": 2}})
         await port.start(CALLER, document, {"task": "t"}, execution_id="e", mode="host_mediated")
-        wrong = Submission(ok=True, delegate_correlation_id="e:delegate:other")
+        wrong = ActivitySubmission(ok=True, delegate_correlation_id="e:delegate:other")
         assert await _code(port.submit_activity(CALLER, "e", "implement", wrong)) == "SUBMIT_VALIDATION_ERROR"
-        failed = Submission(ok=False, error="not yet", code="BUSY")
+        failed = ActivitySubmission(ok=False, error="not yet", code="BUSY")
         again = await port.submit_activity(CALLER, "e", "implement", failed)
         # A retry says everything again (D8).
         assert (again.agent_id, again.delegate_input) == ("coder", {"task": "t"})
         status = await port.status(CALLER, "e")
         assert (status.phase, status.agent_id) == ("awaiting_activity", "coder")
         inside = {"patch": "p", "delegateCorrelationId": "e:delegate:implement", "externalTaskId": "x"}
-        done = await port.submit_activity(CALLER, "e", "implement", Submission(ok=True, result=inside))
+        done = await port.submit_activity(
+            CALLER, "e", "implement", ActivitySubmission(ok=True, result=inside)
+        )
         assert (done.status, done.final_state) == ("completed", {"task": "t", "patch": "p"})
         row = next(one for one in await port.rows(CALLER, "e") if one.name == "ActivityCompleted")
         assert row.payload["externalTaskId"] == "x" and row.payload["nodeType"] == "agent_delegate"
@@ -269,21 +273,21 @@ async def test_runs_are_listed_by_pages() -> None:
             await port.start(CALLER, flow_document(SIGNAL), {}, execution_id=f"w{place}")
         await port.start(CALLER, flow_document(tool("work")), {}, execution_id="done")
         assert [
-            run.execution_id for run in (await port.list(CALLER, ListQuery(phase="completed"))).executions
+            run.execution_id for run in (await port.list(CALLER, RunListQuery(phase="completed"))).executions
         ] == ["done"]
         found: list[str] = []
         cursor = ""
         while True:
-            page = await port.list(CALLER, ListQuery(phase="awaiting_signal", limit=2, cursor=cursor))
+            page = await port.list(CALLER, RunListQuery(phase="awaiting_signal", limit=2, cursor=cursor))
             found += [run.execution_id for run in page.executions]
             cursor = page.next_cursor
             if not cursor:
                 break
         assert sorted(found) == [f"w{place}" for place in range(5)]
-        assert (await port.list(CALLER, ListQuery(definition_name="nobody"))).executions == []
+        assert (await port.list(CALLER, RunListQuery(definition_name="nobody"))).executions == []
         for bad in ("x", "|e", "2026-01-01T00:00:00Z|"):
             with pytest.raises(FlowRefused) as refused:
-                await port.list(CALLER, ListQuery(cursor=bad))
+                await port.list(CALLER, RunListQuery(cursor=bad))
             assert refused.value.code == "INVALID_LIST_CURSOR"
 
 
@@ -327,7 +331,7 @@ async def test_whoever_follows_a_run_is_told_each_row_once_and_none_is_read_agai
 
         following = asyncio.create_task(follow())
         for n in range(60):
-            assert (await handle.submit(f"t{n}", Submission(ok=True))).status in (
+            assert (await handle.submit(f"t{n}", ActivitySubmission(ok=True))).status in (
                 "awaiting_activity",
                 "completed",
             )

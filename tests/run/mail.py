@@ -21,7 +21,7 @@ from trunkline.run.delivery import DeliveryWorker
 from trunkline.run.feed import Feed
 from trunkline.run.notification import NotificationComposer
 from trunkline.run.push_configs import PushConfigs
-from trunkline.run.retry import Schedule
+from trunkline.run.retry import RetrySchedule
 from trunkline.run.tasks import Tasks
 from trunkline.store.records import Delivery, DeliveryRecord
 from trunkline.wire.types import Message, Part, PushConfig, Role, TaskState
@@ -179,7 +179,7 @@ class Mail:
             self.tasks, self.vault, lambda *_: "v1a,sig", whole={""} if whole else ()
         )
         self.breaker = Calm() if breaker is None else breaker
-        self.schedule = Schedule(long=long)
+        self.schedule = RetrySchedule(long=long)
         self.worker = self.another()
 
     def another(self) -> DeliveryWorker:

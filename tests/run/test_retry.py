@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from trunkline.run.retry import LONG, QUICK, Attempt, Schedule, patience_ms
+from trunkline.run.retry import LONG, QUICK, Attempt, RetrySchedule, patience_ms
 from trunkline.store.records import Delivery, DeliveryOutcome, DeliveryResult
 
 NOW = 1_800_000_000_000
@@ -22,7 +22,7 @@ def delivery(attempts: int = 0) -> Delivery:
 
 
 def settle(attempt: Attempt, attempts: int = 0, *, long: bool = False, chance: float = 0.5) -> DeliveryResult:
-    return Schedule(long=long).settle(delivery(attempts), attempt, NOW, chance)
+    return RetrySchedule(long=long).settle(delivery(attempts), attempt, NOW, chance)
 
 
 def outcomes(attempt: Attempt, *, long: bool = False, chance: float = 0.5) -> list[int]:
@@ -103,8 +103,8 @@ def test_row_63_long_waits_are_spread_by_a_fifth() -> None:
     assert earliest == [*QUICK, *[wait * 4 // 5 for wait in PROMISED]]
     assert latest == [*QUICK, *[wait * 6 // 5 for wait in PROMISED]]
     # What waits for a target that is down is not given up before its own schedule would.
-    assert sum(latest) <= Schedule(long=True).span_ms
-    assert sum(QUICK) < Schedule().span_ms
+    assert sum(latest) <= RetrySchedule(long=True).span_ms
+    assert sum(QUICK) < RetrySchedule().span_ms
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_what_an_attempt_says_of_the_target(attempt: Attempt, alive: bool, down:
 
 def test_a_log_that_cannot_be_read_is_asked_for_again_but_not_for_ever() -> None:
     waits: list[int] = []
-    while (settled := Schedule().unread(delivery(len(waits)), NOW)).outcome is DeliveryOutcome.RETRY:
+    while (settled := RetrySchedule().unread(delivery(len(waits)), NOW)).outcome is DeliveryOutcome.RETRY:
         waits.append(settled.next_due - NOW)
     assert waits[:3] == [1 * SECOND, 2 * SECOND, 4 * SECOND]
     assert (max(waits), len(waits)) == (60 * SECOND, 60)

@@ -11,7 +11,7 @@ from tests.conformance.store.given import AT, A, Author, B, delta, status, submi
 from tests.store.conftest import change
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
-from trunkline.store.check import Report, check
+from trunkline.store.check import CheckReport, check
 from trunkline.store.records import Fault, OutboxEntry
 from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import TaskState
@@ -41,7 +41,7 @@ async def fill(store):
 
 def test_what_there_is(run, store):
     async def case():
-        assert await check(store) == Report(tasks={}, problems=[])
+        assert await check(store) == CheckReport(tasks={}, problems=[])
         await fill(store)
         later = Author(store, "t3")
         await later.append(submitted())

@@ -63,7 +63,7 @@ class _Trusted(Struct, frozen=True):
     default_scopes: frozenset[Scope]
 
 
-class _Kept(Struct, frozen=True, gc=False):
+class _VerifiedToken(Struct, frozen=True, gc=False):
     until: float
     principal: Principal
 
@@ -93,7 +93,7 @@ class TokenVerifier:
             keys = IssuerKeys(issuer, fetch, clock)
             scopes, otherwise = _known_scopes(issuer.scopes), _known_scopes(issuer.default_scopes)
             self._trusted[issuer.issuer] = _Trusted(issuer, keys, scopes, otherwise)
-        self._kept: dict[bytes, _Kept] = {}
+        self._kept: dict[bytes, _VerifiedToken] = {}
 
     def known(self, token: bytes) -> Principal | None:
         """Who sends this token, if it was verified a moment ago."""
@@ -126,10 +126,10 @@ class TokenVerifier:
         until = _check_times(claims, now)
         _check_audience(claims, issuer)
         principal = Principal(issuer.tenant, _owner(claims, issuer), _scopes(claims, trusted))
-        self._keep(sha256(token).digest(), _Kept(min(until, now + KEPT_S), principal), now)
+        self._keep(sha256(token).digest(), _VerifiedToken(min(until, now + KEPT_S), principal), now)
         return principal
 
-    def _keep(self, digest: bytes, kept: _Kept, now: float) -> None:
+    def _keep(self, digest: bytes, kept: _VerifiedToken, now: float) -> None:
         if len(self._kept) >= KEPT:
             alive = {key: one for key, one in self._kept.items() if one.until > now}
             # A quarter goes at once, or each new token would cost a walk through all of them.

@@ -44,7 +44,7 @@ class _Ring(Struct, frozen=True):
     keys: tuple[SigningKey, ...]
 
 
-class _Jwk(Struct, frozen=True):
+class _SigningJwk(Struct, frozen=True):
     kid: str
     x: str
     kty: str = "OKP"
@@ -95,7 +95,7 @@ class Signer:
     def jwks(self) -> bytes:
         """The public halves, for `/.well-known/jwks.json`."""
         now = self._now()
-        keys = [_Jwk(key.kid, key.public) for key in self._ring.keys if _in_use(key, now)]
+        keys = [_SigningJwk(key.kid, key.public) for key in self._ring.keys if _in_use(key, now)]
         return msgspec.json.encode({"keys": keys})
 
     async def rotate(self) -> str:

@@ -36,7 +36,7 @@ log = logging.getLogger("trunkline")
 SWITCH_S = 0.001
 
 
-class Order(Struct, frozen=True):
+class WorkerOrder(Struct, frozen=True):
     """What a worker is to serve, and the sockets it inherits."""
 
     targets: Sequence[str]
@@ -111,7 +111,7 @@ def run(targets: Sequence[str], flags: Mapping[str, object], settings: list[str]
     guarded = is_guarded(chosen) is not False
     plan = WorkerPlan(
         "trunkline.cli.worker",
-        lambda sockets: msgspec.json.encode(Order(targets, flags, settings, sockets)),
+        lambda sockets: msgspec.json.encode(WorkerOrder(targets, flags, settings, sockets)),
         chosen.host,
         chosen.port,
         chosen.workers,

@@ -33,7 +33,7 @@ from trunkline.server.admin import PREFIX, Prune, WaitingTask
 from trunkline.store.backup import Shown, restore
 from trunkline.store.backup import export as lines_of
 from trunkline.store.base import Store
-from trunkline.store.check import Report
+from trunkline.store.check import CheckReport
 from trunkline.store.check import check as check_store
 from trunkline.store.url import shown, store_from_url
 
@@ -81,7 +81,7 @@ def check(url: str | None, *, as_json: bool) -> int:
     """Read everything and print what there is and what is wrong; gives the exit code."""
     settings = _settings(url)
 
-    async def work() -> Report:
+    async def work() -> CheckReport:
         async with _opened(settings.store, read_only=True) as store:
             return await check_store(store)
 
@@ -90,7 +90,7 @@ def check(url: str | None, *, as_json: bool) -> int:
     return 1 if report.problems else 0
 
 
-def _told(report: Report) -> str:
+def _told(report: CheckReport) -> str:
     states = ", ".join(f"{count} {state}" for state, count in sorted(report.tasks.items()))
     lines = [
         f"tasks     {sum(report.tasks.values())}{f' ({states})' if states else ''}",

@@ -8,7 +8,7 @@ import socket
 import msgspec
 
 from trunkline.cli.failure import print_error
-from trunkline.cli.serve import Order, prepare, serve
+from trunkline.cli.serve import WorkerOrder, prepare, serve
 from trunkline.errors import TrunklineError
 
 
@@ -22,7 +22,7 @@ def main() -> None:
         line = reader.readline()
     if not line:
         return
-    order = msgspec.json.decode(line, type=Order)
+    order = msgspec.json.decode(line, type=WorkerOrder)
     sockets = [socket.socket(fileno=each) for each in order.sockets]
     for each in sockets:
         each.set_inheritable(False)

@@ -27,7 +27,7 @@ WITHDRAWAL_S = 3.0
 ADDRESS_S = 10.0
 
 
-class _Problem(Struct):
+class _RefusalBody(Struct):
     detail: str = ""
 
 
@@ -146,6 +146,6 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 def _detail(answer: bytes) -> str:
     """What a hub says is wrong, short enough for a line of the log."""
     try:
-        return msgspec.json.decode(answer, type=_Problem).detail[:300]
+        return msgspec.json.decode(answer, type=_RefusalBody).detail[:300]
     except msgspec.MsgspecError:
         return ""

@@ -51,7 +51,7 @@ class LogQuery(PageQuery, frozen=True, kw_only=True):
     limit: Limit = NEWEST
 
 
-class CancelForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CancelTasksForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The tasks that are to be cancelled."""
 
     ids: Annotated[list[str], Meta(min_length=1, max_length=100)]
@@ -153,7 +153,7 @@ class TaskApi:
         await self._runner.cancel(feed, call.principal.name)
         return self._item(feed.state)
 
-    async def cancel_all(self, call: ApiCall, form: CancelForm) -> CancelOutcomes:
+    async def cancel_all(self, call: ApiCall, form: CancelTasksForm) -> CancelOutcomes:
         """Stop several tasks at once; each has an outcome of its own."""
         found = await asyncio.gather(*[self._cancel_one(call, task_id) for task_id in form.ids])
         return CancelOutcomes(tasks=found)
@@ -214,7 +214,7 @@ def task_routes(tasks: TaskApi) -> list[ApiRoute]:
             summary="Cancel several tasks.",
             act=lambda call, _, form: tasks.cancel_all(call, form),
             answer=CancelOutcomes,
-            body=CancelForm,
+            body=CancelTasksForm,
         ),
     ]
 

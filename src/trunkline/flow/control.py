@@ -23,8 +23,8 @@ from trunkline.flow.forms import (
     check_size,
     read_form,
 )
-from trunkline.flow.listing import ListQuery
-from trunkline.flow.port import FlowCaller, FlowPort, Submission
+from trunkline.flow.listing import RunListQuery
+from trunkline.flow.port import ActivitySubmission, FlowCaller, FlowPort
 from trunkline.flow.results import RunPage, RunResult, RunStatus
 
 _SPAN = {
@@ -122,7 +122,7 @@ class Control:
             self._caller,
             form.execution_id,
             form.node_id,
-            Submission(
+            ActivitySubmission(
                 ok=told.ok,
                 result=told.result,
                 error=told.error,
@@ -156,7 +156,7 @@ class Control:
 
     async def _list(self, given: dict[str, Any]) -> dict[str, Any]:
         form = read_form(given, ListForm, strict=False)
-        query = ListQuery(
+        query = RunListQuery(
             phase=form.phase or "",
             definition_name=form.definition_name or "",
             updated_after=form.updated_after or "",

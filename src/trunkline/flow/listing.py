@@ -28,7 +28,7 @@ _STATES = {
 }
 
 
-class ListQuery(Struct, frozen=True, kw_only=True):
+class RunListQuery(Struct, frozen=True, kw_only=True):
     """Which runs: what is empty does not matter."""
 
     phase: str = ""
@@ -40,7 +40,7 @@ class ListQuery(Struct, frozen=True, kw_only=True):
 
 
 async def list_runs(
-    tasks: Tasks, definitions: Definitions, agents: tuple[str, ...], tenant: str, query: ListQuery
+    tasks: Tasks, definitions: Definitions, agents: tuple[str, ...], tenant: str, query: RunListQuery
 ) -> RunPage:
     """A page of runs, newest first."""
     if query.phase and query.phase not in _STATES:
@@ -71,7 +71,7 @@ async def list_runs(
             return RunPage(executions=found)
 
 
-def _fits(run: ListedRun, query: ListQuery) -> bool:
+def _fits(run: ListedRun, query: RunListQuery) -> bool:
     return (not query.phase or run.phase == query.phase) and (
         not query.definition_name or run.definition_name == query.definition_name
     )
@@ -121,7 +121,7 @@ def _position(cursor: str) -> Position | None:
         raise FlowRefused("INVALID_LIST_CURSOR", "cursor is not from this list; start without it") from None
 
 
-def _bound(query: ListQuery, name: str) -> int:
+def _bound(query: RunListQuery, name: str) -> int:
     given = getattr(query, name)
     try:
         return read_moment(given) if given else 0

@@ -14,7 +14,7 @@ from trunkline.errors import FlowRefused, Misuse
 from trunkline.flow.assembly import Doers, FlowEngine
 from trunkline.flow.engine.order import Mode
 from trunkline.flow.engine.view import ShownRow
-from trunkline.flow.port import FlowCaller, FlowPort, Submission
+from trunkline.flow.port import ActivitySubmission, FlowCaller, FlowPort
 from trunkline.flow.results import RunResult, RunStatus
 from trunkline.run.node import HostedAgent, Limits
 from trunkline.run.runner import Runner
@@ -87,7 +87,7 @@ class RunHandle:
         return await self._port.signal(_CALLER, self.execution_id, name, payload or {})
 
     async def submit(
-        self, node_id: str, outcome: Submission, span: dict[str, str] | None = None
+        self, node_id: str, outcome: ActivitySubmission, span: dict[str, str] | None = None
     ) -> RunResult:
         """Submit the outcome of the activity for which the run waits."""
         return await self._port.submit_activity(_CALLER, self.execution_id, node_id, outcome, span=span)

@@ -26,7 +26,7 @@ from trunkline.flow.engine.order import (
     run_task_id,
 )
 from trunkline.flow.engine.view import RunView, ShownRow
-from trunkline.flow.listing import ListQuery, list_runs
+from trunkline.flow.listing import RunListQuery, list_runs
 from trunkline.flow.results import CANCELLED, RunPage, RunResult, RunStatus, redacted, run_result, run_status
 from trunkline.log.events import FlowRows
 from trunkline.log.ids import is_task_id
@@ -49,7 +49,7 @@ class FlowCaller(Struct, frozen=True):
     principal: str = "anonymous"
 
 
-class Submission(Struct, frozen=True, kw_only=True):
+class ActivitySubmission(Struct, frozen=True, kw_only=True):
     """The outcome of an activity that the caller did."""
 
     ok: bool
@@ -232,7 +232,7 @@ class FlowPort:
         caller: FlowCaller,
         execution_id: str,
         node_id: str,
-        outcome: Submission,
+        outcome: ActivitySubmission,
         *,
         definition: object = None,
         given: dict[str, Any] | None = None,
@@ -324,7 +324,7 @@ class FlowPort:
             raise FlowRefused("CANCEL_NOT_ALLOWED", f"run {execution_id!r} has ended: {result.status}")
         return result
 
-    async def list(self, caller: FlowCaller, query: ListQuery) -> RunPage:
+    async def list(self, caller: FlowCaller, query: RunListQuery) -> RunPage:
         """A page of runs, newest first.
 
         Raises:
@@ -465,7 +465,7 @@ def _branch(span: dict[str, str] | None) -> str:
     return "no branch" if span is None else f"the branch {span.get('branchName')!r}"
 
 
-def _outcome(outcome: Submission, about: Awaited, mode: Mode) -> tuple[Word, dict[str, Any]]:
+def _outcome(outcome: ActivitySubmission, about: Awaited, mode: Mode) -> tuple[Word, dict[str, Any]]:
     """What a submission says to the run.
 
     Raises:

@@ -39,7 +39,7 @@ class McpServers:
         """Take a manifest; `allow` are the commands that may be started, else the environment says it."""
         self._manifest = manifest
         self._allow = allowed_commands() if allow is None else tuple(allow)
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _ServerSession] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
     @property
@@ -56,7 +56,7 @@ class McpServers:
             CallFailed: it gave nothing; `code` is one of the MCP codes of workflows.
         """
         entry = self._entry(server, tool, arguments)
-        place = self._places.setdefault(server, _Place())
+        place = self._places.setdefault(server, _ServerSession())
         try:
             async with asyncio.timeout(timeout_s), place.calls:
                 session = await place.session(server, entry)
@@ -99,7 +99,7 @@ class McpServers:
         await asyncio.gather(*[place.close() for place in places], *self._ending)
 
 
-class _Place:
+class _ServerSession:
     """One server: the session with it, and the calls that it has now."""
 
     def __init__(self) -> None:

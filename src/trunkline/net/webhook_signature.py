@@ -149,7 +149,7 @@ class _Jwk(Struct, frozen=True):
     use: str = "sig"
 
 
-class _Jwks(Struct, frozen=True):
+class _WebhookKeySet(Struct, frozen=True):
     keys: tuple[_Jwk, ...]
 
 
@@ -161,9 +161,9 @@ def jwks_keys(document: bytes | str | Mapping[str, Any]) -> list[CheckingKey]:
     """
     try:
         if isinstance(document, Mapping):
-            found = msgspec.convert(dict(document), _Jwks)
+            found = msgspec.convert(dict(document), _WebhookKeySet)
         else:
-            found = msgspec.json.decode(document, type=_Jwks)
+            found = msgspec.json.decode(document, type=_WebhookKeySet)
         keys: list[CheckingKey] = [
             _public(urlsafe_b64decode(key.x + "=" * (-len(key.x) % 4)))
             for key in found.keys

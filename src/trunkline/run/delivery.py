@@ -24,7 +24,7 @@ from trunkline.net.breaker import Breaker
 from trunkline.net.resolver import on_behalf_of
 from trunkline.run.feed import Feed
 from trunkline.run.notification import NotificationComposer, OutgoingNotification
-from trunkline.run.retry import BUSY, GONE, Attempt, Schedule, patience_ms
+from trunkline.run.retry import BUSY, GONE, Attempt, RetrySchedule, patience_ms
 from trunkline.run.tasks import Tasks
 from trunkline.store.fairness import host_of
 from trunkline.store.records import Delivery, DeliveryOutcome, DeliveryResult, Shares
@@ -111,7 +111,7 @@ class DeliveryWorker:
         composer: NotificationComposer,
         poster: WebhookPoster,
         breaker: Breaker,
-        schedule: Schedule,
+        schedule: RetrySchedule,
         *,
         timeout_s: float,
         clock: Callable[[], int] = now_ms,

@@ -17,7 +17,7 @@ from trunkline.net.breaker import Breaker
 from trunkline.run.delivery import DeliveryCounts, DeliveryWorker, WebhookPoster
 from trunkline.run.notification import NotificationComposer
 from trunkline.run.push_configs import PushConfigs, UrlCheck
-from trunkline.run.retry import Schedule
+from trunkline.run.retry import RetrySchedule
 from trunkline.run.tasks import Tasks
 
 log = logging.getLogger("trunkline.webhook")
@@ -61,7 +61,7 @@ class Notifier:
         await self.signer.start()
         self.push = PushConfigs(tasks, self._ids, client, vault, show=settings.push_secrets == "show")
         composer = NotificationComposer(tasks, vault, self.signer.sign, whole=self._whole)
-        schedule = Schedule(long=settings.push_retry == "long")
+        schedule = RetrySchedule(long=settings.push_retry == "long")
         self.worker = DeliveryWorker(
             tasks,
             composer,

@@ -63,7 +63,7 @@ class Attempt(Struct, frozen=True):
         return self.trouble or f"HTTP {self.status}"
 
 
-class Schedule(Struct, frozen=True):
+class RetrySchedule(Struct, frozen=True):
     """When to try again, and when to give up."""
 
     long: bool = False

@@ -48,7 +48,7 @@ class StreamEncoding(Struct, frozen=True):
     whole_limit: int = WHOLE_LIMIT
 
 
-class Stream:
+class OpenStream:
     """One open response."""
 
     __slots__ = (
@@ -219,7 +219,7 @@ class Streams:
         self.closing = False
         self._keep_alive_s = keep_alive_s
         self._write_limit_s = write_limit_s
-        self._open: set[Stream] = set()
+        self._open: set[OpenStream] = set()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -232,7 +232,7 @@ class Streams:
         lasting: Lasting | None = None,
     ) -> None:
         """Answer an exchange with a stream, for as long as its reader is let in."""
-        stream = Stream(self, exchange, subscription, encoding, lasting)
+        stream = OpenStream(self, exchange, subscription, encoding, lasting)
         self._open.add(stream)
         subscription.feed.readers += 1
         try:

@@ -55,7 +55,7 @@ class _DocumentLine(Struct, forbid_unknown_fields=True):
     body: msgspec.Raw
 
 
-class _DocumentLine(Struct):
+class _NumberedDocument(Struct):
     """A document with the number of its line."""
 
     number: int
@@ -126,7 +126,7 @@ async def restore(store: Store, lines: Iterable[bytes], kinds: Iterable[str] = (
     size = 0
     try:
         for group in _groups(lines):
-            if isinstance(group, _DocumentLine):
+            if isinstance(group, _NumberedDocument):
                 await _write_document(store, group, carried, done)
                 continue
             wave.append(group)
@@ -141,7 +141,7 @@ async def restore(store: Store, lines: Iterable[bytes], kinds: Iterable[str] = (
     return done
 
 
-def _groups(lines: Iterable[bytes]) -> Iterable[_TaskLines | _DocumentLine]:
+def _groups(lines: Iterable[bytes]) -> Iterable[_TaskLines | _NumberedDocument]:
     group: _TaskLines | None = None
     number = 0
     for number, text in enumerate(lines, 1):
@@ -185,17 +185,19 @@ def _line(number: int, text: bytes) -> _Line:
     return line
 
 
-def _document(number: int, text: bytes) -> _DocumentLine:
+def _document(number: int, text: bytes) -> _NumberedDocument:
     try:
         line = msgspec.json.decode(text, type=_DocumentLine)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Misuse(f"line {number}: {error}; the document was not written") from None
     if not (line.tenant + line.id).isprintable():
         raise Misuse(f"line {number}: tenant and id of a document are printable; it was not written")
-    return _DocumentLine(number, line)
+    return _NumberedDocument(number, line)
 
 
-async def _write_document(store: Store, one: _DocumentLine, kinds: frozenset[str], done: Restored) -> None:
+async def _write_document(
+    store: Store, one: _NumberedDocument, kinds: frozenset[str], done: Restored
+) -> None:
     line, body = one.line, bytes(one.line.body)
     if line.document not in kinds:
         raise Misuse(f"line {one.number}: documents of kind {line.document!r} are not imported here")

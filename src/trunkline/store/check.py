@@ -23,7 +23,7 @@ PAGE = 2000
 AFTER_END = (ev.PushSet, ev.PushDeleted)
 
 
-class Report(Struct):
+class CheckReport(Struct):
     """What there is, and what is wrong with it. `unread` events are of kinds that a newer version wrote."""
 
     tasks: dict[str, int] = {}
@@ -52,9 +52,9 @@ async def every_task(store: Store) -> AsyncIterator[list[TaskRef]]:
         page, cursor = await store.maintenance.tasks(cursor)
 
 
-async def check(store: Store) -> Report:
+async def check(store: Store) -> CheckReport:
     """Read every log, fold it and compare."""
-    report = Report(tasks={}, problems=[])
+    report = CheckReport(tasks={}, problems=[])
     try:
         report.problems += await store.maintenance.faults()
         async for page in every_task(store):
@@ -65,7 +65,7 @@ async def check(store: Store) -> Report:
     return report
 
 
-async def _check_task(store: Store, ref: TaskRef, report: Report) -> None:
+async def _check_task(store: Store, ref: TaskRef, report: CheckReport) -> None:
     try:
         look, head = await _look(store, ref), await store.heads.get(ref.tenant, ref.task_id)
     except (ValueError, StoreError) as error:

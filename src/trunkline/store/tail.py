@@ -44,7 +44,7 @@ class TailListener(Protocol):
         ...
 
 
-class _Place(Struct, array_like=True):
+class _TailProgress(Struct, array_like=True):
     cursor: Cursor = START
     batch: bytes = b""
 
@@ -59,7 +59,7 @@ class TailReader:
         self._store = store
         self._name = name
         self._listener = listener
-        self._place = _Place()
+        self._place = _TailProgress()
         # That of the document, which is the number of its batch; -1 while it is to be read.
         self._rev: int = -1
         self._turn = asyncio.Lock()
@@ -105,7 +105,7 @@ class TailReader:
             page, cursor = await self._store.log.tail(self._place.cursor, PAGE)
             if not page:
                 return
-            place = _Place(cursor, await self._listener.take(page))
+            place = _TailProgress(cursor, await self._listener.take(page))
             body = msgspec.msgpack.encode(place)
             try:
                 self._rev = await self._store.docs.put(_TENANT, KIND, self._name, body, self._rev)
@@ -120,7 +120,9 @@ class TailReader:
         found = await self._store.docs.get(_TENANT, KIND, self._name) or Doc(self._name, 0, b"")
         if found.rev == self._rev:
             return
-        self._place = msgspec.msgpack.decode(found.body, type=_Place) if found.body else _Place()
+        self._place = (
+            msgspec.msgpack.decode(found.body, type=_TailProgress) if found.body else _TailProgress()
+        )
         self._rev = found.rev
         # The process that wrote it may have died before its batch had any effect.
         await self._settle()

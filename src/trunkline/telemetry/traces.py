@@ -65,7 +65,7 @@ def tracing() -> bool:
 
 def request(headers: Mapping[bytes, bytes], seen: TraceSeen) -> AbstractContextManager[None]:
     """A server's span around a request, named by what it is found to be."""
-    return _NOTHING if _tracer is None else _Request(_tracer, headers, seen)
+    return _NOTHING if _tracer is None else _RequestSpan(_tracer, headers, seen)
 
 
 class _Current:
@@ -84,7 +84,7 @@ class _Current:
         self._span.end()
 
 
-class _Request(_Current):
+class _RequestSpan(_Current):
     __slots__ = ("_seen",)
 
     def __init__(self, tracer: Tracer, headers: Mapping[bytes, bytes], seen: TraceSeen) -> None:

@@ -53,7 +53,7 @@ class _Server(ThreadingHTTPServer):
         self._idle_s = idle_s
         self._dual = not address and socket.has_dualstack_ipv6()
         self.address_family = socket.AF_INET6 if self._dual or ":" in address else socket.AF_INET
-        super().__init__((address, 0), _Request)
+        super().__init__((address, 0), _WebhookRequest)
 
     def server_bind(self) -> None:
         """Listen for both kinds of addresses where any will do."""
@@ -71,7 +71,7 @@ class _Server(ThreadingHTTPServer):
         """Say nothing: a stranger, or a sender that left; there is nothing to answer."""
 
 
-class _Request(BaseHTTPRequestHandler):
+class _WebhookRequest(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     # Head and body of an answer in one packet: no waiting for acknowledgements.
     wbufsize = -1

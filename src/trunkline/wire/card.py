@@ -135,7 +135,7 @@ class _CardCapabilities(WireStruct, frozen=True):
     extensions: tuple[Extension, ...] = ()
 
 
-class _ApiKeyScheme(WireStruct, frozen=True):
+class _ApiKeyDocument(WireStruct, frozen=True):
     location: str
     name: str
     description: str = ""
@@ -155,7 +155,7 @@ class _OpenId(WireStruct, frozen=True):
 class _Scheme(WireStruct, frozen=True):
     """The 1.0 wrapper; in a hybrid card it also carries the members of the 0.3 scheme."""
 
-    api_key_security_scheme: _ApiKeyScheme | None = None
+    api_key_security_scheme: _ApiKeyDocument | None = None
     http_auth_security_scheme: _HttpAuth | None = None
     open_id_connect_security_scheme: _OpenId | None = None
     type: str = ""
@@ -180,7 +180,7 @@ class _Requirement(Struct, frozen=True):
     schemes: dict[str, _Scopes]
 
 
-class _Document(WireStruct, frozen=True, kw_only=True):
+class _CardDocument(WireStruct, frozen=True, kw_only=True):
     name: str
     description: str
     version: str
@@ -228,8 +228,8 @@ def card_hybrid(card: Card) -> bytes:
     return msgspec.json.encode(hybrid)
 
 
-def _pure(card: Card) -> _Document:
-    return _Document(
+def _pure(card: Card) -> _CardDocument:
+    return _CardDocument(
         name=card.name,
         description=card.description,
         version=card.version,
@@ -256,7 +256,7 @@ def _pure(card: Card) -> _Document:
 
 def _wrapped(scheme: Scheme) -> _Scheme:
     if isinstance(scheme, ApiKeyScheme):
-        return _Scheme(api_key_security_scheme=_ApiKeyScheme("header", scheme.header, scheme.description))
+        return _Scheme(api_key_security_scheme=_ApiKeyDocument("header", scheme.header, scheme.description))
     if isinstance(scheme, OpenIdScheme):
         return _Scheme(open_id_connect_security_scheme=_OpenId(scheme.url, scheme.description))
     http = _HttpAuth("Bearer", scheme.bearer_format, scheme.description)

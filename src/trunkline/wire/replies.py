@@ -28,7 +28,7 @@ class _Quick(Struct, frozen=True, gc=False):
     error: Any = None
 
 
-class _Reply(Struct, frozen=True):
+class _RpcResponse(Struct, frozen=True):
     id: Raw = Raw()
     result: Raw = Raw()
     error: Raw = Raw()
@@ -46,7 +46,7 @@ class _AnsweredPage(Struct, frozen=True):
 
 
 _quick = msgspec.json.Decoder(_Quick)
-_reply = msgspec.json.Decoder(_Reply)
+_reply = msgspec.json.Decoder(_RpcResponse)
 _page = msgspec.json.Decoder(_AnsweredPage)
 _list = msgspec.json.Decoder(list[Raw])
 _members = msgspec.json.Decoder(dict[str, Raw])

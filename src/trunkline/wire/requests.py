@@ -58,13 +58,13 @@ class _List(WireStruct, frozen=True):
     tenant: str = ""
 
 
-class _PushQuery(WireStruct, frozen=True):
+class _PushParams(WireStruct, frozen=True):
     task_id: str
     id: str = ""
     tenant: str = ""
 
 
-class _PushQuery03(WireStruct, frozen=True):
+class _PushParams03(WireStruct, frozen=True):
     id: str
     push_notification_config_id: str = ""
 
@@ -116,8 +116,8 @@ def list_params(query: ListQuery, dialect: Dialect) -> bytes:
 def push_params(query: PushQuery, dialect: Dialect) -> bytes:
     """Params of getting, listing and deleting push configs."""
     if dialect is Dialect.V1:
-        return _encode(_PushQuery(query.task_id, query.config_id, query.tenant))
-    return _encode(_PushQuery03(query.task_id, query.config_id))
+        return _encode(_PushParams(query.task_id, query.config_id, query.tenant))
+    return _encode(_PushParams03(query.task_id, query.config_id))
 
 
 def set_push_params(request: PushRequest, dialect: Dialect) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from trunkline.fleet.ceremonies.ceremony import Ceremony, CeremonyForm, ceremony_of, file_ceremony
-from trunkline.fleet.ceremonies.runs import Report, progress_of
+from trunkline.fleet.ceremonies.runs import CeremonyReport, progress_of
 from trunkline.fleet.ceremonies.scheduler import Fire, Scheduler, subject
 from trunkline.fleet.journal import Journal, Journals
 from trunkline.log.events import Status, Submitted
@@ -51,7 +51,7 @@ class Stage:
         self.agents = ["writer", "reader"]
         self.steps = 0
         self.dies_at = -1
-        self.told: list[Report] = []
+        self.told: list[CeremonyReport] = []
         self.listens = True
         self.stopped: list[str] = []
         self.scheduler = Scheduler(
@@ -89,7 +89,7 @@ class Stage:
         self.stopped.append(task_id)
         await self.end(task_id, TaskState.CANCELED)
 
-    async def _tell(self, one: Ceremony, report: Report) -> bool:
+    async def _tell(self, one: Ceremony, report: CeremonyReport) -> bool:
         self.told.append(report)
         return self.listens
 

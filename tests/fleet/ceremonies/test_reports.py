@@ -12,7 +12,7 @@ from tests.fleet.ceremonies.stage import ceremony, filed
 from trunkline.errors import Unreachable
 from trunkline.fleet.ceremonies.ceremony import Ceremony
 from trunkline.fleet.ceremonies.reports import RunReports
-from trunkline.fleet.ceremonies.runs import Report
+from trunkline.fleet.ceremonies.runs import CeremonyReport
 from trunkline.net.fetch import Fetcher, FullResponse
 
 ABOUT = {"runId": "r1", "taskId": "t1", "status": "failure", "error": "it broke"}
@@ -35,7 +35,7 @@ class Posts:
 
 def tell(one: Ceremony, guarded: Posts, own: Posts, **variables: str) -> bool:
     reports = RunReports(cast("Fetcher", guarded), cast("Fetcher", own), variables.get)
-    return asyncio.run(reports.tell(one, Report(about=ABOUT, due=0)))
+    return asyncio.run(reports.tell(one, CeremonyReport(about=ABOUT, due=0)))
 
 
 def test_what_came_by_the_api_goes_by_the_egress_rule() -> None:

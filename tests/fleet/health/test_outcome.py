@@ -13,7 +13,7 @@ from trunkline.fleet.health.outcome import (
     FAILED,
     REJECTED,
     OpenTask,
-    Outcome,
+    TaskOutcome,
     is_counted,
     replay,
 )
@@ -34,7 +34,7 @@ def submitted(**members: Any) -> ev.Submitted:
     return ev.Submitted(message(), "ctx", "ann", "n1", agent="desk", skill="work", **members)
 
 
-def outcome(*events: ev.AnyEvent, end: ev.AnyEvent, ms: int = 40) -> Outcome:
+def outcome(*events: ev.AnyEvent, end: ev.AnyEvent, ms: int = 40) -> TaskOutcome:
     known = OpenTask(1, AT, submitted(metadata={"trunkline.dispatch": {"correlationId": "c-1"}}))
     for seq, event in enumerate(events, 2):
         known.take(ev.Recorded(seq, AT + 1, event))

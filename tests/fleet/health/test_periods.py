@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from trunkline.fleet.health import periods as module
-from trunkline.fleet.health.outcome import ASKED, COMPLETED, FAILED, Outcome
+from trunkline.fleet.health.outcome import ASKED, COMPLETED, FAILED, TaskOutcome
 from trunkline.fleet.health.periods import PERIOD_MS, Cell, Period, fold, rows_of, start_of, summarize
 from trunkline.fleet.health.tally import Summary
 
@@ -17,9 +17,9 @@ START = start_of(1_800_000_000_000)
 
 def outcome(
     at: int = 0, kind: int = COMPLETED, agent: str = "desk", skill: str = "work", **more: object
-) -> Outcome:
+) -> TaskOutcome:
     named = {"task": f"t{at}", "correlation": f"c{at}"} if kind == FAILED else {}
-    return Outcome("north", agent, skill, START + at, kind, **{"ms": at % 977, **named, **more})  # type: ignore[arg-type]
+    return TaskOutcome("north", agent, skill, START + at, kind, **{"ms": at % 977, **named, **more})  # type: ignore[arg-type]
 
 
 def summed(period: Period, since: int = 0) -> dict[Cell, Summary]:

@@ -23,7 +23,7 @@ from trunkline.fleet.routing.choose import (
     share_of,
     weight,
 )
-from trunkline.fleet.routing.ranking import Track
+from trunkline.fleet.routing.ranking import TrackRecord
 
 ANN = Standing(agent="ann", skills=frozenset({"draft", "chat"}))
 BEN = Standing(agent="ben", skills=frozenset({"draft"}))
@@ -135,7 +135,7 @@ def test_a_split_is_by_key_and_never_changes_for_one() -> None:
 
 
 def test_candidates_are_sorted_by_their_score_and_bounded() -> None:
-    good, bad = Track(runs=9, success_rate=1.0), Track(runs=9, success_rate=0.1)
+    good, bad = TrackRecord(runs=9, success_rate=1.0), TrackRecord(runs=9, success_rate=0.1)
     several = [Standing(agent=f"a{n}", skills=frozenset({"x"}), track=bad) for n in range(30)]
     best = Standing(agent="z", skills=frozenset({"x"}), track=good, success_rate=1.0)
     shown = choose(Wish(skill="x"), [*several, best], 0.5).candidates

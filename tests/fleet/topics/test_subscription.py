@@ -13,7 +13,7 @@ from trunkline.fleet.topics.outlet import StreamOutlet
 from trunkline.fleet.topics.patterns import read_pattern
 from trunkline.fleet.topics.place import FeedPlace, read_place
 from trunkline.fleet.topics.reader import TopicReader, TopicSource
-from trunkline.fleet.topics.subscription import Subscription
+from trunkline.fleet.topics.subscription import TopicSubscription
 from trunkline.log import events as ev
 from trunkline.log.fold import State
 from trunkline.store.base import Store
@@ -70,7 +70,7 @@ class Listener:
                 self.heard.set()
 
         members = {"keep_alive_s": 60.0, **self.members}
-        await Subscription(self.store.log, reader, "north", place, **members).serve(
+        await TopicSubscription(self.store.log, reader, "north", place, **members).serve(
             receive, StreamOutlet(send)
         )
 
@@ -163,7 +163,7 @@ def test_one_that_takes_nothing_is_cut_off() -> None:
         async def receive() -> Any:
             await asyncio.Event().wait()
 
-        subscription = Subscription(store.log, reader, "north", FeedPlace(""), 60.0, slow_s=0.01)
+        subscription = TopicSubscription(store.log, reader, "north", FeedPlace(""), 60.0, slow_s=0.01)
         await subscription.serve(receive, StreamOutlet(send))
         assert len(begun) == 3
 

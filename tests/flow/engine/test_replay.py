@@ -19,7 +19,7 @@ from trunkline.flow.engine.order import run_task_id
 from trunkline.flow.engine.rows import is_command
 from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.local import LocalFlows
-from trunkline.flow.port import Submission
+from trunkline.flow.port import ActivitySubmission
 from trunkline.flow.results import RunResult
 from trunkline.log.events import FlowRow, FlowRows
 
@@ -87,7 +87,7 @@ async def _submit(
 ) -> RunResult:
     document = {**vectors.document(vector["definition"]), **submission.get("definitionTamper", {})}
     told = submission["outcome"]
-    outcome = Submission(
+    outcome = ActivitySubmission(
         ok=told["ok"],
         result=told.get("result"),
         error=told.get("error", ""),
@@ -267,7 +267,7 @@ async def _to_the_end(flows: LocalFlows, run: str) -> RunResult:
             case "awaiting_activity":
                 node = str(result.node_id)
                 fails = node == "last" and not (await _stored(flows, run))[-1].payload.get("attempt", 0) > 1
-                outcome = Submission(
+                outcome = ActivitySubmission(
                     ok=not fails,
                     result=OUTPUTS.get(node, {}),
                     error="not yet" if fails else "",

@@ -15,7 +15,7 @@ from trunkline.errors import FlowRefused
 from trunkline.flow.activities.base import Outcome
 from trunkline.flow.engine.order import run_task_id
 from trunkline.flow.local import LocalFlows
-from trunkline.flow.port import Submission
+from trunkline.flow.port import ActivitySubmission
 from trunkline.log.events import Chunk, Parked, Status
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.node import HostedAgent, Limits
@@ -256,7 +256,7 @@ async def test_a_branch_that_fails_costs_only_what_needs_it() -> None:
         # The failure is recorded, and nothing can revive the run (D4, D16).
         assert (await every.status()).phase == "failed"
         with pytest.raises(FlowRefused, match="does not wait"):
-            await every.submit("one", Submission(ok=True))
+            await every.submit("one", ActivitySubmission(ok=True))
 
 
 @pytest.mark.parametrize("mode", ["in_process", "host_mediated"])
@@ -273,7 +273,7 @@ async def test_pauses_of_nested_runs_are_those_of_their_parents(mode: Any) -> No
         result = await flows.port.signal(CALLER, "parent", "go", {"by": "b"}, mode=mode)
         if mode == "host_mediated":
             assert (result.status, result.node_id) == ("awaiting_activity", "work")
-            result = await handle.submit("work", Submission(ok=True, result={"out": 1}))
+            result = await handle.submit("work", ActivitySubmission(ok=True, result={"out": 1}))
         wanted = {"ok": True, "by": "b", **({"out": 1} if mode == "host_mediated" else {})}
         assert (result.status, result.result) == ("completed", wanted)
         child = await flows.port.status(CALLER, "parent:sub:nest")

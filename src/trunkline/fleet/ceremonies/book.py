@@ -18,7 +18,7 @@ KIND = "ceremony"
 TENANT_LIMIT = 1000
 
 
-class _Kept(Struct, frozen=True):
+class _StoredCeremony(Struct, frozen=True):
     form: CeremonyForm
     since: int
 
@@ -82,7 +82,7 @@ class CeremonyBook:
                 f"a tenant has at most {TENANT_LIMIT} ceremonies; delete one first", conflict="CEREMONY_LIMIT"
             )
         known = None if fresh else self._mirror.documents.get(one.key)
-        body = msgspec.json.encode(_Kept(one.form, one.since))
+        body = msgspec.json.encode(_StoredCeremony(one.form, one.since))
         try:
             await self._mirror.put(one.tenant, one.id, body, expected_rev=0 if known is None else known.rev)
         except Conflict:
@@ -108,8 +108,8 @@ def taken(ceremony_id: str) -> InvalidParams:
     )
 
 
-def _decode(doc: Doc) -> _Kept:
+def _decode(doc: Doc) -> _StoredCeremony:
     try:
-        return msgspec.json.decode(doc.body, type=_Kept)
+        return msgspec.json.decode(doc.body, type=_StoredCeremony)
     except msgspec.MsgspecError as error:
         raise StoreError(f"the ceremony {doc.id} cannot be read: {error}") from error

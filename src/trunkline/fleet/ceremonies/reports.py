@@ -10,7 +10,7 @@ import msgspec
 
 from trunkline.errors import Unreachable
 from trunkline.fleet.ceremonies.ceremony import Ceremony
-from trunkline.fleet.ceremonies.runs import Report
+from trunkline.fleet.ceremonies.runs import CeremonyReport
 from trunkline.net.fetch import Fetcher
 
 log = logging.getLogger("trunkline.fleet")
@@ -29,7 +29,7 @@ class RunReports:
         self._own = own
         self._variable = variable
 
-    async def tell(self, one: Ceremony, report: Report) -> bool:
+    async def tell(self, one: Ceremony, report: CeremonyReport) -> bool:
         """Post a report; whether it was taken. One that nobody can be told of counts as told."""
         url, fetcher = self._address(one)
         if not url:
@@ -53,7 +53,7 @@ class RunReports:
         return self._variable(f"DISCORD_WEBHOOK_{channel}") or "", self._own
 
 
-def _body(one: Ceremony, report: Report) -> dict[str, Any]:
+def _body(one: Ceremony, report: CeremonyReport) -> dict[str, Any]:
     """A report; `content` is what a chat shows of it."""
     about = report.about
     content = f"{one.form.name}: {about['status']} (task {about['taskId']})"

@@ -50,7 +50,7 @@ class CeremonyRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.task_id(self.targets[0])
 
 
-class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CeremonyReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run that has ended and of which somebody is to be told; `due` is when that is tried next."""
 
     about: dict[str, Any]
@@ -65,7 +65,7 @@ class Progress(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mark: str = ""
     since: int = 0
     open: tuple[CeremonyRun, ...] = ()
-    reports: tuple[Report, ...] = ()
+    reports: tuple[CeremonyReport, ...] = ()
 
 
 def progress_of(journal: Journal) -> Progress:

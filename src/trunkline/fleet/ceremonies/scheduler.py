@@ -20,10 +20,10 @@ from trunkline.fleet.ceremonies.runs import (
     ENDED,
     OPENED,
     TIMEOUT,
+    CeremonyReport,
     CeremonyRun,
     Heads,
     Progress,
-    Report,
     is_over,
     journal_with,
     plan,
@@ -69,7 +69,7 @@ StopTask = Callable[[str, str, str], Awaitable[None]]
 # The names of the agents of a tenant that have a skill.
 AgentsOf = Callable[[str, str], list[str]]
 # Tells of a run that has ended; whether somebody was told.
-Tell = Callable[[Ceremony, Report], Awaitable[bool]]
+Tell = Callable[[Ceremony, CeremonyReport], Awaitable[bool]]
 
 
 def subject(ceremony_id: str) -> str:
@@ -233,7 +233,7 @@ class Scheduler:
 
         return progress_of(await self.journals.change(one.tenant, subject(one.id), revise))
 
-    async def _report(self, one: Ceremony, report: Report, now: int) -> Progress:
+    async def _report(self, one: Ceremony, report: CeremonyReport, now: int) -> Progress:
         told = self._tell is None or await self._tell(one, report)
         attempts = report.attempts + 1
         again = (
@@ -266,7 +266,7 @@ def _without_ended(
     if not rows:
         return known, rows
     wanted = tells and bool(one.form.notify_channel or one.form.notify_webhook or one.notify_env)
-    reports = [Report(about=row.about, due=now) for row in rows] if wanted else []
+    reports = [CeremonyReport(about=row.about, due=now) for row in rows] if wanted else []
     return replace(known, open=tuple(left), reports=(*known.reports, *reports)), rows
 
 

@@ -30,7 +30,7 @@ _REPORTS = (COST, CONFIDENCE)
 _NAME_LENGTH = 128
 
 
-class Outcome(Struct, frozen=True, array_like=True, gc=False):
+class TaskOutcome(Struct, frozen=True, array_like=True, gc=False):
     """A task that ended or asked, by the agent that did the work; `ms` is from its first event to its end.
 
     `caller` is the agent whose task asked for it. `task` and `correlation` are there if it failed.
@@ -89,11 +89,11 @@ class OpenTask:
             case _:
                 pass
 
-    def outcome(self, tenant: str, task_id: str, recorded: ev.Recorded) -> Outcome | None:
+    def outcome(self, tenant: str, task_id: str, recorded: ev.Recorded) -> TaskOutcome | None:
         """What this event makes of the task; None if it neither ends nor asks."""
         state, said = _status(recorded.event)
         if state in INTERRUPTED:
-            return Outcome(tenant, self.agent, self.skill, recorded.at, ASKED)
+            return TaskOutcome(tenant, self.agent, self.skill, recorded.at, ASKED)
         if state is None or state not in TERMINAL:
             return None
         cost, confidence = (self._report(name, said) for name in _REPORTS)
@@ -103,7 +103,7 @@ class OpenTask:
             kind = FAILED
         into, out = tokens_of(cost)
         sure = _finite(number(confidence.get("confidence")))
-        return Outcome(
+        return TaskOutcome(
             tenant,
             self.agent,
             self.skill,

@@ -14,7 +14,7 @@ from struct import Struct as Packed
 from msgspec import Struct, field
 
 from trunkline.config import HEALTH_KEPT_S
-from trunkline.fleet.health.outcome import ASKED, FAILED, Outcome
+from trunkline.fleet.health.outcome import ASKED, FAILED, TaskOutcome
 from trunkline.fleet.health.tally import Row, Summary, Tally
 
 PERIOD_MS = 300_000
@@ -69,7 +69,7 @@ def start_of(at: int) -> int:
     return at - at % PERIOD_MS
 
 
-def fold(period: Period, start: int, outcomes: Iterable[Outcome]) -> None:
+def fold(period: Period, start: int, outcomes: Iterable[TaskOutcome]) -> None:
     """Count outcomes in the period that began at `start`, in which they all lie."""
     numbers = {cell: number for number, cell in enumerate(period.cells)}
     calls = {(call.caller, call.agent): call for call in period.calls}
@@ -161,7 +161,7 @@ def _pack(number: int, start: int, row: Row) -> bytes:
     )
 
 
-def _call(calls: dict[Cell, Calls], one: Outcome) -> None:
+def _call(calls: dict[Cell, Calls], one: TaskOutcome) -> None:
     pair = (one.caller, one.agent)
     if pair not in calls and len(calls) >= CALLS:
         return

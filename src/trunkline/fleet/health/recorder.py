@@ -9,7 +9,7 @@ import msgspec
 
 from trunkline.errors import Conflict, StoreError
 from trunkline.fleet.health.book import KIND, HealthBook
-from trunkline.fleet.health.outcome import OpenTask, Outcome, is_counted, replay
+from trunkline.fleet.health.outcome import OpenTask, TaskOutcome, is_counted, replay
 from trunkline.fleet.health.periods import KEPT_MS, Period, fold, start_of
 from trunkline.log.events import Submitted
 from trunkline.store.base import Store
@@ -20,7 +20,7 @@ log = logging.getLogger("trunkline.fleet")
 OPEN_LIMIT = 20_000
 _PAGE = 1000
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Outcome]).decode
+_decode = msgspec.msgpack.Decoder(list[TaskOutcome]).decode
 
 
 class HealthRecorder:
@@ -35,7 +35,7 @@ class HealthRecorder:
     async def take(self, page: Sequence[TailRecord]) -> bytes:
         """The outcomes that a page comes to."""
         oldest = self._book.now_ms() - KEPT_MS
-        found: list[Outcome] = []
+        found: list[TaskOutcome] = []
         for record in page:
             recorded, task_id = record.recorded, record.task_id
             if type(recorded.event) is Submitted:
@@ -57,7 +57,7 @@ class HealthRecorder:
 
     async def settle(self, batch: bytes, number: int) -> None:
         """Count the outcomes of a batch in every document that does not have it yet."""
-        groups: dict[tuple[str, int], list[Outcome]] = {}
+        groups: dict[tuple[str, int], list[TaskOutcome]] = {}
         for one in _decode(batch):
             groups.setdefault((one.tenant, start_of(one.at)), []).append(one)
         for (tenant, start), outcomes in groups.items():
@@ -65,7 +65,7 @@ class HealthRecorder:
                 pass
         await self._tidy()
 
-    async def _write(self, tenant: str, start: int, outcomes: Sequence[Outcome], number: int) -> bool:
+    async def _write(self, tenant: str, start: int, outcomes: Sequence[TaskOutcome], number: int) -> bool:
         """Whether the document has the batch now; another process may have changed it meanwhile."""
         doc = await self._store.docs.get(tenant, KIND, str(start))
         period = Period() if doc is None else msgspec.msgpack.decode(doc.body, type=Period)

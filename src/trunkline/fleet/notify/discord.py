@@ -46,7 +46,7 @@ class _User(Struct, frozen=True):
     username: str = ""
 
 
-class _Member(Struct, frozen=True):
+class _GuildMember(Struct, frozen=True):
     user: _User = _User()
 
 
@@ -63,7 +63,7 @@ class _Pressed(Struct, frozen=True):
 class _Interaction(Struct, frozen=True):
     type: int
     data: _Pressed = _Pressed()
-    member: _Member | None = None
+    member: _GuildMember | None = None
     user: _User = _User()
 
 

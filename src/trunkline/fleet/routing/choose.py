@@ -11,7 +11,7 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from trunkline.fleet.routing.ranking import Score, Track, ranked
+from trunkline.fleet.routing.ranking import Score, TrackRecord, ranked
 from trunkline.log.events import Candidate, Routed
 
 NO_SKILL, UNKNOWN_SKILL, UNKNOWN_TARGET = "no_skill", "unknown_skill", "unknown_target"
@@ -35,7 +35,7 @@ class Standing(Struct, frozen=True, kw_only=True):
     success_rate: float | None = None
     cost_usd: float | None = None
     latency_ms: float | None = None
-    track: Track = Track()
+    track: TrackRecord = TrackRecord()
     # How many tasks it may have in work, and how long the skill in question rests for a subject.
     concurrency: int | None = None
     cooldown_s: float = 0.0

@@ -11,7 +11,7 @@ WARM = 5
 _MINUTE_MS = 60_000
 
 
-class Track(Struct, frozen=True, kw_only=True):
+class TrackRecord(Struct, frozen=True, kw_only=True):
     """What is known of an agent's runs of a skill; `declared` is how sure the agent says it is of itself.
 
     `confidence` is the mean that it reported with its successes, `wall_ms` how long a run takes.
@@ -32,7 +32,7 @@ class Score(Struct, frozen=True):
     parts: dict[str, float]
 
 
-def score(track: Track) -> Score:
+def score(track: TrackRecord) -> Score:
     """How an agent did so far; one that is hardly known is taken at its own word."""
     if track.runs < WARM:
         return Score(track.declared, {"declared": track.declared})
@@ -44,7 +44,7 @@ def score(track: Track) -> Score:
     return Score(sum(parts.values()), parts)
 
 
-def ranked(tracks: Iterable[tuple[str, Track]]) -> list[tuple[str, Score]]:
+def ranked(tracks: Iterable[tuple[str, TrackRecord]]) -> list[tuple[str, Score]]:
     """Agents with their scores, the best first; of equals the one that is surer of itself, then by name."""
     scored = [(name, track.declared, score(track)) for name, track in tracks]
     scored.sort(key=lambda one: (-one[2].value, -one[1], one[0]))

@@ -8,7 +8,7 @@ from typing import Protocol
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.listed import Listed
 from trunkline.fleet.routing.choose import Standing
-from trunkline.fleet.routing.ranking import Track
+from trunkline.fleet.routing.ranking import TrackRecord
 
 
 class KnownHealth(Protocol):
@@ -84,12 +84,12 @@ class CatalogueFleet:
             cooldown_s=entry.cooldown_s.get(skill, 0.0),
         )
 
-    def _known(self, tenant: str, agent: str, skill: str) -> tuple[KnownHealth | None, Track]:
+    def _known(self, tenant: str, agent: str, skill: str) -> tuple[KnownHealth | None, TrackRecord]:
         if self._healths is None:
-            return None, Track()
+            return None, TrackRecord()
         known = self._healths.of(tenant, agent, skill)
         sure, confidence = self._healths.sureness(tenant, agent, skill)
-        track = Track(
+        track = TrackRecord(
             runs=known.total,
             success_rate=known.success_rate or 0.0,
             confidence_runs=sure,

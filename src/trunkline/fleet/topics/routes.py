@@ -18,7 +18,7 @@ from trunkline.fleet.topics.outlet import SocketOutlet, StreamOutlet
 from trunkline.fleet.topics.patterns import REST, read_pattern
 from trunkline.fleet.topics.place import FeedPlace, read_place
 from trunkline.fleet.topics.reader import TopicFrame, TopicReader, TopicSource
-from trunkline.fleet.topics.subscription import Subscription
+from trunkline.fleet.topics.subscription import TopicSubscription
 from trunkline.fleet.views import task_item
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.log.events import Submitted
@@ -89,7 +89,7 @@ class TopicApi:
         self._free -= 1
         try:
             reader = TopicReader(self._source, call.tenant, pattern)
-            subscription = Subscription(self._log, reader, call.tenant, place, self._keep_alive_s)
+            subscription = TopicSubscription(self._log, reader, call.tenant, place, self._keep_alive_s)
             outlet = SocketOutlet(receive, send) if scope["type"] == "websocket" else StreamOutlet(send)
             await subscription.serve(receive, outlet)
         finally:

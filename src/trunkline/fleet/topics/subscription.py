@@ -23,7 +23,7 @@ _FIRST_PAGE = 1000
 SLOW_S = 30.0
 
 
-class Subscription:
+class TopicSubscription:
     """One subscriber with its place in the log; it keeps no queue."""
 
     def __init__(

@@ -18,7 +18,7 @@ class Evaluate(Struct, frozen=True):
     root: dict[str, Any]
 
 
-class Record(Struct, frozen=True):
+class RecordRows(Struct, frozen=True):
     """A turn for others, with the rows so far recorded; nothing else of the walk goes on before that.
 
     A way that needs nothing may lead round in a circle.
@@ -73,11 +73,11 @@ class Ask(Struct, frozen=True):
     span: Span | None
 
 
-Effect = Evaluate | Record | Perform | Delegate | Nest | Sleep | Ask
+Effect = Evaluate | RecordRows | Perform | Delegate | Nest | Sleep | Ask
 
 
 # What no row tells of: it is seen to at once, and again whenever the walk comes by.
-UNRECORDED = (Evaluate, Record)
+UNRECORDED = (Evaluate, RecordRows)
 
 
 class Done(Struct, frozen=True):

@@ -10,7 +10,17 @@ from typing import Any, cast
 from trunkline.flow.definition.document import LONGEST_MS, Node
 from trunkline.flow.definition.duration import duration_ms
 from trunkline.flow.definition.programs import mapped_program
-from trunkline.flow.engine.effects import Ask, Delegate, Done, Evaluate, Nest, Perform, Record, Sleep, Span
+from trunkline.flow.engine.effects import (
+    Ask,
+    Delegate,
+    Done,
+    Evaluate,
+    Nest,
+    Perform,
+    RecordRows,
+    Sleep,
+    Span,
+)
 from trunkline.flow.engine.walk import Fork, NodeFailed, Steps, Walk, spanned
 from trunkline.wire.types import Metadata
 
@@ -33,7 +43,7 @@ def chain(walk: Walk, at: str | None, until: str | None, span: Span | None) -> S
             raise NodeFailed("orchestration_error", f"there is no node {at!r}")
         walk.nodes += 1
         if not walk.nodes % _TURN:
-            yield Record()
+            yield RecordRows()
         walk.command("ScheduleNode", at)
         walk.event("NodeScheduled", at)
         at = yield from WAYS[node.type](walk, node, span)

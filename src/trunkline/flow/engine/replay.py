@@ -19,7 +19,7 @@ from trunkline.flow.engine.effects import (
     Evaluate,
     Nest,
     Perform,
-    Record,
+    RecordRows,
     Sleep,
 )
 from trunkline.flow.engine.rows import is_command, node_of
@@ -117,7 +117,7 @@ class History:
     def place(self, effect: Effect) -> int | None:
         """Where what an effect gave is recorded, before the next command or as it; None if nowhere."""
         limit = self._limit
-        if isinstance(effect, Evaluate | Record) or not self._rows:
+        if isinstance(effect, Evaluate | RecordRows) or not self._rows:
             return None
         node = effect.node.id
         if isinstance(effect, Sleep) and not effect.fires:
@@ -139,7 +139,7 @@ class History:
     def take(self, effect: Effect) -> Any:
         """What an effect gave, once; `MISSING` if that is not recorded."""
         place = self.place(effect)
-        if place is None or isinstance(effect, Evaluate | Record):
+        if place is None or isinstance(effect, Evaluate | RecordRows):
             return MISSING
         row = self._rows[place]
         queue = self._results.get(effect.node.id)
@@ -177,7 +177,7 @@ _ANSWERING: dict[type[Effect], tuple[str, ...]] = {
     Sleep: ("CompleteNode",),
     Ask: ("ResumeInterrupt", "DeliverSignal"),
     Evaluate: (),
-    Record: (),
+    RecordRows: (),
 }
 
 

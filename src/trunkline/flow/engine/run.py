@@ -17,7 +17,7 @@ from trunkline.errors import FlowRefused, Misuse
 from trunkline.flow.activities.base import Activity, DelegateOrder, Outcome, output_of
 from trunkline.flow.definitions import Loaded
 from trunkline.flow.engine.children import ChildRun, agent_request, child_id, nested_done, read_done
-from trunkline.flow.engine.effects import Ask, Delegate, Done, Evaluate, Nest, Perform, Record, Sleep
+from trunkline.flow.engine.effects import Ask, Delegate, Done, Evaluate, Nest, Perform, RecordRows, Sleep
 from trunkline.flow.engine.nodes import way
 from trunkline.flow.engine.order import DEPTH_LIMIT, Mode, Order, mode_of, read_word, run_task_id
 from trunkline.flow.engine.parts import FlowParts
@@ -99,7 +99,7 @@ class Run:
         match lane.effect:
             case Evaluate() as wanted:
                 await self._evaluate(lane, wanted)
-            case Record():
+            case RecordRows():
                 await self._turn(lane)
             case Sleep(due=due):
                 if due <= now_ms():
