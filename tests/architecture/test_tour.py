@@ -22,7 +22,7 @@ SHOWN = {
     "client/resume.py": "class ResumePoint",
     "store/group_commit.py": "class GroupCommit",
     "net/egress.py": "class Egress",
-    "run/retry.py": "class Schedule",
+    "run/retry.py": "class RetrySchedule",
     "peer/remote_run.py": "def _recall",
     "server/streams.py": "keep_alive",
     "run/limits.py": "class Quota",
