@@ -32,7 +32,7 @@ GIVEN = {
 
 
 def _sqlite(path):
-    plain, _ = statements("sqlite")
+    plain = statements("sqlite")
     with sqlite3.connect(path) as connection:
         connection.execute(NUMBERS + FILL.format(num="num,", n="n,") + " FROM n")
         given = GIVEN | {"agents": '["", "alpha"]'}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from trunkline.log.events import Delta
 from trunkline.log.fold import Head
 from trunkline.store.records import START, Dedup
 from trunkline.store.sqlite import append_plan
+from trunkline.store.sqlite.append_plan import RowsStatement
 from trunkline.store.sqlite.store import SqliteStore
 from trunkline.wire.types import TaskState
 
@@ -188,3 +190,27 @@ def test_a_head_may_change_owner_and_context_in_any_order():
         return found == heads, [(one.principal, one.seq) for one in last]
 
     assert with_memory(case) == (True, [("bob", 6), ("bob", 6)])
+
+
+def test_a_row_is_repeated():
+    statement = RowsStatement("INSERT INTO t (a, b) VALUES (?, ?) ON CONFLICT (a) DO NOTHING")
+    assert statement.steps([1, 2, 3, 4]) == [
+        ("INSERT INTO t (a, b) VALUES (?, ?), (?, ?) ON CONFLICT (a) DO NOTHING", [1, 2, 3, 4])
+    ]
+
+
+def test_a_row_may_hold_constants():
+    statement = RowsStatement("INSERT INTO t (a, b) VALUES (?, '')")
+    assert statement.steps([1, 2]) == [("INSERT INTO t (a, b) VALUES (?, ''), (?, '')", [1, 2])]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 7, 63, 64, 65, 127, 128, 500])
+def test_rows_travel_in_powers_of_two_and_none_is_lost(rows):
+    statement = RowsStatement("VALUES (?, ?)")
+    values = list(range(2 * rows))
+    steps = statement.steps(values)
+    sizes = [text.count("(") for text, _ in steps]
+    assert [value for _, part in steps for value in part] == values
+    assert [len(part) for _, part in steps] == [2 * size for size in sizes]
+    assert all(size in (1, 2, 4, 8, 16, 32, 64) for size in sizes)
+    assert len(steps) <= 6 + rows // 64

@@ -54,7 +54,7 @@ class Statement:
         return [given[name] for name in self.names]
 
 
-TEXTS, _ = statements("postgres")
+TEXTS = statements("postgres")
 SQL: Mapping[str, Statement] = {name: Statement(text) for name, text in TEXTS.items()}
 _SET_TENANT = SQL["set_tenant"].text
 

@@ -8,6 +8,7 @@ if it is there all the same, its insertion fails and the group is planned again 
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
@@ -18,22 +19,60 @@ from trunkline.errors import Conflict, Duplicate
 from trunkline.log.fold import Head
 from trunkline.store.columns import NUMBERS
 from trunkline.store.group_commit import Entry, Outcome
-from trunkline.store.statements import RowsStatement, Step, Value, statements
+from trunkline.store.statements import Value, statements
 
 PLACES = 4_096
 _HALF = PLACES // 2
 
-_PLAIN, _ROWS = statements("sqlite")
-_FIND_TASKS = _ROWS["find_tasks"]
-_FIND_KEYS = _ROWS["find_keys"]
-_ENDS = _PLAIN["ends"]
-_ADD_EVENTS = _ROWS["add_events"]
-_ADD_TASKS = _ROWS["add_tasks"]
-_PUT_TASKS = _ROWS["put_tasks"]
-_PUT_HEADS = _ROWS["put_heads"]
-_ADD_KEYS = _ROWS["add_keys"]
-_PUT_KEYS = _ROWS["put_keys"]
-_ADD_DELIVERIES = _ROWS["add_deliveries"]
+_ROW = re.compile(r"(\(\?[?, ']*\))")
+_LARGEST = 64
+
+Step = tuple[str, Sequence[Value]]
+
+
+class RowsStatement:
+    """A statement over any number of rows.
+
+    Its rows travel in powers of two. A text for each number of rows would make hundreds of prepared
+    statements, which take 25 MiB, and each is parsed when it is first needed.
+    """
+
+    __slots__ = ("_sizes", "_texts")
+
+    def __init__(self, text: str) -> None:
+        start, row, end = _ROW.split(text)
+        width = row.count("?")
+        powers = [1 << power for power in range(_LARGEST.bit_length())]
+        # Largest first: how many values, and the text that takes them.
+        self._sizes = [(rows * width, start + ", ".join([row] * rows) + end) for rows in powers[::-1]]
+        self._texts = dict(self._sizes)
+
+    def steps(self, values: list[Value]) -> list[Step]:
+        """What to execute, given the values of all rows one after the other."""
+        left = len(values)
+        if (whole := self._texts.get(left)) is not None:
+            return [(whole, values)]
+        steps: list[Step] = []
+        start = 0
+        for size, text in self._sizes:
+            while size <= left:
+                steps.append((text, values[start : start + size]))
+                start += size
+                left -= size
+        return steps
+
+
+_SQL = statements("sqlite")
+_FIND_TASKS = RowsStatement(_SQL["find_tasks"])
+_FIND_KEYS = RowsStatement(_SQL["find_keys"])
+_ENDS = _SQL["ends"]
+_ADD_EVENTS = RowsStatement(_SQL["add_events"])
+_ADD_TASKS = RowsStatement(_SQL["add_tasks"])
+_PUT_TASKS = RowsStatement(_SQL["put_tasks"])
+_PUT_HEADS = RowsStatement(_SQL["put_heads"])
+_ADD_KEYS = RowsStatement(_SQL["add_keys"])
+_PUT_KEYS = RowsStatement(_SQL["put_keys"])
+_ADD_DELIVERIES = RowsStatement(_SQL["add_deliveries"])
 # The columns of a task that has no head yet.
 NO_HEAD = (None, None, "", "", None, None, None, None, "", None)
 

@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import logging
 import os
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 from urllib.parse import quote
 
 from trunkline.errors import Misuse, StoreError, StoreInUse
-from trunkline.store.group_commit import Entry, GroupCommit
+from trunkline.store.group_commit import GroupCommit
 from trunkline.store.hints import DOC_POLL_EVERY, HintBroadcast
 from trunkline.store.records import DocHint, Hint
 from trunkline.store.sqlite.append_plan import AppendPlan
-from trunkline.store.sqlite.threads import MemoryWriter, Readers, WriterThread
-from trunkline.store.sqlite.transaction import SqliteTransactions
+from trunkline.store.sqlite.writer import MemoryWriter, SqliteTransactions, WriterThread
 from trunkline.store.statements import Migration, migrations, statements
 
 T = TypeVar("T")
@@ -29,12 +31,14 @@ T = TypeVar("T")
 _OLDEST_SQLITE = (3, 35, 0)
 _PATIENCE = 60.0
 _BUSY_SECONDS = 5.0
+_READERS = 2
 _KEPT_STATEMENTS = 256
 _NEW, _OPEN, _CLOSED = "the store is not open", "", "the store is closed"
-_SQL, _ = statements("sqlite")
+_SQL = statements("sqlite")
 # "TRNK" in the file's header, so that we never write into somebody else's database.
 APPLICATION_ID = 0x54524E4B
 SQLITE: tuple[Migration, ...] = migrations("sqlite")
+_logger = logging.getLogger("trunkline.store")
 
 
 class SqliteDatabase:
@@ -55,11 +59,9 @@ class SqliteDatabase:
         self.hints = HintBroadcast[Hint]()
         self.doc_hints = HintBroadcast[DocHint](DOC_POLL_EVERY)
         self.plan = AppendPlan(now_ms)
-        self.group_commit = GroupCommit(self._submit, self.hints)
         self._transactions = SqliteTransactions(self._connect, self.plan)
-        self._writer = (WriterThread if self._path else MemoryWriter)(
-            self._transactions, self.group_commit.done
-        )
+        self._writer = (WriterThread if self._path else MemoryWriter)(self._transactions)
+        self.group_commit = GroupCommit(self._writer.submit, self.hints)
         self._readers = Readers(self._connect_snapshot, 1) if read_only else Readers(self._connect_reader)
 
     # Life
@@ -77,7 +79,7 @@ class SqliteDatabase:
             if self._path:
                 self._claim_file()
             async with asyncio.timeout(_PATIENCE):
-                await self._writer.start()
+                await self._writer.start(self.group_commit.done)
         except TimeoutError:
             # The thread may still get there, so the lock stays with this process.
             self._refusal = _CLOSED
@@ -193,9 +195,6 @@ class SqliteDatabase:
         connection.execute("BEGIN")
         return connection
 
-    def _submit(self, group: list[Entry]) -> None:
-        self._writer.submit(group)
-
     def change(self, call: Callable[[sqlite3.Connection], T], /) -> Awaitable[T]:
         """Run a call with the writer's connection, inside a transaction."""
         if self._refusal or self._read_only:
@@ -207,6 +206,50 @@ class SqliteDatabase:
         if self._refusal:
             raise StoreError(self._refusal)
         return self._readers.read(call) if self._path else self._writer.read(call)
+
+
+class Readers:
+    """Read-only connections, one for each thread; a connection that failed is thrown away.
+
+    They never write and never checkpoint, so the writer's connection is alone in doing both;
+    SQLite's WAL-reset race (3.7.0 to 3.51.2) needs two that do.
+    """
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection], threads: int = _READERS) -> None:
+        self._connect = connect
+        self._threads = ThreadPoolExecutor(threads, "trunkline-read")
+        self._free: SimpleQueue[sqlite3.Connection] = SimpleQueue()
+
+    def read(self, call: Callable[[sqlite3.Connection], T]) -> asyncio.Future[T]:
+        """Run a call that only reads."""
+        return asyncio.get_running_loop().run_in_executor(self._threads, self._run, call)
+
+    def close(self) -> None:
+        """Answer the reads that were taken, then close; blocks."""
+        self._threads.shutdown()
+        while not self._free.empty():
+            self._free.get().close()
+
+    def _run(self, call: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            try:
+                connection = self._free.get_nowait()
+            except Empty:
+                connection = self._connect()
+            try:
+                result = call(connection)
+            except sqlite3.Error:
+                connection.close()
+                raise
+            except BaseException:
+                # Not the connection's fault.
+                self._free.put(connection)
+                raise
+        except sqlite3.Error as error:
+            _logger.error("store.read_failed reason=%s: %s", type(error).__name__, error)
+            raise StoreError(f"the store could not be read: {error}") from error
+        self._free.put(connection)
+        return result
 
 
 class FileLock:

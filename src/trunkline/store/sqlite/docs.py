@@ -10,7 +10,7 @@ from trunkline.store.records import START, Cursor, Doc, DocChange, DocHint, Poll
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import statements
 
-_SQL, _ = statements("sqlite")
+_SQL = statements("sqlite")
 
 
 class SqliteDocs:

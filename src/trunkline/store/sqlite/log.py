@@ -25,7 +25,7 @@ _logger = logging.getLogger("trunkline.store")
 PAGE_TASKS = 100
 PAGE_EVENTS = 2000
 
-_SQL, _ROWS = statements("sqlite")
+_SQL = statements("sqlite")
 
 
 class _AppendRow(Struct, gc=False):
@@ -139,7 +139,7 @@ class SqliteHeads:
                 _logger.error("store.damaged task=%s reason=%s", task_id, error)
                 continue
             columns = NO_HEAD if head is None else listed(head)
-            connection.execute(_ROWS["put_tasks"].one, (num, of_tenant, task_id, *columns))
+            connection.execute(_SQL["put_tasks"], (num, of_tenant, task_id, *columns))
             # What the plan knows of the head is what was there before.
             self._database.plan.forget((task_id,))
             written += head is not None
@@ -239,7 +239,7 @@ def _news(connection: sqlite3.Connection, places: Sequence[Hint], limit: int) ->
             break
         page = read_events(connection, place.tenant, place.task_id, after=place.seq, limit=left)
         if not page:
-            for _, _, tenant, end in connection.execute(_ROWS["find_tasks"].one, (place.task_id,)).fetchall():
+            for _, _, tenant, end in connection.execute(_SQL["find_tasks"], (place.task_id,)).fetchall():
                 if tenant == place.tenant and (end or 0) < place.seq:
                     text = f"it ends at seq {end} and was seen up to {place.seq}"
                     raise StoreError.damaged(place.task_id, text)

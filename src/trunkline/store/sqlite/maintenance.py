@@ -19,7 +19,7 @@ from trunkline.log.encoding import DECODE_ERRORS, decode, encode
 from trunkline.log.events import Compacted
 from trunkline.store.columns import DAY_MS, LARGEST_BYTES, LONG_EVENTS, LONG_ROWS
 from trunkline.store.records import Cursor, Fault, TaskRef
-from trunkline.store.sqlite.append_plan import Key
+from trunkline.store.sqlite.append_plan import Key, RowsStatement
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import Value, json_text, statements
 
@@ -35,7 +35,8 @@ FIRES_KEPT = 8 * DAY_MS
 KEPT_PAGES = PAGE_SHRUNK = 256
 
 _logger = logging.getLogger("trunkline.store")
-_SQL, _ROWS = statements("sqlite")
+_SQL = statements("sqlite")
+_DROP_DELIVERIES = RowsStatement(_SQL["drop_deliveries"])
 _MARK = "compacted"
 
 
@@ -127,7 +128,7 @@ class SqliteMaintenance:
         gone = connection.execute(_SQL["drop_tasks"], (json_text(nums), before)).fetchall()
         connection.execute(_SQL["drop_events"], (json_text([num for num, _, _ in gone]),))
         ids: list[Value] = [value for _, tenant, task_id in gone for value in (tenant, task_id)]
-        for step in _ROWS["drop_deliveries"].steps(ids):
+        for step in _DROP_DELIVERIES.steps(ids):
             connection.execute(*step)
         # Else the numbers of the newest could be given again: a tail would skip events, and a dedup
         # key that is still there would stand for another task.

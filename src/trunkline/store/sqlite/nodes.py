@@ -12,7 +12,7 @@ from trunkline.store.records import NodeRecord, Orphan, TaskRef, Waiting
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import Value, json_text, statements
 
-_SQL, _ = statements("sqlite")
+_SQL = statements("sqlite")
 
 
 class SqliteNodes:

@@ -19,7 +19,7 @@ from trunkline.store.records import (
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import Value, json_text, statements
 
-_SQL, _ = statements("sqlite")
+_SQL = statements("sqlite")
 
 
 class SqliteOutbox:

@@ -13,7 +13,7 @@ from trunkline.store.sqlite.nodes import SqliteNodes
 from trunkline.store.sqlite.outbox import SqliteOutbox
 from trunkline.store.statements import statements
 
-_SQL, _ = statements("sqlite")
+_SQL = statements("sqlite")
 
 
 class SqliteClock:

@@ -1,28 +1,28 @@
 -- Named statements. One marked with * takes any number of rows: its (?, …) is repeated per row.
 -- Statements that find a task by its id alone are the writer's, which compares the tenant itself.
 
--- name: find_tasks*
+-- name: find_tasks
 WITH wanted (task_id) AS (VALUES (?))
 SELECT t.task_id, t.num, t.tenant, (SELECT max(seq) FROM events WHERE task = t.num)
 FROM wanted CROSS JOIN tasks AS t ON t.task_id = wanted.task_id;
 
--- name: find_keys*
+-- name: find_keys
 WITH wanted (tenant, key) AS (VALUES (?, ?))
 SELECT d.tenant, d.key, coalesce(t.task_id, ''), d.seq, d.digest, d.expires_at
 FROM wanted
     CROSS JOIN dedup AS d ON d.tenant = wanted.tenant AND d.key = wanted.key
     LEFT JOIN tasks AS t ON t.num = d.task;
 
--- name: add_events*
+-- name: add_events
 INSERT INTO events (id, task, seq, at, body) VALUES (?, ?, ?, ?, ?);
 
--- name: add_tasks*
+-- name: add_tasks
 INSERT INTO tasks (
     num, tenant, task_id, context_id, owner, agent, parent, state, status_at, seq, node, child, wake_at
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: put_tasks*
+-- name: put_tasks
 INSERT INTO tasks (
     num, tenant, task_id, context_id, owner, agent, parent, state, status_at, seq, node, child, wake_at
 )
@@ -34,20 +34,20 @@ ON CONFLICT (num) DO UPDATE SET
 
 -- Of a task that is surely there. Two thirds of the price of UPDATE … FROM (VALUES …), and half of
 -- that of one UPDATE per row. What it does not set keeps its place in the indexes.
--- name: put_heads*
+-- name: put_heads
 INSERT INTO tasks (num, state, status_at, seq, node, child, wake_at, tenant, task_id)
 VALUES (?, ?, ?, ?, ?, ?, ?, '', '')
 ON CONFLICT (num) DO UPDATE SET
     state = excluded.state, status_at = excluded.status_at, seq = excluded.seq, node = excluded.node,
     child = excluded.child, wake_at = excluded.wake_at;
 
--- name: add_keys*
+-- name: add_keys
 INSERT INTO dedup (tenant, key, task, seq, digest, expires_at) VALUES (?, ?, ?, ?, ?, ?);
 
--- name: put_keys*
+-- name: put_keys
 INSERT OR REPLACE INTO dedup (tenant, key, task, seq, digest, expires_at) VALUES (?, ?, ?, ?, ?, ?);
 
--- name: add_deliveries*
+-- name: add_deliveries
 INSERT INTO outbox (tenant, task_id, target, seq, id, due, lane) VALUES (?, ?, ?, ?, ?, ?, ?);
 
 -- name: ends
@@ -430,7 +430,7 @@ RETURNING num, tenant, task_id;
 -- name: drop_events
 DELETE FROM events WHERE task IN (SELECT value FROM json_each(?));
 
--- name: drop_deliveries*
+-- name: drop_deliveries
 WITH wanted (tenant, task_id) AS (VALUES (?, ?))
 DELETE FROM outbox
 WHERE id IN (

@@ -162,10 +162,10 @@ def test_a_thread_whose_loop_is_gone_ends(make, moment):
                 return connect()
 
             store.database._transactions._connect = late
-            waiting = store.database._writer.start()
+            waiting = store.database._writer.start(store.database.group_commit.done)
             waiting.cancel()
         else:
-            await store.database._writer.start()
+            await store.database._writer.start(store.database.group_commit.done)
             store.database._writer.read(lambda connection: gate.wait(60)).cancel()
 
     asyncio.run(abandon())
@@ -178,7 +178,7 @@ def test_an_opening_that_nobody_awaits_any_more(make):
     store = make()
 
     async def leave():
-        waiting = store.database._writer.start()
+        waiting = store.database._writer.start(store.database.group_commit.done)
         waiting.cancel()
         await store.database._writer.stop()
 
@@ -187,7 +187,7 @@ def test_an_opening_that_nobody_awaits_any_more(make):
     failing.database._transactions._connect = lambda: 1 / 0
 
     async def leave_failing():
-        failing.database._writer.start().cancel()
+        failing.database._writer.start(failing.database.group_commit.done).cancel()
         await asyncio.to_thread(failing.database._writer._thread.join, 10)
         await asyncio.sleep(0)
 
