@@ -16,8 +16,8 @@ from trunkline.auth.principal import DEFAULT_TENANT, SCOPES, Principal, Scope, c
 from trunkline.config import Secret, Settings, load, seconds, secret_text
 from trunkline.errors import Misuse
 from trunkline.fleet.health.alerts import AlertLimits
-from trunkline.fleet.notify.outlets import check_receivers
-from trunkline.fleet.notify.receiver import LIMIT, Receiver
+from trunkline.fleet.notify.channels import check_receivers
+from trunkline.fleet.notify.receiver import LIMIT, NoticeReceiver
 from trunkline.gateway.tenants import KeyQuota, TenantQuota
 from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
 
@@ -45,7 +45,7 @@ class HubFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     routing: RoutingForm = RoutingForm()
     settings: dict[str, object] = {}
     alerts: AlertLimits = AlertLimits()
-    notify: Annotated[tuple[Receiver, ...], Meta(max_length=LIMIT)] = ()
+    notify: Annotated[tuple[NoticeReceiver, ...], Meta(max_length=LIMIT)] = ()
     quota: TenantQuota = TenantQuota()
 
 

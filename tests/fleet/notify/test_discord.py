@@ -18,7 +18,7 @@ from trunkline.fleet.inbox import inbox_of
 from trunkline.fleet.notify.discord import DiscordAnswers, discord_mount
 from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notifications import Notifications
-from trunkline.fleet.notify.receiver import Receiver
+from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
 
@@ -32,7 +32,7 @@ class Channel:
 
     def __init__(self, at: Office, desk: Desk, fetcher: Fetcher) -> None:
         host = at.application.host
-        receiver = Receiver(
+        receiver = NoticeReceiver(
             name="channel",
             discord="4711",
             discord_token_env="TOKEN",
@@ -149,4 +149,4 @@ def test_only_what_discord_has_signed_lately_is_believed(desk: Desk) -> None:
 
 def test_a_channel_needs_a_bot() -> None:
     with pytest.raises(msgspec.ValidationError, match="discord_token_env"):
-        msgspec.convert({"name": "a", "discord": "1"}, Receiver)
+        msgspec.convert({"name": "a", "discord": "1"}, NoticeReceiver)

@@ -13,12 +13,12 @@ from trunkline.fleet.notify.notice import (
     alert_text,
     question_text,
 )
-from trunkline.fleet.notify.receiver import Receiver
+from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.fleet.notify.sender import ATTEMPT_S
 
 NOW = 1_800_000_000_000
-FIRST = Receiver(name="first", webhook="https://a.example")
-NEXT = Receiver(name="next", webhook="https://b.example", after="10m")
+FIRST = NoticeReceiver(name="first", webhook="https://a.example")
+NEXT = NoticeReceiver(name="next", webhook="https://b.example", after="10m")
 ALERT = FleetAlert(kind="failure-rate", value=0.75, limit=0.5)
 
 

@@ -18,12 +18,12 @@ from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notice import NoticeText
 from trunkline.fleet.notify.notices import ALERT_KEPT_MS
 from trunkline.fleet.notify.notifications import Notifications
-from trunkline.fleet.notify.receiver import Receiver
+from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.fleet.notify.sender import PER_MINUTE
 
 RECEIVERS = [
-    Receiver(name="first", webhook="https://a.example/canary", tenants="all"),
-    Receiver(
+    NoticeReceiver(name="first", webhook="https://a.example/canary", tenants="all"),
+    NoticeReceiver(
         name="next",
         webhook="https://b.example/canary",
         tenants=(NORTH,),
@@ -60,10 +60,10 @@ class Told:
         self.receivers = {one.name: Listening() for one in RECEIVERS}
         self._at = at
 
-        def outlet(_: Notifications, receiver: Receiver) -> Listening:
+        def channel(_: Notifications, receiver: NoticeReceiver) -> Listening:
             return self.receivers[receiver.name]
 
-        monkeypatch.setattr(Notifications, "_outlet", outlet)
+        monkeypatch.setattr(Notifications, "_channel", channel)
 
     def made(self) -> Notifications:
         host = self._at.application.host

@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from trunkline.errors import Misuse
-from trunkline.fleet.notify.receiver import Receiver
+from trunkline.fleet.notify.receiver import NoticeReceiver
 
 NO_VARIABLE = dict[str, str]().get
 HOOK = "https://hooks.example.com/canary"
 
 
-def read(**members: object) -> Receiver:
-    return msgspec.convert({"name": "office", "webhook": HOOK, **members}, Receiver)
+def read(**members: object) -> NoticeReceiver:
+    return msgspec.convert({"name": "office", "webhook": HOOK, **members}, NoticeReceiver)
 
 
 def test_what_a_receiver_wants() -> None:
@@ -47,7 +47,7 @@ def test_what_does_not_fit_is_refused(members: dict[str, object], word: str) -> 
 
 
 def test_an_address_may_be_a_variable() -> None:
-    named = msgspec.convert({"name": "a", "webhook_env": "HOOK"}, Receiver)
+    named = msgspec.convert({"name": "a", "webhook_env": "HOOK"}, NoticeReceiver)
     assert named.address({"HOOK": HOOK}.get) == HOOK
     with pytest.raises(Misuse, match="the environment has no HOOK"):
         named.address(NO_VARIABLE)

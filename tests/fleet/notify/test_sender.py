@@ -14,7 +14,7 @@ from trunkline.fleet.inbox import Inbox, InboxItem
 from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notice import NoticeText
 from trunkline.fleet.notify.notices import NoticeBook
-from trunkline.fleet.notify.receiver import Receiver
+from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.fleet.notify.sender import NoticeSender
 from trunkline.log.fold import State
 from trunkline.store.base import Store
@@ -23,7 +23,10 @@ TASKS = 5
 ITEM = InboxItem(
     task_id="t", context_id="c", agent="a", skill="", principal="p", question="q", text="Which?", asked_at=""
 )
-RECEIVERS = [Receiver(name="first", webhook="https://a.example"), Receiver(name="second", apprise="json://b")]
+RECEIVERS = [
+    NoticeReceiver(name="first", webhook="https://a.example"),
+    NoticeReceiver(name="second", apprise="json://b"),
+]
 
 
 class Questions:
@@ -54,12 +57,12 @@ class Slow:
 
 def test_replicas_tell_each_receiver_once(replicas: Replicas) -> None:
     async def work(*stores: Store) -> None:
-        questions, outlets = Questions(), {one.name: Slow() for one in RECEIVERS}
+        questions, channels = Questions(), {one.name: Slow() for one in RECEIVERS}
         books = [NoticeBook(store, questions.asking) for store in stores]
         links = AnswerLinks(None, lambda: "", now_ms)
         inbox = cast("Inbox", cast("Any", questions))
         senders = [
-            NoticeSender(book, inbox, RECEIVERS, outlets, links=links, now_ms=now_ms) for book in books
+            NoticeSender(book, inbox, RECEIVERS, channels, links=links, now_ms=now_ms) for book in books
         ]
         batch = msgspec.msgpack.encode([("default", f"t{n}") for n in range(TASKS)])
         # Both hear of the same page of the log, at the same time and again.
@@ -69,8 +72,8 @@ def test_replicas_tell_each_receiver_once(replicas: Replicas) -> None:
             assert len(book.notices) == TASKS
         for _ in range(2):
             await asyncio.gather(*[sender.tell_due() for sender in senders])
-        for outlet in outlets.values():
-            assert (len(outlet.heard), len(set(outlet.heard))) == (TASKS, TASKS)
+        for channel in channels.values():
+            assert (len(channel.heard), len(set(channel.heard))) == (TASKS, TASKS)
         questions.is_open = False
         await asyncio.gather(*[book.settle(batch, 2) for book in books])
         for book in books:

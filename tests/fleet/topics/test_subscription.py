@@ -9,7 +9,7 @@ import msgspec
 
 from tests.fleet.health.given import append, submitted
 from tests.fleet.stores import AT, Replicas
-from trunkline.fleet.topics.outlet import StreamOutlet
+from trunkline.fleet.topics.frame_writers import SseWriter
 from trunkline.fleet.topics.patterns import read_pattern
 from trunkline.fleet.topics.place import FeedPlace, read_place
 from trunkline.fleet.topics.reader import TopicReader, TopicSource
@@ -71,7 +71,7 @@ class Listener:
 
         members = {"keep_alive_s": 60.0, **self.members}
         await TopicSubscription(self.store.log, reader, "north", place, **members).serve(
-            receive, StreamOutlet(send)
+            receive, SseWriter(send)
         )
 
 
@@ -164,7 +164,7 @@ def test_one_that_takes_nothing_is_cut_off() -> None:
             await asyncio.Event().wait()
 
         subscription = TopicSubscription(store.log, reader, "north", FeedPlace(""), 60.0, slow_s=0.01)
-        await subscription.serve(receive, StreamOutlet(send))
+        await subscription.serve(receive, SseWriter(send))
         assert len(begun) == 3
 
     async def never(_tenant: str, _task_id: str) -> str:

@@ -21,7 +21,7 @@ from trunkline.fleet.call import ApiCall, read_body
 from trunkline.fleet.inbox import AnswerForm, Inbox, InboxItem
 from trunkline.fleet.notify.notice import CHAT, NoticeText, notice_id
 from trunkline.fleet.notify.notices import Key, NoticeBook
-from trunkline.fleet.notify.receiver import Receiver
+from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.exchange import JSON
 from trunkline.http.mounts import PUBLIC, App, Mount, Route
@@ -67,10 +67,10 @@ class _Interaction(Struct, frozen=True):
     user: _User = _User()
 
 
-class DiscordOutlet:
+class DiscordChannel:
     """Posts to a channel as a bot; a message that Discord has already is not posted twice."""
 
-    def __init__(self, receiver: Receiver, token: str, fetcher: Fetcher) -> None:
+    def __init__(self, receiver: NoticeReceiver, token: str, fetcher: Fetcher) -> None:
         self._url = f"{receiver.discord_api.rstrip('/')}/channels/{receiver.discord}/messages"
         self._token = token
         self._fetcher = fetcher
@@ -111,7 +111,7 @@ class DiscordAnswers:
     """An ASGI application that takes interactions; the door that it is behind has read the body."""
 
     def __init__(
-        self, book: NoticeBook, inbox: Inbox, receivers: Sequence[Receiver], now_ms: Callable[[], int]
+        self, book: NoticeBook, inbox: Inbox, receivers: Sequence[NoticeReceiver], now_ms: Callable[[], int]
     ) -> None:
         self._book = book
         self._inbox = inbox
@@ -132,11 +132,11 @@ class DiscordAnswers:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": text, "more_body": False})
 
-    def _signed(self, headers: dict[bytes, bytes], body: bytes) -> list[Receiver]:
+    def _signed(self, headers: dict[bytes, bytes], body: bytes) -> list[NoticeReceiver]:
         """The receivers for which Discord has signed a request."""
         moment = headers.get(b"x-signature-timestamp", b"")
         signature = headers.get(b"x-signature-ed25519", b"").decode("latin-1")
-        found: list[Receiver] = []
+        found: list[NoticeReceiver] = []
         for one in self._receivers:
             try:
                 key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(one.discord_public_key))
@@ -149,7 +149,7 @@ class DiscordAnswers:
             raise Unauthenticated("this is not signed by Discord for a receiver of this hub")
         return found
 
-    async def _answer(self, came: _Interaction, receivers: Sequence[Receiver]) -> dict[str, Any]:
+    async def _answer(self, came: _Interaction, receivers: Sequence[NoticeReceiver]) -> dict[str, Any]:
         if came.type == _PING:
             return {"type": _PONG}
         kind, _, rest = came.data.custom_id.partition(":")
@@ -174,7 +174,7 @@ class DiscordAnswers:
         told = f"{item.agent} asked: {item.text}\n{taken.decision} by {user.username}"
         return {"type": _CHANGE, "data": {"content": told[:CHAT], "components": []}}
 
-    def _found(self, id: str, receivers: Sequence[Receiver]) -> Key | None:
+    def _found(self, id: str, receivers: Sequence[NoticeReceiver]) -> Key | None:
         """The tenant and the task of the notice that a button belongs to."""
         for (tenant, doc_id), notice in self._book.notices:
             if any([notice_id(tenant, doc_id, notice, one.name) == id for one in receivers]):

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from trunkline.fleet.health.alerts import FleetAlert
 from trunkline.fleet.inbox import InboxItem
-from trunkline.fleet.notify.receiver import Receiver, Topic
+from trunkline.fleet.notify.receiver import NoticeReceiver, Topic
 
 # After each attempt the time to the next one; it is longer than an attempt may take. After the last, none.
 PAUSES_MS = (60_000, 120_000, 300_000, 900_000, 3_600_000)
@@ -51,7 +51,7 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """What it is about."""
         return "questions" if self.alert is None else "alerts"
 
-    def due_at(self, tenant: str, receiver: Receiver) -> int | None:
+    def due_at(self, tenant: str, receiver: NoticeReceiver) -> int | None:
         """When a receiver is to be told; None if it need not be, or not any more."""
         telling = self.told.get(receiver.name, Telling())
         if telling.done or not receiver.wants(self.topic, tenant):

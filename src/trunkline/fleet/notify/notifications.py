@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from trunkline.fleet.health.alerts import FleetAlert
 from trunkline.fleet.inbox import Inbox
 from trunkline.fleet.notify.callers import CallerFirst
-from trunkline.fleet.notify.discord import DiscordOutlet
+from trunkline.fleet.notify.channels import AppriseChannel, Channel, WebhookChannel
+from trunkline.fleet.notify.discord import DiscordChannel
 from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notices import NoticeBook
-from trunkline.fleet.notify.outlets import AppriseOutlet, Outlet, WebhookOutlet
-from trunkline.fleet.notify.receiver import Receiver
+from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.fleet.notify.sender import NoticeSender
 from trunkline.net.fetch import Fetcher
 from trunkline.run.notification import Sign
@@ -30,7 +30,7 @@ class Notifications:
         self,
         store: Store,
         inbox: Inbox,
-        receivers: Sequence[Receiver],
+        receivers: Sequence[NoticeReceiver],
         *,
         fetcher: Fetcher,
         sign: Callable[[], Sign | None],
@@ -67,13 +67,13 @@ class Notifications:
             Misuse: there is none to one of them.
             StoreError: the store does not answer.
         """
-        outlets = {one.name: self._outlet(one) for one in self._receivers}
+        channels = {one.name: self._channel(one) for one in self._receivers}
         await self.book.mirror.refresh()
         self.sender = NoticeSender(
             self.book,
             self._inbox,
             self._receivers,
-            outlets,
+            channels,
             links=self._links,
             callers=self._callers,
             now_ms=self._now,
@@ -101,10 +101,10 @@ class Notifications:
         if self.sender is not None:
             self.sender.woken.set()
 
-    def _outlet(self, one: Receiver) -> Outlet:
+    def _channel(self, one: NoticeReceiver) -> Channel:
         address = one.address(self._variable)
         if one.by_apprise:
-            return AppriseOutlet(address)
+            return AppriseChannel(address)
         if one.discord:
-            return DiscordOutlet(one, address, self._fetcher)
-        return WebhookOutlet(address, self._fetcher, self._sign(), self._now)
+            return DiscordChannel(one, address, self._fetcher)
+        return WebhookChannel(address, self._fetcher, self._sign(), self._now)

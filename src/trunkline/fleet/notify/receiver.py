@@ -16,7 +16,7 @@ LIMIT = 50
 _ADDRESSES = ("webhook", "webhook_env", "apprise", "apprise_env", "discord")
 
 
-class Receiver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NoticeReceiver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Somebody who is told, at one address, which may be a variable's: a webhook, or a URL of apprise.
 
     Or a channel of Discord by its id, with the token of a bot and the public key of its application.

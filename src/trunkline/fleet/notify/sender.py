@@ -11,6 +11,7 @@ from functools import partial
 from trunkline.errors import StoreError
 from trunkline.fleet.inbox import Inbox
 from trunkline.fleet.notify.callers import CallerFirst
+from trunkline.fleet.notify.channels import Channel
 from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notice import (
     ATTEMPTS,
@@ -22,8 +23,7 @@ from trunkline.fleet.notify.notice import (
     question_text,
 )
 from trunkline.fleet.notify.notices import NoticeBook
-from trunkline.fleet.notify.outlets import Outlet
-from trunkline.fleet.notify.receiver import Receiver
+from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.wire.spellings import timestamp
 
 log = logging.getLogger("trunkline.fleet")
@@ -38,14 +38,14 @@ SWEEP_S = 3600.0
 
 
 class NoticeSender:
-    """Goes through the notices whenever one is due; `outlets` are the ways to the receivers, by name."""
+    """Goes through the notices whenever one is due; `channels` are the ways to the receivers, by name."""
 
     def __init__(
         self,
         book: NoticeBook,
         inbox: Inbox,
-        receivers: Sequence[Receiver],
-        outlets: Mapping[str, Outlet],
+        receivers: Sequence[NoticeReceiver],
+        channels: Mapping[str, Channel],
         *,
         links: AnswerLinks,
         callers: CallerFirst | None = None,
@@ -54,7 +54,7 @@ class NoticeSender:
         self._book = book
         self._inbox = inbox
         self._receivers = receivers
-        self._outlets = outlets
+        self._channels = channels
         self._links = links
         self._callers = callers
         self._now = now_ms
@@ -130,7 +130,7 @@ class NoticeSender:
         told.append(now)
         return True
 
-    async def _tell(self, tenant: str, doc_id: str, receiver: Receiver) -> None:
+    async def _tell(self, tenant: str, doc_id: str, receiver: NoticeReceiver) -> None:
         async with self._places:
             said = await self._text(tenant, doc_id, receiver)
             if said is None or not await self._begin(tenant, doc_id, receiver):
@@ -145,7 +145,7 @@ class NoticeSender:
             level = logging.ERROR if attempts >= ATTEMPTS else logging.WARNING
             log.log(level, "notify.failed receiver=%s attempt=%d reason=%s", receiver.name, attempts, trouble)
 
-    async def _begin(self, tenant: str, doc_id: str, receiver: Receiver) -> bool:
+    async def _begin(self, tenant: str, doc_id: str, receiver: NoticeReceiver) -> bool:
         """Write an attempt down; whether it is ours to make."""
         now = self._now()
 
@@ -155,10 +155,10 @@ class NoticeSender:
 
         return await self._book.change(tenant, doc_id, revise)
 
-    async def _attempt(self, receiver: Receiver, said: NoticeText) -> str:
+    async def _attempt(self, receiver: NoticeReceiver, said: NoticeText) -> str:
         try:
             async with asyncio.timeout(ATTEMPT_S):
-                return await self._outlets[receiver.name].tell(said)
+                return await self._channels[receiver.name].tell(said)
         except TimeoutError:
             return "timeout"
         except Exception as error:
@@ -166,7 +166,7 @@ class NoticeSender:
             log.error("notify.broke receiver=%s", receiver.name, exc_info=error)
             return type(error).__name__
 
-    async def _text(self, tenant: str, doc_id: str, receiver: Receiver) -> NoticeText | None:
+    async def _text(self, tenant: str, doc_id: str, receiver: NoticeReceiver) -> NoticeText | None:
         """What is told; None if the question is closed meanwhile, of which the book hears too."""
         known = self._book.mirror.documents.get((tenant, doc_id))
         if known is None:

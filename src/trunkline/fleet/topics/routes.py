@@ -13,8 +13,8 @@ from trunkline.errors import StoreError, TooManyRequests
 from trunkline.fleet.call import ApiCall, ApiQuery, ApiStruct
 from trunkline.fleet.route import ApiRoute
 from trunkline.fleet.task_lists import LISTING, PAGE_BYTES
+from trunkline.fleet.topics.frame_writers import SseWriter, WebSocketWriter
 from trunkline.fleet.topics.names import named_task
-from trunkline.fleet.topics.outlet import SocketOutlet, StreamOutlet
 from trunkline.fleet.topics.patterns import REST, read_pattern
 from trunkline.fleet.topics.place import FeedPlace, read_place
 from trunkline.fleet.topics.reader import TopicFrame, TopicReader, TopicSource
@@ -90,8 +90,8 @@ class TopicApi:
         try:
             reader = TopicReader(self._source, call.tenant, pattern)
             subscription = TopicSubscription(self._log, reader, call.tenant, place, self._keep_alive_s)
-            outlet = SocketOutlet(receive, send) if scope["type"] == "websocket" else StreamOutlet(send)
-            await subscription.serve(receive, outlet)
+            writer = WebSocketWriter(receive, send) if scope["type"] == "websocket" else SseWriter(send)
+            await subscription.serve(receive, writer)
         finally:
             self._free += 1
 

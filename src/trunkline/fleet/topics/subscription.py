@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable
 
 from trunkline.fleet.event_stream import until_left
-from trunkline.fleet.topics.outlet import Outlet
+from trunkline.fleet.topics.frame_writers import FrameWriter
 from trunkline.fleet.topics.place import FeedPlace
 from trunkline.fleet.topics.reader import TopicReader
 from trunkline.http.asgi import Receive
@@ -45,15 +45,15 @@ class TopicSubscription:
         self._written_at = 0.0
         self._page = _FIRST_PAGE
 
-    async def serve(self, receive: Receive, outlet: Outlet) -> None:
+    async def serve(self, receive: Receive, writer: FrameWriter) -> None:
         """Send every frame behind the place, until the subscriber has left, is too slow, or the store closes.
 
         Raises:
             StoreError: the store does not answer.
         """
-        await outlet.begin()
+        await writer.begin()
         left = asyncio.ensure_future(until_left(receive))
-        work = asyncio.ensure_future(self._follow(outlet))
+        work = asyncio.ensure_future(self._follow(writer))
         try:
             await asyncio.wait((left, work), return_when=asyncio.FIRST_COMPLETED)
             if work.done():
@@ -65,23 +65,23 @@ class TopicSubscription:
                 each.cancel()
             await asyncio.gather(left, work, return_exceptions=True)
 
-    async def _follow(self, outlet: Outlet) -> None:
+    async def _follow(self, writer: FrameWriter) -> None:
         # Before the reading, so that nothing is appended unheard between the two.
         hints = self._log.hints()
         loop = asyncio.get_running_loop()
         # At once, so that a subscriber that has heard nothing yet can come back too.
-        await self._write(outlet.mark(self._place))
+        await self._write(writer.mark(self._place))
         while True:
-            while await self._read(outlet):
+            while await self._read(writer):
                 pass
             if loop.time() - self._written_at >= self._keep_alive_s:
-                await self._write(outlet.mark(self._place))
+                await self._write(writer.mark(self._place))
             if await anext(hints, None) is None:
-                await outlet.end()
+                await writer.end()
                 return
             await asyncio.sleep(_PAUSE_S)
 
-    async def _read(self, outlet: Outlet) -> bool:
+    async def _read(self, writer: FrameWriter) -> bool:
         """Tell the next page; whether there was one."""
         begin = self._place.cursor
         page, cursor = await self._log.tail(begin, self._page)
@@ -93,7 +93,7 @@ class TopicSubscription:
                 frames = await self._reader.frames(one.task_id, one.recorded)
                 if frames:
                     place = FeedPlace(begin, one.task_id, one.recorded.seq)
-                    await self._write(outlet.tell(frames, place))
+                    await self._write(writer.tell(frames, place))
                     self._place = place
         # With the last event that was told, as a text of this cursor may stand for a place before it.
         self._place = FeedPlace(cursor, self._place.task_id, self._place.seq)

@@ -11,7 +11,7 @@ import msgspec
 
 from trunkline.errors import Misuse, Unreachable
 from trunkline.fleet.notify.notice import CHAT, NoticeText
-from trunkline.fleet.notify.receiver import Receiver
+from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.net.egress import target
 from trunkline.net.fetch import Fetcher
 from trunkline.net.webhook_signature import ID, SIGNATURE, TIMESTAMP
@@ -21,7 +21,7 @@ log = logging.getLogger("trunkline.fleet")
 _SUCCESS = 2
 
 
-class Outlet(Protocol):
+class Channel(Protocol):
     """One way to tell one receiver."""
 
     async def tell(self, said: NoticeText) -> str:
@@ -29,7 +29,7 @@ class Outlet(Protocol):
         ...
 
 
-class WebhookOutlet:
+class WebhookChannel:
     """Posts JSON; `content` is what a chat shows of it. Without `sign` nothing is signed."""
 
     def __init__(self, url: str, fetcher: Fetcher, sign: Sign | None, now_ms: Callable[[], int]) -> None:
@@ -53,7 +53,7 @@ class WebhookOutlet:
         return "" if response.status // 100 == _SUCCESS else f"status {response.status}"
 
 
-def check_receivers(receivers: Sequence[Receiver], variable: Callable[[str], str | None]) -> None:
+def check_receivers(receivers: Sequence[NoticeReceiver], variable: Callable[[str], str | None]) -> None:
     """Let receivers pass that could be told.
 
     Raises:
@@ -67,7 +67,7 @@ def check_receivers(receivers: Sequence[Receiver], variable: Callable[[str], str
         try:
             address = one.address(variable)
             if one.by_apprise:
-                AppriseOutlet(address)
+                AppriseChannel(address)
             else:
                 target(one.discord_api if one.discord else address)
         except (Misuse, Unreachable) as error:
@@ -76,7 +76,7 @@ def check_receivers(receivers: Sequence[Receiver], variable: Callable[[str], str
             raise Misuse(f"notify {one.name}: {why}") from None
 
 
-class AppriseOutlet:
+class AppriseChannel:
     """Tells by a URL of apprise: mail, chats, telephones."""
 
     def __init__(self, url: str) -> None:

@@ -16,7 +16,7 @@ from trunkline.wire import sse
 _GOING_AWAY = 1001
 
 
-class Outlet(Protocol):
+class FrameWriter(Protocol):
     """The way to one subscriber; it waits while that one does not read."""
 
     async def begin(self) -> None:
@@ -39,34 +39,34 @@ class Outlet(Protocol):
         ...
 
 
-class StreamOutlet:
+class SseWriter:
     """Server-sent events."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
 
     async def begin(self) -> None:
-        """See `Outlet`."""
+        """See `FrameWriter`."""
         await self._send(START_EVENTS)
 
     async def tell(self, frames: Sequence[TopicFrame], place: FeedPlace) -> None:
-        """See `Outlet`."""
+        """See `FrameWriter`."""
         events = [sse.frame(None, msgspec.json.encode(frame)) for frame in frames]
         await self._write(b"".join([*events[:-1], b"id: %b\n" % str(place).encode(), events[-1]]))
 
     async def mark(self, place: FeedPlace) -> None:
-        """See `Outlet`; a reader keeps it as the last id, and dispatches nothing."""
+        """See `FrameWriter`; a reader keeps it as the last id, and dispatches nothing."""
         await self._write(b"id: %b\n\n" % str(place).encode())
 
     async def end(self) -> None:
-        """See `Outlet`."""
+        """See `FrameWriter`."""
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _write(self, body: bytes) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-class SocketOutlet:
+class WebSocketWriter:
     """A WebSocket; a place is the member `id` of a frame, or the only member of a message."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
@@ -74,22 +74,22 @@ class SocketOutlet:
         self._send = send
 
     async def begin(self) -> None:
-        """See `Outlet`."""
+        """See `FrameWriter`."""
         await self._receive()
         await self._send({"type": "websocket.accept"})
 
     async def tell(self, frames: Sequence[TopicFrame], place: FeedPlace) -> None:
-        """See `Outlet`."""
+        """See `FrameWriter`."""
         *others, last = [msgspec.to_builtins(frame) for frame in frames]
         for message in (*others, {**last, "id": str(place)}):
             await self._write(message)
 
     async def mark(self, place: FeedPlace) -> None:
-        """See `Outlet`."""
+        """See `FrameWriter`."""
         await self._write({"id": str(place)})
 
     async def end(self) -> None:
-        """See `Outlet`."""
+        """See `FrameWriter`."""
         await self._send({"type": "websocket.close", "code": _GOING_AWAY})
 
     async def _write(self, message: object) -> None:

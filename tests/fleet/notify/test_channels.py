@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tests.fleet.notify.desk import Desk, desk
 from trunkline.errors import Misuse
+from trunkline.fleet.notify.channels import AppriseChannel, WebhookChannel, check_receivers
 from trunkline.fleet.notify.notice import NoticeText
-from trunkline.fleet.notify.outlets import AppriseOutlet, WebhookOutlet, check_receivers
-from trunkline.fleet.notify.receiver import Receiver
+from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.net import webhook_signature
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
@@ -41,9 +41,9 @@ def test_a_webhook_is_signed_and_its_answer_counts(desk: Desk) -> None:
         found: list[str] = []
         for status in (204, 302, 500):
             desk.status = status
-            found.append(await WebhookOutlet(url, fetcher, sign, lambda: NOW).tell(SAID))
-        found.append(await WebhookOutlet(url, fetcher, None, lambda: NOW).tell(SAID))
-        found.append(await WebhookOutlet("http://127.0.0.1:1", fetcher, None, lambda: NOW).tell(SAID))
+            found.append(await WebhookChannel(url, fetcher, sign, lambda: NOW).tell(SAID))
+        found.append(await WebhookChannel(url, fetcher, None, lambda: NOW).tell(SAID))
+        found.append(await WebhookChannel("http://127.0.0.1:1", fetcher, None, lambda: NOW).tell(SAID))
         await fetcher.close()
         return found
 
@@ -70,7 +70,7 @@ def test_a_webhook_is_signed_and_its_answer_counts(desk: Desk) -> None:
 def test_receivers_that_could_not_be_told_are_named(receivers: list[Any], why: str) -> None:
     given = [{"name": one, "webhook": "http://x"} if isinstance(one, str) else one for one in receivers]
     with pytest.raises(Misuse, match=why) as refused:
-        check_receivers(msgspec.convert(given, list[Receiver]), dict[str, str]().get)
+        check_receivers(msgspec.convert(given, list[NoticeReceiver]), dict[str, str]().get)
     assert "canary" not in str(refused.value)
 
 
@@ -78,19 +78,20 @@ def test_receivers_that_could_not_be_told_are_named(receivers: list[Any], why: s
 def test_apprise_tells_by_its_urls(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     pytest.importorskip("apprise")
-    outlet = AppriseOutlet(f"json://user:canary@{desk.place}/told")
-    assert asyncio.run(outlet.tell(SAID)) == ""
+    channel = AppriseChannel(f"json://user:canary@{desk.place}/told")
+    assert asyncio.run(channel.tell(SAID)) == ""
     path, _, body = desk.heard[0]
     assert (path, json.loads(body)["title"], json.loads(body)["message"]) == ("/told", SAID.title, SAID.text)
     desk.status = 500
-    assert asyncio.run(outlet.tell(SAID)) == "refused"
+    assert asyncio.run(channel.tell(SAID)) == "refused"
     assert "canary" not in caplog.text
     check_receivers(
-        [Receiver(name="a", apprise="json://x"), Receiver(name="b", webhook="http://x")], dict[str, str]().get
+        [NoticeReceiver(name="a", apprise="json://x"), NoticeReceiver(name="b", webhook="http://x")],
+        dict[str, str]().get,
     )
 
 
 def test_without_its_extra_a_receiver_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "apprise", None)
     with pytest.raises(Misuse, match=r"pip install 'trunkline\[notify\]'"):
-        AppriseOutlet("json://127.0.0.1")
+        AppriseChannel("json://127.0.0.1")
