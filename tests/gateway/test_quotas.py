@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.store.given import submitted
 from tests.conformance.store.given import task as stored
 from trunkline.errors import TooManyRequests
-from trunkline.fleet.routing.dispatcher import Order
+from trunkline.fleet.routing.dispatcher import DispatchOrder
 from trunkline.gateway.quotas import MinuteRates, Quotas
 from trunkline.gateway.tenants import KeyQuota, TenantQuota
 from trunkline.store.sqlite.store import SqliteStore
@@ -41,7 +41,7 @@ class Till:
     async def ask(self, tenant: str = "a", name: str = "ann", *, count: int = 1, trigger: str = "api") -> str:
         """The limit that was met, with the seconds to wait; empty if there was none."""
         said = Message(message_id="m", role=Role.USER, parts=(Part(text="go"),))
-        order = Order(tenant=tenant, principal=name, message=said, trigger=trigger)
+        order = DispatchOrder(tenant=tenant, principal=name, message=said, trigger=trigger)
         try:
             async with self.quotas.admitted(order, count):
                 return ""
@@ -101,7 +101,7 @@ def test_tasks_that_are_being_opened_count_too() -> None:
     async def case(till: Till) -> None:
         till.tenants["a"] = TenantQuota(concurrent_tasks=2)
         said = Message(message_id="m", role=Role.USER, parts=(Part(text="go"),))
-        order = Order(tenant="a", principal="ann", message=said)
+        order = DispatchOrder(tenant="a", principal="ann", message=said)
         async with till.quotas.admitted(order, 1):
             assert await till.ask(count=2) == "concurrent_tasks 1"
             assert await asyncio.gather(till.ask(), till.ask()) == ["", "concurrent_tasks 1"]

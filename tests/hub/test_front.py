@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from trunkline.auth.principal import Principal
-from trunkline.fleet.routing.dispatcher import Dispatched, Dispatcher, Order
+from trunkline.fleet.routing.dispatcher import Dispatched, Dispatcher, DispatchOrder
 from trunkline.hub.front import opening
 from trunkline.run.feed import Feed
 from trunkline.server.caller import Caller
@@ -23,9 +23,9 @@ class Orders:
     """A dispatcher that keeps what it was asked for."""
 
     def __init__(self) -> None:
-        self.taken: list[Order] = []
+        self.taken: list[DispatchOrder] = []
 
-    async def dispatch(self, order: Order) -> list[Dispatched]:
+    async def dispatch(self, order: DispatchOrder) -> list[Dispatched]:
         self.taken.append(order)
         return [Dispatched(cast("Feed", None))]
 

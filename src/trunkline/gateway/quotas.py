@@ -14,7 +14,7 @@ from time import monotonic
 from typing import Protocol
 
 from trunkline.errors import TooManyRequests
-from trunkline.fleet.routing.dispatcher import Order
+from trunkline.fleet.routing.dispatcher import DispatchOrder
 from trunkline.gateway.tenants import KeyQuota, TenantQuota
 from trunkline.store.base import Heads
 from trunkline.store.records import Where
@@ -82,7 +82,7 @@ class Quotas:
         self._opening: Counter[Payer] = Counter()
 
     @asynccontextmanager
-    async def admitted(self, order: Order, count: int) -> AsyncGenerator[None]:
+    async def admitted(self, order: DispatchOrder, count: int) -> AsyncGenerator[None]:
         """Let so many tasks of an order be opened, and count them.
 
         Raises:

@@ -12,7 +12,7 @@ from trunkline.config import Settings
 from trunkline.errors import InvalidParams, Misuse, RouteNotFound
 from trunkline.fleet.catalogue.catalogue import Catalogue, Key
 from trunkline.fleet.catalogue.entry import Entry
-from trunkline.fleet.routing.dispatcher import Dispatcher, Order
+from trunkline.fleet.routing.dispatcher import Dispatcher, DispatchOrder
 from trunkline.hosting import SiteFactory
 from trunkline.hub.workspace import HubFile
 from trunkline.log.events import PushTarget
@@ -128,7 +128,7 @@ def opening(dispatcher: Dispatcher, agent: str = "") -> OpenTask:
             dedup = replace(dedup, key=f"{agent}\x1f{dedup.key}")
         named = (agent,) if agent else _targets(message.metadata) or _targets(request.metadata)
         opened = await dispatcher.dispatch(
-            Order(
+            DispatchOrder(
                 tenant=principal.tenant,
                 principal=principal.name,
                 message=message,

@@ -13,7 +13,7 @@ from tests.run.desk import DONE, Acts, Desk, desk, said
 from trunkline.errors import InvalidParams
 from trunkline.fleet.journal import Journals
 from trunkline.fleet.routing.choose import Standing, Wish
-from trunkline.fleet.routing.dispatcher import HUB, Dispatched, Dispatcher, Order, Policy
+from trunkline.fleet.routing.dispatcher import HUB, Dispatched, Dispatcher, DispatchOrder, Policy
 from trunkline.log import events as ev
 from trunkline.run.executor import Executor, Verdict, Work
 from trunkline.run.node import HostedAgent
@@ -54,7 +54,7 @@ class Counter:
     async def ask(
         self, text: str = "go", context: str = "", task_id: str = "", **members: Any
     ) -> list[Dispatched]:
-        order = Order(tenant="t", principal="me", message=said(text, context), **members)
+        order = DispatchOrder(tenant="t", principal="me", message=said(text, context), **members)
         return await self.dispatcher.dispatch(order, task_id=task_id)
 
     async def one(self, text: str = "go", context: str = "", **members: Any) -> tuple[str, str, str]:

@@ -9,7 +9,7 @@ from trunkline.fleet.ceremonies.ceremonies import Ceremonies
 from trunkline.fleet.ceremonies.ceremony import ALL
 from trunkline.fleet.ceremonies.scheduler import Fire
 from trunkline.fleet.routing.choose import fan_out
-from trunkline.fleet.routing.dispatcher import Dispatcher, Fleet, Order
+from trunkline.fleet.routing.dispatcher import Dispatcher, DispatchOrder, Fleet
 from trunkline.net.fetch import Fetcher
 from trunkline.run.runner import Runner
 
@@ -28,7 +28,7 @@ def ceremonies_of(
     """The ceremonies of a hub: start them, run them, and add their routes to its API."""
 
     async def open_task(fire: Fire) -> None:
-        order = Order(
+        order = DispatchOrder(
             tenant=fire.tenant,
             principal=fire.principal,
             message=fire.message,

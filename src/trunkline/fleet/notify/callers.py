@@ -18,7 +18,7 @@ from trunkline.fleet.catalogue.listed import Listed
 from trunkline.fleet.ceremonies.schedule import planned_id
 from trunkline.fleet.inbox import AnswerForm, Inbox, InboxItem
 from trunkline.fleet.notify.notice import FIRST_MS, Notice
-from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, Order
+from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, DispatchOrder
 from trunkline.log.fold import State
 from trunkline.run.feed import Feed
 from trunkline.run.hops import is_called
@@ -79,7 +79,7 @@ class CallerFirst:
         """The task by which the caller is asked: one for each question, whoever opens it when."""
         task_id = planned_id(notice.at, tenant, f"{item.task_id} {item.question}")
         message = Message(message_id=task_id, role=Role.USER, parts=(Part(text=_words(item)),))
-        order = Order(
+        order = DispatchOrder(
             tenant=tenant, principal=HUB, message=message, targets=(notice.caller,), trigger=TRIGGER
         )
         return (await self._dispatcher.dispatch(order, task_id=task_id))[0].feed

@@ -15,7 +15,7 @@ from trunkline.errors import InvalidParams
 from trunkline.fleet.call import ApiCall, ApiQuery, ApiStruct
 from trunkline.fleet.route import ApiRoute
 from trunkline.fleet.routing.choose import Wish
-from trunkline.fleet.routing.dispatcher import DEDUP_MS, TARGETS_LIMIT, Dispatcher, Order
+from trunkline.fleet.routing.dispatcher import DEDUP_MS, TARGETS_LIMIT, Dispatcher, DispatchOrder
 from trunkline.fleet.views import TaskItem, task_item
 from trunkline.log.events import Routed
 from trunkline.run.feed import Feed
@@ -131,7 +131,7 @@ class DispatchApi:
         targets: tuple[str, ...],
         correlation_id: str = "",
         metadata: Metadata | None = None,
-    ) -> Order:
+    ) -> DispatchOrder:
         """An order of a caller; its Idempotency-Key is known again."""
         dedup = None
         if call.key:
@@ -139,7 +139,7 @@ class DispatchApi:
             digest = blake2b(_encode(what), digest_size=16).digest()
             dedup = Dedup(f"{call.principal.name}\x1fd\x1f{call.key}", digest, DEDUP_MS)
         subject = (metadata or {}).get("subject", "")
-        return Order(
+        return DispatchOrder(
             tenant=call.tenant,
             principal=call.principal.name,
             message=message,

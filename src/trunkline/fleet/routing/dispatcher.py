@@ -58,7 +58,7 @@ def _chance() -> float:
     return random_bits(53) / (1 << 53)
 
 
-class Order(Struct, frozen=True, kw_only=True):
+class DispatchOrder(Struct, frozen=True, kw_only=True):
     """A piece of work that somebody asks for; the conversation it belongs to is that of its message.
 
     `subject` is what it is about, for cooldowns; `trigger` what it was asked by. `dedup` is the caller's own
@@ -112,7 +112,7 @@ class Policy(Struct, frozen=True, kw_only=True):
     splits: Mapping[str, Mapping[str, float]] = {}
 
 
-def _everything(order: Order, count: int) -> AbstractAsyncContextManager[None]:
+def _everything(order: DispatchOrder, count: int) -> AbstractAsyncContextManager[None]:
     del order, count
     return nullcontext()
 
@@ -128,7 +128,7 @@ class Dispatcher:
         *,
         now: Callable[[], int] = now_ms,
         chance: Callable[[], float] = _chance,
-        admitted: Callable[[Order, int], AbstractAsyncContextManager[None]] = _everything,
+        admitted: Callable[[DispatchOrder, int], AbstractAsyncContextManager[None]] = _everything,
     ) -> None:
         """Take who does the work; `admitted` lets an order become so many tasks, or refuses it."""
         self.policy = policy or Policy()
@@ -144,7 +144,7 @@ class Dispatcher:
         # One at a time for each agent whose tasks are counted: two must not see the same place free.
         self._entering: dict[tuple[str, str], asyncio.Lock] = {}
 
-    async def dispatch(self, order: Order, *, task_id: str = "") -> list[Dispatched]:
+    async def dispatch(self, order: DispatchOrder, *, task_id: str = "") -> list[Dispatched]:
         """Open a task for each agent that is meant; one that cannot be given to anybody is rejected.
 
         `task_id` is the id of the task, where whoever asks has one; asked for again it is that task.
@@ -160,7 +160,7 @@ class Dispatcher:
         async with self._admitted(order, max(1, len(targets))):
             return await self._each(order, targets, task_id)
 
-    async def _each(self, order: Order, targets: tuple[str, ...], task_id: str) -> list[Dispatched]:
+    async def _each(self, order: DispatchOrder, targets: tuple[str, ...], task_id: str) -> list[Dispatched]:
         if len(targets) < 2 and ALL not in order.targets:
             return [await self._one(order, "".join(targets), task_id)]
         if not targets:
@@ -170,7 +170,7 @@ class Dispatcher:
             *[self._one(_part(order, name), name, _derived(task_id, name)) for name in targets]
         )
 
-    def _targets(self, order: Order) -> tuple[str, ...]:
+    def _targets(self, order: DispatchOrder) -> tuple[str, ...]:
         standings = self._fleet.with_skill(order.tenant, order.skill) if ALL in order.targets else ()
         targets = fan_out(order.targets, order.skill, standings)
         if len(targets) > TARGETS_LIMIT:
@@ -193,7 +193,7 @@ class Dispatcher:
         own = [head.agent for head in page.heads if head.agent not in (HUB, "") and not head.parent]
         return own[0] if own else ""
 
-    async def _one(self, order: Order, target: str, task_id: str) -> Dispatched:
+    async def _one(self, order: DispatchOrder, target: str, task_id: str) -> Dispatched:
         if task_id and await self._runner.tasks.load(order.tenant, task_id) is not None:
             return await self._known(order.tenant, task_id)
         task_id = task_id or self._runner.ids.new()
@@ -234,7 +234,9 @@ class Dispatcher:
         routed = choose(wish, standings, self._chance())
         return routed, next((one for one in standings if one.agent == routed.winner), None)
 
-    async def _open(self, order: Order, routed: Routed, winner: Standing | None, task_id: str) -> Dispatched:
+    async def _open(
+        self, order: DispatchOrder, routed: Routed, winner: Standing | None, task_id: str
+    ) -> Dispatched:
         dedup = _dedup(order)
         if winner is not None:
             is_taken = await self._guards.take(order.tenant, order.skill, order.subject, winner, self._now())
@@ -267,7 +269,7 @@ class Dispatcher:
         return Dispatched(feed)
 
     def _submit(
-        self, order: Order, request: SendRequest, dedup: Dedup | None, routed: Routed, task_id: str
+        self, order: DispatchOrder, request: SendRequest, dedup: Dedup | None, routed: Routed, task_id: str
     ) -> tuple[Routed, Feed, Ack]:
         """Open the task; where the agent turns out not to take it, it is one more that was refused."""
 
@@ -301,7 +303,7 @@ class Dispatcher:
             raise Unavailable("the task of this work is no longer there; use a fresh key")
         return Dispatched(feed, is_new=False)
 
-    async def _alarm(self, order: Order, routed: Routed) -> None:
+    async def _alarm(self, order: DispatchOrder, routed: Routed) -> None:
         now = self._now()
         target = "".join(routed.targets[:1])
         if not self._storm.count((order.tenant, routed.refusal, order.skill, target), now):
@@ -317,7 +319,7 @@ class Dispatcher:
         await self._journals.add(order.tenant, HUB, JournalRow(now, "storm", about))
 
 
-def _part(order: Order, target: str) -> Order:
+def _part(order: DispatchOrder, target: str) -> DispatchOrder:
     """An order for one of several agents: each knows its own part again."""
     dedup = order.dedup
     if dedup is not None:
@@ -329,7 +331,7 @@ def _derived(task_id: str, target: str) -> str:
     return f"{task_id}.{blake2b(target.encode(), digest_size=6).hexdigest()}" if task_id else ""
 
 
-def _dedup(order: Order) -> Dedup | None:
+def _dedup(order: DispatchOrder) -> Dedup | None:
     if order.dedup is not None or not order.correlation_id:
         return order.dedup
     said = order.message
@@ -338,7 +340,7 @@ def _dedup(order: Order) -> Dedup | None:
     return Dedup(key, blake2b(_encode(what), digest_size=16).digest(), DEDUP_MS)
 
 
-def _metadata(order: Order, task_id: str) -> Metadata:
+def _metadata(order: DispatchOrder, task_id: str) -> Metadata:
     """What the request is recorded with; a peer is told the skill and the correlation id of it alone."""
     told = {"correlationId": order.correlation_id or task_id, "trigger": order.trigger}
     named = {"skillHint": order.skill} if order.skill else {}
