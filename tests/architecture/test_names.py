@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from tests.architecture.source import PACKAGE, ROOT, modules
 
 EMPTY_WORDS = {"util", "helper", "common"}
 ALLOWED_FILES = {"store/base.py", "flow/activities/base.py"}  # the seam files: protocols only
+# Words that two rooms have in common with the field; a new class takes a name that no other one has.
+REPEATED_CLASSES = {"Body", "CallFailed", "Entry", "Identity", "Node", "Notice", "Skill"}
 # Suites that follow no source file.
 SUITES = {
     "architecture",
@@ -45,6 +48,16 @@ def test_class_names() -> None:
         and _meaningless(re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", c.name))
     ]
     assert bad == []
+
+
+def test_class_names_mean_one_thing() -> None:
+    """A reader who searches for a class finds one; `scripts/measure.py --names` lists those that occur twice."""
+    places = defaultdict[str, list[str]](list)
+    for module in modules():
+        for one in ast.walk(module.tree):
+            if isinstance(one, ast.ClassDef):
+                places[one.name.lstrip("_")].append(module.at(one))
+    assert {name for name, found in places.items() if len(found) > 1} <= REPEATED_CLASSES
 
 
 @pytest.mark.parametrize("name", ["BaseStore", "HandlerV2", "NewTask", "Helpers", "TaskUtil"])

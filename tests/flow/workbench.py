@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from trunkline.clock import now_ms
 from trunkline.flow.activities.base import Activity, DelegateOrder, Outcome
-from trunkline.flow.engine.order import Order, run_task_id
+from trunkline.flow.engine.run_messages import RunOrder, run_task_id
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import FlowCaller
 from trunkline.log.events import FlowRow, FlowRows, Status, Submitted
@@ -43,7 +43,7 @@ async def seed(
     loaded = engine.definitions.read(document)
     await engine.definitions.keep("default", loaded)
     task_id = run_task_id(execution_id)
-    message = Order(execution_id, loaded.definition.hash, mode).message(f"{task_id}:order", given)
+    message = RunOrder(execution_id, loaded.definition.hash, mode).message(f"{task_id}:order", given)
     first = Submitted(message, task_id, "anonymous", "dead", "workflow", agent=engine.parts.agent)
     events = [first, Status(TaskState.WORKING), *([FlowRows(tuple(rows))] if rows else [])]
     at = now_ms()

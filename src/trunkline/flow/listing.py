@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from trunkline.errors import FlowRefused
 from trunkline.flow.definitions import Definitions
-from trunkline.flow.engine.order import read_awaited, read_order, run_task_id
+from trunkline.flow.engine.run_messages import read_awaited, read_order, run_task_id
 from trunkline.flow.results import PHASES, ListedRun, RunPage, moment_text, read_moment
 from trunkline.log.fold import Head, State
 from trunkline.log.ids import Position

@@ -12,7 +12,7 @@ import msgspec
 from trunkline.clock import Ids
 from trunkline.errors import FlowRefused, Misuse
 from trunkline.flow.assembly import Doers, FlowEngine
-from trunkline.flow.engine.order import Mode
+from trunkline.flow.engine.run_messages import Mode
 from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.port import ActivitySubmission, FlowCaller, FlowPort
 from trunkline.flow.results import RunResult, RunStatus

@@ -15,11 +15,11 @@ from msgspec import UNSET, Struct, UnsetType
 from trunkline.errors import Conflict, Duplicate, FlowRefused, Refused, TaskNotCancelable
 from trunkline.flow.definition.checks import SchemaCheck
 from trunkline.flow.definitions import Definitions, Loaded
-from trunkline.flow.engine.order import (
+from trunkline.flow.engine.run_messages import (
     Awaited,
     Mode,
-    Order,
-    Word,
+    RunOrder,
+    RunReply,
     given_to,
     read_awaited,
     read_order,
@@ -134,7 +134,7 @@ class FlowPort:
         async with self._starting.setdefault((caller.tenant, execution_id), asyncio.Lock()):
             run = None if is_new else await self._find(caller.tenant, execution_id)
             if run is None:
-                order = Order(execution_id, loaded.definition.hash, mode)
+                order = RunOrder(execution_id, loaded.definition.hash, mode)
                 feed = await self._submit(caller, loaded, given, order)
                 if feed is None and allow_existing:
                     # Another process was faster.
@@ -159,13 +159,13 @@ class FlowPort:
             return run_result(run.view, None)
         self._check_hash(run, loaded, SUBMIT_INVALID)
         if mode == "in_process" and run.about is not None and run.about.awaits == "activity":
-            word = Word(mode, takes_over=True)
-            message = word.message(self._runner.ids.new(), run.question, {})
+            reply = RunReply(mode, takes_over=True)
+            message = reply.message(self._runner.ids.new(), run.question, {})
             return await self._say(caller, run, message, NOT_AWAITING, wait_s)
         return await self._rested(run, wait_s)
 
     async def _submit(
-        self, caller: FlowCaller, loaded: Loaded, given: dict[str, Any], order: Order
+        self, caller: FlowCaller, loaded: Loaded, given: dict[str, Any], order: RunOrder
     ) -> Feed | None:
         """Open the task of a run; None if another start was faster."""
         task_id = run_task_id(order.execution)
@@ -224,7 +224,7 @@ class FlowPort:
             fault = SchemaCheck(about.fits, "/resume_schema").wrong(payload)
             if fault is not None:
                 raise FlowRefused(RESUME_INVALID, f"the payload does not fit the resume_schema: {fault}")
-        message = Word(mode).message(self._runner.ids.new(), question, payload)
+        message = RunReply(mode).message(self._runner.ids.new(), question, payload)
         return await self._say(caller, run, message, RESUME_INVALID, wait_s)
 
     async def submit_activity(
@@ -264,8 +264,8 @@ class FlowPort:
                 f"{node_id!r} is awaited in {_branch(about.parallel_span)}, not in {_branch(span)}",
             )
         self._check_input(run, given, SUBMIT_INVALID)
-        word, result = _outcome(outcome, about, mode)
-        message = word.message(self._runner.ids.new(), question, result)
+        reply, result = _outcome(outcome, about, mode)
+        message = reply.message(self._runner.ids.new(), question, result)
         return await self._say(caller, run, message, NOT_AWAITING, wait_s)
 
     async def signal(
@@ -300,7 +300,7 @@ class FlowPort:
             )
         self._check_input(run, given, SIGNAL_INVALID)
         said = {} if isinstance(payload, UnsetType) else payload
-        message = Word(mode).message(self._runner.ids.new(), question, said)
+        message = RunReply(mode).message(self._runner.ids.new(), question, said)
         return await self._say(caller, run, message, SIGNAL_NOT_AWAITING, wait_s)
 
     async def cancel(self, caller: FlowCaller, execution_id: str, reason: str = "") -> RunResult:
@@ -465,14 +465,14 @@ def _branch(span: dict[str, str] | None) -> str:
     return "no branch" if span is None else f"the branch {span.get('branchName')!r}"
 
 
-def _outcome(outcome: ActivitySubmission, about: Awaited, mode: Mode) -> tuple[Word, dict[str, Any]]:
+def _outcome(outcome: ActivitySubmission, about: Awaited, mode: Mode) -> tuple[RunReply, dict[str, Any]]:
     """What a submission says to the run.
 
     Raises:
         FlowRefused: it is for another delegation.
     """
     if not outcome.ok:
-        return Word(mode, ok=False, error=outcome.error, code=outcome.code), {}
+        return RunReply(mode, ok=False, error=outcome.error, code=outcome.code), {}
     result: dict[str, Any] = (
         dict(cast("dict[str, Any]", outcome.result)) if isinstance(outcome.result, dict) else {}
     )
@@ -480,12 +480,12 @@ def _outcome(outcome: ActivitySubmission, about: Awaited, mode: Mode) -> tuple[W
         fault = None if about.fits is None else SchemaCheck(about.fits, "/output_schema").wrong(result)
         if fault is not None:
             error = f"the result does not fit the output_schema: {fault}"
-            return Word(mode, ok=False, error=error, code="OUTPUT_SCHEMA_VIOLATION"), {}
-        return Word(mode), result
+            return RunReply(mode, ok=False, error=error, code="OUTPUT_SCHEMA_VIOLATION"), {}
+        return RunReply(mode), result
     inside = result.pop("delegateCorrelationId", None) or result.pop("delegate_correlation_id", None)
     task = result.pop("externalTaskId", None) or result.pop("external_task_id", None)
     if (outcome.delegate_correlation_id or inside) != about.delegate_correlation_id:
         raise FlowRefused(SUBMIT_INVALID, f"delegate_correlation_id is not {about.delegate_correlation_id!r}")
-    return Word(
+    return RunReply(
         mode, external_task=outcome.external_task_id or (task if isinstance(task, str) else "")
     ), result

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from msgspec import UNSET, Struct, UnsetType
 
-from trunkline.flow.engine.order import Awaited
+from trunkline.flow.engine.run_messages import Awaited
 from trunkline.flow.engine.view import RunView
 from trunkline.wire.types import Metadata
 

@@ -15,8 +15,8 @@ from trunkline.flow.activities.base import Activity, Outcome
 from trunkline.flow.activities.composite import RejectingActivities, StubActivities
 from trunkline.flow.activities.steps import StepExecutor, StepRegistry
 from trunkline.flow.delegates.mock import MockDelegate, RejectingDelegate
-from trunkline.flow.engine.order import run_task_id
 from trunkline.flow.engine.rows import is_command
+from trunkline.flow.engine.run_messages import run_task_id
 from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import ActivitySubmission

@@ -13,7 +13,7 @@ from tests.flow.documents import DELEGATE, flow_document, fork, tool
 from tests.flow.workbench import CALLER, Counting
 from trunkline.errors import FlowRefused
 from trunkline.flow.activities.base import Outcome
-from trunkline.flow.engine.order import run_task_id
+from trunkline.flow.engine.run_messages import run_task_id
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import ActivitySubmission
 from trunkline.log.events import Chunk, Parked, Status

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from trunkline.client.result import Result
 from trunkline.errors import Refused, TaskNotFound
 from trunkline.flow.engine.effects import Delegate, Done
-from trunkline.flow.engine.order import own, run_task_id
+from trunkline.flow.engine.run_messages import own, run_task_id
 from trunkline.log.events import Status
 from trunkline.log.fold import State
 from trunkline.peer.remote import CALL_KEY, Target

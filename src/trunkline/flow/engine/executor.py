@@ -8,10 +8,10 @@ from typing import Any
 from trunkline.errors import InvalidParams, RouteNotFound
 from trunkline.flow.definitions import Loaded
 from trunkline.flow.engine.children import OUTCOME
-from trunkline.flow.engine.order import Order, given_to, read_order
 from trunkline.flow.engine.parts import FlowParts
 from trunkline.flow.engine.replay import History
 from trunkline.flow.engine.run import Run
+from trunkline.flow.engine.run_messages import RunOrder, given_to, read_order
 from trunkline.flow.engine.walk import Ended
 from trunkline.log.events import Chunk, FlowRow, FlowRows, Status
 from trunkline.run.executor import OnCrash, Verdict, Work
@@ -68,7 +68,7 @@ class FlowExecutor:
         rows = await _rows(work)
         if order is None:
             loaded = await self._mine(work.tenant, rows)
-            order = Order(state.task_id, loaded.definition.hash)
+            order = RunOrder(state.task_id, loaded.definition.hash)
             told = True
         else:
             loaded = await self.parts.definitions.get(work.tenant, order.definition)

@@ -8,7 +8,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from trunkline.flow.engine.effects import Ask, Delegate, Done, Perform
-from trunkline.flow.engine.order import FLOW_KEY, Awaited, given_to, read_word
+from trunkline.flow.engine.run_messages import FLOW_KEY, Awaited, given_to, read_reply
 from trunkline.flow.engine.walk import Lane, NodeFailed
 from trunkline.log.events import Status
 from trunkline.log.fold import State
@@ -93,18 +93,18 @@ def answered(lane: Lane, said: Message) -> Any:
     Raises:
         NodeFailed: who was asked has declined.
     """
-    effect, word = cast("Perform | Delegate | Ask", lane.effect), read_word(said)
-    if word is not None and not isinstance(effect, Ask):
-        output = given_to(said) if word.ok else {}
+    effect, reply = cast("Perform | Delegate | Ask", lane.effect), read_reply(said)
+    if reply is not None and not isinstance(effect, Ask):
+        output = given_to(said) if reply.ok else {}
         return Done(
-            ok=word.ok,
+            ok=reply.ok,
             output=output,
-            error=word.error,
-            code=word.code,
-            external_task=word.external_task,
+            error=reply.error,
+            code=reply.code,
+            external_task=reply.external_task,
             by_host=True,
         )
-    if word is not None:
+    if reply is not None:
         return given_to(said)
     # Said by somebody who knows no runs: a caller over A2A, or a person by the inbox.
     schema = effect.node.config.get("resume_schema")

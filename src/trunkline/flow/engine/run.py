@@ -19,10 +19,10 @@ from trunkline.flow.definitions import Loaded
 from trunkline.flow.engine.children import ChildRun, agent_request, child_id, nested_done, read_done
 from trunkline.flow.engine.effects import Ask, Delegate, Done, Evaluate, Nest, Perform, RecordRows, Sleep
 from trunkline.flow.engine.nodes import way
-from trunkline.flow.engine.order import DEPTH_LIMIT, Mode, Order, mode_of, read_word, run_task_id
 from trunkline.flow.engine.parts import FlowParts
 from trunkline.flow.engine.questions import answered, awaited, question, relayed
 from trunkline.flow.engine.replay import History
+from trunkline.flow.engine.run_messages import DEPTH_LIMIT, Mode, RunOrder, mode_of, read_reply, run_task_id
 from trunkline.flow.engine.view import RUN_TOO_LARGE
 from trunkline.flow.engine.walk import Ended, Lane, NodeFailed, Walk
 from trunkline.flow.jq.pool import FilterFailed
@@ -46,7 +46,7 @@ class Run:
         self,
         parts: FlowParts,
         work: Work,
-        order: Order,
+        order: RunOrder,
         loaded: Loaded,
         *,
         given: dict[str, Any],
@@ -236,7 +236,7 @@ class Run:
         except FlowRefused as error:
             self.walk.answer(lane, Done(ok=False, error=error.message, code=error.code))
             return
-        order = Order(effect.child, loaded.definition.hash, self._mode, self._order.depth + 1)
+        order = RunOrder(effect.child, loaded.definition.hash, self._mode, self._order.depth + 1)
         child = run_task_id(effect.child)
         message = order.message(f"{child}:order", effect.input)
         await self._open_child(lane, child, parts.agent, SendRequest(message), nested=True)
@@ -312,15 +312,15 @@ class Run:
         if isinstance(said, QuestionClosed):
             return
         self._takes.append(place)
-        word = read_word(said)
-        if word is not None:
-            self._mode = word.mode
+        reply = read_reply(said)
+        if reply is not None:
+            self._mode = reply.mode
         lane = self._asks.pop(asked, None)
         if lane is None:
             await self._pass_down(asked, said)
             return
         self.walk.held = any(isinstance(one.effect, Perform | Delegate) for one in self._asks.values())
-        if word is not None and word.takes_over:
+        if reply is not None and reply.takes_over:
             self.walk.waiting.remove(lane)
             await self._see_to(lane)
             return

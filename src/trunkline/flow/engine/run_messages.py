@@ -20,7 +20,7 @@ MODES = ("in_process", "host_mediated")
 DEPTH_LIMIT = 4
 
 
-class Order(Struct, frozen=True, omit_defaults=True):
+class RunOrder(Struct, frozen=True, omit_defaults=True):
     """What a run is: its execution id, its definition by hash, and how deep it is nested in other runs."""
 
     execution: str
@@ -34,7 +34,7 @@ class Order(Struct, frozen=True, omit_defaults=True):
         return Message(message_id, role=Role.USER, parts=(Part(data=given),), metadata=metadata)
 
 
-class Word(Struct, frozen=True, omit_defaults=True):
+class RunReply(Struct, frozen=True, omit_defaults=True):
     """What a caller says to a run that waits: an activity's outcome, a signal, the answer to an interrupt.
 
     With `takes_over` it is none of them: the run is to do itself what it asked its host for.
@@ -77,7 +77,7 @@ def run_task_id(execution_id: str) -> str:
     return f"run-{blake2b(execution_id.encode(errors='surrogatepass'), digest_size=18).hexdigest()}"
 
 
-def read_order(message: Message) -> Order | None:
+def read_order(message: Message) -> RunOrder | None:
     """What the message that opens a run says of it; None where it comes from somebody who knows no runs.
 
     Raises:
@@ -87,15 +87,15 @@ def read_order(message: Message) -> Order | None:
     if told is None:
         return None
     try:
-        return convert(told, Order)
+        return convert(told, RunOrder)
     except ValidationError as error:
         raise InvalidParams(str(error), field=f"message.metadata.{FLOW_KEY}") from None
 
 
-def read_word(message: Message) -> Word | None:
+def read_reply(message: Message) -> RunReply | None:
     """What a message says to a run; None where its sender knows no runs."""
     try:
-        return convert((message.metadata or {}).get(FLOW_KEY), Word)
+        return convert((message.metadata or {}).get(FLOW_KEY), RunReply)
     except ValidationError:
         return None
 
@@ -120,11 +120,11 @@ def given_to(message: Message) -> dict[str, Any]:
     return {"text": message.text} if message.text else {}
 
 
-def mode_of(state: State, order: Order) -> Mode:
+def mode_of(state: State, order: RunOrder) -> Mode:
     """How activities are done now: as the last word that was taken up says, else as the run was asked for."""
     for said in reversed(state.answers[: state.taken]):
-        if isinstance(said, Message) and (word := read_word(said)) is not None:
-            return word.mode
+        if isinstance(said, Message) and (reply := read_reply(said)) is not None:
+            return reply.mode
     return order.mode
 
 
