@@ -24,8 +24,13 @@ def told(found: tuple[int, str, str]) -> dict[str, Any]:
     return json.loads(found[1])
 
 
-def test_a_run_is_started_looked_at_answered_and_listed(trunkline: Run) -> None:
+def test_a_run_is_started_looked_at_answered_and_listed(
+    trunkline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = written(workflow(TOOL, ASK, SIGNAL))
+    code, out, _ = trunkline("flow", "run", file, *STORE)
+    assert (code, "Code: COMPOSITE_EXECUTOR_NOT_CONFIGURED" in out) == (1, True)
+    monkeypatch.setenv("WORKFLOW_ENGINE_PROFILE", "demo")
     code, out, hint = trunkline("flow", "run", file, "--id", "r1", "--input", '{"a": 1}', *STORE)
     assert (code, out) == (0, "Run: r1\nStatus: interrupted\nNode: ask\n")
     assert "trunkline flow resume r1" in hint

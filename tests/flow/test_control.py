@@ -15,12 +15,12 @@ from mcp import Client
 from tests.flow import vectors
 from tests.flow.surfaces import PARKING, control, served
 from tests.flow.web import Answer, WrittenClient
+from trunkline.auth.references import KeyReference, Secrets
 from trunkline.errors import FlowRefused
 from trunkline.flow.activities.composite import StubActivities
 from trunkline.flow.delegates.tasks import HttpTasks, TasksConfig, TasksDelegate
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.mcp_server import FlowTools
-from trunkline.flow.secrets import KeyReference, Secrets
 from trunkline.net.http import HttpRequest
 
 Call = Callable[[str, dict[str, Any]], Awaitable[tuple[str, dict[str, Any]]]]

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from tests.flow.web import WrittenClient
-from trunkline.auth.principal import Scope
+from trunkline.auth.references import Secrets
 from trunkline.errors import Misuse
 from trunkline.flow.activities.base import Activity, DelegateOrder
 from trunkline.flow.definition.document import Node
 from trunkline.flow.operator import FlowExecutors, read_operator
-from trunkline.flow.secrets import Secrets
 
 STEP = Activity("e1", Node("a", "step", {"handler": "urn:x"}), {})
 TOOL = Activity("e1", Node("b", "tool_call", {"server": "desk", "tool": "t"}), {})
@@ -27,11 +26,19 @@ def order(protocol: str) -> DelegateOrder:
     return DelegateOrder("e1", Node("d", "agent_delegate", {"agent_id": "x"}), {}, {}, protocol, "c1")
 
 
-async def test_where_nothing_is_set_up_everything_is_a_stub() -> None:
+async def test_where_nothing_is_set_up_nothing_is_done_and_the_error_says_what_to_set() -> None:
     both = executors()
-    assert set(both.routing.values()) == {"stub(default)"}
-    assert (await both.activities.execute(TOOL)).ok
-    assert (await both.delegates.delegate(order("a2a"))).ok
+    assert set(both.routing.values()) == {"missing"}
+    found = await both.activities.execute(TOOL)
+    assert found.code == "COMPOSITE_EXECUTOR_NOT_CONFIGURED"
+    assert found.error.endswith("set WORKFLOW_ENGINE_MCP_CONFIG")
+    assert (await both.delegates.delegate(order("a2a"))).code == "DELEGATE_PROTOCOL_UNSUPPORTED"
+
+
+async def test_an_agent_that_a_catalogue_does_not_list_is_not_found() -> None:
+    both = FlowExecutors(read_operator({}), WrittenClient((500, "")), catalogue=True)
+    found = await both.delegates.delegate(order("a2a"))
+    assert (found.code, "'x'" in found.error) == ("DELEGATE_AGENT_NOT_FOUND", True)
 
 
 async def test_where_something_is_set_up_the_rest_is_missing() -> None:
@@ -84,7 +91,7 @@ def test_a_token_that_is_listed_twice_has_the_scopes_of_both() -> None:
     )
     found = read_operator({"WORKFLOW_ENGINE_AUTH_TOKENS": text}).tokens
     assert [one.reveal() for one, _ in found] == ["t-secret-1", "t-secret-2"]
-    assert [whose.scopes for _, whose in found] == [{Scope.READ, Scope.WRITE}, {Scope.READ}]
+    assert [whose.granted for _, whose in found] == [{"start", "read_history"}, {"read_history"}]
 
 
 @pytest.mark.parametrize(

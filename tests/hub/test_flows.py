@@ -35,7 +35,7 @@ agents:
   - {name: writer, import: "hub_flow_writer:agent"}
   - {name: release, workflow: workflows/release.json, description: Writes and asks.}
 """
-DRAFT = {
+DRAFT: dict[str, Any] = {
     "id": "draft",
     "type": "agent_delegate",
     "config": {"agent_id": "writer", "protocol": "a2a", "input_mapping": {"task": "${ .topic }"}},
@@ -145,6 +145,18 @@ def test_workflows_of_files_are_started_and_nested_by_their_names(tmp_path: Path
                 "POST /v1/executions", {"definition": workflow(nest), "input": {}, "execution_id": "outer"}
             )
             assert (status, told["status"]) == (200, "interrupted")
+
+    run(scene())
+
+
+def test_a_delegation_to_an_agent_that_is_not_in_the_catalogue_fails(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with opened(workspace(tmp_path)) as ask:
+            config = {**DRAFT["config"], "agent_id": "nobody"}
+            odd = workflow({**DRAFT, "config": config})
+            status, told = await ask("POST /v1/executions", {"definition": odd, "input": {"topic": "tea"}})
+            assert (status, told["error"]["code"]) == (422, "DELEGATE_AGENT_NOT_FOUND")
+            assert "'nobody'" in told["error"]["message"]
 
     run(scene())
 

@@ -44,6 +44,23 @@ def test_variables_are_read_when_they_are_needed(monkeypatch: pytest.MonkeyPatch
     assert entry.variables() == {"TOKEN": "hush"}
 
 
+def test_a_secret_may_lie_in_a_file_beside_the_manifest(tmp_path: Path) -> None:
+    folder = tmp_path / "workspace"
+    (folder / "keys").mkdir(parents=True)
+    (folder / "keys" / "web").write_text("Bearer hush\n")
+    (tmp_path / "outside").write_text("not ours")
+    file = folder / "mcp.json"
+    headers = {"Authorization": "file:keys/web", "X-Other": "file:../outside"}
+    file.write_text(json.dumps({"mcpServers": {"a": {"url": "http://x/", "headers": headers}}}))
+    found = load_manifest(file)
+    with pytest.raises(Misuse, match=r"headers\.X-Other: file:../outside leads out of the folder"):
+        found.servers["a"].sent_headers(found.folder)
+    del found.servers["a"].headers["X-Other"]
+    assert found.servers["a"].sent_headers(found.folder) == {"Authorization": "Bearer hush"}
+    with pytest.raises(Misuse, match="no folder for secrets is known"):
+        found.servers["a"].sent_headers()
+
+
 SERVER: dict[str, Any] = {"command": "node"}
 
 

@@ -37,6 +37,8 @@ def status_of(code: str) -> int:
         return 404
     if code in _CONFLICT:
         return 409
+    if code == "AUTH_FORBIDDEN":
+        return 403
     return 500 if code == "INTERNAL_ERROR" else 400
 
 

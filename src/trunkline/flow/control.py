@@ -12,6 +12,7 @@ import msgspec
 
 from trunkline.errors import FlowRefused
 from trunkline.flow.definition.signing import SignaturePolicy
+from trunkline.flow.definitions import beside
 from trunkline.flow.forms import (
     CancelForm,
     ListForm,
@@ -81,17 +82,17 @@ class Control:
         form = read_form(given, StartForm)
         if form.definition is None:
             raise _missing("definition")
-        self.check(form.definition)
+        await self.check(form.definition)
         return await self.start(form, form.definition)
 
-    def check(self, document: dict[str, Any]) -> None:
+    async def check(self, document: dict[str, Any]) -> None:
         """Let a definition pass that is not too large and signed as it must be.
 
         Raises:
             FlowRefused: it is not.
         """
-        check_size("definition", document)
-        self._signatures.check(document)
+        size = check_size("definition", document)
+        await beside(size, self._signatures.check, document)
 
     async def _status(self, given: dict[str, Any]) -> dict[str, Any]:
         form = read_form(given, StatusForm)
@@ -101,9 +102,9 @@ class Control:
         form = read_form(given, ResumeForm)
         check_size("resume_payload", form.resume_payload)
         if form.definition is not None:
-            self.check(form.definition)
+            await self.check(form.definition)
             # Here what is wrong with it is told as it is at the start.
-            self._port.definitions.read(form.definition)
+            await self._port.definitions.load(form.definition)
         found = await self._port.resume(
             self._caller,
             form.execution_id,

@@ -5,7 +5,9 @@ A workflow that was registered under an id is a document that names a hash.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -23,8 +25,12 @@ LARGEST = 2 << 20
 TENANT_LIMIT = 1000
 # How many definitions are held ready, and how many are known to be in the store.
 CACHED, KNOWN = 256, 10_000
+# From this many bytes on, reading a definition takes more than some milliseconds.
+_LARGE = 32 << 10
 K = TypeVar("K")
 V = TypeVar("V")
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 class Loaded(Struct, frozen=True):
@@ -67,30 +73,30 @@ class Definitions:
         self._kept: _Recent[tuple[str, str], bool] = _Recent(KNOWN)
 
     def read(self, document: object) -> Loaded:
-        """The definition in a document.
+        """The definition in a document; where others wait meanwhile, `load` is for that.
 
         Raises:
             FlowInvalid: it breaks a rule, or is too large.
         """
-        try:
-            text = msgspec.json.encode(document)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise FlowRefused("VALIDATION_ERROR", f"the definition is no JSON: {error}") from None
-        if len(text) > LARGEST:
-            raise FlowRefused("VALIDATION_ERROR", f"a definition has at most {LARGEST >> 20} MiB as JSON")
-        found = self._by_text.find(text)
-        if found is None:
-            # Its own copy: whoever gave it may go on changing it.
-            found = self._load(msgspec.json.decode(text))
-            self._by_text.keep(text, found)
-        return found
+        text = _encoded(document)
+        return self._by_text.find(text) or self._keep_ready(text, _read(text))
 
-    def _load(self, document: object) -> Loaded:
-        definition = read_definition(document)
-        loaded = self._by_hash.find(definition.hash)
-        if loaded is None:
-            loaded = Loaded(definition, StateCheck(definition.state_schema))
-            self._by_hash.keep(definition.hash, loaded)
+    async def load(self, document: object) -> Loaded:
+        """The definition in a document, read beside what else goes on if it is large.
+
+        Raises:
+            FlowInvalid: it breaks a rule, or is too large.
+        """
+        text = _encoded(document)
+        found = self._by_text.find(text)
+        if found is not None:
+            return found
+        return self._keep_ready(text, await beside(len(text), _read, text))
+
+    def _keep_ready(self, text: bytes, read: Loaded) -> Loaded:
+        loaded = self._by_hash.find(read.definition.hash) or read
+        self._by_hash.keep(loaded.definition.hash, loaded)
+        self._by_text.keep(text, loaded)
         return loaded
 
     async def keep(self, tenant: str, loaded: Loaded) -> None:
@@ -119,7 +125,7 @@ class Definitions:
         if doc is None:
             raise FlowRefused("WORKFLOW_NOT_FOUND", f"there is no definition with the hash {hash}")
         self._kept.keep((tenant, hash), True)
-        return self._load(msgspec.json.decode(doc.body))
+        return self._keep_ready(doc.body, await beside(len(doc.body), _read, doc.body))
 
     async def register(self, tenant: str, workflow_id: str, loaded: Loaded) -> None:
         """Give a definition an id.
@@ -148,6 +154,27 @@ class Definitions:
         if doc is None:
             raise FlowRefused("WORKFLOW_NOT_FOUND", f"there is no workflow {workflow_id!r}")
         return await self.get(tenant, doc.body.decode())
+
+
+async def beside(size: int, work: Callable[[Given], Made], given: Given) -> Made:
+    """What a function gives; in a thread where it takes long because what it is given is large."""
+    return work(given) if size < _LARGE else await asyncio.to_thread(work, given)
+
+
+def _encoded(document: object) -> bytes:
+    try:
+        text = msgspec.json.encode(document)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise FlowRefused("VALIDATION_ERROR", f"the definition is no JSON: {error}") from None
+    if len(text) > LARGEST:
+        raise FlowRefused("VALIDATION_ERROR", f"a definition has at most {LARGEST >> 20} MiB as JSON")
+    return text
+
+
+def _read(text: bytes) -> Loaded:
+    # Its own copy: whoever gave it may go on changing it.
+    definition = read_definition(msgspec.json.decode(text))
+    return Loaded(definition, StateCheck(definition.state_schema))
 
 
 class KnownWorkflows:

@@ -141,8 +141,8 @@ def read_json(body: bytes) -> dict[str, Any]:
     return found  # pyright: ignore[reportUnknownVariableType]
 
 
-def check_size(name: str, value: object) -> None:
-    """Let a value pass that is not too large.
+def check_size(name: str, value: object) -> int:
+    """Let a value pass that is not too large; gives its bytes as JSON.
 
     Raises:
         FlowRefused: it is.
@@ -153,3 +153,4 @@ def check_size(name: str, value: object) -> None:
         raise FlowRefused("VALIDATION_ERROR", f"{name} is no JSON: {error}") from None
     if size > LIMIT_BYTES:
         raise FlowRefused("VALIDATION_ERROR", f"{name} is over {LIMIT_BYTES >> 20} MiB as JSON")
+    return size

@@ -1,7 +1,7 @@
 """What an operator has set up for workflows, by the names of the environment that other engines know.
 
-Where nothing is set up, activities are stubs and delegations mocks. Where something is, all that is not fails
-with its code, unless the profile is `demo`.
+What is not set up fails with its code and says how it is set up: a run that is told of work which nobody did
+would be worse than one that fails. With the profile `demo` it is done by stubs and mocks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Annotated, Any, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from trunkline.auth.principal import DEFAULT_TENANT, SCOPES, Principal, Scope, scopes_of
+from trunkline.auth.principal import DEFAULT_TENANT
+from trunkline.auth.references import KeyReference, Secrets
 from trunkline.config import Secret
 from trunkline.errors import Misuse
 from trunkline.flow.activities.base import ActivityExecutor, DelegateExecutor
@@ -23,10 +24,10 @@ from trunkline.flow.activities.models import DEFAULT_KEY, DEFAULT_URL, ModelEndp
 from trunkline.flow.activities.steps import StepExecutor, StepRegistry
 from trunkline.flow.activities.tools import ToolExecutor
 from trunkline.flow.definition.signing import SignaturePolicy, signature_policy
-from trunkline.flow.delegates.mock import MockDelegate, ProtocolDelegates
+from trunkline.flow.delegates.mock import MockDelegate, ProtocolDelegates, UnknownAgents
 from trunkline.flow.delegates.tasks import HttpTasks, TasksConfig, TasksDelegate
 from trunkline.flow.delegates.tools import ToolDelegates
-from trunkline.flow.secrets import KeyReference, Secrets
+from trunkline.flow.scopes import FLOW_SCOPES, TokenPrincipal
 from trunkline.mcp.manifest import McpManifest, load_manifest
 from trunkline.mcp.servers import McpServers
 from trunkline.net.http import HttpClient
@@ -37,6 +38,12 @@ PREFIX = "WORKFLOW_ENGINE_"
 MANIFEST = "AGENT_WORKFLOW_MCP_MANIFEST"
 _ACTIVITIES = ("step", "llm_call", "tool_call")
 _PROTOCOLS = ("a2a", "mcp", "sdk")
+# What sets up each type of activity.
+_SETTINGS = {
+    "step": f"{PREFIX}STEP_HANDLERS, or the setting flow_steps",
+    "llm_call": f"{PREFIX}LLM_CONFIG",
+    "tool_call": f"{PREFIX}MCP_CONFIG",
+}
 
 
 class OperatorConfig(Struct, frozen=True):
@@ -49,7 +56,7 @@ class OperatorConfig(Struct, frozen=True):
     demo: bool = False
     signatures: SignaturePolicy = SignaturePolicy()
     # Keys of callers, each with whose it is.
-    tokens: tuple[tuple[Secret, Principal], ...] = ()
+    tokens: tuple[tuple[Secret, TokenPrincipal], ...] = ()
 
 
 def read_operator(
@@ -83,9 +90,17 @@ class FlowExecutors:
     """Who does the activities and the delegations of the runs of one process."""
 
     def __init__(
-        self, config: OperatorConfig, http_client: HttpClient, secrets: Secrets | None = None
+        self,
+        config: OperatorConfig,
+        http_client: HttpClient,
+        secrets: Secrets | None = None,
+        *,
+        catalogue: bool = False,
     ) -> None:
-        """Put them together; the HTTP client is the caller's to close."""
+        """Put them together; the HTTP client is the caller's to close.
+
+        With a `catalogue`, agents that are not in it are not known, rather than asked for in vain.
+        """
         secrets = secrets or Secrets(folder=Path())
         self._servers = None if config.manifest is None else McpServers(config.manifest)
         activities: dict[str, ActivityExecutor] = {}
@@ -100,13 +115,12 @@ class FlowExecutors:
                 delegates["mcp"] = ToolDelegates(config.manifest.delegates, self._servers)
         if config.tasks is not None:
             delegates["a2a"] = TasksDelegate(config.tasks, HttpTasks(config.tasks.url, http_client), secrets)
-        bare = not activities and not delegates
-        stubs = bare or config.demo
         self.activities: ActivityExecutor = CompositeActivities(
-            activities, StubActivities() if stubs else None
+            activities, StubActivities() if config.demo else None, _SETTINGS
         )
-        self.delegates: DelegateExecutor = ProtocolDelegates(delegates, MockDelegate() if stubs else None)
-        missing = "stub(default)" if bare else "stub(demo)" if config.demo else "missing"
+        fallback = MockDelegate() if config.demo else UnknownAgents() if catalogue else None
+        self.delegates: DelegateExecutor = ProtocolDelegates(delegates, fallback)
+        missing = "stub(demo)" if config.demo else "missing"
         known = {**activities, **delegates}
         self.routing = {
             name: "production" if name in known else missing for name in (*_ACTIVITIES, *_PROTOCOLS)
@@ -156,7 +170,7 @@ class _TokenForm(Struct, frozen=True, forbid_unknown_fields=True):
     scopes: Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
-def _tokens(text: str) -> tuple[tuple[Secret, Principal], ...]:
+def _tokens(text: str) -> tuple[tuple[Secret, TokenPrincipal], ...]:
     """The tokens of callers; one that is listed twice has the scopes of both."""
     if not text:
         return ()
@@ -167,16 +181,16 @@ def _tokens(text: str) -> tuple[tuple[Secret, Principal], ...]:
         # Not with what was written: that holds secrets.
         place = str(error).partition(" - at ")[2]
         raise Misuse(f"{name} is a list of objects with token and scopes; look at {place or 'it'}") from None
-    scopes: dict[str, frozenset[Scope]] = {}
+    scopes: dict[str, frozenset[str]] = {}
     for one in found:
-        odd = [scope for scope in one.scopes if scope not in SCOPES]
+        odd = [scope for scope in one.scopes if scope not in FLOW_SCOPES]
         if odd:
-            raise Misuse(f"{name}: there is no scope {odd[0]!r}; there are {', '.join(SCOPES)}")
-        scopes[one.token] = scopes.get(one.token, frozenset()) | scopes_of(one.scopes)
+            raise Misuse(f"{name}: there is no scope {odd[0]!r}; there are {', '.join(FLOW_SCOPES)}")
+        scopes[one.token] = scopes.get(one.token, frozenset()).union(one.scopes)
     return tuple(
         [
-            (Secret(token), Principal(DEFAULT_TENANT, f"token-{number}", given))
-            for number, (token, given) in enumerate(scopes.items(), 1)
+            (Secret(token), TokenPrincipal(DEFAULT_TENANT, f"token-{number}", granted=granted))
+            for number, (token, granted) in enumerate(scopes.items(), 1)
         ]
     )
 

@@ -125,7 +125,7 @@ class FlowPort:
         Raises:
             FlowRefused: the definition breaks a rule, or there is such a run.
         """
-        loaded = self._read(definition, "VALIDATION_ERROR")
+        loaded = await self._read(definition, "VALIDATION_ERROR")
         is_new = not execution_id.strip()
         execution_id = execution_id.strip() or self._runner.ids.new()
         if len(execution_id) > LONGEST_ID:
@@ -212,7 +212,7 @@ class FlowPort:
         Raises:
             FlowRefused: it waits at none, or the answer does not fit; the run stays as it was.
         """
-        loaded = None if definition is None else self._read(definition, RESUME_INVALID)
+        loaded = None if definition is None else await self._read(definition, RESUME_INVALID)
         run = await self._existing(caller, execution_id)
         if run.cancelled:
             raise FlowRefused(RESUME_INVALID, f"run {execution_id!r} was cancelled")
@@ -245,7 +245,7 @@ class FlowPort:
         Raises:
             FlowRefused: it waits for none or for another, or the call does not fit it; it stays as it was.
         """
-        loaded = None if definition is None else self._read(definition, SUBMIT_INVALID)
+        loaded = None if definition is None else await self._read(definition, SUBMIT_INVALID)
         run = await self._find(caller.tenant, execution_id)
         if run is None or run.cancelled:
             raise FlowRefused(NOT_AWAITING, f"no run {execution_id!r} waits for an activity")
@@ -285,7 +285,7 @@ class FlowPort:
         Raises:
             FlowRefused: it waits for none, or for another; it stays as it was.
         """
-        loaded = None if definition is None else self._read(definition, SIGNAL_INVALID)
+        loaded = None if definition is None else await self._read(definition, SIGNAL_INVALID)
         run = await self._existing(caller, execution_id)
         if run.cancelled:
             raise FlowRefused(SIGNAL_NOT_AWAITING, f"run {execution_id!r} was cancelled")
@@ -386,11 +386,11 @@ class FlowPort:
 
     # Finding and reading runs.
 
-    def _read(self, definition: object, code: str) -> Loaded:
+    async def _read(self, definition: object, code: str) -> Loaded:
         if isinstance(definition, Loaded):
             return definition
         try:
-            return self.definitions.read(definition)
+            return await self.definitions.load(definition)
         except FlowRefused as refused:
             if code == "VALIDATION_ERROR":
                 raise

@@ -23,6 +23,7 @@ from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.forms import LIMIT_BYTES, StartForm, read_form, read_json
 from trunkline.flow.port import FlowCaller, FlowPort
 from trunkline.flow.results import moment_text
+from trunkline.flow.scopes import permit
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.mounts import App, Mount, Route
 
@@ -125,6 +126,8 @@ class FlowApi:
     async def _answer(self, scope: Scope, body: bytes) -> Answer:
         principal: Principal = scope["trunkline.principal"]
         pattern: str = scope["trunkline.route"]
+        verb = pattern.rpartition(":")[2]
+        permit(principal, verb, reads=pattern.startswith("GET"))
         caller = FlowCaller(principal.tenant, principal.name)
         control = Control(self._port(), caller, self._signatures)
         root: str = scope["root_path"]
@@ -138,8 +141,8 @@ class FlowApi:
         definitions, tenant = self._port().definitions, call.caller.tenant
         if call.pattern == "POST /":
             document = read_form(read_json(call.body), RegisterForm).definition
-            call.control.check(document)
-            loaded = definitions.read(document)
+            await call.control.check(document)
+            loaded = await definitions.load(document)
             workflow_id = slug(loaded.definition.name) or self._ids.new()
             await definitions.register(tenant, workflow_id, loaded)
             return 201, {"wf_id": workflow_id, "definition": loaded.definition.document}

@@ -66,16 +66,16 @@ class HostFlows:
         self._workspace = workspace
         self.api = FlowApi(lambda: self.port, config.signatures, self.resolve)
 
-    def assemble(self, host: Host, agents: Collection[str] = ()) -> HostedAgent:
-        """Begin with a new store, and with agents that runs may delegate to; gives whose tasks runs are."""
+    def assemble(self, host: Host, agents: Collection[str] | None = None) -> HostedAgent:
+        """Begin with a new store, and the agents of a catalogue if it has one; gives whose tasks runs are."""
         self._http_client = SocketHttpClient(Egress(networks=EVERYWHERE))
-        self._executors = FlowExecutors(self.config, self._http_client)
+        self._executors = FlowExecutors(self.config, self._http_client, catalogue=agents is not None)
         self._engine = FlowEngine(
             host.store.docs,
             {
                 "activities": self._executors.activities,
                 "delegates": self._executors.delegates,
-                "agents": NamedAgents(agents),
+                "agents": NamedAgents(() if agents is None else agents),
             },
         )
         self.files = WorkflowFiles(self._workspace or Path(), self._engine.definitions)

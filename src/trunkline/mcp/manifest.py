@@ -14,7 +14,8 @@ from typing import Annotated, Any, TypeVar, cast
 import msgspec
 from msgspec import Meta, Struct
 
-from trunkline.config import environment, secret_text
+from trunkline.auth.references import Secrets
+from trunkline.config import environment
 from trunkline.errors import Misuse, Unreachable
 from trunkline.net.egress import target
 
@@ -32,7 +33,8 @@ _Form = TypeVar("_Form", bound=Struct)
 class McpServerEntry(Struct, frozen=True, forbid_unknown_fields=True):
     """One MCP server: a command with its arguments and variables, or an address with its headers.
 
-    A variable or a header of `env:NAME` is read from the environment when the server is first used.
+    A variable or a header of `env:NAME` is read from the environment when the server is first used, one of
+    `file:relative/path` from a file below the folder of the manifest.
     """
 
     command: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
@@ -41,21 +43,21 @@ class McpServerEntry(Struct, frozen=True, forbid_unknown_fields=True):
     url: Annotated[str, Meta(min_length=1, max_length=4096)] | None = None
     headers: Annotated[dict[_Name, _Word], Meta(max_length=64)] = {}
 
-    def variables(self) -> dict[str, str]:
-        """The variables of the command, with those that are read from the environment.
+    def variables(self, folder: Path | None = None) -> dict[str, str]:
+        """The variables of the command, with what they refer to; `folder` is that of the manifest.
 
         Raises:
-            Misuse: the environment has not what one of them names.
+            Misuse: one of them refers to nothing.
         """
-        return _revealed(self.env, "env")
+        return _revealed(self.env, "env", folder)
 
-    def sent_headers(self) -> dict[str, str]:
-        """The headers of each request, with those that are read from the environment.
+    def sent_headers(self, folder: Path | None = None) -> dict[str, str]:
+        """The headers of each request, with what they refer to; `folder` is that of the manifest.
 
         Raises:
-            Misuse: the environment has not what one of them names.
+            Misuse: one of them refers to nothing.
         """
-        return _revealed(self.headers, "headers")
+        return _revealed(self.headers, "headers", folder)
 
 
 class McpDelegate(Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,6 +72,8 @@ class McpManifest(Struct, frozen=True):
 
     servers: dict[str, McpServerEntry]
     delegates: dict[str, McpDelegate] = {}
+    # Where it lies, if it is a file.
+    folder: Path | None = None
 
 
 class _ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,8 +85,8 @@ class _ManifestFile(Struct, frozen=True, forbid_unknown_fields=True):
     )
 
 
-def read_manifest(document: object) -> McpManifest:
-    """A manifest from its JSON value.
+def read_manifest(document: object, folder: Path | None = None) -> McpManifest:
+    """A manifest from its JSON value, and the folder that it lies in.
 
     Raises:
         Misuse: it is none; the text begins with the path of the field.
@@ -98,7 +102,7 @@ def read_manifest(document: object) -> McpManifest:
     }
     for name, entry in servers.items():
         _check_server(f"mcpServers.{name}", entry)
-    return McpManifest(servers, delegates)
+    return McpManifest(servers, delegates, folder)
 
 
 def load_manifest(path: str | Path) -> McpManifest:
@@ -119,7 +123,7 @@ def load_manifest(path: str | Path) -> McpManifest:
     if len(body) > _FILE_LIMIT:
         raise Misuse(f"{file}: it has more than {_FILE_LIMIT >> 20} MiB")
     try:
-        return read_manifest(msgspec.json.decode(body))
+        return read_manifest(msgspec.json.decode(body), file.parent)
     except msgspec.DecodeError as error:
         raise Misuse(f"{file}: it is not JSON: {error}") from None
     except Misuse as error:
@@ -179,11 +183,11 @@ def _odd_key(document: object, member: str) -> str:
     return next((key for key, value in table.items() if not isinstance(value, str)), "")
 
 
-def _revealed(written: dict[str, str], field: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _revealed(written: dict[str, str], field: str, folder: Path | None) -> dict[str, str]:
+    secrets, found = Secrets(folder=folder), dict[str, str]()
     for name, word in written.items():
         try:
-            found[name] = secret_text(word)
+            found[name] = secrets.text(word) if word.startswith(("env:", "file:")) else word
         except Misuse as error:
             raise Misuse(f"{field}.{name}: {error}") from None
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -59,7 +60,7 @@ class McpServers:
         place = self._places.setdefault(server, _ServerSession())
         try:
             async with asyncio.timeout(timeout_s), place.calls:
-                session = await place.session(server, entry)
+                session = await place.session(server, entry, self._manifest.folder)
                 found = await session.call(tool, dict(arguments))
         except TimeoutError:
             raise CallFailed(
@@ -107,7 +108,7 @@ class _ServerSession:
         self._opening = asyncio.Lock()
         self._session: McpSession | None = None
 
-    async def session(self, server: str, entry: McpServerEntry) -> McpSession:
+    async def session(self, server: str, entry: McpServerEntry, folder: Path | None) -> McpSession:
         """The session, begun again if it has ended."""
         async with self._opening:
             known = self._session
@@ -120,7 +121,7 @@ class _ServerSession:
                 # The library is the extra `mcp`, and takes a while to load.
                 from trunkline.mcp.session import McpSession
 
-                self._session = await McpSession.open(server, entry)
+                self._session = await McpSession.open(server, entry, folder)
             except ModuleNotFoundError as error:
                 raise CallFailed(
                     f"this needs {error.name}: pip install 'trunkline[mcp]'", code=CLIENT_ERROR

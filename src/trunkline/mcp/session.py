@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from anyio import EndOfStream
@@ -34,21 +35,21 @@ _OVER = (CONNECTION_CLOSED, INVALID_REQUEST)
 class McpSession:
     """An open session. A task of its own holds it, as the library wants it closed where it was opened."""
 
-    def __init__(self, server: str, entry: McpServerEntry) -> None:
+    def __init__(self, server: str, entry: McpServerEntry, folder: Path | None = None) -> None:
         self._server = server
         self._ended = asyncio.Event()
         self._closing = asyncio.Event()
         self._client: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        self._task = asyncio.create_task(self._hold(_transport(entry, self._ended)))
+        self._task = asyncio.create_task(self._hold(_transport(entry, folder, self._ended)))
 
     @classmethod
-    async def open(cls, server: str, entry: McpServerEntry) -> McpSession:
-        """Begin a session.
+    async def open(cls, server: str, entry: McpServerEntry, folder: Path | None = None) -> McpSession:
+        """Begin a session with a server of the manifest in a folder.
 
         Raises:
             CallFailed: the server was not started, not reached or does not speak MCP.
         """
-        session = cls(server, entry)
+        session = cls(server, entry, folder)
         try:
             await asyncio.shield(session._client)
         except asyncio.CancelledError:
@@ -123,15 +124,15 @@ def _leaf(error: BaseException) -> BaseException:
 
 
 @asynccontextmanager
-async def _transport(entry: McpServerEntry, ended: asyncio.Event) -> AsyncGenerator[Any]:
+async def _transport(entry: McpServerEntry, folder: Path | None, ended: asyncio.Event) -> AsyncGenerator[Any]:
     async with contextlib.AsyncExitStack() as stack:
         if entry.command is not None:
             command = StdioServerParameters(
-                command=entry.command, args=list(entry.args), env=entry.variables()
+                command=entry.command, args=list(entry.args), env=entry.variables(folder)
             )
             opened = stdio_client(command, errlog=sys.__stderr__ or sys.stderr)
         else:
-            http_client = create_mcp_http_client(headers=entry.sent_headers())
+            http_client = create_mcp_http_client(headers=entry.sent_headers(folder))
             await stack.enter_async_context(http_client)
             opened = streamable_http_client(entry.url or "", http_client=http_client)
         read, write = await stack.enter_async_context(opened)

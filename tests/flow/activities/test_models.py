@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from tests.flow.web import Answer, WrittenClient
+from trunkline.auth.references import KeyReference, Secrets
 from trunkline.flow.activities.base import Activity
 from trunkline.flow.activities.models import ModelEndpoint, ModelExecutor
 from trunkline.flow.definition.document import Node
-from trunkline.flow.secrets import KeyReference, Secrets
 
 SCHEMA = {"type": "object", "required": ["intent"], "properties": {"intent": {"type": "string"}}}
 

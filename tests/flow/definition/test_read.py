@@ -230,3 +230,9 @@ def test_a_wrong_node_of_very_many_members_is_named() -> None:
     assert any(one.instance_path == "/nodes/1/type" for one in found), "the small one is explained"
     with pytest.raises(FlowInvalid):
         read_definition(line(huge))
+
+
+def test_a_schema_that_takes_long_to_compile_is_refused() -> None:
+    properties = {f"p{number}": {"type": "string", "pattern": "^a+$"} for number in range(6000)}
+    wide = {**line(tool("work")), "state_schema": {"type": "object", "properties": properties}}
+    assert rules(wide) == [("/state_schema", "#/schema/size")]

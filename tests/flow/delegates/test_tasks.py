@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from tests.flow.web import Answer, WrittenClient
+from trunkline.auth.references import KeyReference, Secrets
 from trunkline.flow.activities.base import DelegateOrder
 from trunkline.flow.definition.document import Node
 from trunkline.flow.delegates.tasks import HttpTasks, TaskRecord, TasksConfig, TasksDelegate
-from trunkline.flow.secrets import KeyReference, Secrets
 
 URL = "http://agents.test/api/"
 KEY = KeyReference(env="A2A_KEY")

@@ -96,9 +96,9 @@ def test_what_filters_give_and_how_they_fail(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_filter_that_never_ends_fails_and_the_others_go_on() -> None:
     async def work(filters: Filters) -> None:
-        endless = [asyncio.create_task(filters.value("def f: f; f", n)) for n in range(5)]
+        endless = [asyncio.create_task(filters.value("def f: f; f", n)) for n in range(12)]
         honest = [asyncio.create_task(filters.value(". | tostring", n)) for n in range(5)]
-        # Two may run at a time, and five never end before their time.
+        # Eight may run at a time, and twelve never end before their time.
         done, _ = await asyncio.wait(honest, timeout=60)
         assert {task.result() for task in done} == set("01234")
         assert not any(task.done() for task in endless), "nobody waited for one of them to fail"
@@ -115,6 +115,19 @@ def test_the_deadline_of_a_filter() -> None:
             await filters.value("last(range(1e12))", None)
 
     using(FilterLimits(deadline_s=0.2), work)
+
+
+def test_a_filter_that_finds_no_room_among_those_that_take_long_fails() -> None:
+    async def work(filters: Filters) -> None:
+        first = asyncio.create_task(filters.value("def f: f; f", 1))
+        await asyncio.sleep(0)
+        with pytest.raises(FilterFailed, match=r"no room for it in 0\.1 s"):
+            await filters.value("def f: f; f", 2)
+        assert await filters.value(". | tojson", 3) == "3"
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+
+    using(FilterLimits(slow_workers=1, deadline_s=120, patience_s=0.1), work)
 
 
 def test_no_process_is_left_behind() -> None:

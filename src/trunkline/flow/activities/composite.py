@@ -12,10 +12,15 @@ class CompositeActivities:
     """Gives each activity to whoever does nodes of its type, else to a fallback."""
 
     def __init__(
-        self, by_type: Mapping[str, ActivityExecutor], fallback: ActivityExecutor | None = None
+        self,
+        by_type: Mapping[str, ActivityExecutor],
+        fallback: ActivityExecutor | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
+        """Take who does what, and for errors the settings by which an operator sets up each type."""
         self._by_type = dict(by_type)
         self._fallback = fallback
+        self._settings = settings or {}
 
     async def execute(self, activity: Activity) -> Outcome:
         """See `ActivityExecutor`."""
@@ -23,7 +28,8 @@ class CompositeActivities:
         executor = self._by_type.get(node.type, self._fallback)
         if executor is None:
             text = f"{node.id}: nothing is configured for nodes of the type {node.type!r}"
-            return failed("COMPOSITE_EXECUTOR_NOT_CONFIGURED", text)
+            how = f"; set {self._settings[node.type]}" if node.type in self._settings else ""
+            return failed("COMPOSITE_EXECUTOR_NOT_CONFIGURED", text + how)
         return await executor.execute(activity)
 
 

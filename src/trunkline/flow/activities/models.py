@@ -9,11 +9,11 @@ import jsonschema_rs
 import msgspec
 from msgspec import Struct
 
+from trunkline.auth.references import KeyReference, Secrets
 from trunkline.client.http_transport import JSON, HttpAnswer, answered
 from trunkline.client.transport import Call
 from trunkline.errors import Unreachable
 from trunkline.flow.activities.base import Activity, Outcome, failed
-from trunkline.flow.secrets import KeyReference, Secrets
 from trunkline.net.egress import shown
 from trunkline.net.http import HttpClient, HttpRequest
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
+import msgspec
 from jsonschema_rs import Draft202012Validator, FancyRegexOptions, ReferencingError, ValidationError
 
 from trunkline.errors import FlowInvalid
@@ -12,6 +13,8 @@ from trunkline.flow.definition.diagnostics import broken, pointer
 
 # What a pattern may try on one text before it is given up.
 _BACKTRACKS = 100_000
+# A larger schema takes so long to compile that others would notice.
+LARGEST_SCHEMA = 256 << 10
 # What is wrong may quote what was given.
 _LONGEST = 500
 
@@ -23,8 +26,12 @@ class SchemaCheck:
         """Compile a schema that stands at a place in a definition.
 
         Raises:
-            FlowInvalid: it is no JSON Schema, or points outside of itself.
+            FlowInvalid: it is no JSON Schema, too large, or points outside of itself.
         """
+        if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
+            text = f"a schema has at most {LARGEST_SCHEMA >> 10} KiB as JSON"
+            found = broken(place.split("/")[1:], "schema", "size", text)
+            raise FlowInvalid(str(found), [found])
         try:
             self._validator = Draft202012Validator(
                 schema, retriever=_refuse, pattern_options=FancyRegexOptions(backtrack_limit=_BACKTRACKS)

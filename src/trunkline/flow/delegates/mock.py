@@ -1,4 +1,4 @@
-"""A delegate for development, which does everything at once, and one for tests, which does nothing."""
+"""Delegates that do nothing: mocks for development and tests, and what stands where nobody is set up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def derived_task(kind: str, correlation: str) -> str:
 
 
 class MockDelegate:
-    """Says that everything is done; what stands in the place of agents while none is configured."""
+    """Says that everything is done: in programs that name nobody, and where an operator asks for a demo."""
 
     async def delegate(self, order: DelegateOrder) -> Outcome:
         """See `DelegateExecutor`."""
@@ -42,6 +42,15 @@ class RejectingDelegate:
     async def delegate(self, order: DelegateOrder) -> Outcome:
         """See `DelegateExecutor`."""
         return failed("CONFORMANCE_DELEGATE_PORT_INVOKED", f"{order.node.id}: no delegation was expected")
+
+
+class UnknownAgents:
+    """Where agents have a catalogue: one that it does not list can do nothing."""
+
+    async def delegate(self, order: DelegateOrder) -> Outcome:
+        """See `DelegateExecutor`."""
+        text = f"{order.node.id}: there is no agent {agent_id_of(order)!r} in the catalogue"
+        return failed("DELEGATE_AGENT_NOT_FOUND", text)
 
 
 class ProtocolDelegates:

@@ -12,13 +12,13 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
+from trunkline.auth.references import KeyReference, Secrets
 from trunkline.client.http_transport import JSON, HttpAnswer, answered
 from trunkline.client.transport import Call
 from trunkline.config import Secret
 from trunkline.errors import CallFailed, Unreachable
 from trunkline.flow.activities.base import DelegateOrder, Outcome, failed
 from trunkline.flow.delegates.mock import agent_id_of, unsupported
-from trunkline.flow.secrets import KeyReference, Secrets
 from trunkline.net.http import HttpClient, HttpRequest
 from trunkline.wire.delegate import Submission
 

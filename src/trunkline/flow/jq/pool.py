@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections import deque
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,22 @@ _WORKER = Path(__file__).with_name("worker.py")
 # How long a process may take to come up on a machine that has other things to do.
 _START_S = 60
 _DIED = "jq died of it; it may need more memory than filters may have"
+# How much nicer a process is that takes long: others have three times as much of the processor.
+_NICER = 5
+Request = tuple[bytes, bytes, bytes]
+Answer = tuple[bytes, bytes]
 
 
 class FilterLimits(Struct, frozen=True):
     """What filters may take: all of them together, and each one."""
 
-    # How many run at a time. One that has run for `stuck_s` makes room for another, up to `most_workers`.
+    # How many run at a time. One that has run for `stuck_s` makes room for another: it goes on among the
+    # `slow_workers`, or begins again there once one of them is free, for which it waits at most `patience_s`.
     workers: int = 2
-    most_workers: int = 8
-    stuck_s: float = 0.2
+    slow_workers: int = 6
+    stuck_s: float = 0.1
     deadline_s: float = 5
+    patience_s: float = 30
     memory: int = 256 << 20
     program: int = 64 << 10
     root: int = 16 << 20
@@ -38,12 +44,11 @@ class FilterFailed(Exception):
 
 
 class _Worker:
-    """One worker process, how much it has done, and since when it has been busy."""
+    """One worker process, and how much it has done."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
         self.done = 0
-        self.since = 0.0
         # Both are pipes.
         self._stdin: Any = process.stdin
         self._stdout: Any = process.stdout
@@ -56,8 +61,9 @@ class _Worker:
         """Wait until it has said that it takes requests."""
         await self._stdout.readexactly(1)
 
-    async def ask(self, kind: bytes, program: bytes, root: bytes) -> tuple[bytes, bytes]:
+    async def ask(self, request: Request) -> Answer:
         """Send a request, and wait for the answer."""
+        kind, program, root = request
         self._stdin.write(kind + len(program).to_bytes(4, "big") + len(root).to_bytes(4, "big"))
         self._stdin.write(program)
         self._stdin.write(root)
@@ -67,6 +73,11 @@ class _Worker:
         self.done += 1
         return header[:1], body
 
+    def yield_to_others(self) -> None:
+        """Take less of the processor than others, from here on."""
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, self.process.pid, _NICER)
+
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             self.process.kill()
@@ -74,35 +85,68 @@ class _Worker:
 
 
 class WorkerPool:
-    """Gives each request to a worker that is free, and takes it away where the request takes too long."""
+    """Gives each request to a worker that is free, and takes it away where the request takes too long.
+
+    Requests that are soon answered have workers of their own: however many others never end, they wait for
+    those only until that is found out.
+    """
 
     def __init__(self, limits: FilterLimits) -> None:
         self._limits = limits
         self._idle: list[_Worker] = []
         self._busy: set[_Worker] = set()
         self._killed: list[_Worker] = []
-        self._starting = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._quick = asyncio.Semaphore(limits.workers)
+        self._slow = asyncio.Semaphore(limits.slow_workers)
 
-    async def ask(self, kind: bytes, program: bytes, root: bytes) -> tuple[bytes, bytes]:
+    async def ask(self, kind: bytes, program: bytes, root: bytes) -> Answer:
         """The kind and the body of a worker's answer.
 
         Raises:
             FilterFailed: it took too long, or the worker died over it.
         """
-        worker = await self._take()
-        used = worker.done > 0
-        try:
-            return await self._asked(worker, kind, program, root)
-        except EOFError:
+        request = kind, program, root
+        async with self._quick:
+            worker = await self._take()
+            used = worker.done > 0
+            asked = await self._asked(worker, request, self._limits.stuck_s)
+        begun: tuple[_Worker, asyncio.Task[Answer]] | None = None
+        if asked.done():
+            answer = self._finish(worker, asked)
+            if answer is not None:
+                return answer
             if not used:
-                raise FilterFailed(_DIED) from None
-        # It may have died of what filters before this one left behind.
-        worker = await self._take(fresh=True)
+                raise FilterFailed(_DIED)
+            # It may have died of what filters before this one left behind: once more, with a fresh one.
+        elif self._slow.locked():
+            self._stop(worker, asked)
+        else:
+            begun = worker, asked
+        return await self._slowly(request, begun)
+
+    async def _slowly(self, request: Request, begun: tuple[_Worker, asyncio.Task[Answer]] | None) -> Answer:
+        limits = self._limits
         try:
-            return await self._asked(worker, kind, program, root)
-        except EOFError:
-            raise FilterFailed(_DIED) from None
+            async with asyncio.timeout(limits.patience_s):
+                await self._slow.acquire()
+        except TimeoutError:
+            raise FilterFailed(
+                f"others that take long left no room for it in {limits.patience_s:g} s"
+            ) from None
+        try:
+            worker, asked = begun or (await self._start(), None)
+            worker.yield_to_others()
+            asked = await self._asked(worker, request, limits.deadline_s, asked)
+            if not asked.done():
+                self._stop(worker, asked)
+                raise FilterFailed(f"it takes longer than {limits.deadline_s:g} s")
+            # One that yields to others is of no use to a quick request.
+            answer = self._finish(worker, asked, keep=False)
+        finally:
+            self._slow.release()
+        if answer is None:
+            raise FilterFailed(_DIED)
+        return answer
 
     async def close(self) -> None:
         """End all workers; whoever still waits for one of them fails."""
@@ -113,70 +157,46 @@ class WorkerPool:
             await worker.process.wait()
         self._killed.clear()
 
-    async def _asked(self, worker: _Worker, kind: bytes, program: bytes, root: bytes) -> tuple[bytes, bytes]:
-        answered = False
-        try:
-            async with asyncio.timeout(self._limits.deadline_s):
-                answer = await worker.ask(kind, program, root)
-            answered = True
-            return answer
-        except TimeoutError:
-            raise FilterFailed(f"it takes longer than {self._limits.deadline_s:g} s") from None
-        except (ConnectionError, asyncio.IncompleteReadError):
-            raise EOFError from None
-        finally:
-            # Whoever gave up waiting leaves a worker behind that is still at it.
-            self._give_back(worker, answered=answered)
-
-    async def _take(self, *, fresh: bool = False) -> _Worker:
-        while True:
-            worker = self._idle.pop() if self._idle else None
-            if worker is not None and (fresh or not worker.alive):
-                self._kill(worker)
-                continue
-            if worker is None and self._has_room():
-                worker = await self._start()
-            if worker is not None:
-                worker.since = _now()
-                self._busy.add(worker)
+    async def _take(self) -> _Worker:
+        while self._idle:
+            worker = self._idle.pop()
+            if worker.alive:
                 return worker
-            await self._one_freed()
+            self._kill(worker)
+        return await self._start()
 
-    def _has_room(self) -> bool:
-        stuck_since = _now() - self._limits.stuck_s
-        quick = sum(worker.since > stuck_since for worker in self._busy)
-        return (
-            quick + self._starting < self._limits.workers
-            and len(self._busy) + self._starting < self._limits.most_workers
-        )
-
-    async def _one_freed(self) -> None:
-        """Wait until a worker is given back, or until one that does not come back may count as stuck."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
+    async def _asked(
+        self, worker: _Worker, request: Request, limit_s: float, asked: asyncio.Task[Answer] | None = None
+    ) -> asyncio.Task[Answer]:
+        """What a worker was asked, done or not when the time is over."""
+        self._busy.add(worker)
+        asked = asked or asyncio.get_running_loop().create_task(worker.ask(request))
         try:
-            async with asyncio.timeout(self._limits.stuck_s):
-                await waiter
-        except TimeoutError:
-            pass
-        finally:
-            with suppress(ValueError):
-                self._waiting.remove(waiter)
+            await asyncio.wait({asked}, timeout=limit_s)
+        except BaseException:
+            # Whoever gives up waiting leaves a worker behind that is still at it.
+            self._stop(worker, asked)
+            raise
+        return asked
 
-    def _give_back(self, worker: _Worker, *, answered: bool) -> None:
+    def _finish(self, worker: _Worker, asked: asyncio.Task[Answer], *, keep: bool = True) -> Answer | None:
+        """What a worker has answered; None where it died of it."""
         self._busy.discard(worker)
-        if answered and worker.alive and len(self._idle) < self._limits.workers:
+        error = asked.exception()
+        if error is None and keep and worker.alive and len(self._idle) < self._limits.workers:
             self._idle.append(worker)
         else:
             self._kill(worker)
-        while self._waiting:
-            waiter = self._waiting.popleft()
-            if not waiter.done():
-                waiter.set_result(None)
-                break
+        if isinstance(error, ConnectionError | asyncio.IncompleteReadError):
+            return None
+        return asked.result()
+
+    def _stop(self, worker: _Worker, asked: asyncio.Task[Answer]) -> None:
+        asked.cancel()
+        self._busy.discard(worker)
+        self._kill(worker)
 
     async def _start(self) -> _Worker:
-        self._starting += 1
         limits = self._limits
         words = (limits.memory, int(limits.deadline_s), limits.outputs, limits.output)
         try:
@@ -194,14 +214,8 @@ class WorkerPool:
             return worker
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             raise FilterFailed(f"no worker process for filters could be started: {error}") from None
-        finally:
-            self._starting -= 1
 
     def _kill(self, worker: _Worker) -> None:
         worker.kill()
         self._killed = [one for one in self._killed if one.process.returncode is None]
         self._killed.append(worker)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

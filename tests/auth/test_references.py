@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from trunkline.auth.references import KeyReference, Secrets
 from trunkline.errors import Misuse
-from trunkline.flow.secrets import KeyReference, Secrets
 
 
 @pytest.fixture
