@@ -209,7 +209,7 @@ def test_a_file_that_changes_is_taken_up_and_begun_runs_keep_theirs(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "not JSON"),
+        ("{", "no JSON"),
         ('{"document": 7}', "release.json"),
         (msgspec.json.encode(workflow(edges=[])).decode(), "release.json, line 1"),
     ],

@@ -7,14 +7,13 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.errors import FlowInvalid, FlowRefused, Misuse
 from trunkline.flow.definition.read import read_definition
+from trunkline.flow.definition.source import positions, read_source
 from trunkline.flow.definitions import Definitions, Loaded
 from trunkline.flow.state import StateCheck
-from trunkline.yaml_reader import read_text, read_yaml
+from trunkline.yaml_reader import read_text
 
 log = logging.getLogger("trunkline.hub")
 FOLDER = "workflows"
@@ -114,10 +113,7 @@ def read_workflow(path: str, text: str) -> Loaded:
     Raises:
         Misuse: it breaks a rule; the text names the file and the line.
     """
-    try:
-        document = msgspec.json.decode(text) if path.endswith(".json") else _yaml(path, text)
-    except msgspec.DecodeError as error:
-        raise Misuse(f"{path}: it is not JSON: {error}") from None
+    document = read_source(text, path)
     try:
         definition = read_definition(document)
         return Loaded(definition, StateCheck(definition.state_schema))
@@ -127,17 +123,7 @@ def read_workflow(path: str, text: str) -> Loaded:
         raise Misuse(f"{path}: {error.message}") from None
 
 
-def _yaml(path: str, text: str) -> object:
-    found = read_yaml(text, path)
-    return None if found is None else found[0]
-
-
 def _place(path: str, text: str, error: FlowInvalid) -> str:
     """The file, and the line of the first rule that is broken."""
-    try:
-        found = read_yaml(text, path)
-    except Misuse:
-        found = None
-    if found is None or not error.diagnostics:
-        return path
-    return found[1](error.diagnostics[0].instance_path.replace("/", "."))
+    found = positions(text, path) if error.diagnostics else None
+    return path if found is None else found(error.diagnostics[0].instance_path.replace("/", "."))
