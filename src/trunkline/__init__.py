@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from trunkline.agent.agent import Agent
 from trunkline.agent.declaration import Effect
-from trunkline.agent.skill import SyncTurn
+from trunkline.agent.sync_turn import SyncTurn
 from trunkline.agent.turn import Turn
 from trunkline.errors import (
     CallFailed,

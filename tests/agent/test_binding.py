@@ -354,7 +354,7 @@ def test_schema(function: Callable[..., object], required: list[str], names: set
 
 def test_plain_functions_have_no_schema() -> None:
     assert bind(lambda text: text).schema is None
-    assert not bind(lambda turn: turn).typed
+    assert bind(lambda turn: turn).model is None
 
 
 def star(*words: str) -> None: ...

@@ -13,7 +13,7 @@ import pytest
 from tests.agent.drive import begin, said, send, state, text, until
 from trunkline import Agent, Turn
 from trunkline.agent.mcp_tools import McpTools
-from trunkline.agent.skill import SyncTurn
+from trunkline.agent.sync_turn import SyncTurn
 from trunkline.errors import CallFailed, Misuse
 
 SMALL = Path(__file__).parents[1] / "mcp" / "small_server.py"

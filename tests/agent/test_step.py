@@ -19,8 +19,8 @@ import pytest
 from tests.agent.drive import LIMIT_S, begin, drive, pieces, said, send, state, stream, text, until
 from trunkline import Agent, Turn
 from trunkline.agent.executor import SkillExecutor
-from trunkline.agent.skill import SyncTurn
 from trunkline.agent.step import encoded, fitted
+from trunkline.agent.sync_turn import SyncTurn
 from trunkline.agent.testing import TestClient
 from trunkline.config import Settings
 from trunkline.errors import Misuse

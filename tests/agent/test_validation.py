@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.agent.drive import drive, send, state, text
 from trunkline import Agent, Misuse, SyncTurn, Turn
-from trunkline.agent.result import complete, emit_piece, end_early
+from trunkline.agent.executor import complete, emit_piece, end_early
 from trunkline.agent.testing import TestClient
 from trunkline.agent.turn import Coalesce, VerdictGiven
 from trunkline.clock import Ids

@@ -42,15 +42,11 @@ class Binding(Struct, frozen=True):
     # Takes the members of a data part that are nobody else's.
     rest: str = ""
     rest_type: object = None
+    # The type of the data part that the function reads; None if it reads none.
     model: object = None
     schema: Schema | None = None
     # The member of the data that a message of text alone fills.
     text_member: str = ""
-
-    @property
-    def typed(self) -> bool:
-        """Whether the function reads a data part."""
-        return self.model is not None
 
     def read(self, message: Message) -> dict[str, object]:
         """The arguments that a message holds as data, or as the text that stands for it.
@@ -77,10 +73,6 @@ class Binding(Struct, frozen=True):
         given = typing.cast("dict[str, object]", data)
         others = {name: one for name, one in given.items() if name not in schema["properties"]}
         return typing.cast("dict[str, object]", _convert(others, self.rest_type, field)) | filled
-
-    def arguments(self, turn: object, values: dict[str, object]) -> dict[str, object]:
-        """The keyword arguments of one call."""
-        return {**values, self.turn: turn} if self.turn else values
 
 
 def bind(function: AuthorFunction) -> Binding:

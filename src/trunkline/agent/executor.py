@@ -1,28 +1,46 @@
-"""The executor of an agent made of skills: which one takes a message, and how it is run."""
+"""The executor of an agent made of skills: which one takes a message, how it is called, what becomes of it.
+
+Async functions and generators run on the loop, sync ones in a thread. Whatever a function gives back becomes
+artifacts and a verdict.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import inspect
 import logging
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from dataclasses import is_dataclass
+from functools import partial
+from typing import Any, cast
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, Struct
 
+from trunkline.agent.binding import in_thread
 from trunkline.agent.declaration import DriftMonitor
-from trunkline.agent.result import complete, end_early, record_failure, record_stop
-from trunkline.agent.skill import Skill
-from trunkline.agent.turn import Coalesce, Turn, VerdictGiven
+from trunkline.agent.extensions import RunReport
+from trunkline.agent.skill import FunctionKind, Skill
+from trunkline.agent.sync_turn import SyncTurn
+from trunkline.agent.turn import ANSWER, Coalesce, Turn, VerdictGiven
+from trunkline.agent.validation import read_content, read_json, read_text
 from trunkline.config import Settings
-from trunkline.errors import CallFailed, InvalidParams, Refused, RouteNotFound, TurnOver, Unanswered
+from trunkline.errors import CallFailed, InvalidParams, Misuse, Refused, RouteNotFound, TurnOver, Unanswered
+from trunkline.log.events import Chunk, Replied, Status
 from trunkline.peer.remote import Reachable
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.hops import Bounds
-from trunkline.wire.types import Message, Metadata, SendRequest, TaskState
+from trunkline.wire.reports import report_part
+from trunkline.wire.types import Artifact, Message, Metadata, Part, SendRequest, TaskState
 
 log = logging.getLogger("trunkline.agent")
 HINT = "skillHint"
 _BINDING = ("skill", "skillId")
+# Whatever a function may give back.
+Result = Any
+_PLAIN = (dict, list, tuple, int, float, bool)
 
 
 class SkillExecutor:
@@ -95,7 +113,7 @@ class SkillExecutor:
         plain = parts[0].text is not None if len(parts) == 1 else all([one.text is not None for one in parts])
         if plain or len(self._skills) == 1:
             return None
-        typed = [skill for skill in self._skills.values() if skill.binding.typed]
+        typed = [skill for skill in self._skills.values() if skill.binding.model is not None]
         for skill in typed:
             try:
                 skill.check_media_types(message)
@@ -134,7 +152,7 @@ class SkillExecutor:
         try:
             if skill is None:
                 turn.fail(f"This agent no longer has the skill {work.state.skill}.")
-            result = await skill.call(turn)
+            result = await _call(skill, turn)
             if turn.lost_step is not None:
                 raise turn.lost_step
             verdict = await complete(turn, result)
@@ -163,8 +181,9 @@ class SkillExecutor:
             await record_failure(turn)
             raise
         finally:
-            if skill is not None and (turn.report.has_content or skill.effects):
-                self._drift.check(skill, turn.task_id, turn.report, success=success)
+            reports = turn.report is not None and turn.report.has_content
+            if skill is not None and (reports or skill.effects):
+                self._drift.check(skill, turn.task_id, turn.report or RunReport(), success=success)
 
 
 def _verdict_given(error: BaseException) -> VerdictGiven | None:
@@ -174,3 +193,166 @@ def _verdict_given(error: BaseException) -> VerdictGiven | None:
     if isinstance(error, Unanswered):
         return VerdictGiven(TaskState.FAILED, str(error))
     return error if isinstance(error, VerdictGiven) else None
+
+
+async def _call(skill: Skill, turn: Turn) -> Result:
+    """What the function gives back. A sync one runs in a thread of its own, with a turn whose calls block."""
+    binding, function = skill.binding, skill.function
+    values: dict[str, object] = {binding.text: turn.text} if binding.text else {}
+    if binding.model is not None:
+        values = binding.read(turn.request)
+    blocking = SyncTurn(turn) if skill.kind is FunctionKind.SYNC else None
+    if binding.turn:
+        values[binding.turn] = blocking or turn
+    if skill.kind is FunctionKind.COROUTINE:
+        return await cast("Awaitable[Result]", function(**values))
+    if blocking is None:
+        return await _unfold(turn, function(**values))
+    try:
+        given = await in_thread(lambda: _call_here(partial(function, **values), turn, blocking))
+    finally:
+        blocking.release()
+    return await _unfold(turn, given)
+
+
+def _call_here(call: Callable[[], object], turn: Turn, blocking: SyncTurn) -> Result:
+    """Run a sync function in the thread of this call."""
+    blocking.enter()
+    given = call()
+    if not inspect.isgenerator(given):
+        return cast("Result", given)
+    for piece in cast("Iterator[Result]", given):
+        blocking.block_on(emit_piece(turn, piece))
+    return None
+
+
+async def _unfold(turn: Turn, given: Result) -> Result:
+    """What a function gave back, or what came of it: a wrapper may hide a coroutine or a generator."""
+    if inspect.isawaitable(given):
+        given = await given
+    if not isinstance(given, AsyncIterator):
+        return given
+    async for piece in cast("AsyncIterator[Result]", given):
+        await emit_piece(turn, piece)
+    return None
+
+
+async def emit_piece(turn: Turn, piece: Result) -> None:
+    """Record one value of a generator: text is written, anything else is an artifact of its own."""
+    if isinstance(piece, str):
+        await turn.write(piece)
+    elif isinstance(piece, Artifact):
+        await turn.record(Chunk(read_content("the skill returned", piece), last=True))
+    else:
+        await turn.record(Chunk(Artifact(turn.next_artifact_id(), parts=(part_of(piece),)), last=True))
+
+
+async def complete(turn: Turn, result: Result) -> Verdict:
+    """Record what the function gave back; the verdict that the task is completed."""
+    extra = _reports(turn, success=True)
+    if isinstance(result, Message):
+        message = read_content("the skill returned", result)
+        if not turn.spoke:
+            return Replied(_message_with(message, extra))
+        await _close(turn, extra)
+        return Status(TaskState.COMPLETED, message)
+    if isinstance(result, str) and turn.written and (not result or result.startswith(turn.written)):
+        # Nothing more, or the whole of what was written in part: nobody reads a word twice.
+        await turn.write(result[len(turn.written) :])
+        result = None
+    if result is None:
+        await _close(turn, extra)
+    elif turn.written and not isinstance(result, str):
+        # Shaped before the answer is closed: a result that cannot be must not find a success recorded.
+        artifact = _artifact(turn.next_artifact_id(), turn, result)
+        await _close(turn, extra)
+        await turn.record(Chunk(artifact, last=True))
+    else:
+        # A text takes the place of what was written: what a function gives back is its result.
+        await turn.record(Chunk(_artifact_with(turn, _artifact(ANSWER, turn, result), extra), last=True))
+    return Status(TaskState.COMPLETED)
+
+
+async def end_early(turn: Turn, given: VerdictGiven) -> Verdict:
+    """Record an end that the author chose with `fail`, `reject` or `finish`, and give its verdict."""
+    if given.state is TaskState.COMPLETED:
+        await complete(turn, None)
+    else:
+        await record_failure(turn)
+    return Status(given.state, turn.message(given.text))
+
+
+async def record_failure(turn: Turn) -> None:
+    """Record the report of a run before its exception becomes the verdict."""
+    await _close(turn, _reports(turn, success=False))
+
+
+async def record_stop(turn: Turn) -> None:
+    """Record the report of a run that is stopped from outside; its answer stays as it is."""
+    if extra := _reports(turn, success=False):
+        # Ended or moved meanwhile: then another run speaks for the task, or nobody.
+        with contextlib.suppress(TurnOver):
+            await _close(turn, extra)
+
+
+def _reports(turn: Turn, *, success: bool) -> Metadata:
+    """What the run says of itself, as far as its caller wants it; most say nothing."""
+    return {} if turn.report is None else turn.report.wanted(success=success, duration_ms=turn.elapsed_ms)
+
+
+async def _close(turn: Turn, extra: Metadata) -> None:
+    """End the written answer, if there is one, with the report of the run."""
+    if extra:
+        written = bool(turn.written)
+        await turn.record(
+            Chunk(_artifact_with(turn, Artifact(ANSWER), extra), append=written, last=True, closes=written)
+        )
+    elif turn.written:
+        await turn.flush(last=True)
+
+
+def _message_with(message: Message, extra: Metadata) -> Message:
+    """A direct answer has no artifact, so what the run says of itself goes into its metadata."""
+    if not extra:
+        return message
+    metadata = {**(message.metadata or {}), **extra}
+    return msgspec.structs.replace(message, metadata=metadata, extensions=(*message.extensions, *extra))
+
+
+def _artifact_with(turn: Turn, artifact: Artifact, extra: Metadata) -> Artifact:
+    """An artifact with reports in its metadata, and as parts too if the caller named their extensions."""
+    if not extra:
+        return artifact
+    named = turn.report is not None and turn.report.only is not None
+    return msgspec.structs.replace(
+        artifact,
+        parts=(*artifact.parts, *[report_part(*one) for one in extra.items() if named]),
+        metadata={**(artifact.metadata or {}), **extra},
+        extensions=(*artifact.extensions, *extra),
+    )
+
+
+def _artifact(artifact_id: str, turn: Turn, result: Result) -> Artifact:
+    if isinstance(result, Artifact):
+        return read_content("the skill returned", result)
+    return Artifact(artifact_id, name=turn.skill, parts=(part_of(result),))
+
+
+def part_of(value: Result) -> Part:
+    """One part for a value.
+
+    Raises:
+        Misuse: nothing on the wire stands for such a value.
+    """
+    if isinstance(value, str):
+        return Part(text=read_text("what the skill returned", value))
+    if isinstance(value, Part):
+        return read_content("the skill returned", value)
+    if isinstance(value, bytes):
+        return Part(raw=base64.b64encode(value).decode(), media_type="application/octet-stream")
+    if isinstance(value, (*_PLAIN, Struct)) or is_dataclass(value) or hasattr(value, "model_dump"):
+        return Part(data=read_json("what the skill returned", cast("object", value)))
+    raise Misuse(
+        f"the skill returned {type(value).__name__}; "
+        "give back text, bytes, data, a Part, an Artifact or a Message"
+    )

@@ -98,7 +98,8 @@ class Turn:
         # Most turns call nobody.
         self._grants: Grants | None = None
         self._reachable = reachable
-        self.report = RunReport(work.state.extensions)
+        # What the run says of itself; most say nothing.
+        self.report: RunReport | None = None
         self._work = work
         self._coalesce = coalesce
         self._loop = work.loop
@@ -462,6 +463,10 @@ class Turn:
         """End as completed with a closing word beside the artifacts; this ends the function."""
         raise VerdictGiven(TaskState.COMPLETED, read_text("closing", closing))
 
+    def _reports(self) -> RunReport:
+        self.report = self.report or RunReport(self._work.state.extensions)
+        return self.report
+
     def usage(
         self,
         *,
@@ -472,14 +477,14 @@ class Turn:
         cost_usd: float | None = None,
     ) -> None:
         """Add to what the run has used; reported as `cost-v1`."""
-        self.report.add_usage(
+        self._reports().add_usage(
             Usage(input_tokens, output_tokens, cache_creation_input_tokens, cache_read_input_tokens, cost_usd)
         )
 
     def confidence(self, value: float, explanation: str = "") -> None:
         """Say how sure the answer is; clamped to 0..1, reported as `confidence-v1`."""
-        self.report.set_confidence(value, explanation)
+        self._reports().set_confidence(value, explanation)
 
     def effect(self, domain: str, path: str, value: object = 1, op: str = "inc") -> None:
         """Record a change of shared state; reported as `worldstate-delta-v1` when the run succeeds."""
-        self.report.add_change(Change(domain, path, value, op))
+        self._reports().add_change(Change(domain, path, value, op))
