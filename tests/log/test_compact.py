@@ -17,6 +17,7 @@ from trunkline.wire.types import TaskState
 
 PIECES = (ev.Delta, ev.Chunk, ev.Stepped)
 DONE = ev.Status(TaskState.COMPLETED)
+WORKING = ev.Status(TaskState.WORKING)
 
 
 def split(events: Sequence[ev.AnyEvent], sizes: Sequence[int]) -> list[Append]:
@@ -158,13 +159,14 @@ def test_pieces_on_both_sides_of_a_question_stay_apart() -> None:
     asked, answered = ev.Status(TaskState.INPUT_REQUIRED, said("which?")), ev.Said(said("that"))
     pieces: list[ev.AnyEvent] = [ev.Delta("a", "x"), ev.Stepped(0, "fetch", "page")]
     log = split(
-        (opening(), *pieces, asked, answered, *pieces, ev.Delta("b", "y"), DONE), (1, 1, 1, 2, 1, 1, 1)
+        (opening(), WORKING, *pieces, asked, answered, *pieces, ev.Delta("b", "y"), DONE),
+        (2, 1, 1, 2, 1, 1, 1),
     )
     shorter = compact("t", log)
     assert shorter is not None
     then, whole = folded(log[:4]).task().artifacts, folded(log).task().artifacts
     assert events_of(shorter) == [
-        [opening()],
+        [opening(), WORKING],
         [ev.Compacted(2, then, ("a",))],
         [asked, answered],
         [ev.Compacted(3, whole, ("a", "b"))],

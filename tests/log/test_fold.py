@@ -180,11 +180,19 @@ def test_a_reader_inside_a_range_gets_its_artifacts_anew(known: int) -> None:
 
 
 def test_what_a_newer_version_wrote_and_steps_are_passed_by() -> None:
-    state = fold("t", recorded((opening(),)))
-    before = {**picture(state), "seq": 3}
-    state.apply(ev.Recorded(2, 9, ev.Unread(b'{"kind":"later"}')))
-    state.apply(ev.Recorded(3, 9, ev.Stepped(0, "fetch", {"k": 1})))
+    state = fold("t", recorded((opening(), ev.Status(TaskState.WORKING))))
+    before = {**picture(state), "seq": 4}
+    state.apply(ev.Recorded(3, 9, ev.Unread(b'{"kind":"later"}')))
+    state.apply(ev.Recorded(4, 9, ev.Stepped(0, "fetch", {"k": 1})))
     assert picture(state) == before
+
+
+def test_steps_beside_the_first_message_belong_to_the_opening() -> None:
+    state = fold("t", recorded((opening(), ev.Stepped(0, "sent"), ev.Stepped(1, "taken"))))
+    assert state.opened == state.seq == 3
+    state.apply(ev.Recorded(4, 9, ev.Status(TaskState.WORKING)))
+    state.apply(ev.Recorded(5, 9, ev.Stepped(2, "sent")))
+    assert state.opened == 3
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import asyncio
 import builtins
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TypeVar, Unpack
+from typing import TypeVar, Unpack, cast
 
 from msgspec import Struct
 
@@ -19,7 +19,7 @@ from trunkline.client.options import Options, check_seconds
 from trunkline.client.result import Result
 from trunkline.client.session import AgentSession, CancelAttempt, Work, out_of_time
 from trunkline.client.stream import Stream
-from trunkline.client.transport import Frame, TransportFactory
+from trunkline.client.transport import Frame, Transport, TransportFactory
 from trunkline.config import Secret
 from trunkline.errors import ExtendedCardNotConfigured, Misuse, Unreachable
 from trunkline.net.egress import Egress, target
@@ -59,6 +59,9 @@ class Client:
 
     The card is found and the interface chosen at the first call, once. Safe to use from many tasks at once.
     """
+
+    # With what they were read from.
+    _capabilities: tuple[Transport, PeerCard | None, Capabilities] | None = None
 
     def __init__(
         self,
@@ -140,10 +143,21 @@ class Client:
             Unreachable: nobody is there.
             Unreadable: what is there is no agent.
         """
-        transport = await self._session.ready()
-        card = self._negotiation.known
-        push = card is None or card.push
-        return Capabilities(transport.name, self._session.streams, push, self._session.deduplicates)
+        await self._session.ready()
+        return cast("Capabilities", self.known_capabilities)
+
+    @property
+    def known_capabilities(self) -> Capabilities | None:
+        """What the agent can do, once its interface is chosen."""
+        transport, card = self._negotiation.transport, self._negotiation.known
+        if transport is None:
+            return None
+        known = self._capabilities
+        if known is None or known[0] is not transport or known[1] is not card:
+            push = card is None or card.push
+            able = Capabilities(transport.name, self._session.streams, push, self._session.deduplicates)
+            known = self._capabilities = transport, card, able
+        return known[2]
 
     async def card(self, *, refresh: bool = False) -> PeerCard:
         """What the agent says of itself; kept as long as it is good.

@@ -192,7 +192,9 @@ class CarriedAgents:
         self._kinds[name] = ("peer", "")
         settings = self._settings
         silent_s, kept_s = settings.task_max_age, settings.kept_s
-        self._hosted[name] = [HostedAgent(name, executor, silent_s, kept_s, settings.inbox_ttl_s)]
+        self._hosted[name] = [
+            HostedAgent(name, executor, silent_s, kept_s, settings.inbox_ttl_s, executor.opening)
+        ]
 
     def _peer(self, tenant: str, name: str) -> Peer | None:
         """The agent that a tenant has under a name, while it takes work."""

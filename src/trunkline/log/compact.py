@@ -62,7 +62,9 @@ def compact(task_id: str, appends: Sequence[Append]) -> list[Append] | None:
     for number, append in enumerate(appends):
         for place, recorded in enumerate(encoding.placed(append.last, append.at, append.events)):
             event = recorded.event
-            if isinstance(event, _MERGE):
+            # Steps beside the first message stay: they are the end of the opening.
+            is_opening = isinstance(event, ev.Stepped) and state.state is TaskState.SUBMITTED
+            if isinstance(event, _MERGE) and not is_opening:
                 segment.add((number, place), event)
             elif _is_told(event, state.state):
                 _shrink(drafts, segment, state)

@@ -285,7 +285,7 @@ class State:
                 self._chunk(event, recorded.at)
             case ev.Status() as event:
                 self._enter(event.state, event.message, recorded.at, _deadline(event))
-            case ev.Submitted() | ev.Routed() as event:
+            case ev.Submitted() | ev.Routed() | ev.Stepped() as event:
                 self._open(event, recorded.at)
             case ev.Said() as event:
                 self._said(event, recorded.at)
@@ -313,7 +313,7 @@ class State:
                 self._set_push(target)
             case ev.PushDeleted(id=gone):
                 self._delete_push(gone)
-            case ev.Stepped() | ev.FlowRows() | ev.Unread():
+            case ev.FlowRows() | ev.Unread():
                 pass
             case _:
                 assert_never(recorded.event)
@@ -324,8 +324,10 @@ class State:
         if not first <= self.seq + 1 <= recorded.seq:
             raise ValueError(f"task {self.task_id}: event {recorded.seq} does not follow {self.seq}")
 
-    def _open(self, event: ev.Submitted | ev.Routed, at: int) -> None:
-        self.opened = self.seq
+    def _open(self, event: ev.Submitted | ev.Routed | ev.Stepped, at: int) -> None:
+        # Steps too that are known at once; those that are done later make it work first.
+        if self.state is TaskState.SUBMITTED:
+            self.opened = self.seq
         if isinstance(event, ev.Submitted):
             self._submitted(event, at)
 

@@ -9,13 +9,14 @@ from typing import Literal
 import msgspec
 from msgspec import Struct, convert, to_builtins
 
+from trunkline.clock import new_id
 from trunkline.errors import InvalidParams, Misuse, RouteNotFound
-from trunkline.log.events import Status, Stepped
+from trunkline.log.events import Status, Stepped, Submitted
 from trunkline.net.egress import shown
 from trunkline.peer.callbacks import Following
 from trunkline.peer.clients import PeerClients
 from trunkline.peer.remote import Peer, Target, spoken
-from trunkline.peer.remote_run import RemoteRun
+from trunkline.peer.remote_run import SENT, RemoteRun
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.wire.types import Metadata, SendRequest, TaskState
 
@@ -37,6 +38,14 @@ class RecordedPeer(Struct, frozen=True, kw_only=True):
     uncertain: Literal["fail", "ask"] = "fail"
     foreign: bool = False
     external: bool = False
+
+
+class _Described(Struct, frozen=True):
+    """An agent, the name of its client, which is another where it is described otherwise, and its step."""
+
+    peer: Peer | None
+    key: str
+    step: Stepped
 
 
 class EntryExecutor:
@@ -63,7 +72,7 @@ class EntryExecutor:
         self._following = following or Following()
         self._listed = listed
         self._clients = clients
-        self._named: tuple[Peer | None, str] = (None, "")
+        self._known = _Described(None, "", Stepped(ENTRY_PLACE, ENTRY))
 
     def admit(self, request: SendRequest) -> str:
         """The skill that was asked for; which there are the remote agent knows.
@@ -94,8 +103,8 @@ class EntryExecutor:
             return spoken(work, TaskState.FAILED, why)
         if recorded is None:
             # Written together with what comes next: before that nothing was sent to anybody.
-            await work.emit(Stepped(ENTRY_PLACE, ENTRY, to_builtins(_recorded(peer))))
-        target, key = Target(self._name, work.state.skill), self._key(peer)
+            await work.emit(self._described(peer).step)
+        target, key = Target(self._name, work.state.skill), self._described(peer).key
         try:
             client = self._clients.of(key, peer)
         except Misuse as misuse:
@@ -107,11 +116,28 @@ class EntryExecutor:
             self._ended(work.tenant, succeeded)
         return verdict
 
-    def _key(self, peer: Peer) -> str:
-        """The name of an agent's client; one that is described otherwise has another."""
-        if peer is not self._named[0]:
-            self._named = peer, f"{self._name} {_digest(peer)}"
-        return self._named[1]
+    def opening(self, tenant: str, first: Submitted) -> tuple[Stepped, ...]:
+        """Who does a new task; and the message to it, where it would know that if it came twice.
+
+        Whether that was sent is not known after a crash before its answer, nor need it be.
+        """
+        peer = self._listed(tenant)
+        if peer is None:
+            return ()
+        described = self._described(peer)
+        try:
+            known = self._clients.of(described.key, peer).known_capabilities
+        except Misuse:
+            return ()
+        if known is None or not known.deduplicates:
+            return (described.step,)
+        return described.step, Stepped(0, SENT, {"message": new_id(), "interface": known.interface})
+
+    def _described(self, peer: Peer) -> _Described:
+        if peer is not self._known.peer:
+            recorded = Stepped(ENTRY_PLACE, ENTRY, to_builtins(_recorded(peer)))
+            self._known = _Described(peer, f"{self._name} {_digest(peer)}", recorded)
+        return self._known
 
     async def close(self) -> None:
         """Nothing is held here: the clients are shared."""

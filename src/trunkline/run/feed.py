@@ -12,7 +12,7 @@ from typing import Protocol
 
 from trunkline.errors import StoreError
 from trunkline.log.encoding import encode_one
-from trunkline.log.events import AnyEvent, Compacted, Recorded
+from trunkline.log.events import AnyEvent, Compacted, Recorded, Stepped
 from trunkline.log.fold import State
 from trunkline.store.base import Log
 
@@ -152,6 +152,15 @@ class Feed:
         """Wake the readers without news, so that they look at the clock or at the exit."""
         waiters, self._waiters = self._waiters, []
         _release(waiters)
+
+    @property
+    def opening_steps(self) -> dict[int, Stepped]:
+        """The steps that were recorded together with the first message, by their places."""
+        opened = self.state.opened
+        if self.base or opened < 2:
+            return {}
+        found = [one.event for one in self.records[:opened]]
+        return {event.place: event for event in found if isinstance(event, Stepped)}
 
     def newer(self, after: int) -> list[Recorded] | None:
         """Events after a seq, or None if that is before the window."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from msgspec import Struct
 
 from trunkline.clock import Ids
+from trunkline.log.events import Stepped, Submitted
 from trunkline.run.executor import ChildTasks, Executor
 from trunkline.run.feed import Feed
 from trunkline.run.hops import Bounds
@@ -36,7 +37,8 @@ class Limits(Struct, frozen=True):
 class HostedAgent(Struct, frozen=True):
     """An agent that this process carries, with what is its own: how long it may be silent, and is kept.
 
-    `answer_s` is how long its questions are open that do not say so themselves; 0 is for ever.
+    `answer_s` is how long its questions are open that do not say so themselves; 0 is for ever. Steps of a
+    tenant's new task that are known before it runs `opening` gives, to be recorded with its first message.
     """
 
     id: str
@@ -44,6 +46,7 @@ class HostedAgent(Struct, frozen=True):
     stall_s: float = 900.0
     retention_s: float = 0.0
     answer_s: float = 0.0
+    opening: Callable[[str, Submitted], tuple[Stepped, ...]] | None = None
 
 
 class Node:

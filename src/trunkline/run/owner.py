@@ -122,7 +122,8 @@ class Owner:
         buffer = self._buffer
         if buffer.opening and not self._task.done():
             buffer.opening = False
-            if not buffer.unflushed:
+            # What was handed on at once is worked on when somebody elsewhere says so.
+            if not buffer.unflushed and not self.feed.opening_steps:
                 buffer.put_now(Status(TaskState.WORKING))
         buffer.flush()
 
@@ -167,7 +168,8 @@ class Owner:
             Misuse: the log holds another one at this place.
         """
         self._check()
-        found = None if self._replay is None else self._replay.step(place, name)
+        replayed = self._replay
+        found = self.feed.opening_steps.get(place) if replayed is None else replayed.step(place, name)
         if found is None:
             self._open_steps += 1
         return found

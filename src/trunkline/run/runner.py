@@ -241,8 +241,9 @@ class Runner:
             except StoreError:
                 until = None
             if state.seq and state.node == self.node and not state.resting and feed.runner is None:
-                again = Again.NO if state.seq == state.opened else Again.RESUME
-                return self._begin(feed, self.agent(state.agent), again)
+                agent = self.agent(state.agent)
+                is_new = state.seq == state.opened and not agent.executor.works_elsewhere
+                return self._begin(feed, agent, Again.NO if is_new else Again.RESUME)
             if until is not None and self._node.loop.time() >= until:
                 return None
             await asyncio.sleep(RETRY_S)
@@ -298,7 +299,8 @@ class Runner:
         feed = self.tasks.begin(tenant, task_id)
         # Whoever was chosen for it, a message that was routed before is known again.
         key = self._own(dedup, agent) if routed is None else dedup
-        ack = self.tasks.append(feed, _opening(event, routed), key, partial(self._opened, feed, hosted))
+        events = _opening(tenant, event, routed, hosted)
+        ack = self.tasks.append(feed, events, key, partial(self._opened, feed, hosted))
         self._arriving += 1
         return feed, ack
 
@@ -452,12 +454,15 @@ class Runner:
                     owner.stop_with("The deadline that came with the message has passed.")
 
 
-def _opening(first: Submitted, routed: Routed | None) -> tuple[AnyEvent, ...]:
+def _opening(
+    tenant: str, first: Submitted, routed: Routed | None, hosted: HostedAgent | None
+) -> tuple[AnyEvent, ...]:
     """The events that a task begins with; one that was refused ends with them."""
+    steps = () if hosted is None or hosted.opening is None else hosted.opening(tenant, first)
     if routed is None:
-        return (first,)
+        return (first, *steps)
     if not routed.refusal:
-        return (first, routed)
+        return (first, routed, *steps)
     said = first.message
     why = Message(
         f"{said.task_id}:refused", said.context_id, said.task_id, Role.AGENT, (Part(text=routed.reason),)
