@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from trunkline.cli.admin import KEYS, ask, settings_for, span_ms
-from trunkline.cli.entrance import close_entrance, open_entrance
+from trunkline.cli.admin_endpoint import remove_admin_endpoint, write_admin_endpoint
 from trunkline.config import Secret, Settings
 from trunkline.errors import Misuse, StoreInUse
 from trunkline.store.sqlite.database import FileLock
@@ -46,7 +46,7 @@ def settings(folder: Path, **more: Any) -> Settings:
     ],
 )  # fmt: skip
 def test_where_it_leads(tmp_path: Path, chosen: dict[str, Any], url: str, host: str) -> None:
-    open_entrance(settings(tmp_path, **chosen), 80, TOKEN)
+    write_admin_endpoint(settings(tmp_path, **chosen), 80, TOKEN)
     (file,) = tmp_path.iterdir()
     assert (file.name, stat.S_IMODE(file.stat().st_mode)) == ("tasks.db.admin", 0o600)
     written = {"url": url, "host": host, "token": TOKEN.reveal(), "pid": str(os.getpid())}
@@ -55,11 +55,11 @@ def test_where_it_leads(tmp_path: Path, chosen: dict[str, Any], url: str, host: 
 
 def test_it_is_taken_away_by_who_wrote_it(tmp_path: Path) -> None:
     chosen = settings(tmp_path)
-    close_entrance(chosen, TOKEN)
-    open_entrance(chosen, 80, TOKEN)
-    close_entrance(chosen, Secret("of another server"))
+    remove_admin_endpoint(chosen, TOKEN)
+    write_admin_endpoint(chosen, 80, TOKEN)
+    remove_admin_endpoint(chosen, Secret("of another server"))
     assert len(list(tmp_path.iterdir())) == 1
-    close_entrance(chosen, TOKEN)
+    remove_admin_endpoint(chosen, TOKEN)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -67,7 +67,7 @@ def test_the_one_before_is_replaced(tmp_path: Path) -> None:
     file = tmp_path / "tasks.db.admin"
     file.write_text("left by one that was killed")
     file.chmod(0o644)
-    open_entrance(settings(tmp_path), 80, TOKEN)
+    write_admin_endpoint(settings(tmp_path), 80, TOKEN)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert json.loads(file.read_bytes())["token"] == TOKEN.reveal()
 
@@ -79,7 +79,7 @@ def told(folder: Path, change: Callable[[Path], None]) -> bytes:
         lock = FileLock(f"{folder}/tasks.db")
         lock.acquire()
         try:
-            open_entrance(chosen, stranger.getsockname()[1], TOKEN)
+            write_admin_endpoint(chosen, stranger.getsockname()[1], TOKEN)
             change(folder / "tasks.db.admin")
             answering = Thread(target=answer, args=(stranger, heard := []))
             answering.start()
@@ -127,7 +127,7 @@ def test_what_another_user_wrote_is_not_followed(tmp_path: Path) -> None:
 def test_a_store_in_memory_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    open_entrance(Settings(store="memory:"), 80, TOKEN)
+    write_admin_endpoint(Settings(store="memory:"), 80, TOKEN)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -135,15 +135,15 @@ def test_one_of_a_database_lies_with_the_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    open_entrance(Settings(store="postgresql://me:secret@db/x"), 80, TOKEN)
-    open_entrance(Settings(store="postgresql://me@db/y"), 81, TOKEN)
+    write_admin_endpoint(Settings(store="postgresql://me:secret@db/x"), 80, TOKEN)
+    write_admin_endpoint(Settings(store="postgresql://me@db/y"), 81, TOKEN)
     folder = tmp_path / ".config" / "a2a-cli" / "servers"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o600}
-    close_entrance(Settings(store="postgresql://me@db/y"), TOKEN)
+    remove_admin_endpoint(Settings(store="postgresql://me@db/y"), TOKEN)
     # By whatever login: it is the same database.
     (file,) = folder.iterdir()
-    close_entrance(Settings(store="postgresql://other@db/x"), TOKEN)
+    remove_admin_endpoint(Settings(store="postgresql://other@db/x"), TOKEN)
     assert not file.exists()
 
 
@@ -167,7 +167,7 @@ def test_the_store_of_a_workspace_is_what_its_file_says(
 def test_a_folder_that_takes_no_file_is_no_reason_to_end(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    open_entrance(settings(tmp_path / "nowhere"), 80, TOKEN)
+    write_admin_endpoint(settings(tmp_path / "nowhere"), 80, TOKEN)
     assert "admin.closed" in caplog.text
     assert TOKEN.reveal() not in caplog.text
 

@@ -130,12 +130,12 @@ def test_beside_a_running_server(command: Command, tmp_path: Path) -> None:
             headers = {"X-API-Key": token, "Host": "agent.example"} if token else {}
             return httpx2.get(f"{server.base}/tasks", headers=headers, timeout=60, verify=NO_TLS).status_code
 
-        entrance = tmp_path / "tasks.db.admin"
+        endpoint = tmp_path / "tasks.db.admin"
         deadline = time.monotonic() + 60
-        while not entrance.exists():
+        while not endpoint.exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert stat.S_IMODE(entrance.stat().st_mode) == 0o600
+        assert stat.S_IMODE(endpoint.stat().st_mode) == 0o600
         assert status() == 200
         key_id, token = made(command, "--owner", "alice", *STORE)
         # At once: the server itself has done it.
@@ -154,7 +154,7 @@ def test_beside_a_running_server(command: Command, tmp_path: Path) -> None:
     text = server.text()
     assert "admin.key.created" in text and "by='operator'" in text
     assert not [secret for secret in (token, again) if secret in text]
-    assert not entrance.exists(), "taken away at a clean end"
+    assert not endpoint.exists(), "taken away at a clean end"
 
 
 def test_stored_keys_let_a_server_face_the_network(command: Command, tmp_path: Path) -> None:
@@ -173,24 +173,24 @@ def test_stored_keys_let_a_server_face_the_network(command: Command, tmp_path: P
     assert "no key is set" not in server.text()
 
 
-def test_a_server_without_an_entrance(command: Command, tmp_path: Path) -> None:
+def test_a_server_without_an_endpoint(command: Command, tmp_path: Path) -> None:
     with ServerProcess(tmp_path) as server:
         assert httpx2.get(f"{server.base}/readyz", timeout=60).status_code == 200
-        entrance = tmp_path / "tasks.db.admin"
+        endpoint = tmp_path / "tasks.db.admin"
         deadline = time.monotonic() + 60
-        while not entrance.exists():
+        while not endpoint.exists():
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        whole = entrance.read_bytes()
+        whole = endpoint.read_bytes()
         for broken, words in {
             b"": "one process per SQLite file",
             whole.replace(b":%d" % server.port, b":1"): "does not answer at http://127.0.0.1:1",
             whole.replace(b'"token":"', b'"token":"x'): "this needs the scope admin",
         }.items():
-            entrance.write_bytes(broken)
+            endpoint.write_bytes(broken)
             code, _, said = command("create", "--owner", "a", *STORE)
             assert (code, words in said) == (2, True), said
-        os.unlink(entrance)
+        os.unlink(endpoint)
         assert "ask again once the server that has it is up" in command("revoke", "abc", *STORE)[2]
 
 

@@ -176,8 +176,8 @@ def test_planted_secrets_go_nowhere_but_to_their_target(make: Callable[..., Serv
 
 
 def _operator(server: ServerProcess) -> bytes:
-    entrance = json.loads((server.directory / "tasks.db.admin").read_text())
-    return b"X-API-Key: " + entrance["token"].encode()
+    endpoint = json.loads((server.directory / "tasks.db.admin").read_text())
+    return b"X-API-Key: " + endpoint["token"].encode()
 
 
 def _shown(server: ServerProcess, hook: str) -> list[Answer]:

@@ -44,8 +44,8 @@ def reached(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reached]:
         agent = Agent(server.base)
         task = agent.send("echo to be told of")["id"]
         agent.close()
-        entrance = json.loads((directory / "tasks.db.admin").read_text())
-        yield Reached(server, task, entrance["token"].encode())
+        endpoint = json.loads((directory / "tasks.db.admin").read_text())
+        yield Reached(server, task, endpoint["token"].encode())
 
 
 def test_everything_new_that_can_be_spoiled(reached: Reached) -> None:

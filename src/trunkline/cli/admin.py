@@ -20,7 +20,7 @@ from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import Vault, find_key
-from trunkline.cli.entrance import Entrance, entrance_file, read_entrance
+from trunkline.cli.admin_endpoint import AdminEndpoint, admin_endpoint_file, read_admin_endpoint
 from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings, load, seconds
 from trunkline.errors import Misuse, StoreInUse, Unreachable
@@ -80,37 +80,37 @@ def ask(
         else:
             answer = asyncio.run(_here(settings, method, path, asked, body))
     except StoreInUse as busy:
-        entrance = entrance_of(settings, busy.pid)
-        if entrance is None:
+        endpoint = admin_endpoint_of(settings, busy.pid)
+        if endpoint is None:
             # One that was killed left its own behind, and its port may be a stranger's by now.
             raise StoreInUse(f"{busy}; or ask again once the server that has it is up") from None
-        answer = asyncio.run(_there(entrance, method, path, asked, body))
+        answer = asyncio.run(_there(endpoint, method, path, asked, body))
     return msgspec.json.decode(answer)
 
 
-def _beside(settings: Settings) -> Entrance | None:
+def _beside(settings: Settings) -> AdminEndpoint | None:
     """A server of this machine on a store that several processes may have open: only it knows its fleet."""
-    place = entrance_file(settings)
-    entrance = None if place is None or database_file(settings.store) else read_entrance(place)
-    if entrance is None:
+    place = admin_endpoint_file(settings)
+    endpoint = None if place is None or database_file(settings.store) else read_admin_endpoint(place)
+    if endpoint is None:
         return None
     try:
-        os.kill(int(entrance.pid), 0)
+        os.kill(int(endpoint.pid), 0)
     except ProcessLookupError:
         # It was killed and could not take its file away; nobody takes its token any more.
         return None
     except PermissionError:
         # It lives, and is another user's.
         pass
-    return entrance
+    return endpoint
 
 
-def entrance_of(settings: Settings, pid: str = "") -> Entrance | None:
+def admin_endpoint_of(settings: Settings, pid: str = "") -> AdminEndpoint | None:
     """Where the server of a store is reached: the one with this process id, or one that may be beside us."""
     if not pid:
         return _beside(settings)
-    place = entrance_file(settings)
-    found = None if place is None else read_entrance(place)
+    place = admin_endpoint_file(settings)
+    found = None if place is None else read_admin_endpoint(place)
     return found if found is not None and found.pid == pid else None
 
 
@@ -152,9 +152,11 @@ def _signer(settings: Settings, store: Store) -> Signer | None:
     return None if key is None else Signer(store.docs, Vault(key), now_ms, Ids())
 
 
-async def _there(entrance: Entrance, method: str, path: str, query: Mapping[str, str], body: bytes) -> bytes:
-    url = f"{entrance.url}{path}" + (f"?{urlencode(query)}" if query else "")
-    headers = (("Host", entrance.host), ("X-API-Key", entrance.token), ("Content-Type", "application/json"))
+async def _there(
+    endpoint: AdminEndpoint, method: str, path: str, query: Mapping[str, str], body: bytes
+) -> bytes:
+    url = f"{endpoint.url}{path}" + (f"?{urlencode(query)}" if query else "")
+    headers = (("Host", endpoint.host), ("X-API-Key", endpoint.token), ("Content-Type", "application/json"))
     # Only where the file leads, wherever that is: a server may listen on an inner address.
     client = SocketHttpClient(Egress(hosts=[target(url).host]))
     try:
@@ -162,7 +164,7 @@ async def _there(entrance: Entrance, method: str, path: str, query: Mapping[str,
             response = await client.open(HttpRequest(method, url, headers, body))
             answer = await response.read(_ANSWER_BYTES)
     except (TimeoutError, Unreachable) as error:
-        raise Misuse(f"the server that has the store does not answer at {entrance.url}: {error}") from None
+        raise Misuse(f"the server that has the store does not answer at {endpoint.url}: {error}") from None
     finally:
         await client.close()
     if response.status >= 300:

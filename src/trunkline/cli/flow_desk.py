@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-from trunkline.cli.admin import entrance_of, settings_for
-from trunkline.cli.entrance import Entrance
+from trunkline.cli.admin import admin_endpoint_of, settings_for
+from trunkline.cli.admin_endpoint import AdminEndpoint
 from trunkline.clock import Ids
 from trunkline.config import Settings
 from trunkline.errors import Misuse, StoreInUse
@@ -71,17 +71,17 @@ async def opened(store: str | None, *, reads: bool, manifest: str = "") -> Async
     """
     settings = settings_for(store)
     async with AsyncExitStack() as stack:
-        beside = entrance_of(settings)
+        beside = admin_endpoint_of(settings)
         if beside is not None:
             yield await _remote(stack, beside)
             return
         try:
             desk = await (_reading(stack, settings) if reads else _acting(stack, settings, store, manifest))
         except StoreInUse as busy:
-            entrance = entrance_of(settings, busy.pid)
-            if entrance is None:
+            endpoint = admin_endpoint_of(settings, busy.pid)
+            if endpoint is None:
                 raise
-            desk = await _remote(stack, entrance)
+            desk = await _remote(stack, endpoint)
         yield desk
 
 
@@ -119,7 +119,7 @@ async def local_flows(store: str, config: OperatorConfig) -> AsyncGenerator[Loca
         await http_client.close()
 
 
-async def _remote(stack: AsyncExitStack, entrance: Entrance) -> FlowDesk:
-    http_client = SocketHttpClient(Egress(hosts=[target(entrance.url).host]))
+async def _remote(stack: AsyncExitStack, endpoint: AdminEndpoint) -> FlowDesk:
+    http_client = SocketHttpClient(Egress(hosts=[target(endpoint.url).host]))
     stack.push_async_callback(http_client.close)
-    return FlowClient(entrance.url, http_client, (("host", entrance.host), ("x-api-key", entrance.token)))
+    return FlowClient(endpoint.url, http_client, (("host", endpoint.host), ("x-api-key", endpoint.token)))

@@ -7,7 +7,7 @@ import logging
 import sys
 from collections.abc import Mapping
 
-from trunkline.cli.entrance import close_entrance, open_entrance
+from trunkline.cli.admin_endpoint import remove_admin_endpoint, write_admin_endpoint
 from trunkline.cli.flow_desk import local_flows
 from trunkline.cli.serve import announce, bound, is_guarded, serve
 from trunkline.config import Settings, assignment, environment, exposure, load
@@ -46,13 +46,13 @@ def serve_rest(
     sockets, token = bound(chosen), host.admin.token
 
     def started(port: int) -> None:
-        open_entrance(chosen, port, token)
+        write_admin_endpoint(chosen, port, token)
         announce(chosen, host.agents, port, guarded=host.identity.enforced)
 
     try:
         serve(host, sockets, started=started)
     finally:
-        close_entrance(chosen, token)
+        remove_admin_endpoint(chosen, token)
 
 
 def serve_mcp(store: str, store_path: str, manifest: str) -> None:

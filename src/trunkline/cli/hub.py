@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from trunkline.cli.entrance import close_entrance, open_entrance
+from trunkline.cli.admin_endpoint import remove_admin_endpoint, write_admin_endpoint
 from trunkline.cli.serve import announce, bound, is_guarded, serve
 from trunkline.config import assignment
 from trunkline.errors import Misuse
@@ -53,13 +53,13 @@ def run(folder: str, flags: Mapping[str, object], settings: list[str]) -> None:
         if host.exposed and is_guarded(chosen) is False and not read_keys(workspace):
             raise exposure(chosen)
         sockets, token = bound(chosen), host.admin.token
-        stack.callback(close_entrance, chosen, token)
+        stack.callback(remove_admin_endpoint, chosen, token)
         serve(host, sockets, started=partial(_started, hub))
 
 
 def _started(hub: Hub, port: int) -> None:
     host = hub.host
-    open_entrance(host.settings, port, host.admin.token)
+    write_admin_endpoint(host.settings, port, host.admin.token)
     announce(host.settings, host.agents, port, guarded=host.identity.enforced)
     names = [entry.name for entry in hub.catalogue.entries().values()]
     log.info("hub.started name=%a agents=%s", hub.file.name, ",".join(names))

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from trunkline.agent.agent import Agent
 from trunkline.auth.key_store import has_keys
+from trunkline.cli.admin_endpoint import remove_admin_endpoint, write_admin_endpoint
 from trunkline.cli.console import escape_controls
-from trunkline.cli.entrance import close_entrance, open_entrance
 from trunkline.config import Settings, assignment, exposure, strangers
 from trunkline.errors import Misuse, StoreError
 from trunkline.host import Host
@@ -104,7 +104,7 @@ def run(targets: Sequence[str], flags: Mapping[str, object], settings: list[str]
         try:
             serve(host, sockets, started=partial(_started, host))
         finally:
-            close_entrance(chosen, token)
+            remove_admin_endpoint(chosen, token)
         return
     _check_shared(host)
     set_up_logs(chosen.log_level, chosen.log_format)
@@ -177,7 +177,7 @@ def own_address(bound: str, port: int) -> str:
 
 def _started(host: Host, port: int) -> None:
     settings = host.settings
-    open_entrance(settings, port, host.admin.token)
+    write_admin_endpoint(settings, port, host.admin.token)
     announce(settings, host.agents, port, guarded=host.identity.enforced)
 
 

@@ -25,7 +25,7 @@ _SERVERS = "servers"
 _ANYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
-class Entrance(Struct, frozen=True):
+class AdminEndpoint(Struct, frozen=True):
     """Where a running server takes acts of operators: the Host it lets in, and what proves the operator."""
 
     url: str
@@ -34,30 +34,30 @@ class Entrance(Struct, frozen=True):
     pid: str
 
 
-def open_entrance(settings: Settings, port: int, token: Secret) -> None:
+def write_admin_endpoint(settings: Settings, port: int, token: Secret) -> None:
     """Write where this server is reached, for the commands of who may read the file."""
-    path = entrance_file(settings)
+    path = admin_endpoint_file(settings)
     if path is None:
         return
     name = _in_url(_ANYWHERE.get(settings.host, settings.host))
     let_in = [_in_url(each) for each in hosts_of(settings)]
     known = f"{name}:{port}" if not let_in or name in let_in else let_in[0]
-    entrance = Entrance(f"http://{name}:{port}", known, token.reveal(), str(os.getpid()))
+    endpoint = AdminEndpoint(f"http://{name}:{port}", known, token.reveal(), str(os.getpid()))
     part = f"{path}.{random_bits(64):016x}"
     try:
         if database_file(settings.store) is None:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as out:
-            out.write(msgspec.json.encode(entrance))
+            out.write(msgspec.json.encode(endpoint))
         os.replace(part, path)
     except OSError as error:
         log.warning("admin.closed file=%s error=%s", path, error.strerror)
 
 
-def close_entrance(settings: Settings, token: Secret) -> None:
+def remove_admin_endpoint(settings: Settings, token: Secret) -> None:
     """Take it away, unless another server has come meanwhile."""
-    path = entrance_file(settings)
-    found = None if path is None else read_entrance(path)
+    path = admin_endpoint_file(settings)
+    found = None if path is None else read_admin_endpoint(path)
     if path is not None and found is not None and found.token == token.reveal():
         with contextlib.suppress(OSError):
             os.unlink(path)
@@ -67,7 +67,7 @@ def _in_url(host: str) -> str:
     return f"[{host}]" if host.count(":") > 1 and not host.startswith("[") else host
 
 
-def entrance_file(settings: Settings) -> str | None:
+def admin_endpoint_file(settings: Settings) -> str | None:
     """The file that tells where the server on a store is reached; None for a store in memory."""
     database = database_file(settings.store)
     if database is not None:
@@ -78,14 +78,14 @@ def entrance_file(settings: Settings) -> str | None:
     return str(config_folder() / _SERVERS / f"{digest}{_SUFFIX}")
 
 
-def read_entrance(path: str) -> Entrance | None:
-    """The entrance that a file tells of; None where there is none whose word is taken."""
+def read_admin_endpoint(path: str) -> AdminEndpoint | None:
+    """The endpoint that a file tells of; None where there is none whose word is taken."""
     try:
         with open(path, "rb") as file:
             if os.fstat(file.fileno()).st_uid not in _trusted(path.removesuffix(_SUFFIX)):
                 # In a folder where everybody may write, anybody may have put it there.
                 return None
-            return msgspec.json.decode(file.read(), type=Entrance)
+            return msgspec.json.decode(file.read(), type=AdminEndpoint)
     except (OSError, msgspec.MsgspecError):
         return None
 
