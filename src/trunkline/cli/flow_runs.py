@@ -12,7 +12,7 @@ from rich.console import Console
 
 from trunkline.cli.console import one_line, print_field, print_json, print_notice
 from trunkline.cli.flow import Written
-from trunkline.cli.flow_desk import FlowDesk, opened
+from trunkline.cli.flow_operations import FlowOperations, opened
 from trunkline.cli.flow_tree import LiveTree, drawn, states_of
 from trunkline.clock import Ids
 from trunkline.errors import FlowRefused, Misuse, StoreInUse
@@ -48,27 +48,27 @@ class FlowRuns:
             "activity_execution_mode": mode,
         }
 
-        async def work(desk: FlowDesk) -> dict[str, Any]:
-            starting = asyncio.ensure_future(_rested(desk, order))
+        async def work(operations: FlowOperations) -> dict[str, Any]:
+            starting = asyncio.ensure_future(_rested(operations, order))
             if self._as_json or not sys.stderr.isatty():
                 return await starting
-            return await LiveTree(desk, written.definition(), execution_id).during(starting)
+            return await LiveTree(operations, written.definition(), execution_id).during(starting)
 
         return self._tell(self._perform(work, reads=False))
 
     def call(self, operation: str, given: dict[str, Any]) -> int:
         """Perform an operation and print what it gives; gives the exit code."""
 
-        async def work(desk: FlowDesk) -> dict[str, Any]:
-            return await desk.call(operation, given)
+        async def work(operations: FlowOperations) -> dict[str, Any]:
+            return await operations.call(operation, given)
 
         return self._tell(self._perform(work, reads=operation in _READS))
 
     def list(self, query: dict[str, Any]) -> None:
         """Print runs, the one that moved last first."""
 
-        async def work(desk: FlowDesk) -> dict[str, Any]:
-            return await desk.call("list", query)
+        async def work(operations: FlowOperations) -> dict[str, Any]:
+            return await operations.call("list", query)
 
         found = self._perform(work, reads=True)
         if self._as_json:
@@ -85,8 +85,8 @@ class FlowRuns:
     def events(self, execution_id: str, from_seq: int, limit: int) -> None:
         """Print rows of a run."""
 
-        async def work(desk: FlowDesk) -> dict[str, Any]:
-            return {"events": await _rows(desk, execution_id, from_seq, limit)}
+        async def work(operations: FlowOperations) -> dict[str, Any]:
+            return {"events": await _rows(operations, execution_id, from_seq, limit)}
 
         for row in self._perform(work, reads=True)["events"]:
             if self._as_json:
@@ -100,8 +100,8 @@ class FlowRuns:
         """Draw a run: its definition, each node with how it stands."""
         definition = Written(file).definition()
 
-        async def work(desk: FlowDesk) -> dict[str, Any]:
-            return {"events": await _rows(desk, execution_id, 1, None)}
+        async def work(operations: FlowOperations) -> dict[str, Any]:
+            return {"events": await _rows(operations, execution_id, 1, None)}
 
         states = states_of(self._perform(work, reads=True)["events"])
         if self._as_json:
@@ -115,8 +115,8 @@ class FlowRuns:
 
     def _perform(self, work: Any, *, reads: bool) -> dict[str, Any]:
         async def within() -> dict[str, Any]:
-            async with opened(self._store, reads=reads, manifest=self._manifest) as desk:
-                return await work(desk)
+            async with opened(self._store, reads=reads, manifest=self._manifest) as operations:
+                return await work(operations)
 
         try:
             return asyncio.run(within())
@@ -149,19 +149,21 @@ class FlowRuns:
         return FAILED if found.get("status") == "failed" else 0
 
 
-async def _rested(desk: FlowDesk, order: dict[str, Any]) -> dict[str, Any]:
+async def _rested(operations: FlowOperations, order: dict[str, Any]) -> dict[str, Any]:
     """A run that is started, once it rests, however long that takes."""
-    found = await desk.call("start", order)
+    found = await operations.call("start", order)
     while found["status"] == "running":
-        found = await desk.call("start", {**order, "allow_existing_execution_id": True})
+        found = await operations.call("start", {**order, "allow_existing_execution_id": True})
     return found
 
 
-async def _rows(desk: FlowDesk, execution_id: str, from_seq: int, limit: int | None) -> list[dict[str, Any]]:
+async def _rows(
+    operations: FlowOperations, execution_id: str, from_seq: int, limit: int | None
+) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     while limit is None or len(found) < limit:
         wanted = 1000 if limit is None else min(limit - len(found), 1000)
-        page = await desk.events(execution_id, from_seq, wanted)
+        page = await operations.events(execution_id, from_seq, wanted)
         found += page["events"]
         if "next_cursor" not in page:
             break

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 
 from trunkline.cli.admin_endpoint import remove_admin_endpoint, write_admin_endpoint
-from trunkline.cli.flow_desk import local_flows
+from trunkline.cli.flow_operations import local_flows
 from trunkline.cli.serve import announce, bound, is_guarded, serve
 from trunkline.config import Settings, assignment, environment, exposure, load
 from trunkline.errors import Misuse

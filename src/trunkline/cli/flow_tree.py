@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.tree import Tree
 
 from trunkline.cli.console import escape_controls
-from trunkline.cli.flow_desk import FlowDesk
+from trunkline.cli.flow_operations import FlowOperations
 from trunkline.flow.definition.document import Definition
 from trunkline.flow.definition.drawing import Branch, tree
 
@@ -60,8 +60,8 @@ def _hang(on: Tree, branches: tuple[Branch, ...], states: dict[str, str]) -> Non
 class LiveTree:
     """Shows a run on a terminal while somebody waits for it."""
 
-    def __init__(self, desk: FlowDesk, definition: Definition, execution_id: str) -> None:
-        self._desk = desk
+    def __init__(self, operations: FlowOperations, definition: Definition, execution_id: str) -> None:
+        self._operations = operations
         self._definition = definition
         self._execution_id = execution_id
         self._states: dict[str, str] = {}
@@ -79,7 +79,7 @@ class LiveTree:
 
     async def _look(self) -> None:
         try:
-            page = await self._desk.events(self._execution_id, self._seen + 1, 1000)
+            page = await self._operations.events(self._execution_id, self._seen + 1, 1000)
         except Exception:  # noqa: BLE001 - it may not be there yet; what is wrong is told by the work itself
             return
         rows = page["events"]

@@ -85,8 +85,8 @@ def flow_resume(
 ) -> None:
     """Answer the interrupt at which a run waits."""
     answer = {"resume_payload": _object(payload, "--payload"), "activity_execution_mode": mode}
-    desk = runs(store, manifest=mcp_config, as_json=as_json)
-    _leave(desk.call("resume", {"execution_id": run, **answer}))
+    operations = runs(store, manifest=mcp_config, as_json=as_json)
+    _leave(operations.call("resume", {"execution_id": run, **answer}))
 
 
 @prints_json
@@ -131,8 +131,8 @@ def flow_signal(
 ) -> None:
     """Deliver the signal for which a run waits."""
     given = {"signal_name": name, "payload": _object(payload, "--payload"), "activity_execution_mode": mode}
-    desk = runs(store, manifest=mcp_config, as_json=as_json)
-    _leave(desk.call("signal", {"execution_id": run, **given}))
+    operations = runs(store, manifest=mcp_config, as_json=as_json)
+    _leave(operations.call("signal", {"execution_id": run, **given}))
 
 
 @prints_json

@@ -32,7 +32,7 @@ from trunkline.store.url import store_from_url
 _LIMITS = Limits(park_after_s=0.05)
 
 
-class FlowDesk(Protocol):
+class FlowOperations(Protocol):
     """Performs the operations on workflow runs: on the store itself, or by the server that has it open."""
 
     async def call(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class FlowDesk(Protocol):
         ...
 
 
-class StoreDesk:
+class StoreOperations:
     """Operations right on a store."""
 
     def __init__(self, port: FlowPort, signatures: SignaturePolicy) -> None:
@@ -52,18 +52,18 @@ class StoreDesk:
         self._control = Control(port, FlowCaller(), signatures)
 
     async def call(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
-        """See `FlowDesk`."""
+        """See `FlowOperations`."""
         return await self._control.call(operation, given)
 
     async def events(self, execution_id: str, from_seq: int = 1, limit: int = 100) -> dict[str, Any]:
-        """See `FlowDesk`."""
+        """See `FlowOperations`."""
         rows = await self._port.rows(FlowCaller(), execution_id, from_seq=from_seq, limit=limit + 1)
         told: dict[str, Any] = {"events": [shown_row(row) for row in rows[:limit]]}
         return {**told, "next_cursor": str(rows[limit].seq)} if len(rows) > limit else told
 
 
 @asynccontextmanager
-async def opened(store: str | None, *, reads: bool, manifest: str = "") -> AsyncGenerator[FlowDesk]:
+async def opened(store: str | None, *, reads: bool, manifest: str = "") -> AsyncGenerator[FlowOperations]:
     """The runs of a store; what only `reads` makes nothing go on.
 
     Raises:
@@ -76,31 +76,35 @@ async def opened(store: str | None, *, reads: bool, manifest: str = "") -> Async
             yield await _remote(stack, beside)
             return
         try:
-            desk = await (_reading(stack, settings) if reads else _acting(stack, settings, store, manifest))
+            operations = await (
+                _reading(stack, settings) if reads else _acting(stack, settings, store, manifest)
+            )
         except StoreInUse as busy:
             endpoint = admin_endpoint_of(settings, busy.pid)
             if endpoint is None:
                 raise
-            desk = await _remote(stack, endpoint)
-        yield desk
+            operations = await _remote(stack, endpoint)
+        yield operations
 
 
-async def _reading(stack: AsyncExitStack, settings: Settings) -> FlowDesk:
+async def _reading(stack: AsyncExitStack, settings: Settings) -> FlowOperations:
     store = store_from_url(settings.store, read_only=True)
     await store.open()
     stack.push_async_callback(store.close)
     engine = FlowEngine(store.docs)
     stack.push_async_callback(engine.close)
-    return StoreDesk(engine.port(Runner(store, [engine.hosted()], Ids())), SignaturePolicy())
+    return StoreOperations(engine.port(Runner(store, [engine.hosted()], Ids())), SignaturePolicy())
 
 
-async def _acting(stack: AsyncExitStack, settings: Settings, store: str | None, manifest: str) -> FlowDesk:
+async def _acting(
+    stack: AsyncExitStack, settings: Settings, store: str | None, manifest: str
+) -> FlowOperations:
     if (Path(store or ".") / HUB).is_file():
         # Only the hub has the agents that its runs delegate to.
         raise Misuse(f"the hub of {store or 'this folder'} does not run; start it with trunkline hub")
     config = operator_config(manifest or settings.mcp_manifest, settings.flow_steps, named=bool(manifest))
     flows = await stack.enter_async_context(local_flows(settings.store, config))
-    return StoreDesk(flows.port, config.signatures)
+    return StoreOperations(flows.port, config.signatures)
 
 
 @asynccontextmanager
@@ -119,7 +123,7 @@ async def local_flows(store: str, config: OperatorConfig) -> AsyncGenerator[Loca
         await http_client.close()
 
 
-async def _remote(stack: AsyncExitStack, endpoint: AdminEndpoint) -> FlowDesk:
+async def _remote(stack: AsyncExitStack, endpoint: AdminEndpoint) -> FlowOperations:
     http_client = SocketHttpClient(Egress(hosts=[target(endpoint.url).host]))
     stack.push_async_callback(http_client.close)
     return FlowClient(endpoint.url, http_client, (("host", endpoint.host), ("x-api-key", endpoint.token)))
