@@ -22,7 +22,7 @@ from trunkline.cli.private_file import write_private
 from trunkline.config import Settings
 from trunkline.errors import Misuse
 from trunkline.fleet.catalogue.documents import ENTRY_KIND, OVERRIDE_KIND, KeptEntry
-from trunkline.fleet.ceremonies.book import KIND as CEREMONY_KIND
+from trunkline.fleet.ceremonies.ceremony_store import KIND as CEREMONY_KIND
 from trunkline.fleet.journal import KIND as JOURNAL_KIND
 from trunkline.gateway.audit import KIND as AUDIT_KIND
 from trunkline.gateway.audit import AuditRow

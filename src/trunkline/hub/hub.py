@@ -255,7 +255,7 @@ class Hub:
             # Agents are known by their keys.
             wanted=lambda: host.identity.enforced,
         )
-        self._discord = DiscordAnswers(made.book, inbox, self.file.notify, now_ms)
+        self._discord = DiscordAnswers(made.notice_store, inbox, self.file.notify, now_ms)
         return made
 
     def _policy(self) -> Policy:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.fleet.office import Office, office
 from trunkline.fleet.ceremonies.api import CeremonyApi, ceremony_routes
-from trunkline.fleet.ceremonies.book import CeremonyBook
+from trunkline.fleet.ceremonies.ceremony_store import CeremonyStore
 from trunkline.fleet.ceremonies.scheduler import Fire, Scheduler
 from trunkline.net.egress import Egress
 from trunkline.net.fetch import Fetcher
@@ -42,15 +42,15 @@ class Hall:
             assert feed is not None
             await runner.cancel(feed, by)
 
-        self.book = CeremonyBook(at.store.docs, lambda key: self.scheduler.expect(key))
+        self.ceremony_store = CeremonyStore(at.store.docs, lambda key: self.scheduler.expect(key))
         self.scheduler = Scheduler(
             at.store,
-            self.book.all,
+            self.ceremony_store.all,
             open_task=open_task,
             stop_task=stop_task,
             agents_of=lambda _tenant, _skill: ["desk"],
         )
-        api = CeremonyApi(self.book, self.scheduler, at.store.clock, Fetcher(Egress()))
+        api = CeremonyApi(self.ceremony_store, self.scheduler, at.store.clock, Fetcher(Egress()))
         at.application.host.api.add(ceremony_routes(api))
 
     async def post(self, who: str, path: str, body: Any = None, status: int = 200) -> Any:

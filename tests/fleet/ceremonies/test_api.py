@@ -9,8 +9,8 @@ import pytest
 
 from tests.fleet.ceremonies.hall import CREATE, LEAST, Hall, hall
 from tests.fleet.ceremonies.stage import filed
-from trunkline.fleet.ceremonies import book as book_module
-from trunkline.fleet.ceremonies.book import CeremonyFault
+from trunkline.fleet.ceremonies import ceremony_store as book_module
+from trunkline.fleet.ceremonies.ceremony_store import CeremonyFault
 
 
 def test_a_ceremony_shows_what_it_is_and_its_next_fires() -> None:
@@ -110,7 +110,7 @@ def test_hb29_what_is_invalid_is_nowhere(field: str, members: dict[str, Any]) ->
 
 def test_a_file_keeps_its_ceremony() -> None:
     async def work(at: Hall) -> None:
-        at.book.take_files(
+        at.ceremony_store.take_files(
             [filed(createdBy="alice", skill="work")], [CeremonyFault("broken", "x.yaml, line 3: no")]
         )
         listed = (await at.at.get("root", "/api/ceremonies"))["items"]
@@ -125,7 +125,7 @@ def test_a_file_keeps_its_ceremony() -> None:
                 assert refused["code"] == "FILE_OWNED"
             await at.post(who, CREATE, LEAST, 409)
         await at.post("alice", "/api/ceremonies/standup/run")
-        at.book.take_files([], [])
+        at.ceremony_store.take_files([], [])
         await at.scheduler.tick()
         assert await at.ids("root") == []
 

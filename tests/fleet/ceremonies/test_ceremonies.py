@@ -46,7 +46,7 @@ def test_hb24_a_file_is_fired_changed_and_removed_while_it_runs(
                 replicas.now += MINUTE
                 await asyncio.sleep(0.02)
             file.unlink()
-            while made.book.all():  # noqa: ASYNC110
+            while made.ceremony_store.all():  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from trunkline.errors import Misuse
-from trunkline.fleet.ceremonies.book import CeremonyFault
 from trunkline.fleet.ceremonies.ceremony import Ceremony
+from trunkline.fleet.ceremonies.ceremony_store import CeremonyFault
 from trunkline.fleet.ceremonies.files import CeremonyFiles, read_ceremony_file
 
 TEXT = 'name: Stand-up\nschedule: "0 14 * * *"\nskill: report\ntargets: [writer]\n'

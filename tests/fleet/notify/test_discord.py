@@ -52,7 +52,7 @@ class Channel:
             variable={"TOKEN": "canary"}.get,
             now_ms=now_ms,
         )
-        host.mounts.add(discord_mount(DiscordAnswers(self.told.book, inbox, [receiver], now_ms)))
+        host.mounts.add(discord_mount(DiscordAnswers(self.told.notice_store, inbox, [receiver], now_ms)))
         transport = httpx2.ASGITransport(at.application)
         self._client = httpx2.AsyncClient(transport=transport, base_url="http://localhost")
 

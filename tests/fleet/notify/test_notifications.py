@@ -110,7 +110,7 @@ def test_a_question_is_told_once_then_to_the_next_and_then_no_more(monkeypatch: 
         await at.ask("carol", "POST", f"/api/inbox/{task}", {"decision": "respond", "text": "red"})
         await at.until(task, "completed")
         await told.look(one)
-        assert one.book.notices == []
+        assert one.notice_store.notices == []
         assert await told.look() == [[asked], [asked]]
 
     told(work, monkeypatch)
@@ -127,7 +127,7 @@ def test_what_is_answered_in_time_is_told_to_nobody_else(monkeypatch: pytest.Mon
         assert one.sender is not None
         # Though nobody has read of the answer yet.
         await one.sender.tell_due()
-        assert told.receivers["next"].heard == [] and one.book.notices == []
+        assert told.receivers["next"].heard == [] and one.notice_store.notices == []
 
     told(work, monkeypatch)
 
@@ -191,10 +191,10 @@ def test_an_alert_is_told_once_per_cooldown_and_forgotten(monkeypatch: pytest.Mo
         # The next receiver wants to hear of questions only.
         assert await told.look(one) == [["Alert: failure-rate"] * 2, []]
         assert await told.look() == [["Alert: failure-rate"] * 2, []]
-        await one.book.sweep(start + 16 * 60_000 + ALERT_KEPT_MS)
-        assert len(one.book.notices) == 1
-        await one.book.sweep(start + 17 * 60_000 + ALERT_KEPT_MS)
-        assert one.book.notices == []
+        await one.notice_store.sweep(start + 16 * 60_000 + ALERT_KEPT_MS)
+        assert len(one.notice_store.notices) == 1
+        await one.notice_store.sweep(start + 17 * 60_000 + ALERT_KEPT_MS)
+        assert one.notice_store.notices == []
 
     told(work, monkeypatch)
 

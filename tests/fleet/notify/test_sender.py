@@ -13,7 +13,7 @@ from trunkline.clock import now_ms
 from trunkline.fleet.inbox import Inbox, InboxItem
 from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notice import NoticeText
-from trunkline.fleet.notify.notices import NoticeBook
+from trunkline.fleet.notify.notices import NoticeStore
 from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.fleet.notify.sender import NoticeSender
 from trunkline.log.fold import State
@@ -58,26 +58,29 @@ class Slow:
 def test_replicas_tell_each_receiver_once(replicas: Replicas) -> None:
     async def work(*stores: Store) -> None:
         questions, channels = Questions(), {one.name: Slow() for one in RECEIVERS}
-        books = [NoticeBook(store, questions.asking) for store in stores]
+        notice_stores = [NoticeStore(store, questions.asking) for store in stores]
         links = AnswerLinks(None, lambda: "", now_ms)
         inbox = cast("Inbox", cast("Any", questions))
         senders = [
-            NoticeSender(book, inbox, RECEIVERS, channels, links=links, now_ms=now_ms) for book in books
+            NoticeSender(notice_store, inbox, RECEIVERS, channels, links=links, now_ms=now_ms)
+            for notice_store in notice_stores
         ]
         batch = msgspec.msgpack.encode([("default", f"t{n}") for n in range(TASKS)])
         # Both hear of the same page of the log, at the same time and again.
-        await asyncio.gather(*[book.settle(batch, 1) for book in (*books, *books)])
-        for book in books:
-            await book.mirror.refresh()
-            assert len(book.notices) == TASKS
+        await asyncio.gather(
+            *[notice_store.settle(batch, 1) for notice_store in (*notice_stores, *notice_stores)]
+        )
+        for notice_store in notice_stores:
+            await notice_store.mirror.refresh()
+            assert len(notice_store.notices) == TASKS
         for _ in range(2):
             await asyncio.gather(*[sender.tell_due() for sender in senders])
         for channel in channels.values():
             assert (len(channel.heard), len(set(channel.heard))) == (TASKS, TASKS)
         questions.is_open = False
-        await asyncio.gather(*[book.settle(batch, 2) for book in books])
-        for book in books:
-            await book.mirror.refresh()
-            assert book.notices == []
+        await asyncio.gather(*[notice_store.settle(batch, 2) for notice_store in notice_stores])
+        for notice_store in notice_stores:
+            await notice_store.mirror.refresh()
+            assert notice_store.notices == []
 
     replicas.run(work, count=2)

@@ -12,7 +12,6 @@ from trunkline.auth.principal import Scope
 from trunkline.clock import new_id
 from trunkline.errors import Forbidden, InvalidParams, RouteNotFound, Unreachable
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
-from trunkline.fleet.ceremonies.book import CeremonyBook, taken
 from trunkline.fleet.ceremonies.ceremony import (
     Ceremony,
     CeremonyChanges,
@@ -20,6 +19,7 @@ from trunkline.fleet.ceremonies.ceremony import (
     ceremony_of,
     changed_ceremony,
 )
+from trunkline.fleet.ceremonies.ceremony_store import CeremonyStore, taken
 from trunkline.fleet.ceremonies.runs import (
     ENDED,
     MISSED,
@@ -93,8 +93,10 @@ class CeremonyDeleted(ApiStruct, frozen=True, kw_only=True):
 class CeremonyApi:
     """What callers do with ceremonies; `fetcher` says which webhooks may be named."""
 
-    def __init__(self, book: CeremonyBook, scheduler: Scheduler, clock: Clock, fetcher: Fetcher) -> None:
-        self._book = book
+    def __init__(
+        self, ceremony_store: CeremonyStore, scheduler: Scheduler, clock: Clock, fetcher: Fetcher
+    ) -> None:
+        self._ceremony_store = ceremony_store
         self._scheduler = scheduler
         self._clock = clock
         self._fetcher = fetcher
@@ -102,9 +104,11 @@ class CeremonyApi:
     async def list(self, call: ApiCall, asked: PageQuery) -> ApiPage:
         """A page of ceremonies by id: the caller's own, or with the scope admin all of the tenant."""
         now = await self._clock.now()
-        found = {one.id: _item(one, now) for one in self._book.of(call.tenant) if _may_change(call, one)}
+        found = {
+            one.id: _item(one, now) for one in self._ceremony_store.of(call.tenant) if _may_change(call, one)
+        }
         if call.sees_all:
-            for fault in self._book.faults:
+            for fault in self._ceremony_store.faults:
                 faulty = CeremonyItem(id=fault.id, state="invalid", enabled=False, reason=fault.reason)
                 found.setdefault(fault.id, faulty)
         behind = [one_id for one_id in sorted(found) if one_id > asked.after]
@@ -123,7 +127,7 @@ class CeremonyApi:
         if self._known(call.tenant, made.id) is not None:
             raise taken(made.id)
         await self._check_webhook(made)
-        await self._book.put(made, fresh=True)
+        await self._ceremony_store.put(made, fresh=True)
         return _item(made, now)
 
     async def update(self, call: ApiCall, changes: CeremonyChanges) -> CeremonyItem:
@@ -135,13 +139,13 @@ class CeremonyApi:
         now = await self._clock.now()
         made = changed_ceremony(self._own(call, changes=True), changes, now)
         await self._check_webhook(made)
-        await self._book.put(made, fresh=False)
+        await self._ceremony_store.put(made, fresh=False)
         return _item(made, now)
 
     async def delete(self, call: ApiCall) -> CeremonyDeleted:
         """Remove a ceremony and its history; runs that have begun come to their end."""
         one = self._own(call, changes=True)
-        await self._book.delete(one)
+        await self._ceremony_store.delete(one)
         await self._scheduler.journals.forget(one.tenant, subject(one.id))
         return CeremonyDeleted(id=one.id)
 
@@ -188,7 +192,7 @@ class CeremonyApi:
         return ApiPage(page, _place(page[-1]) if len(page) < len(behind) else None)
 
     def _known(self, tenant: str, ceremony_id: str) -> Ceremony | None:
-        return self._book.all().get((tenant, ceremony_id))
+        return self._ceremony_store.all().get((tenant, ceremony_id))
 
     def _own(self, call: ApiCall, *, changes: bool = False) -> Ceremony:
         one = self._known(call.tenant, call.id)

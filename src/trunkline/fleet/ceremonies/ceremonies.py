@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trunkline.fleet.ceremonies.api import CeremonyApi, ceremony_routes
-from trunkline.fleet.ceremonies.book import CeremonyBook
+from trunkline.fleet.ceremonies.ceremony_store import CeremonyStore
 from trunkline.fleet.ceremonies.files import CeremonyFiles
 from trunkline.fleet.ceremonies.reports import RunReports
 from trunkline.fleet.ceremonies.scheduler import AgentsOf, OpenTask, Scheduler, StopTask
@@ -36,18 +36,18 @@ class Ceremonies:
     ) -> None:
         self._store = store
         reports = RunReports(guarded, own, variable)
-        self.book = CeremonyBook(store.docs, self._changed)
+        self.ceremony_store = CeremonyStore(store.docs, self._changed)
         self.scheduler = Scheduler(
             store,
-            self.book.all,
+            self.ceremony_store.all,
             open_task=open_task,
             stop_task=stop_task,
             agents_of=agents_of,
             tell=reports.tell,
             rests=rests,
         )
-        self._files = None if folder is None else CeremonyFiles(folder, self.book.take_files)
-        self.routes = ceremony_routes(CeremonyApi(self.book, self.scheduler, store.clock, guarded))
+        self._files = None if folder is None else CeremonyFiles(folder, self.ceremony_store.take_files)
+        self.routes = ceremony_routes(CeremonyApi(self.ceremony_store, self.scheduler, store.clock, guarded))
 
     async def start(self) -> None:
         """Read what there is.
@@ -58,7 +58,7 @@ class Ceremonies:
         """
         if self._files is not None:
             self._files.start()
-        await self.book.refresh()
+        await self.ceremony_store.refresh()
 
     async def run(self) -> None:
         """Have everything done when it is due, until cancelled."""
@@ -67,7 +67,7 @@ class Ceremonies:
             if self._files is not None:
                 group.create_task(self._files.watch())
             if self._store.shared:
-                group.create_task(self.book.follow())
+                group.create_task(self.ceremony_store.follow())
 
     def _changed(self, key: tuple[str, str]) -> None:
         self.scheduler.expect(key)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from trunkline.errors import InvalidParams, Misuse
-from trunkline.fleet.ceremonies.book import CeremonyFault
 from trunkline.fleet.ceremonies.ceremony import Ceremony, file_ceremony
+from trunkline.fleet.ceremonies.ceremony_store import CeremonyFault
 from trunkline.yaml_reader import read_text, read_yaml
 
 log = logging.getLogger("trunkline.fleet")

@@ -20,7 +20,7 @@ from trunkline.errors import Refused, Unauthenticated, Unreachable
 from trunkline.fleet.call import ApiCall, read_body
 from trunkline.fleet.inbox import AnswerForm, Inbox, InboxItem
 from trunkline.fleet.notify.notice import CHAT, NoticeText, notice_id
-from trunkline.fleet.notify.notices import Key, NoticeBook
+from trunkline.fleet.notify.notices import Key, NoticeStore
 from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.exchange import JSON
@@ -111,9 +111,13 @@ class DiscordAnswers:
     """An ASGI application that takes interactions; the door that it is behind has read the body."""
 
     def __init__(
-        self, book: NoticeBook, inbox: Inbox, receivers: Sequence[NoticeReceiver], now_ms: Callable[[], int]
+        self,
+        notice_store: NoticeStore,
+        inbox: Inbox,
+        receivers: Sequence[NoticeReceiver],
+        now_ms: Callable[[], int],
     ) -> None:
-        self._book = book
+        self._notice_store = notice_store
         self._inbox = inbox
         self._receivers = [one for one in receivers if one.discord]
         self._now = now_ms
@@ -155,7 +159,7 @@ class DiscordAnswers:
         kind, _, rest = came.data.custom_id.partition(":")
         place, _, id = rest.partition(":")
         key = self._found(id, receivers)
-        state = None if key is None else await self._book.look(*key)
+        state = None if key is None else await self._notice_store.look(*key)
         item = None if state is None else self._inbox.question(state)
         if key is None or item is None:
             return _said(_CLOSED)
@@ -176,7 +180,7 @@ class DiscordAnswers:
 
     def _found(self, id: str, receivers: Sequence[NoticeReceiver]) -> Key | None:
         """The tenant and the task of the notice that a button belongs to."""
-        for (tenant, doc_id), notice in self._book.notices:
+        for (tenant, doc_id), notice in self._notice_store.notices:
             if any([notice_id(tenant, doc_id, notice, one.name) == id for one in receivers]):
                 return tenant, doc_id
         return None

@@ -26,7 +26,7 @@ CALLER = ":caller"
 TITLE, TEXT, CHAT = 120, 2000, 1850
 
 
-class Telling(Struct, frozen=True, array_like=True):
+class NoticeProgress(Struct, frozen=True, array_like=True):
     """How far one receiver is told: the attempts so far, when the next is due, and whether none is needed."""
 
     attempts: int = 0
@@ -44,7 +44,7 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     question: str = ""
     caller: str = ""
     alert: FleetAlert | None = None
-    told: dict[str, Telling] = {}
+    told: dict[str, NoticeProgress] = {}
 
     @property
     def topic(self) -> Topic:
@@ -53,7 +53,7 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def due_at(self, tenant: str, receiver: NoticeReceiver) -> int | None:
         """When a receiver is to be told; None if it need not be, or not any more."""
-        telling = self.told.get(receiver.name, Telling())
+        telling = self.told.get(receiver.name, NoticeProgress())
         if telling.done or not receiver.wants(self.topic, tenant):
             return None
         after = receiver.after_ms if self.alert is None else 0
@@ -62,20 +62,20 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def waits_for_caller(self) -> bool:
         """Whether the agent that made it be asked may still answer, before people are told."""
-        return bool(self.caller) and not self.told.get(CALLER, Telling()).done
+        return bool(self.caller) and not self.told.get(CALLER, NoticeProgress()).done
 
     def begun(self, name: str, now: int) -> Notice:
         """This notice with an attempt to tell a receiver; after the last one there is no other."""
-        attempts = self.told.get(name, Telling()).attempts + 1
+        attempts = self.told.get(name, NoticeProgress()).attempts + 1
         is_last = attempts >= ATTEMPTS
         pause = 0 if is_last else PAUSES_MS[attempts - 1]
-        return self._with(name, Telling(attempts, now + pause, is_last))
+        return self._with(name, NoticeProgress(attempts, now + pause, is_last))
 
     def ended(self, name: str) -> Notice:
         """This notice once a receiver is told."""
-        return self._with(name, replace(self.told.get(name, Telling()), done=True))
+        return self._with(name, replace(self.told.get(name, NoticeProgress()), done=True))
 
-    def _with(self, name: str, telling: Telling) -> Notice:
+    def _with(self, name: str, telling: NoticeProgress) -> Notice:
         return replace(self, told={**self.told, name: telling})
 
 

@@ -34,7 +34,7 @@ Key = tuple[str, str]
 Revise = Callable[[Notice | None], Notice | None]
 
 
-class NoticeBook:
+class NoticeStore:
     """Listens to the whole log; `asking` gives the state of a task that asks people something, else None."""
 
     def __init__(

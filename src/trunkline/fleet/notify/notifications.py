@@ -11,7 +11,7 @@ from trunkline.fleet.notify.callers import CallerFirst
 from trunkline.fleet.notify.channels import AppriseChannel, Channel, WebhookChannel
 from trunkline.fleet.notify.discord import DiscordChannel
 from trunkline.fleet.notify.links import AnswerLinks
-from trunkline.fleet.notify.notices import NoticeBook
+from trunkline.fleet.notify.notices import NoticeStore
 from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.fleet.notify.sender import NoticeSender
 from trunkline.net.fetch import Fetcher
@@ -51,13 +51,13 @@ class Notifications:
         self._now = now_ms
         self._callers = callers
         self._wanted = wanted
-        self.book = NoticeBook(
+        self.notice_store = NoticeStore(
             store,
             inbox.asking,
             self._woken,
             caller=(lambda tenant, state: "") if callers is None else callers.caller_of,
         )
-        self.reader = TailReader(store, NAME, self.book)
+        self.reader = TailReader(store, NAME, self.notice_store)
         self.sender: NoticeSender | None = None
 
     async def start(self) -> None:
@@ -68,9 +68,9 @@ class Notifications:
             StoreError: the store does not answer.
         """
         channels = {one.name: self._channel(one) for one in self._receivers}
-        await self.book.mirror.refresh()
+        await self.notice_store.mirror.refresh()
         self.sender = NoticeSender(
-            self.book,
+            self.notice_store,
             self._inbox,
             self._receivers,
             channels,
@@ -90,12 +90,12 @@ class Notifications:
             group.create_task(self.reader.run())
             group.create_task(self.sender.run())
             if self._store.shared:
-                group.create_task(self.book.mirror.follow())
+                group.create_task(self.notice_store.mirror.follow())
 
     async def alert(self, tenant: str, alert: FleetAlert, number: int, at: int) -> None:
         """Have the receivers told of an alert, whose number says which of its kind it is."""
         if any([one.wants("alerts", tenant) for one in self._receivers]):
-            await self.book.raise_alert(tenant, alert, number, at)
+            await self.notice_store.raise_alert(tenant, alert, number, at)
 
     def _woken(self) -> None:
         if self.sender is not None:

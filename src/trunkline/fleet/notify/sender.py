@@ -22,7 +22,7 @@ from trunkline.fleet.notify.notice import (
     notice_id,
     question_text,
 )
-from trunkline.fleet.notify.notices import NoticeBook
+from trunkline.fleet.notify.notices import NoticeStore
 from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.wire.spellings import timestamp
 
@@ -42,7 +42,7 @@ class NoticeSender:
 
     def __init__(
         self,
-        book: NoticeBook,
+        notice_store: NoticeStore,
         inbox: Inbox,
         receivers: Sequence[NoticeReceiver],
         channels: Mapping[str, Channel],
@@ -51,7 +51,7 @@ class NoticeSender:
         callers: CallerFirst | None = None,
         now_ms: Callable[[], int],
     ) -> None:
-        self._book = book
+        self._notice_store = notice_store
         self._inbox = inbox
         self._receivers = receivers
         self._channels = channels
@@ -70,7 +70,7 @@ class NoticeSender:
             self.woken.clear()
             try:
                 if loop.time() >= sweep_at:
-                    await self._book.sweep(self._now())
+                    await self._notice_store.sweep(self._now())
                     sweep_at = loop.time() + SWEEP_S
                 await self.tell_due()
             except StoreError as error:
@@ -86,36 +86,38 @@ class NoticeSender:
         now = self._now()
         due = [
             self._tell(tenant, doc_id, receiver)
-            for (tenant, doc_id), notice in self._book.notices
+            for (tenant, doc_id), notice in self._notice_store.notices
             for receiver in self._receivers
             if (at := notice.due_at(tenant, receiver)) is not None
             and at <= now
             and self._may(receiver.name, now)
         ]
-        asked = [self._ask_caller(*key) for key, notice in self._book.notices if notice.waits_for_caller]
+        asked = [
+            self._ask_caller(*key) for key, notice in self._notice_store.notices if notice.waits_for_caller
+        ]
         for outcome in await asyncio.gather(*asked, *due, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
 
     async def _ask_caller(self, tenant: str, doc_id: str) -> None:
         """Have the caller of a task answer its question, if it can; else people are told from now on."""
-        known = self._book.mirror.documents.get((tenant, doc_id))
-        state = await self._book.look(tenant, doc_id)
+        known = self._notice_store.mirror.documents.get((tenant, doc_id))
+        state = await self._notice_store.look(tenant, doc_id)
         item = None if state is None else self._inbox.question(state)
         if known is None or item is None or item.question != known.value.question or self._callers is None:
             return
         answered = await self._callers.ask(tenant, known.value, item)
         if answered is not None:
             log.info("notify.caller agent=%s task=%s answered=%s", known.value.caller, doc_id, answered)
-            await self._book.change(tenant, doc_id, partial(_ended, CALLER))
+            await self._notice_store.change(tenant, doc_id, partial(_ended, CALLER))
 
     def _pause_s(self) -> float:
         """How long nothing is due; who waits for an agent looks each second."""
-        if any([notice.waits_for_caller for _, notice in self._book.notices]):
+        if any([notice.waits_for_caller for _, notice in self._notice_store.notices]):
             return 1.0
         moments = [
             at
-            for (tenant, _), notice in self._book.notices
+            for (tenant, _), notice in self._notice_store.notices
             for receiver in self._receivers
             if (at := notice.due_at(tenant, receiver)) is not None
         ]
@@ -137,10 +139,10 @@ class NoticeSender:
                 return
             trouble = await self._attempt(receiver, said)
             if not trouble:
-                await self._book.change(tenant, doc_id, partial(_ended, receiver.name))
+                await self._notice_store.change(tenant, doc_id, partial(_ended, receiver.name))
                 log.info("notify.told receiver=%s id=%s", receiver.name, said.id)
                 return
-            known = self._book.mirror.documents.get((tenant, doc_id))
+            known = self._notice_store.mirror.documents.get((tenant, doc_id))
             attempts = ATTEMPTS if known is None else known.value.told[receiver.name].attempts
             level = logging.ERROR if attempts >= ATTEMPTS else logging.WARNING
             log.log(level, "notify.failed receiver=%s attempt=%d reason=%s", receiver.name, attempts, trouble)
@@ -153,7 +155,7 @@ class NoticeSender:
             at = None if known is None else known.due_at(tenant, receiver)
             return None if known is None or at is None or at > now else known.begun(receiver.name, now)
 
-        return await self._book.change(tenant, doc_id, revise)
+        return await self._notice_store.change(tenant, doc_id, revise)
 
     async def _attempt(self, receiver: NoticeReceiver, said: NoticeText) -> str:
         try:
@@ -167,15 +169,15 @@ class NoticeSender:
             return type(error).__name__
 
     async def _text(self, tenant: str, doc_id: str, receiver: NoticeReceiver) -> NoticeText | None:
-        """What is told; None if the question is closed meanwhile, of which the book hears too."""
-        known = self._book.mirror.documents.get((tenant, doc_id))
+        """What is told; None if the question is closed meanwhile, of which the store of notices hears too."""
+        known = self._notice_store.mirror.documents.get((tenant, doc_id))
         if known is None:
             return None
         notice = known.value
         id = notice_id(tenant, doc_id, notice, receiver.name)
         if notice.alert is not None:
             return alert_text(id, tenant, notice.alert, timestamp(notice.at))
-        state = await self._book.look(tenant, doc_id)
+        state = await self._notice_store.look(tenant, doc_id)
         item = None if state is None else self._inbox.question(state)
         if state is None or item is None or item.question != notice.question:
             return None

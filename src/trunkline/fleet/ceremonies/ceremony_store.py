@@ -30,7 +30,7 @@ class CeremonyFault(Struct, frozen=True):
     reason: str
 
 
-class CeremonyBook:
+class CeremonyStore:
     """Every ceremony by tenant and id, a file's before one in the store; `changed` is told of changes."""
 
     def __init__(self, docs: Docs, changed: Callable[[tuple[str, str]], None]) -> None:
