@@ -148,7 +148,7 @@ class Hub:
         vault = None if key is None else Vault(key)
         self._service = self._kept(host, vault)
         clients = self._service.clients
-        fleet = CatalogueFleet(self.catalogue, self._health.book)
+        fleet = CatalogueFleet(self.catalogue, self._health.records)
         self._tenants = Tenants(host, self._closed, self.file.quota)
         dispatcher = Dispatcher(runner, fleet, self._policy(), admitted=self._quotas(host).admitted)
         self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
@@ -190,8 +190,8 @@ class Hub:
         return front.site
 
     def _quotas(self, host: Host) -> Quotas:
-        book, tenants = self._health.book, self._tenants
-        return Quotas(host.store.heads, book, of_tenant=tenants.quota_of, of_key=self._key_quota)
+        records, tenants = self._health.records, self._tenants
+        return Quotas(host.store.heads, records, of_tenant=tenants.quota_of, of_key=self._key_quota)
 
     def _own_cards(self, tenant: str) -> Cards | None:
         return self._front.cards(tenant) if self.shared else None
@@ -230,7 +230,7 @@ class Hub:
             egress=host.egress,
             vault=vault,
             card_refresh_s=host.settings.card_refresh_s,
-            health=self._health.book.of,
+            health=self._health.records.of,
         )
 
     async def _raise_alert(self, tenant: str, alert: FleetAlert, number: int, at: int) -> None:

@@ -10,7 +10,7 @@ from trunkline.clock import now_ms
 from trunkline.fleet.answer import answer_route
 from trunkline.fleet.catalogue.documents import ENTRY_KIND, OVERRIDE_KIND
 from trunkline.fleet.ceremonies.ceremony_store import KIND as CEREMONY_KIND
-from trunkline.fleet.health.book import KIND as HEALTH_KIND
+from trunkline.fleet.health.health_records import KIND as HEALTH_KIND
 from trunkline.fleet.journal import KIND as JOURNAL_KIND
 from trunkline.gateway.audit import Audit
 from trunkline.gateway.closing import TenantClosing

@@ -9,8 +9,8 @@ import pytest
 from tests.fleet.health.given import NOW, Ended, Moment, run_task
 from trunkline.fleet.health import fleet_health as module
 from trunkline.fleet.health.alerts import AlertLimits
-from trunkline.fleet.health.book import HealthBook
 from trunkline.fleet.health.fleet_health import FleetHealth
+from trunkline.fleet.health.health_records import HealthRecords
 from trunkline.fleet.health.snapshot import FleetSnapshot, snapshot
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import TaskState
@@ -72,7 +72,7 @@ def test_who_asks_is_answered_though_a_long_log_is_not_read_yet(monkeypatch: pyt
         before = (await health.fresh()).of("north", "desk").total
         # It goes on beside.
         async with asyncio.timeout(30):
-            while not health.book.of("north", "desk").total:  # noqa: ASYNC110 - nothing there to wait on
+            while not health.records.of("north", "desk").total:  # noqa: ASYNC110 - nothing there to wait on
                 await asyncio.sleep(0.01)
         health.start().cancel()
         await store.close()
@@ -85,9 +85,9 @@ def test_the_agents_of_a_fleet_come_in_pages_by_name() -> None:
     async def main() -> FleetSnapshot:
         store = store_from_url("memory:")
         await store.open()
-        book = HealthBook(store.docs, 3_600_000, Moment())
+        records = HealthRecords(store.docs, 3_600_000, Moment())
         await store.close()
-        return snapshot(book, "north", ["c", "a", "b"], AlertLimits())
+        return snapshot(records, "north", ["c", "a", "b"], AlertLimits())
 
     whole = asyncio.run(main())
     first = whole.cut(2, "")

@@ -14,7 +14,7 @@ import pytest
 from tests.fleet.health.given import DAY, HOUR, NOW, Ended, Moment, append, calculated, run_task, submitted
 from trunkline.errors import StoreError
 from trunkline.fleet.health import recorder as module
-from trunkline.fleet.health.book import KIND, HealthBook
+from trunkline.fleet.health.health_records import KIND, HealthRecords
 from trunkline.fleet.health.recorder import HealthRecorder
 from trunkline.log import events as ev
 from trunkline.log.fold import State
@@ -50,17 +50,17 @@ def with_store(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Work
 
 
 class Replica:
-    """A process that counts: its book, and its reader of the log."""
+    """A process that counts: its records, and its reader of the log."""
 
     def __init__(self, store: Store, clock: Moment | None = None) -> None:
-        self.book = HealthBook(store.docs, DAY, clock or Moment())
-        self.recorder = HealthRecorder(store, self.book, "desk")
+        self.records = HealthRecords(store.docs, DAY, clock or Moment())
+        self.recorder = HealthRecorder(store, self.records, "desk")
         self.reader = TailReader(store, "health", self.recorder)
 
-    async def fresh(self) -> HealthBook:
+    async def fresh(self) -> HealthRecords:
         await self.reader.catch_up()
-        await self.book.mirror.refresh()
-        return self.book
+        await self.records.mirror.refresh()
+        return self.records
 
 
 def drawn(count: int) -> list[Ended]:
@@ -78,8 +78,8 @@ def drawn(count: int) -> list[Ended]:
     ]
 
 
-def figures(book: HealthBook, agent: str) -> dict[str, Any]:
-    return msgspec.structs.asdict(book.of("north", agent))
+def figures(records: HealthRecords, agent: str) -> dict[str, Any]:
+    return msgspec.structs.asdict(records.of("north", agent))
 
 
 def test_HB_22_health_equals_an_independent_calculation_on_every_replica_and_after_a_restart(
@@ -96,17 +96,17 @@ def test_HB_22_health_equals_an_independent_calculation_on_every_replica_and_aft
                 # Both at once: one of them writes each batch.
                 await asyncio.gather(*(one.fresh() for one in replicas))
         for replica in (*replicas, Replica(store)):
-            book = await replica.fresh()
+            records = await replica.fresh()
             for agent in ("desk", "other", "nobody"):
-                assert figures(book, agent) == calculated(tasks, agent, NOW)
-            assert figures(book, "desk") == figures(replicas[0].book, "desk")
+                assert figures(records, agent) == calculated(tasks, agent, NOW)
+            assert figures(records, "desk") == figures(replicas[0].records, "desk")
         # The edge: what ended at its very moment still counts, a millisecond later no more.
         oldest = min(one.at for one in tasks if one.agent == "desk" and one.at >= NOW - DAY)
         for later in (0, 1):
             clock = Moment()
             clock.ms = oldest + DAY + later
-            book = await Replica(store, clock).fresh()
-            assert figures(book, "desk") == calculated(tasks, "desk", clock.ms)
+            records = await Replica(store, clock).fresh()
+            assert figures(records, "desk") == calculated(tasks, "desk", clock.ms)
 
     with_store(work)
 
@@ -128,7 +128,7 @@ def test_a_death_counts_nothing_twice_and_loses_nothing(
         async def die(*_: Any, **__: Any) -> None:
             raise StoreError("killed")
 
-        real_put = first.book.mirror.put
+        real_put = first.records.mirror.put
 
         async def put(tenant: str, doc_id: str, body: bytes, *, expected_rev: int) -> None:
             if len(written) == 3:
@@ -141,13 +141,13 @@ def test_a_death_counts_nothing_twice_and_loses_nothing(
         elif killed == "before it is counted":
             first.recorder.settle = die  # type: ignore[method-assign]
         else:
-            first.book.mirror.put = put  # type: ignore[method-assign]
+            first.records.mirror.put = put  # type: ignore[method-assign]
         with pytest.raises(StoreError, match="killed"):
             await first.reader.catch_up()
-        book = await Replica(store).fresh()
+        records = await Replica(store).fresh()
         for place, tenant in enumerate(("north", "south")):
             for agent in ("desk", "other"):
-                found = msgspec.structs.asdict(book.of(tenant, agent))
+                found = msgspec.structs.asdict(records.of(tenant, agent))
                 assert found == calculated(tasks[place::2], agent, NOW)
 
     with_store(work)
@@ -165,13 +165,13 @@ def test_a_task_of_which_the_beginning_was_not_heard_is_read(
         await run_task(store, "t1", one)
         await (replica := Replica(store)).fresh()
         await append(store, open_task, ev.Status(TaskState.INPUT_REQUIRED), at=NOW - 5)
-        book = await replica.fresh()
-        assert book.window("north")["desk"]["work"].tally.kinds == [1, 0, 0, 0, 1]
+        records = await replica.fresh()
+        assert records.window("north")["desk"]["work"].tally.kinds == [1, 0, 0, 0, 1]
         await append(store, open_task, ev.Status(TaskState.FAILED), at=NOW)
-        book = await Replica(store).fresh()
-        assert book.window("north")["desk"]["work"].tally.kinds == [1, 1, 0, 0, 1]
-        assert book.of("north", "desk").p95_ms == 900
-        assert [(one.task, one.correlation) for one in book.failures("north")] == [("long", "long")]
+        records = await Replica(store).fresh()
+        assert records.window("north")["desk"]["work"].tally.kinds == [1, 1, 0, 0, 1]
+        assert records.of("north", "desk").p95_ms == 900
+        assert [(one.task, one.correlation) for one in records.failures("north")] == [("long", "long")]
 
     with_store(work)
 
@@ -186,8 +186,8 @@ def test_who_calls_whom_is_known_though_the_parent_has_ended() -> None:
         await Replica(store).fresh()
         await run_task(store, "c1", done._replace(agent="other", state=TaskState.FAILED), parent="p1")
         await run_task(store, "c2", done._replace(agent="other"), parent="gone")
-        book = await Replica(store).fresh()
-        assert [(one.caller, one.agent, one.total, one.failed) for one in book.calls("north")] == [
+        records = await Replica(store).fresh()
+        assert [(one.caller, one.agent, one.total, one.failed) for one in records.calls("north")] == [
             ("desk", "other", 1, 1)
         ]
         await store.close()
@@ -210,9 +210,9 @@ def test_periods_are_kept_for_two_days_whatever_becomes_of_their_tasks() -> None
         for hours, kept in ((47, 2), (49, 1)):
             clock.ms = NOW + hours * HOUR
             await run_task(store, f"t{hours}", done._replace(at=clock.ms))
-            book = await replica.fresh()
+            records = await replica.fresh()
             assert len(await store.docs.list("north", KIND)) == kept + (hours == 49)
-            assert book.of("north", "desk").total == (1 if hours == 47 else 2)
+            assert records.of("north", "desk").total == (1 if hours == 47 else 2)
         await store.close()
 
     asyncio.run(main())

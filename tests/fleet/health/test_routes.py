@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tests.fleet.office import Office, office
-from trunkline.fleet.health.book import KIND
+from trunkline.fleet.health.health_records import KIND
 
 PATHS = ("fleet/health", "series", "cost-summaries", "confidence-summaries", "calls")
 

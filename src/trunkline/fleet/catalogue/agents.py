@@ -17,7 +17,7 @@ from trunkline.fleet.catalogue.entry_reader import read_entry
 from trunkline.fleet.catalogue.files import ENTRIES_LIMIT
 from trunkline.fleet.catalogue.history import CatalogueHistory
 from trunkline.fleet.catalogue.listed import Listed, ListedSkill, Override
-from trunkline.fleet.health.book import AgentHealth
+from trunkline.fleet.health.health_records import AgentHealth
 from trunkline.net.egress import Egress, refusal_text, shown
 from trunkline.wire.spellings import timestamp
 

@@ -15,7 +15,7 @@ from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.discovery import CARD_REFRESH_S, CardDiscovery
 from trunkline.fleet.catalogue.documents import CatalogueDocuments
 from trunkline.fleet.catalogue.history import CatalogueHistory
-from trunkline.fleet.health.book import AgentHealth
+from trunkline.fleet.health.health_records import AgentHealth
 from trunkline.fleet.journal import Journals
 from trunkline.fleet.route import ApiRoute
 from trunkline.net.egress import Egress

@@ -1,4 +1,4 @@
-"""The health of a fleet while a host lives: its documents written, its book followed, its alerts said."""
+"""The health of a fleet while a host lives: documents are written, records kept, alerts raised."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 from trunkline.clock import now_ms as system_now_ms
 from trunkline.errors import StoreError
 from trunkline.fleet.health.alerts import AlertLimits, AlertLog, RaiseAlert
-from trunkline.fleet.health.book import HealthBook, merged
+from trunkline.fleet.health.health_records import HealthRecords, merged
 from trunkline.fleet.health.outcome import CLASSES
 from trunkline.fleet.health.recorder import HealthRecorder
 from trunkline.fleet.health.snapshot import watched
@@ -40,7 +40,7 @@ def agent_sample(tenant: str, agent: str, found: Summary) -> AgentSample:
 
 
 class FleetHealth:
-    """Reads the whole log of a store into documents, and these into a book.
+    """Reads the whole log of a store into documents, and these into the records in memory.
 
     A hub runs it always. Elsewhere it begins when somebody first asks, and goes on until the store closes.
     """
@@ -62,9 +62,9 @@ class FleetHealth:
         """
         self.registered = registered
         self.limits = limits or AlertLimits()
-        self.book = HealthBook(store.docs, round(window_s * 1000), now_ms)
+        self.records = HealthRecords(store.docs, round(window_s * 1000), now_ms)
         self._store = store
-        self._reader = TailReader(store, NAME, HealthRecorder(store, self.book, origin))
+        self._reader = TailReader(store, NAME, HealthRecorder(store, self.records, origin))
         self._alerts = None if limits is None else AlertLog(store.docs, limits, raised)
         self._running: asyncio.Task[None] | None = None
         self._loaded = False
@@ -75,8 +75,8 @@ class FleetHealth:
             self._running = asyncio.get_running_loop().create_task(self._run())
         return self._running
 
-    async def fresh(self) -> HealthBook:
-        """The book with everything that ended before this call.
+    async def fresh(self) -> HealthRecords:
+        """The records with everything that ended before this call.
 
         Raises:
             StoreError: the store does not answer.
@@ -87,9 +87,9 @@ class FleetHealth:
                 return await self.caught_up()
         except TimeoutError:
             log.info("health.behind")
-        return self.book
+        return self.records
 
-    async def caught_up(self) -> HealthBook:
+    async def caught_up(self) -> HealthRecords:
         """The same, however long that takes, and without going on beside.
 
         Raises:
@@ -98,30 +98,30 @@ class FleetHealth:
         await self._load()
         await self._reader.catch_up()
         if self._store.shared:
-            await self.book.mirror.refresh()
-        return self.book
+            await self.records.mirror.refresh()
+        return self.records
 
     async def check(self) -> None:
         """Say what is above its limits."""
         if self._alerts is None:
             return
-        for tenant in self.book.tenants:
-            figures, _ = watched(self.book, tenant, self.registered(tenant))
-            await self._alerts.tell(tenant, figures, self.book.now_ms())
+        for tenant in self.records.tenants:
+            figures, _ = watched(self.records, tenant, self.registered(tenant))
+            await self._alerts.tell(tenant, figures, self.records.now_ms())
 
     def samples(self) -> list[AgentSample]:
         """How the agents of all tenants did, for metrics: those with the most outcomes."""
         found = [
             agent_sample(tenant, agent, merged(skills))
-            for tenant in self.book.tenants
-            for agent, skills in self.book.window(tenant).items()
+            for tenant in self.records.tenants
+            for agent, skills in self.records.window(tenant).items()
         ]
         found.sort(key=lambda one: -sum(one.outcomes.values()))
         return found[:SAMPLES]
 
     async def _load(self) -> None:
         if not self._loaded:
-            await self.book.mirror.refresh()
+            await self.records.mirror.refresh()
             self._loaded = True
 
     async def _run(self) -> None:
@@ -131,7 +131,7 @@ class FleetHealth:
             log.warning("health.unread error=%s", error)
         work = [self._reader.run()]
         if self._store.shared:
-            work.append(self.book.mirror.follow())
+            work.append(self.records.mirror.follow())
         if self._alerts is not None:
             work.append(self._watch())
         await asyncio.gather(*work)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trunkline.errors import Conflict, StoreError
-from trunkline.fleet.health.book import KIND, HealthBook
+from trunkline.fleet.health.health_records import KIND, HealthRecords
 from trunkline.fleet.health.outcome import OpenTask, TaskOutcome, is_counted, replay
 from trunkline.fleet.health.periods import KEPT_MS, Period, fold, start_of
 from trunkline.log.events import Submitted
@@ -26,15 +26,15 @@ _decode = msgspec.msgpack.Decoder(list[TaskOutcome]).decode
 class HealthRecorder:
     """Listens to the whole log. What it remembers of open tasks only saves reading their logs."""
 
-    def __init__(self, store: Store, book: HealthBook, origin: str) -> None:
+    def __init__(self, store: Store, records: HealthRecords, origin: str) -> None:
         self._store = store
-        self._book = book
+        self._records = records
         self._origin = origin
         self._open: dict[str, OpenTask] = {}
 
     async def take(self, page: Sequence[TailRecord]) -> bytes:
         """The outcomes that a page comes to."""
-        oldest = self._book.now_ms() - KEPT_MS
+        oldest = self._records.now_ms() - KEPT_MS
         found: list[TaskOutcome] = []
         for record in page:
             recorded, task_id = record.recorded, record.task_id
@@ -75,17 +75,18 @@ class HealthRecorder:
         period.batch = number
         rev = 0 if doc is None else doc.rev
         try:
-            await self._book.mirror.put(tenant, str(start), _encode(period), expected_rev=rev)
+            await self._records.mirror.put(tenant, str(start), _encode(period), expected_rev=rev)
         except Conflict:
             return False
         return True
 
     async def _tidy(self) -> None:
         gone = [
-            await self._store.docs.delete(tenant, KIND, str(start)) for tenant, start in self._book.outdated()
+            await self._store.docs.delete(tenant, KIND, str(start))
+            for tenant, start in self._records.outdated()
         ]
         if gone:
-            await self._book.mirror.refresh()
+            await self._records.mirror.refresh()
 
     async def _begin(self, record: TailRecord, event: Submitted) -> None:
         known = OpenTask(record.recorded.seq, record.recorded.at, event)

@@ -10,8 +10,8 @@ from msgspec import Meta, Struct
 
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.fleet.call import ApiCall, ApiPage, ApiQuery, Limit, PageQuery
-from trunkline.fleet.health.book import HealthBook
 from trunkline.fleet.health.fleet_health import FleetHealth
+from trunkline.fleet.health.health_records import HealthRecords
 from trunkline.fleet.health.periods import PERIOD_MS
 from trunkline.fleet.health.snapshot import (
     FleetSnapshot,
@@ -81,7 +81,10 @@ def health_routes(health: FleetHealth) -> list[ApiRoute]:
         _route(
             "cost-summaries",
             "What the skills of each agent cost.",
-            _page(health, lambda book, call, query: cost_items(book.window(call.tenant), query.min_samples)),
+            _page(
+                health,
+                lambda records, call, query: cost_items(records.window(call.tenant), query.min_samples),
+            ),
             ApiPage,
             SummaryQuery,
         ),
@@ -90,9 +93,9 @@ def health_routes(health: FleetHealth) -> list[ApiRoute]:
             "How sure the skills of each agent were, and how rightly.",
             _page(
                 health,
-                lambda book, call, query: [
+                lambda records, call, query: [
                     one
-                    for one in confidence_items(book.window(call.tenant))
+                    for one in confidence_items(records.window(call.tenant))
                     if one.samples >= query.min_samples
                 ],
             ),
@@ -114,9 +117,11 @@ def _route(path: str, summary: str, act: Act, answer: Any, query: type[ApiQuery]
 
 def _fleet(health: FleetHealth) -> Act:
     async def act(call: ApiCall, query: FleetPageQuery, _form: None) -> FleetSnapshot:
-        book = await health.fresh()
+        records = await health.fresh()
         registered = health.registered(call.tenant)
-        found = snapshot(book, call.tenant, registered, health.limits, agent=query.agent, skill=query.skill)
+        found = snapshot(
+            records, call.tenant, registered, health.limits, agent=query.agent, skill=query.skill
+        )
         return found.cut(query.limit, query.after)
 
     return act
@@ -134,7 +139,7 @@ def _series(health: FleetHealth) -> Act:
     return act
 
 
-def _page(health: FleetHealth, items: Callable[[HealthBook, ApiCall, SummaryQuery], Sequence[Any]]) -> Act:
+def _page(health: FleetHealth, items: Callable[[HealthRecords, ApiCall, SummaryQuery], Sequence[Any]]) -> Act:
     async def act(call: ApiCall, query: SummaryQuery, _form: None) -> ApiPage:
         found = [
             one
@@ -148,8 +153,8 @@ def _page(health: FleetHealth, items: Callable[[HealthBook, ApiCall, SummaryQuer
 
 def _calls(health: FleetHealth) -> Act:
     async def act(call: ApiCall, query: PageQuery, _form: None) -> ApiPage:
-        book = await health.fresh()
-        found = [CallItem(one.caller, one.agent, one.total, one.failed) for one in book.calls(call.tenant)]
+        records = await health.fresh()
+        found = [CallItem(one.caller, one.agent, one.total, one.failed) for one in records.calls(call.tenant)]
         return _cut(
             sorted(found, key=lambda one: (one.caller, one.agent)),
             query,

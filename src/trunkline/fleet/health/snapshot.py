@@ -1,4 +1,4 @@
-"""What the operator's API answers about the health of a fleet, made from a book. Pure."""
+"""What the operator's API answers about the health of a fleet, made from its records. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from trunkline.fleet.call import ApiStruct
 from trunkline.fleet.health.alerts import AlertFigures, AlertLimits, FleetAlert, alerts_of
-from trunkline.fleet.health.book import Fleet, HealthBook, health_of, merged
+from trunkline.fleet.health.health_records import Fleet, HealthRecords, health_of, merged
 from trunkline.fleet.health.outcome import ASKED, CLASSES, COMPLETED, FAILED
 from trunkline.fleet.health.periods import PERIOD_MS, Cell, FailedRun, start_of, summarize
 from trunkline.fleet.health.tally import Summary, Tally
@@ -132,7 +132,7 @@ class ConfidenceItem(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def snapshot(
-    book: HealthBook,
+    records: HealthRecords,
     tenant: str,
     registered: Collection[str],
     limits: AlertLimits,
@@ -141,11 +141,11 @@ def snapshot(
     skill: str = "",
 ) -> FleetSnapshot:
     """The health of a fleet, or of one agent or skill of it; alerts are of the whole in any case."""
-    window, recent = book.window(tenant), book.last_hour(tenant)
-    figures, orphaned = watched(book, tenant, registered)
-    hourly = book.hourly(tenant, skill)
+    window, recent = records.window(tenant), records.last_hour(tenant)
+    figures, orphaned = watched(records, tenant, registered)
+    hourly = records.hourly(tenant, skill)
     failures: dict[str, list[FailedRun]] = {}
-    for one in book.failures(tenant):
+    for one in records.failures(tenant):
         if skill in ("", one.skill):
             failures.setdefault(one.agent, []).append(one)
     return FleetSnapshot(
@@ -160,20 +160,22 @@ def snapshot(
             for of in sorted(registered)
             if agent in ("", of) and (not skill or skill in window.get(of, ()))
         ],
-        window_hours=book.window_ms / 3_600_000,
+        window_hours=records.window_ms / 3_600_000,
         max_failure_rate_1h=figures.max_failure_rate_1h,
         total_cost_usd_1d=figures.daily_cost_usd,
         orphaned_skill_count=len(orphaned),
         orphaned_skills=[SkillOf(agent=of, skill=named) for of, named in orphaned],
         system_actors=[_actor(of, window[of]) for of in sorted(window) if of not in registered],
         alerts=alerts_of(figures, limits),
-        collected_at=timestamp(book.now_ms()),
+        collected_at=timestamp(records.now_ms()),
     )
 
 
-def watched(book: HealthBook, tenant: str, registered: Collection[str]) -> tuple[AlertFigures, list[Cell]]:
+def watched(
+    records: HealthRecords, tenant: str, registered: Collection[str]
+) -> tuple[AlertFigures, list[Cell]]:
     """The figures that alerts are about, and the skills that were tried in the window and never succeeded."""
-    window, recent = book.window(tenant), book.last_hour(tenant)
+    window, recent = records.window(tenant), records.last_hour(tenant)
     of_agents = [merged(skills).tally for skills in recent.values()]
     rates = [tally.kinds[FAILED] / tally.total for tally in of_agents if tally.total]
     orphaned = sorted(
@@ -190,11 +192,13 @@ def watched(book: HealthBook, tenant: str, registered: Collection[str]) -> tuple
     return figures, orphaned
 
 
-def series(book: HealthBook, tenant: str, agent: str, skill: str, metric: Metric) -> Iterator[SeriesPoint]:
+def series(
+    records: HealthRecords, tenant: str, agent: str, skill: str, metric: Metric
+) -> Iterator[SeriesPoint]:
     """A metric over the window, a point for every five minutes, oldest first."""
-    now = book.now_ms()
-    since = now - book.window_ms
-    kept = dict(book.periods(tenant))
+    now = records.now_ms()
+    since = now - records.window_ms
+    kept = dict(records.periods(tenant))
     for start in range(start_of(since), now + 1, PERIOD_MS):
         found: dict[Cell, Summary] = {}
         if start in kept:

@@ -58,7 +58,7 @@ class _Computed(Struct):
     sureness: dict[Cell, tuple[int, float]]
 
 
-class HealthBook:
+class HealthRecords:
     """Every period that is kept, by tenant, and what follows from those of the window."""
 
     def __init__(self, docs: Docs, window_ms: int, now_ms: Callable[[], int]) -> None:
