@@ -165,7 +165,7 @@ def test_another_process_takes_changes_up() -> None:
     async def work(desk: Desk) -> None:
         ring, other = desk.process()
         made = await desk.book.create("alice")
-        assert not ring
+        assert ring.is_empty
         await other.mirror.refresh()
         assert opens(ring, made.token)
         await desk.book.revoke(made.key.id)

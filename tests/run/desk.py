@@ -112,7 +112,7 @@ class Desk(Runner):
 
     @executor.setter
     def executor(self, executor: Any) -> None:
-        self._node._agents = dict.fromkeys(("", AGENT), HostedAgent(AGENT, executor))
+        self._node.by_name = dict.fromkeys(("", AGENT), HostedAgent(AGENT, executor))
 
     async def find(self, task_id: str) -> Feed:
         return await self.tasks.find("t", "me", task_id, self.names_of(self.origin))

@@ -82,7 +82,7 @@ def test_a_damaged_log_does_not_end_the_others(caplog: pytest.LogCaptureFixture)
             there.tasks._take_in(far, [ev.Recorded(99, 0, DONE)])
             with pytest.raises(StoreError, match="cannot be read"):
                 waiting = there.tasks.move(far, 5)
-                there._node.loop.call_soon(there.tasks._take_in, far, [ev.Recorded(99, 0, DONE)])
+                there._node.tasks.loop.call_soon(there.tasks._take_in, far, [ev.Recorded(99, 0, DONE)])
                 await waiting
             go.set()
             assert await there.ended(near) is COMPLETED

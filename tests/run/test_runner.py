@@ -14,7 +14,6 @@ from tests.run.desk import (
     LIMIT_S,
     QUICK,
     WORKING,
-    Acts,
     Flaky,
     Shared,
     answer,
@@ -39,8 +38,7 @@ from trunkline.log import events as ev
 from trunkline.run import runner as runner_module
 from trunkline.run.executor import Verdict, Work
 from trunkline.run.feed import Feed
-from trunkline.run.node import HostedAgent, Limits
-from trunkline.run.runner import Runner
+from trunkline.run.node import Limits
 from trunkline.store.group_commit import Ack
 from trunkline.store.records import Dedup
 from trunkline.wire.types import SendRequest, TaskState
@@ -102,11 +100,6 @@ def test_a_task_that_nobody_admits_is_not_opened() -> None:
             assert (await runner.store.log.tail(""))[0] == []
 
     run(main())
-
-
-def test_a_runner_must_be_started() -> None:
-    with pytest.raises(RuntimeError, match="not been started"):
-        _ = Runner(Flaky(), [HostedAgent("", Acts(quick))], _ids())._node.loop
 
 
 def test_cancel_races_complete_200_rounds() -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from trunkline.errors import Misuse
 from trunkline.log.events import Event
-from trunkline.wire.decode_errors import MAX_DEPTH, depth
+from trunkline.wire.decode import MAX_DEPTH, depth
 from trunkline.wire.types import Artifact, Message, Metadata, Part
 
 Built = TypeVar("Built", bound=Part | Artifact | Message | Event)

@@ -86,7 +86,7 @@ class Identity:
     @property
     def enforced(self) -> bool:
         """Whether callers must say who they are."""
-        return bool(self._keys) or self._tokens is not None
+        return not self._keys.is_empty or self._tokens is not None
 
     def known(self, headers: Mapping[bytes, bytes]) -> Principal | None:
         """Who sends these headers, if that can be said at once; None means: `ask`.
@@ -100,7 +100,7 @@ class Identity:
         return found
 
     def _found(self, headers: Mapping[bytes, bytes]) -> Principal | None:
-        if not self._keys and self._tokens is None:
+        if self._keys.is_empty and self._tokens is None:
             return self._anyone
         key = headers.get(b"x-api-key")
         if key:
@@ -155,17 +155,17 @@ class Identity:
     @property
     def challenge(self) -> bytes:
         """What a refused caller should send, for `WWW-Authenticate`."""
-        return b"Bearer, ApiKey" if self._keys else b"Bearer"
+        return b"Bearer" if self._keys.is_empty else b"Bearer, ApiKey"
 
     def schemes(self) -> dict[str, Scheme]:
         """For the card: exactly what is enforced now; any one of them opens the door."""
-        of_keys = KEY_SCHEMES if self._keys else {}
+        of_keys = {} if self._keys.is_empty else KEY_SCHEMES
         return {**of_keys, **(self._tokens.schemes() if self._tokens is not None else {})}
 
     def _wanted(self) -> str:
         if self._tokens is None:
             return "this agent needs a key: send it as X-API-Key or as a bearer token"
-        also = ", or a key as X-API-Key" if self._keys else ""
+        also = "" if self._keys.is_empty else ", or a key as X-API-Key"
         return f"this agent needs a token: send it as Authorization: Bearer{also}; its card says whose"
 
 

@@ -67,11 +67,10 @@ class Keyring:
         self._settings = [_fixed(key, scopes) for key in keys]
         self._fixed = self._settings
         self._stored: dict[bytes, _KeyEntry] = {}
+        # Whether nothing opens by a key here; one that was revoked counts.
+        self.is_empty = not self._fixed
         # Whether one of them was ever another tenant's: then what tenants see of each other matters.
         self._foreign = False
-
-    def __bool__(self) -> bool:
-        return bool(self._fixed or self._stored)
 
     @property
     def several(self) -> bool:
@@ -85,9 +84,11 @@ class Keyring:
             Misuse: one is no key.
         """
         self._fixed = [*self._settings, *[(_fixed(key)[0], whose) for key, whose in keys]]
+        self.is_empty = not self._fixed and not self._stored
 
     def take(self, key: StoredKey) -> None:
         """Know a stored key as it stands now."""
+        self.is_empty = False
         self._foreign = self._foreign or key.tenant != DEFAULT_TENANT
         ends = [at for at in (key.expires_at, key.revoked_at) if at]
         self._stored[key.id.encode()] = _KeyEntry(

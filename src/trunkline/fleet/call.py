@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from trunkline.auth.principal import Principal, Scope
 from trunkline.errors import Forbidden, InvalidParams
-from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure, invalid_params, parse_error
+from trunkline.wire.decode import DECODE_ERRORS, check_structure, invalid_params, parse_error
 
 Form = TypeVar("Form")
 Limit = Annotated[int, Meta(ge=1, le=200)]

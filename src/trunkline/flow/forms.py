@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from trunkline.errors import FlowRefused, ParseError
-from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure
+from trunkline.wire.decode import DECODE_ERRORS, check_structure
 
 Mode = Literal["in_process", "host_mediated"]
 Phase = Literal[

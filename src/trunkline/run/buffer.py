@@ -66,7 +66,7 @@ class EventBuffer:
         self._refused: Callable[[Misuse | TaskFull], Status] | None = refused
         self._feed = feed
         self._node = node
-        self._loop = node.loop
+        self._loop = node.tasks.loop
         self._pending: list[AnyEvent] = []
         self._in_flight: tuple[AnyEvent, ...] = ()
         self._decided: tuple[AnyEvent, ...] = ()

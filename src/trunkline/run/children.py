@@ -120,6 +120,6 @@ class Children:
         feeds = [
             feed
             for feed in (await tasks.load_all(still_open)).values()
-            if self._node.agent(feed.state.agent) is not None
+            if feed.state.agent in self._node.by_name
         ]
         await asyncio.gather(*map(self._cancel_one, feeds))

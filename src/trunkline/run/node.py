@@ -53,15 +53,15 @@ class Node:
     """The id under which this process claims tasks, and everything that runs under it."""
 
     __slots__ = (
-        "_agents",
         "_background",
-        "_loop",
         "agents",
+        "by_name",
         "children",
         "dev",
         "draining",
         "id",
         "ids",
+        "joined",
         "limits",
         "tasks",
     )
@@ -75,13 +75,15 @@ class Node:
         self.dev = dev
         self.tasks = Tasks(store)
         self.agents = tuple(agents)
-        self._agents = _by_name(agents)
+        # The agents by the names under which their tasks are recorded.
+        self.by_name = _by_name(agents)
         # The children of a task of this node; set by whoever can open tasks.
         self.children: Callable[[Feed], ChildTasks]
         # Takes nothing new from the moment this is set.
         self.draining = False
         self._background: set[asyncio.Task[None]] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        # Whether this node was announced to the others of the store.
+        self.joined = False
 
     def carry(self, agents: Sequence[HostedAgent]) -> None:
         """Have these agents from now on, the same one at the origin.
@@ -92,37 +94,21 @@ class Node:
         if agents[0].id != self.agents[0].id:
             raise ValueError(f"{agents[0].id!r} comes first in the place of {self.agents[0].id!r}")
         self.agents = tuple(agents)
-        self._agents = _by_name(agents)
+        self.by_name = _by_name(agents)
 
     def kept(self) -> list[tuple[tuple[str, ...], float]]:
         """For how many seconds ended tasks are kept, by the names under which they are recorded."""
         return [(self.names_of(agent.id), agent.retention_s) for agent in self.agents]
 
-    @property
-    def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop everything runs on, from `start` on."""
-        if self._loop is None:
-            raise RuntimeError("the runner has not been started")
-        return self._loop
-
-    @property
-    def joined(self) -> bool:
-        """Whether this node was announced to the others of the store."""
-        return self._loop is not None
-
     async def join(self) -> None:
         """Announce this node and its agents to the others of the store."""
-        self._loop = asyncio.get_running_loop()
+        self.joined = True
         await self.tasks.store.nodes.join(self.id, self.names)
-
-    def agent(self, name: str) -> HostedAgent | None:
-        """The agent whose tasks are recorded under this name, if it is carried here."""
-        return self._agents.get(name)
 
     @property
     def names(self) -> tuple[str, ...]:
         """Every name under which tasks of the agents here are recorded."""
-        return tuple(self._agents)
+        return tuple(self.by_name)
 
     def names_of(self, agent: str) -> tuple[str, ...]:
         """The names under which tasks of one agent are recorded: two for the one at the origin."""
@@ -130,7 +116,7 @@ class Node:
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Run something in the background until the runner stops."""
-        task = self.loop.create_task(work)
+        task = self.tasks.loop.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._ended)
 
@@ -141,7 +127,7 @@ class Node:
 
     async def complete(self, work: Coroutine[None, None, None]) -> None:
         """Bring work to its end even if whoever asked for it goes away in the middle."""
-        task = self.loop.create_task(work)
+        task = self.tasks.loop.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         await asyncio.shield(task)

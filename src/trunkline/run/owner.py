@@ -62,7 +62,7 @@ class Owner:
         self._park_due = False
         self._node = node
         self._left = left
-        self._loop = node.loop
+        self._loop = node.tasks.loop
         self.heard_at = self._started_at = self._loop.time()
         self._continues = continues
         self._again = again

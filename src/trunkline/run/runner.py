@@ -76,7 +76,7 @@ class Runner:
 
     def agent(self, agent: str) -> HostedAgent:
         """An agent that is carried here, by its id."""
-        found = self._node.agent(agent)
+        found = self._node.by_name.get(agent)
         if found is None:
             raise KeyError(f"agent {agent!r} is not carried here")
         return found
@@ -207,9 +207,9 @@ class Runner:
         return all(owner.idle for owner in self._owners)
 
     async def _until(self, reached: Callable[[], bool], limit_s: float) -> None:
-        deadline = self._node.loop.time() + limit_s
+        deadline = self.tasks.loop.time() + limit_s
         # Once in the life of a process; an event would cost every task something.
-        while not reached() and self._node.loop.time() < deadline:  # noqa: ASYNC110
+        while not reached() and self.tasks.loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
     def _check_open(self) -> None:
@@ -237,14 +237,14 @@ class Runner:
         while not self._node.draining:
             try:
                 await self.tasks.refresh(feed)
-                until = until or self._node.loop.time() + (LATE_S if self._store.shared else 0)
+                until = until or self.tasks.loop.time() + (LATE_S if self._store.shared else 0)
             except StoreError:
                 until = None
             if state.seq and state.node == self.node and not state.resting and feed.runner is None:
                 agent = self.agent(state.agent)
                 is_new = state.seq == state.opened and not agent.executor.works_elsewhere
                 return self._begin(feed, agent, Again.NO if is_new else Again.RESUME)
-            if until is not None and self._node.loop.time() >= until:
+            if until is not None and self.tasks.loop.time() >= until:
                 return None
             await asyncio.sleep(RETRY_S)
 
@@ -373,7 +373,7 @@ class Runner:
             return
         elsewhere = feed.runner is None and state.interrupted and await self._lives_elsewhere(state.node)
         # Not if it asks only now: then whoever asked lives, or is found to be dead.
-        agent = self._node.agent(state.agent)
+        agent = self._node.by_name.get(state.agent)
         claims = feed.runner is None and state.interrupted and not elsewhere and agent is not None
         claim = self.node if claims else ""
         try:
@@ -416,7 +416,7 @@ class Runner:
 
     async def _cancel(self, feed: Feed, principal: str, reason: str = "") -> None:
         state = feed.state
-        agent = self._node.agent(state.agent)
+        agent = self._node.by_name.get(state.agent)
         elsewhere = agent is not None and agent.executor.works_elsewhere
         runs = feed.runner is not None or await self._lives_elsewhere(state.node)
         # Where the work is done elsewhere an executor has to say so there, also if it was not needed so far.
@@ -444,7 +444,7 @@ class Runner:
             except StoreError as error:
                 self.tasks.failing = True
                 log.error("node.silent node=%s error=%s", self.node, error)
-            time, now = self._node.loop.time(), now_ms()
+            time, now = self.tasks.loop.time(), now_ms()
             for owner in list(self._owners):
                 if owner.asking:
                     continue

@@ -79,7 +79,7 @@ class Takeover:
         if self._timer is not None:
             self._timer.cancel()
         delay_s = max(0, self._moments[0] - now_ms()) / 1000
-        self._timer = self._node.loop.call_later(delay_s, self._moment)
+        self._timer = self._node.tasks.loop.call_later(delay_s, self._moment)
 
     def _moment(self) -> None:
         self._timer, now = None, now_ms()
@@ -137,7 +137,7 @@ class Takeover:
             for one in orphans[start : start + TOGETHER]:
                 if one.released is None or one in self._unsure:
                     continue
-                if node.draining or node.agent(one.agent) is None:
+                if node.draining or one.agent not in node.by_name:
                     continue
                 feed = Feed(one.tenant, State.from_head(one.released))
                 # Before it is written: from then on nobody but us would look for it.
@@ -210,7 +210,7 @@ class Takeover:
 
     async def _take_over(self, orphan: Orphan, feed: Feed) -> None:
         node, state = self._node, feed.state
-        agent = node.agent(state.agent)
+        agent = node.by_name.get(state.agent)
         if agent is None or node.draining:
             # It goes on when its agent is back, or elsewhere; not here, though we may just have claimed it.
             if orphan in self._unsure and self._is_idle(feed):

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from trunkline import errors
 from trunkline.auth.principal import Principal
 from trunkline.config import Settings
-from trunkline.http.exchange import EVENTS, Disconnected, Exchange, query, text
+from trunkline.http.exchange import EVENTS, Disconnected, Exchange, query
 from trunkline.server import delegate, rest, rpc
 from trunkline.server.admission import Admission, permit
 from trunkline.server.caller import Caller
@@ -188,7 +188,9 @@ class Site:
         return None
 
     def _caller(self, exchange: Exchange, principal: Principal, dialect: Dialect, *, wait: bool) -> Caller:
-        key = text(exchange, b"idempotency-key") or ""
+        headers = exchange.headers
+        key = headers.get(b"idempotency-key", b"").decode("latin-1")
+        place = headers.get(b"last-event-id")
         if key and (len(key) > 256 or not key.isprintable()):
             raise errors.InvalidParams(
                 "Idempotency-Key must be 1 to 256 printable characters", field="Idempotency-Key"
@@ -198,9 +200,9 @@ class Site:
             dialect,
             wait,
             key,
-            text(exchange, b"last-event-id"),
-            traces.recorded(exchange.headers),
-            None if SPELLED.keys().isdisjoint(exchange.headers) else read_asked(exchange.headers),
+            None if place is None else place.decode("latin-1"),
+            traces.recorded(headers),
+            None if SPELLED.keys().isdisjoint(headers) else read_asked(headers),
             self._admission.lasting(exchange),
         )
 

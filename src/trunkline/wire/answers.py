@@ -12,8 +12,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from trunkline.errors import InvalidParams
-from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure, invalid_params, parse_error
-from trunkline.wire.normalize import read_params
+from trunkline.wire.decode import DECODE_ERRORS, check_structure, invalid_params, parse_error, read_params
 from trunkline.wire.parts import read_part
 from trunkline.wire.raw import RawAnswer, RawArtifact, RawMessage, RawPart, RawStatus, RawTask, RawUpdate
 from trunkline.wire.spellings import check_id, plain_task_id, role_named, state_named

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from trunkline.errors import InvalidParams, ParseError, PushNotSupported, Unreadable, UnsupportedOperation
-from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure, invalid_params, parse_error
+from trunkline.wire.decode import DECODE_ERRORS, check_structure, invalid_params, parse_error
 from trunkline.wire.error_reader import excerpt
 from trunkline.wire.spellings import check_id, plain_state, state_named
 from trunkline.wire.types import (

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from trunkline import errors as e
 from trunkline.wire.codes import CODES
-from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure
+from trunkline.wire.decode import DECODE_ERRORS, check_structure
 
 EXCERPT = 200
 _MAX_WAIT_S = 3600.0

@@ -15,7 +15,7 @@ import msgspec
 
 from trunkline.errors import Refused, Unreadable
 from trunkline.wire.answers import Notice
-from trunkline.wire.decode_errors import DECODE_ERRORS
+from trunkline.wire.decode import DECODE_ERRORS
 from trunkline.wire.types import Artifact, ArtifactUpdate, Part
 
 # The text of a part; the rest of the expression is a string of JSON.

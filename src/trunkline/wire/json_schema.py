@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from trunkline.errors import Misuse
-from trunkline.wire.decode_errors import depth
+from trunkline.wire.decode import depth
 from trunkline.wire.types import Metadata
 
 SIZE_LIMIT = 16 << 10

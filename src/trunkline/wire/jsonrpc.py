@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from trunkline.errors import InvalidParams, InvalidRequest, ParseError, Refused
 from trunkline.wire.codes import Detail, code_of, details
-from trunkline.wire.decode_errors import DECODE_ERRORS, parse_error
+from trunkline.wire.decode import DECODE_ERRORS, parse_error
 
 RequestId = str | int | float | None
 # An id comes back in the answer and in every frame of a stream: what a caller makes long, it makes us repeat.

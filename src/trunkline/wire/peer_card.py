@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from trunkline.errors import ParseError, Unreadable
 from trunkline.wire.card import Extension, Provider, Skill
-from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure
+from trunkline.wire.decode import DECODE_ERRORS, check_structure
 from trunkline.wire.error_reader import excerpt
 
 _CAPITAL = re.compile(r"([A-Z])")

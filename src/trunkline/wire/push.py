@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from trunkline.errors import InvalidParams
 from trunkline.wire import v03, v1
-from trunkline.wire.normalize import read_params
+from trunkline.wire.decode import read_params
 from trunkline.wire.raw import (
     RawAuthentication,
     RawConfiguration,

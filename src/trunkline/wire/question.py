@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from trunkline.errors import InvalidParams, Misuse, ParseError
-from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure
+from trunkline.wire.decode import DECODE_ERRORS, check_structure
 from trunkline.wire.json_schema import mismatch, read_schema
 from trunkline.wire.types import Message, Metadata, Part
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from trunkline.errors import InvalidParams
-from trunkline.wire.normalize import read_params, read_query
+from trunkline.wire.decode import read_params, read_query
 from trunkline.wire.parts import read_part
 from trunkline.wire.push import inline_config
 from trunkline.wire.raw import RawConfiguration, RawListQuery, RawMessage, RawSend, RawTaskQuery

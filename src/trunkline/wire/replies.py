@@ -13,7 +13,7 @@ from msgspec import Raw, Struct
 
 from trunkline.errors import ParseError, Refused, Unreadable
 from trunkline.wire.answers import Notice, read_decoded, read_notice
-from trunkline.wire.decode_errors import DECODE_ERRORS, check_structure
+from trunkline.wire.decode import DECODE_ERRORS, check_structure
 from trunkline.wire.error_reader import decode_leniently, excerpt, read_rpc_error
 from trunkline.wire.push import read_push_request
 from trunkline.wire.raw import RawAnswer

@@ -16,7 +16,7 @@ from trunkline.errors import InvalidParams, Unreachable
 from trunkline.fleet.call import ApiStruct
 from trunkline.fleet.ceremonies.schedule import SCHEDULE_LENGTH, Jitter, Misfire, Schedule
 from trunkline.net.egress import target
-from trunkline.wire.decode_errors import invalid_params
+from trunkline.wire.decode import invalid_params
 
 ALL = "all"
 # Whose the ceremonies of files are that name nobody.

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.errors import ParseError
-from trunkline.wire.decode_errors import check_structure
+from trunkline.wire.decode import check_structure
 
 
 @pytest.mark.parametrize(
