@@ -11,18 +11,20 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import Enum
+from functools import partial
 from time import monotonic
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
 from trunkline.agent.agent import Agent
 from trunkline.agent.declaration import DriftMonitor
+from trunkline.auth.browser_sessions import BrowserSessions
 from trunkline.auth.identity import Identity, Verifier
 from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.auth.signing import Signer
-from trunkline.auth.vault import can_seal
+from trunkline.auth.vault import can_seal, find_key
 from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings, exposure
 from trunkline.errors import Misuse, StoreInUse
@@ -152,6 +154,8 @@ class Host:
         self.announcement = Announcement(settings, self.agents, AGENTS)
         keyring, self.identity = self._known()
         self.key_store = KeyStore(self.store.docs, keyring, now_ms)
+        self.sessions = BrowserSessions(self.store.docs, keyring, partial(find_key, settings), now_ms)
+        self.identity.sessions = self.sessions
         self.admin = Admin(self.store, self.key_store, self._signer, self.runner.tasks)
         cors = Cors(settings.cors_origins) if settings.cors_origins else None
         admission, refusals = self._admission(cors), Refusals(self.identity)
@@ -222,7 +226,7 @@ class Host:
         if settings.rate_limit or settings.concurrency_limit:
             quota = Quota(settings.rate_limit, settings.rate_burst, settings.concurrency_limit, monotonic)
         return Admission(
-            HostCheck(hosts_of(settings), None if cors is None else cors.allows),
+            HostCheck(hosts_of(settings), None if cors is None else cors.allows, settings.public_url),
             self.identity,
             self.streams,
             quota,
@@ -369,6 +373,7 @@ class Host:
         """Take up the work, once it is clear who may ask for any; gives what goes on beside it."""
         self.tools.check()
         await self.key_store.mirror.refresh()
+        await self.sessions.mirror.refresh()
         self.key_store.report_reserved([prefix.split("/")[1] for prefix in self.mounts.prefixes])
         if self.exposed and not self.identity.enforced:
             raise exposure(self.settings)
@@ -388,7 +393,7 @@ class Host:
         if self.mounts:
             beside.append(self.mounts.watch())
         if self.store.shared:
-            beside.append(self.key_store.mirror.follow())
+            beside += [self.key_store.mirror.follow(), self.sessions.mirror.follow()]
         return [asyncio.create_task(work) for work in beside]
 
     def drain(self) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from time import monotonic
 from typing import Protocol
 
+from trunkline.auth.browser_sessions import BrowserSessions, session_cookie
 from trunkline.auth.keys import Keyring
 from trunkline.auth.principal import ANONYMOUS, Principal
 from trunkline.errors import Unauthenticated
@@ -82,6 +83,8 @@ class Identity:
         self._tokens = tokens
         self._anyone = anyone
         self._closed = closed or ClosedTenants()
+        # Of those who signed in with a key at the page for that; a host with a store has them.
+        self.sessions: BrowserSessions | None = None
 
     @property
     def enforced(self) -> bool:
@@ -108,6 +111,8 @@ class Identity:
             return self._keys.find(key)
         token = bearer(headers)
         if not token:
+            if self.sessions is not None and (signed_in := self.sessions.find(headers)) is not None:
+                return signed_in
             raise Unauthenticated(self._wanted())
         if self._tokens is not None and _is_jwt(token):
             return self._tokens.known(token)
@@ -137,6 +142,8 @@ class Identity:
             return self._is_open
         key = headers.get(b"x-api-key")
         token = key or bearer(headers)
+        if not token and self.sessions is not None and session_cookie(headers):
+            return self._session_lasting(self.sessions, headers)
         if not key and self._tokens is not None and _is_jwt(token):
             known = self._tokens.known(token)
             return None if known is None else partial(self._lasts, known.tenant, None)
@@ -145,6 +152,15 @@ class Identity:
         except Unauthenticated:
             return _never
         return partial(self._lasts, tenant, self._keys.lasting(token))
+
+    def _session_lasting(
+        self, sessions: BrowserSessions, headers: Mapping[bytes, bytes]
+    ) -> Callable[[], bool]:
+        try:
+            found = sessions.find(headers)
+        except Unauthenticated:
+            found = None
+        return _never if found is None else partial(self._lasts, found.tenant, sessions.lasting(headers))
 
     def _lasts(self, tenant: str, opens: Callable[[], bool] | None) -> bool:
         return not self._closed.has_ended(tenant) and (opens is None or opens())

@@ -22,6 +22,8 @@ _SHORTEST = 8
 _START = b"tl_"
 # As many digits as any time of ours: even that would be seen by who measures long enough.
 _LONG_AGO, _NEVER = 10**12, 10**15
+# The id of a stored key, empty for others, and the digest of the key.
+KeyProof = tuple[bytes, bytes]
 _SCOPES = frozenset({Scope.READ, Scope.WRITE, Scope.METRICS})
 
 
@@ -106,19 +108,21 @@ class Keyring:
         Raises:
             Unauthenticated: it is unknown, revoked or over; which of these is not told.
         """
-        found = self._whose(_id_of(token), digest_of(token))
+        found = self.whose(proof_of(token))
         if found is None:
             raise Unauthenticated("the key is not known here")
         return found
 
     def lasting(self, token: bytes) -> Callable[[], bool]:
         """A question for later: whether this key still opens. It holds nothing of the key itself."""
-        return partial(self._opens, _id_of(token), digest_of(token))
+        return partial(self._opens, proof_of(token))
 
-    def _opens(self, key_id: bytes, digest: bytes) -> bool:
-        return self._whose(key_id, digest) is not None
+    def _opens(self, proof: KeyProof) -> bool:
+        return self.whose(proof) is not None
 
-    def _whose(self, key_id: bytes, digest: bytes) -> Principal | None:
+    def whose(self, proof: KeyProof) -> Principal | None:
+        """Whose key this is the proof of; None if that key opens nothing now."""
+        key_id, digest = proof
         found = None
         for known, principal in self._fixed:
             if hmac.compare_digest(known, digest):
@@ -137,6 +141,12 @@ class Keyring:
         return entry.principal if holds else None
 
 
+def proof_of(token: bytes) -> KeyProof:
+    """What shows later that somebody had this key, and is not the key."""
+    key_id = token[len(_START) :].partition(b"_")[0] if token.startswith(_START) else b""
+    return key_id, digest_of(token)
+
+
 def digest_of(token: bytes) -> bytes:
     """All that is kept of a key."""
     return sha256(b"trunkline-key:" + token).digest()
@@ -151,7 +161,3 @@ def _fixed(key: Secret, scopes: frozenset[Scope] = _SCOPES) -> tuple[bytes, Prin
     digest = digest_of(text.encode())
     # The name tells two keys' tasks apart and gives nothing of the key away.
     return digest, Principal(DEFAULT_TENANT, f"key-{digest.hex()[:12]}", scopes)
-
-
-def _id_of(token: bytes) -> bytes:
-    return token[len(_START) :].partition(b"_")[0] if token.startswith(_START) else b""

@@ -21,6 +21,9 @@ _KEY_BYTES = 32
 _NONCE_BYTES = 12
 _SHORTEST = 16
 _ABOUT = b"trunkline vault 1"
+_LONGEST_TOKEN = 4096
+_URL_SAFE = str.maketrans("+/", "-_")
+_PLAIN = str.maketrans("-_", "+/")
 
 
 class Vault:
@@ -50,6 +53,19 @@ class Vault:
                 f"what is sealed about {about} cannot be opened: it needs the secret_key, or the file "
                 "beside the database, that it was sealed with"
             ) from None
+
+    def seal_token(self, text: str, about: str) -> str:
+        """The text for a URL or a cookie, which somebody else keeps."""
+        return self.seal(text, about).translate(_URL_SAFE).rstrip("=")
+
+    def open_token(self, token: str, about: str) -> str | None:
+        """The text of such a token; None if it is none of ours, for whatever reason."""
+        if len(token) > _LONGEST_TOKEN:
+            return None
+        try:
+            return self.open(token.translate(_PLAIN) + "=" * (-len(token) % 4), about)
+        except Misuse:
+            return None
 
 
 def can_seal(settings: Settings) -> bool:

@@ -10,6 +10,8 @@ from trunkline.config import Settings
 from trunkline.errors import Forbidden, Misuse
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_READING = ("GET", "HEAD")
+_ELSEWHERE = (b"cross-site", b"same-site")
 _NO_NAME = frozenset("@/\\?# \t\r\n\0")
 
 
@@ -34,14 +36,19 @@ def spelled(address: str) -> str:
 class HostCheck:
     """Checks the Host and Origin of every request; an empty list lets every Host in."""
 
-    def __init__(self, hosts: Iterable[str], pages: Callable[[bytes], bool] | None = None) -> None:
+    def __init__(
+        self, hosts: Iterable[str], pages: Callable[[bytes], bool] | None = None, public_url: str = ""
+    ) -> None:
         """Take the names to let in, with or without a port, which does not count, and whose pages may call.
+
+        The public URL is where browsers find our own pages, if that is not the Host of their requests.
 
         Raises:
             Misuse: one of them is no host; an empty list by mistake would let everybody in.
         """
         self._hosts = frozenset(map(_listed, hosts))
         self._pages = pages
+        self._public = urlsplit(public_url).netloc.lower().encode()
         # Hosts repeat; judging each spelling once keeps this off the hot path. Only good ones are kept.
         self._passed: set[bytes] = set()
 
@@ -57,6 +64,24 @@ class HostCheck:
         origin = headers.get(b"origin")
         if origin is not None and not (self._pages is not None and self._pages(origin)):
             self._judge_origin(origin, host)
+
+    def check_own(self, method: str, headers: Mapping[bytes, bytes]) -> None:
+        """Let in what a browser sends by itself, as it does cookies, only if a page of our own asked for it.
+
+        Raises:
+            Forbidden: a page of somebody else did, even one at another port, or nobody says whose it was.
+        """
+        origin = headers.get(b"origin")
+        if origin is not None:
+            place = origin.partition(b"://")[2].lower()
+            is_own = bool(place) and place in (headers.get(b"host", b"").lower(), self._public)
+        else:
+            # Browsers leave it out only where nothing is changed. A link may lead here from anywhere, a
+            # script may fetch from nowhere else.
+            is_linked = headers.get(b"sec-fetch-mode") == b"navigate"
+            is_own = method in _READING and (is_linked or headers.get(b"sec-fetch-site") not in _ELSEWHERE)
+        if not is_own:
+            raise Forbidden("a session is only for pages of this server; send a key instead", field="Origin")
 
     def lists(self, host: str) -> bool:
         """Whether a Host, with or without a port, is on the list; an empty one lists nobody."""

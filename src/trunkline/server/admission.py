@@ -11,6 +11,7 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 from typing import Protocol
 
+from trunkline.auth.browser_sessions import session_cookie
 from trunkline.auth.principal import ANONYMOUS, Principal, Scope
 from trunkline.errors import Forbidden, TooManyRequests, Unauthenticated, Unavailable
 from trunkline.http.exchange import Exchange
@@ -99,8 +100,20 @@ class Admission:
         self._check_open(exchange)
         return self._take(ANONYMOUS, exchange, seen)
 
-    def _check_open(self, exchange: Exchange) -> None:
+    def check_own(self, exchange: Exchange) -> None:
+        """What is asked of requests that a browser sends with cookies.
+
+        Raises:
+            Forbidden: the Host is not let in, or no page of this server has sent it.
+        """
         self._host_check.check(exchange.headers)
+        self._host_check.check_own(exchange.method, exchange.headers)
+
+    def _check_open(self, exchange: Exchange) -> None:
+        headers = exchange.headers
+        self._host_check.check(headers)
+        if b"cookie" in headers and not _shows_key(headers) and session_cookie(headers):
+            self._host_check.check_own(exchange.method, headers)
         if self._streams.closing:
             raise Unavailable("the server is going down; nothing was recorded, try again")
 

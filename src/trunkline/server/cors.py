@@ -1,6 +1,6 @@
 """Cross-origin requests: which pages may read what the agent answers. Without a setting, none.
 
-No cookies and no logins of the browser: a page sends a key or a token of its own.
+No cookies and no logins of the browser: such a page sends a key or a token. Sessions are for our own pages.
 """
 
 from __future__ import annotations

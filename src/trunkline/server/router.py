@@ -36,6 +36,7 @@ from trunkline.server.health import Health
 from trunkline.server.page import HEADERS, HTML, page, wants_page
 from trunkline.server.refusals import BodyReader, Refusals, internal, note
 from trunkline.server.scopes import ADMIN, METRICS
+from trunkline.server.sign_in import SIGN_IN, SIGN_OUT, SignInPages
 from trunkline.server.site import Following, Handler, Site
 from trunkline.server.streams import Streams
 from trunkline.telemetry import traces
@@ -109,7 +110,8 @@ class Router:
         guard = refusals.guard
         self._preflight = guard(self._answer_preflight)
         self._page = guard(self._answer_page)
-        self._fixed: dict[str, Handler] = {}
+        pages = SignInPages(admission, identity, refusals, read_body.limits[1])
+        self._fixed: dict[str, Handler] = {SIGN_IN: guard(pages.sign_in), SIGN_OUT: guard(pages.sign_out)}
         if metrics is not None:
             self._fixed["/metrics"] = guard(partial(self._metrics, metrics))
         if jwks is not None:
@@ -353,8 +355,8 @@ class Router:
         exchange = AsgiExchange({**scope, "method": WEBSOCKET}, receive, send)
         seen = TraceSeen()
         seen.operation = "WebSocket"
+        mount = self._mounts.find(exchange.path)
         try:
-            mount = self._mounts.find(exchange.path)
             route, principal = await self._admit_route(mount, exchange, seen)
             if mount is not None:
                 base = scope.get("root_path", "") + mount.prefix
@@ -366,19 +368,27 @@ class Router:
                 with self._mounts.opened(socket):
                     await socket.run(mount.app, inner)
         except errors.Refused as refused:
-            await self._deny(exchange, seen, refused)
+            await self._deny(mount, exchange, seen, refused)
         finally:
             self._counts.request(seen.operation, seen.outcome)
             self._admission.leave(seen)
 
-    async def _deny(self, exchange: AsgiExchange, seen: TraceSeen, refused: errors.Refused) -> None:
+    async def _deny(
+        self, mount: Mount | None, exchange: AsgiExchange, seen: TraceSeen, refused: errors.Refused
+    ) -> None:
         note(exchange, seen, refused)
         await exchange.receive()
         if "websocket.http.response" not in exchange.scope.get("extensions", {}):
             # There it is a plain 403.
             await exchange.send({"type": "websocket.close", "code": _NOT_ALLOWED})
             return
-        status, body = rest.error(refused, Dialect.V1)
-        headers = [(b"content-type", rest.media_type(exchange, Dialect.V1)), *self._refusals.headers(refused)]
+        if mount is not None and mount.write_refusal is not None:
+            status, body, media_type = mount.write_refusal(refused)
+        else:
+            (status, body), media_type = (
+                rest.error(refused, Dialect.V1),
+                rest.media_type(exchange, Dialect.V1),
+            )
+        headers = [(b"content-type", media_type), *self._refusals.headers(refused)]
         await exchange.send({"type": "websocket.http.response.start", "status": status, "headers": headers})
         await exchange.send({"type": "websocket.http.response.body", "body": body})

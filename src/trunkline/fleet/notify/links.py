@@ -6,22 +6,17 @@ and nobody can make or change one. It works once because the question closes wit
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
 
 from trunkline.auth.vault import Vault
-from trunkline.errors import Misuse
 
 PREFIX = "/answer"
 # A question may stand open for longer; then there is the inbox.
 LASTS_MS = 7 * 24 * 3600 * 1000
 _ABOUT = "link to answer"
-_LONGEST = 4096
-_URL_SAFE = str.maketrans("+/", "-_")
-_PLAIN = str.maketrans("-_", "+/")
 
 
 class AnswerRight(Struct, frozen=True, array_like=True):
@@ -50,17 +45,14 @@ class AnswerLinks:
             return ""
         until = self._now() + LASTS_MS
         right = AnswerRight(tenant, task_id, question, who, min(until, deadline or until))
-        sealed = self._vault.seal(msgspec.json.encode(right).decode(), _ABOUT)
-        return f"{base}{PREFIX}/{sealed.translate(_URL_SAFE).rstrip('=')}"
+        return f"{base}{PREFIX}/{self._vault.seal_token(msgspec.json.encode(right).decode(), _ABOUT)}"
 
     def read(self, token: str) -> AnswerRight | None:
         """What a link allows; None if it is none of ours. It may be over."""
-        if self._vault is None or len(token) > _LONGEST:
-            return None
+        text = None if self._vault is None else self._vault.open_token(token, _ABOUT)
         try:
-            text = self._vault.open(token.translate(_PLAIN) + "=" * (-len(token) % 4), _ABOUT)
-            return msgspec.json.decode(text, type=AnswerRight)
-        except (Misuse, binascii.Error, msgspec.MsgspecError):
+            return None if text is None else msgspec.json.decode(text, type=AnswerRight)
+        except msgspec.MsgspecError:
             return None
 
     def is_over(self, right: AnswerRight) -> bool:

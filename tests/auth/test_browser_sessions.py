@@ -1,0 +1,145 @@
+"""Sessions of browsers: they last as long as their key does, a cookie does, and nobody has ended them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from trunkline.auth.browser_sessions import COOKIE, KIND, LASTS_S, BrowserSessions, session_cookie
+from trunkline.auth.identity import ClosedTenants, Identity
+from trunkline.auth.key_store import KeyStore
+from trunkline.auth.keys import Keyring
+from trunkline.auth.principal import ANONYMOUS
+from trunkline.config import Secret
+from trunkline.errors import Unauthenticated, UnsupportedOperation
+from trunkline.store.sqlite.store import SqliteStore
+
+NOW = 1_800_000_000_000
+FIXED = b"a-key-of-the-settings"
+VAULT_KEY = bytes(range(32))
+
+
+class Office:
+    """A store, a clock that stands still, and processes that know sessions."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.store = SqliteStore(None, now_ms=lambda: self.now)
+        self.ring = Keyring([Secret(FIXED.decode())], lambda: self.now)
+        self.keys = KeyStore(self.store.docs, self.ring, lambda: self.now)
+        self.closed = ClosedTenants()
+        self.sessions, self.identity = self.process()
+
+    def process(self, key: bytes | None = VAULT_KEY) -> tuple[BrowserSessions, Identity]:
+        sessions = BrowserSessions(self.store.docs, self.ring, lambda: key, lambda: self.now)
+        identity = Identity(self.ring, None, ANONYMOUS, self.closed)
+        identity.sessions = sessions
+        return sessions, identity
+
+    def begin(self, key: bytes = FIXED) -> dict[bytes, bytes]:
+        return {b"cookie": b"other=1; " + COOKIE + b"=" + self.sessions.begin(key).encode() + b"; last=2"}
+
+    def name(self, headers: dict[bytes, bytes]) -> str:
+        try:
+            found = self.identity.known(headers)
+        except Unauthenticated:
+            return ""
+        return "" if found is None else found.name
+
+
+def at_office(work: Callable[[Office], Awaitable[None]]) -> None:
+    async def main() -> None:
+        office = Office()
+        await office.store.open()
+        try:
+            await work(office)
+        finally:
+            await office.store.close()
+
+    asyncio.run(main())
+
+
+def test_a_session_is_whoever_has_the_key_and_does_not_show_it() -> None:
+    async def work(office: Office) -> None:
+        made = await office.keys.create("ada", tenant="blue", scopes=["admin"])
+        headers = office.begin(made.token.encode())
+        assert office.identity.known(headers) == office.ring.find(made.token.encode())
+        assert made.token.encode() not in headers[b"cookie"]
+        # A key that is shown counts alone, be it wrong.
+        assert office.name({**headers, b"x-api-key": FIXED}).startswith("key-")
+        assert office.name({**headers, b"x-api-key": b"nobody has this"}) == ""
+        with pytest.raises(Unauthenticated):
+            office.sessions.begin(b"nobody has this")
+
+    at_office(work)
+
+
+def test_it_ends_with_its_key_with_its_time_and_with_its_tenant() -> None:
+    async def work(office: Office) -> None:
+        made = await office.keys.create("ada", tenant="blue")
+        headers = office.begin(made.token.encode())
+        lasting = office.identity.lasting(headers)
+        assert lasting is not None and lasting() and office.name(headers) == "ada"
+        office.closed.close("blue")
+        assert office.name(headers) == ""
+        office.closed.open("blue")
+        assert office.name(headers) == "ada" and lasting()
+        await office.keys.revoke(made.key.id)
+        assert office.name(headers) == "" and not lasting()
+        fixed = office.begin()
+        office.now += LASTS_S * 1000 - 1
+        assert office.name(fixed)
+        office.now += 1
+        assert not office.name(fixed)
+
+    at_office(work)
+
+
+def test_one_that_is_ended_is_over_at_every_process_and_is_forgotten_in_time() -> None:
+    async def work(office: Office) -> None:
+        headers, other = office.begin(), office.begin()
+        elsewhere, identity = office.process()
+        assert identity.known(headers) is not None
+        await office.sessions.end(headers)
+        await office.sessions.end(headers)
+        await elsewhere.mirror.refresh()
+        lasting = identity.lasting(headers)
+        assert lasting is not None and not lasting()
+        with pytest.raises(Unauthenticated):
+            identity.known(headers)
+        assert office.name(headers) == "" and office.name(other)
+        assert len(await office.store.docs.list("default", KIND)) == 1
+        office.now += LASTS_S * 1000
+        await office.sessions.end(office.begin())
+        assert len(await office.store.docs.list("default", KIND)) == 1
+
+    at_office(work)
+
+
+def test_what_we_have_not_sealed_is_no_session() -> None:
+    async def work(office: Office) -> None:
+        good = session_cookie(office.begin())
+        for value in ("x", good[:-2], good[::-1], "\xff", "=" * 9, "A" * 9000):
+            headers = {b"cookie": COOKIE + b"=" + value.encode("latin-1")}
+            assert office.name(headers) == ""
+            await office.sessions.end(headers)
+        _, stranger = office.process(bytes(32))
+        with pytest.raises(Unauthenticated, match="over"):
+            stranger.known(office.begin())
+        with pytest.raises(Unauthenticated, match="needs a key"):
+            office.identity.known({b"cookie": b"theme=dark; x" + COOKIE + b"=1"})
+
+    at_office(work)
+
+
+def test_where_nothing_can_be_sealed_nobody_signs_in() -> None:
+    async def work(office: Office) -> None:
+        sessions, identity = office.process(None)
+        with pytest.raises(UnsupportedOperation, match="secret_key"):
+            sessions.begin(FIXED)
+        with pytest.raises(Unauthenticated):
+            identity.known(office.begin())
+
+    at_office(work)
