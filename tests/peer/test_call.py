@@ -444,3 +444,29 @@ def test_calls_made_together_that_ask_get_their_own_answers_when_played_again() 
             assert text == f"painted {wanted[0]}, painted {wanted[1]}: yes"
 
     run(main())
+
+
+@pytest.mark.parametrize("target", ["peer", "slow"])
+def test_an_answer_may_say_how_long_the_call_lasts_from_then_on(target: str) -> None:
+    agent = Agent("slow")
+
+    @agent.skill
+    async def ponder(turn: Turn) -> str:
+        """Ask, and then take far too long."""
+        await turn.ask("Really?")
+        await turn.sleep(3600)
+        return "no"
+
+    async def hurry(turn: Turn) -> str:
+        with pytest.raises(CallFailed) as asked:
+            await turn.call(target, "hello", questions="raise", timeout=3600)
+        await turn.call(target, "yes", task=asked.value.result.task_id, timeout=0.5)
+        return "no"
+
+    async def main() -> None:
+        async with served(agent) as app, calling(hurry, app, agent, limits=PARKING) as runner:
+            feed = await runner.open("hello")
+            assert await runner.ended(feed) is FAILED
+            assert "deadline" in reason(feed)
+
+    run(main())

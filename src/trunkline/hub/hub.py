@@ -254,6 +254,7 @@ class Hub:
             callers=CallerFirst(host.runner, dispatcher, inbox, self.catalogue.find, now_ms),
             # Agents are known by their keys.
             wanted=lambda: host.identity.enforced,
+            closed=self._closed,
         )
         self._discord = DiscordAnswers(made.notice_store, inbox, self.file.notify, now_ms)
         return made

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from trunkline.errors import InvalidParams, UnsupportedOperation
 from trunkline.log.fold import State
-from trunkline.wire.types import Metadata, SendRequest
+from trunkline.wire.types import Message, Metadata, SendRequest
 
 KEY = "trunkline.chain"
 HOPS, BUDGET, DEADLINE = "CHAIN_HOPS", "CHAIN_BUDGET", "CHAIN_DEADLINE"
@@ -79,7 +79,12 @@ def is_called(state: State) -> bool:
 
 
 def deadline(state: State) -> int | None:
-    """The deadline of a task's chain, if it has one."""
+    """The deadline of a task's chain, if it has one; that of the last answer counts, where it names one."""
+    answer = state.answers[-1] if state.answers else None
+    if isinstance(answer, Message) and answer.metadata and KEY in answer.metadata:
+        renewed = _chain_of(answer.metadata, None)
+        if renewed is not None and renewed.deadline is not None:
+            return renewed.deadline
     if not state.message.metadata and not state.metadata:
         return None
     chain = _recorded(state)
@@ -129,8 +134,12 @@ def _refused(reason: str, text: str) -> UnsupportedOperation:
 
 
 def _recorded(state: State) -> Hops | None:
+    return _chain_of(state.message.metadata, state.metadata)
+
+
+def _chain_of(of_message: Metadata | None, of_request: Metadata | None) -> Hops | None:
     try:
-        return _read(state.message.metadata, state.metadata)
+        return _read(of_message, of_request)
     except InvalidParams:
         # Recorded by a version that did not look at it.
         return None

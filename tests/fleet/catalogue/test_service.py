@@ -286,7 +286,7 @@ def test_probe_and_the_egress_rule(tmp_path: Path) -> None:
         seen = len(at.cards.asked)
         url = f"{at.cards.url}/a"
         _, found = await at.do("POST", "a2a/probe", {"url": url}, who="alice")
-        assert not found["reachable"]
+        assert (found["reachable"], found["skills"], found["versions"]) == (False, [], [])
         told = {found["error"]}
         for method, path in (("POST", "agents"), ("PUT", "announce/x")):
             # An inner name is refused like one that nobody knows: they could be asked for one by one.

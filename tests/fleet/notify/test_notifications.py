@@ -57,6 +57,7 @@ class Told:
 
     def __init__(self, at: Office, monkeypatch: pytest.MonkeyPatch) -> None:
         self.later_ms = 0
+        self.closed: set[str] = set()
         self.receivers = {one.name: Listening() for one in RECEIVERS}
         self._at = at
 
@@ -69,7 +70,7 @@ class Told:
         host = self._at.application.host
         return Notifications(
             host.store, inbox_of(host.runner), RECEIVERS, fetcher=host.fetcher, sign=lambda: None, links=LINKS,
-            variable=NO_VARIABLE, now_ms=lambda: now_ms() + self.later_ms,
+            variable=NO_VARIABLE, now_ms=lambda: now_ms() + self.later_ms, closed=self.closed,
         )  # fmt: skip
 
     async def look(self, one: Notifications | None = None) -> list[list[str]]:
@@ -195,6 +196,18 @@ def test_an_alert_is_told_once_per_cooldown_and_forgotten(monkeypatch: pytest.Mo
         assert len(one.notice_store.notices) == 1
         await one.notice_store.sweep(start + 17 * 60_000 + ALERT_KEPT_MS)
         assert one.notice_store.notices == []
+
+    told(work, monkeypatch)
+
+
+def test_of_a_tenant_that_is_closed_nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(at: Office, told: Told) -> None:
+        one = told.made()
+        told.closed.add(NORTH)
+        await at.send("alice", "ask")
+        assert await told.look(one) == [[], []]
+        told.closed.clear()
+        assert await told.look(one) == [["desk asks: Which one?"], []]
 
     told(work, monkeypatch)
 

@@ -68,6 +68,7 @@ def test_what_is_asked_for_twice_is_done_once() -> None:
         for other, headers in (({"message": "other"}, key), ({"message": "other", "correlationId": "c"}, {})):
             status, said = await at.post("dispatch", {**body, **other}, **headers)
             assert (status, said["code"]) == (409, "DUPLICATE_ID")
+            assert said["field"] == ("Idempotency-Key" if headers else "correlationId")
         # Another caller's key is another key.
         assert (await at.post("dispatch", body, "bob", **key))[1]["tasks"][0]["taskId"] != made[0]
         status, said = await at.post("dispatch", body, **{"Idempotency-Key": "k" * 257})

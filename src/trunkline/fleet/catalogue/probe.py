@@ -26,10 +26,11 @@ class Probed(ApiStruct, frozen=True, kw_only=True):
     """The answer of a probe: whether an agent is there, and what its card says."""
 
     reachable: bool
+    # Without a default, as lists are told even if they are empty.
+    skills: tuple[EntrySkill, ...]
+    versions: tuple[str, ...]
     card_url: str = ""
     name: str = ""
-    skills: tuple[EntrySkill, ...] = ()
-    versions: tuple[str, ...] = ()
     error: str = ""
 
 
@@ -49,12 +50,12 @@ async def probe(url: str, egress: Egress) -> Probed:
         async with asyncio.timeout(PROBE_S):
             card = await discovery.card()
     except TimeoutError:
-        return Probed(reachable=False, error=f"no card within {PROBE_S:g} seconds")
+        return _without_card(f"no card within {PROBE_S:g} seconds")
     except Unreachable as error:
-        return Probed(reachable=False, error=refusal_text(url, error)[:1000])
+        return _without_card(refusal_text(url, error)[:1000])
     except TrunklineError as error:
         # Somebody is there, but no card is.
-        return Probed(reachable=True, error=str(error)[:1000])
+        return _without_card(str(error)[:1000], reachable=True)
     finally:
         await client.close()
     facts = facts_of(card, url, 0)
@@ -65,3 +66,7 @@ async def probe(url: str, egress: Egress) -> Probed:
         skills=facts.skills,
         versions=facts.versions,
     )
+
+
+def _without_card(error: str, *, reachable: bool = False) -> Probed:
+    return Probed(reachable=reachable, skills=(), versions=(), error=error)

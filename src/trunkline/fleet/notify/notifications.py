@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from trunkline.fleet.health.alerts import FleetAlert
 from trunkline.fleet.inbox import Inbox
@@ -39,8 +39,12 @@ class Notifications:
         now_ms: Callable[[], int],
         callers: CallerFirst | None = None,
         wanted: Callable[[], bool] = lambda: True,
+        closed: Container[str] = (),
     ) -> None:
-        """Take who asks callers first; where there are no receivers, only while that is `wanted`."""
+        """Take who asks callers first; where there are no receivers, only while that is `wanted`.
+
+        Of tenants that are closed nobody is told.
+        """
         self._store = store
         self._inbox = inbox
         self._receivers = receivers
@@ -51,6 +55,7 @@ class Notifications:
         self._now = now_ms
         self._callers = callers
         self._wanted = wanted
+        self._closed = closed
         self.notice_store = NoticeStore(
             store,
             inbox.asking,
@@ -77,6 +82,7 @@ class Notifications:
             links=self._links,
             callers=self._callers,
             now_ms=self._now,
+            closed=self._closed,
         )
 
     async def run(self) -> None:

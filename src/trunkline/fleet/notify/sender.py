@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 
 from trunkline.errors import StoreError
@@ -22,7 +22,7 @@ from trunkline.fleet.notify.notice import (
     notice_id,
     question_text,
 )
-from trunkline.fleet.notify.notices import NoticeStore
+from trunkline.fleet.notify.notices import Key, NoticeStore
 from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.wire.spellings import timestamp
 
@@ -50,7 +50,9 @@ class NoticeSender:
         links: AnswerLinks,
         callers: CallerFirst | None = None,
         now_ms: Callable[[], int],
+        closed: Container[str] = (),
     ) -> None:
+        """Take the tenants that are closed: of them nobody is told anything."""
         self._notice_store = notice_store
         self._inbox = inbox
         self._receivers = receivers
@@ -58,6 +60,7 @@ class NoticeSender:
         self._links = links
         self._callers = callers
         self._now = now_ms
+        self._closed = closed
         self._places = asyncio.Semaphore(TOGETHER)
         self._told: dict[str, deque[int]] = {one.name: deque(maxlen=PER_MINUTE) for one in receivers}
         self.woken = asyncio.Event()
@@ -86,18 +89,19 @@ class NoticeSender:
         now = self._now()
         due = [
             self._tell(tenant, doc_id, receiver)
-            for (tenant, doc_id), notice in self._notice_store.notices
+            for (tenant, doc_id), notice in self._open_notices()
             for receiver in self._receivers
             if (at := notice.due_at(tenant, receiver)) is not None
             and at <= now
             and self._may(receiver.name, now)
         ]
-        asked = [
-            self._ask_caller(*key) for key, notice in self._notice_store.notices if notice.waits_for_caller
-        ]
+        asked = [self._ask_caller(*key) for key, notice in self._open_notices() if notice.waits_for_caller]
         for outcome in await asyncio.gather(*asked, *due, return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
+
+    def _open_notices(self) -> list[tuple[Key, Notice]]:
+        return [(key, notice) for key, notice in self._notice_store.notices if key[0] not in self._closed]
 
     async def _ask_caller(self, tenant: str, doc_id: str) -> None:
         """Have the caller of a task answer its question, if it can; else people are told from now on."""
@@ -113,11 +117,11 @@ class NoticeSender:
 
     def _pause_s(self) -> float:
         """How long nothing is due; who waits for an agent looks each second."""
-        if any([notice.waits_for_caller for _, notice in self._notice_store.notices]):
+        if any([notice.waits_for_caller for _, notice in self._open_notices()]):
             return 1.0
         moments = [
             at
-            for (tenant, _), notice in self._notice_store.notices
+            for (tenant, _), notice in self._open_notices()
             for receiver in self._receivers
             if (at := notice.due_at(tenant, receiver)) is not None
         ]

@@ -255,7 +255,7 @@ class Dispatcher:
             if dedup is None or earlier.digest != dedup.digest:
                 raise InvalidParams(
                     "this key or correlation id was used for other work; use a fresh one",
-                    field="correlationId",
+                    field="correlationId" if order.dedup is None else "Idempotency-Key",
                     conflict="DUPLICATE_ID",
                 ) from None
             return await self._known(order.tenant, earlier.task_id)
