@@ -64,6 +64,19 @@ async def parked(runner: Desk, feed: Feed) -> None:
     assert feed.runner is None and feed.state.node == ""
 
 
+def test_a_stop_does_not_sit_out_what_only_waits() -> None:
+    async def main() -> None:
+        async with desk(sleep_long, Limits(drain_s=60, park_after_s=60), crash=RESUME) as runner:
+            feed = await runner.open()
+            while not (feed.runner and feed.runner.waiting):
+                await runner.tasks.move(feed, 5)
+            async with asyncio.timeout(10):
+                await runner.stop()
+            assert feed.state.state is TaskState.WORKING
+
+    run(main())
+
+
 def test_a_question_that_waits_is_parked_and_its_answer_goes_on() -> None:
     async def main() -> None:
         async with desk(ask, SOON, crash=RESUME) as runner:

@@ -37,8 +37,8 @@ class Owner:
 
     __slots__ = (
         "_abandoned", "_again", "_begun", "_buffer", "_continues", "_force", "_left", "_loop", "_main",
-        "_node", "_open_steps", "_park_due", "_questions", "_replay", "_spoken", "_started_at", "_stop",
-        "_task", "_waits", "agent", "awaited", "earlier", "feed", "heard_at", "ids", "tenant",
+        "_node", "_open_steps", "_park_due", "_parkable", "_questions", "_replay", "_spoken", "_started_at",
+        "_stop", "_task", "_waits", "agent", "awaited", "earlier", "feed", "heard_at", "ids", "tenant",
     )  # fmt: skip
 
     def __init__(
@@ -59,7 +59,7 @@ class Owner:
         # The tasks whose end the executor waits for.
         self.awaited: set[str] = set()
         self._waits = self._open_steps = 0
-        self._park_due = False
+        self._park_due = self._parkable = False
         self._node = node
         self._left = left
         self._loop = node.tasks.loop
@@ -105,7 +105,9 @@ class Owner:
     @property
     def idle(self) -> bool:
         """Whether nothing is lost if the process ends now."""
-        return self.asking or self._abandoned or self.feed.state.over
+        # What waits as a whole could be parked as well: a stop need not sit out the seconds before that.
+        parkable = self._parkable and not (self._open_steps or self._buffer.busy or self._buffer.unflushed)
+        return parkable or self.asking or self._abandoned or self.feed.state.over
 
     @property
     def asking(self) -> bool:
@@ -240,6 +242,7 @@ class Owner:
         self._check()
         timer = self._consider_parking_later() if parks else None
         self._waits += 1
+        self._parkable = self._parkable or timer is not None
         try:
             while not ready():
                 if self._park_due and timer is not None:
@@ -252,7 +255,7 @@ class Owner:
         finally:
             if timer is not None:
                 timer.cancel()
-                self._park_due = False
+                self._park_due = self._parkable = False
             self._waits -= 1
             self.heard_at = self._loop.time()
 
@@ -431,8 +434,7 @@ class Owner:
         Raises:
             Misuse: it did not do what is recorded of it.
         """
-        strayed = played.trouble
-        closing = played.closing()
+        strayed, closing = played.trouble, played.closing()
         # A failure may come before the recorded steps, and its own reason tells more.
         failed = isinstance(verdict, Status) and verdict.state is TaskState.FAILED
         if strayed or (played.trouble and not failed):
@@ -473,8 +475,7 @@ class Owner:
         """Stop the executor because its words cannot be recorded; gives how the task ends."""
         if isinstance(error, TaskFull):
             log.warning("task.full task=%s", self.feed.state.task_id)
-            text = f"The task has reached its limit ({LIMITS}) and was ended."
-            verdict = self._say(TaskState.FAILED, text)
+            verdict = self._say(TaskState.FAILED, f"The task has reached its limit ({LIMITS}) and was ended.")
         else:
             verdict = self._failed(error)
         self.interrupt(verdict)
@@ -482,8 +483,7 @@ class Owner:
 
     def _failed(self, error: BaseException) -> Status:
         reason = self.ids.new()
-        task_id = self.feed.state.task_id
-        log.error("task.raised task=%s reason=%s", task_id, reason, exc_info=error)
+        log.error("task.raised task=%s reason=%s", self.feed.state.task_id, reason, exc_info=error)
         detail = f" {type(error).__name__}: {error}." if self._node.dev else ""
         return self._say(TaskState.FAILED, f"The skill failed unexpectedly.{detail} Reason id {reason}.")
 
