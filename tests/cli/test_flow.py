@@ -105,7 +105,7 @@ def test_drawing(trunkline: Run) -> None:
     code, out, _ = trunkline("flow", "graph", file, "--format", "mermaid")
     assert (code, out.splitlines()[0]) == (0, "flowchart TD")
     code, out, _ = trunkline("flow", "graph", file, "-o", "json")
-    assert [(one["source"], one["target"]) for one in json.loads(out)["ways"]] == [
+    assert [(one["source"], one["target"]) for one in json.loads(out)["edges"]] == [
         ("__start__", "begin"), ("begin", "put"), ("put", "done"),
     ]  # fmt: skip
     code, _, told = trunkline("flow", "graph", file, "--format", "svg")

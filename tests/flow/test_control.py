@@ -84,14 +84,14 @@ async def surface(name: str, flows: LocalFlows) -> AsyncGenerator[Call]:
 @pytest.mark.parametrize("name", SURFACES)
 @pytest.mark.parametrize("vector", vectors.vectors("parity"))
 async def test_parity_vectors(vector: dict[str, Any], name: str) -> None:
-    doers: Any = {}
+    executors: Any = {}
     if "stubActivityOutputs" in vector:
-        doers["activities"] = StubActivities(vector["stubActivityOutputs"])
+        executors["activities"] = StubActivities(vector["stubActivityOutputs"])
     if vector.get("useProductionA2ADelegate"):
         config = TasksConfig("http://agents.test", KeyReference(env="KEY"), poll_ms=10, timeout_ms=5000)
         secrets = Secrets({"KEY": "key-of-the-test"})
-        doers["delegates"] = TasksDelegate(config, HttpTasks(config.url, task_api()), secrets)
-    async with LocalFlows(limits=PARKING, **doers) as flows:
+        executors["delegates"] = TasksDelegate(config, HttpTasks(config.url, task_api()), secrets)
+    async with LocalFlows(limits=PARKING, **executors) as flows:
         flows.engine.workflows.add(vectors.UNIT_TESTS, vectors.child_workflow())
         async with surface(name, flows) as call:
             for step in vector["steps"]:

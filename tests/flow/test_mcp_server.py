@@ -18,9 +18,9 @@ HOST = {"activity_execution_mode": "host_mediated"}
 
 
 @asynccontextmanager
-async def connected(mode: Any = "auto", **doers: Any) -> AsyncGenerator[Client]:
+async def connected(mode: Any = "auto", **executors: Any) -> AsyncGenerator[Client]:
     async with (
-        LocalFlows(limits=PARKING, **doers) as flows,
+        LocalFlows(limits=PARKING, **executors) as flows,
         Client(FlowTools(control(flows)).server(), mode=mode) as client,
     ):
         yield client

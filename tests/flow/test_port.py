@@ -30,10 +30,10 @@ STORES = ["memory:", "sqlite:///{}/runs.db"]
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("vector", vectors.vectors("parity"))
 async def test_parity_vectors(vector: dict[str, Any], store: str, tmp_path: Path) -> None:
-    doers: Any = {}
+    executors: Any = {}
     if "stubActivityOutputs" in vector:
-        doers["activities"] = StubActivities(vector["stubActivityOutputs"])
-    async with LocalFlows(store.format(tmp_path), **doers) as flows:
+        executors["activities"] = StubActivities(vector["stubActivityOutputs"])
+    async with LocalFlows(store.format(tmp_path), **executors) as flows:
         flows.engine.workflows.add(vectors.UNIT_TESTS, vectors.child_workflow())
         for step in vector["steps"]:
             await _step(flows, vector, step)

@@ -16,7 +16,7 @@ from trunkline.cli.console import escape_controls, one_line, print_json, print_n
 from trunkline.errors import FlowInvalid, Misuse
 from trunkline.flow.definition.diagnostics import Diagnostic, told
 from trunkline.flow.definition.document import Definition
-from trunkline.flow.definition.drawing import Branch, mermaid, tree, ways
+from trunkline.flow.definition.drawing import Branch, edges, mermaid, tree
 from trunkline.flow.definition.programs import program_rules
 from trunkline.flow.definition.read import read_definition
 from trunkline.flow.definition.signing import private_key, sign, written_public_key
@@ -104,7 +104,7 @@ def sign_definition(file: str, key_file: str, key_id: str) -> None:
 
 
 def draw(file: str, form: str, *, as_json: bool) -> None:
-    """Print a definition as a tree, as a chart in Mermaid, or its nodes and ways as JSON.
+    """Print a definition as a tree, as a chart in Mermaid, or its nodes and edges as JSON.
 
     Raises:
         FlowInvalid: the definition breaks a rule.
@@ -115,7 +115,7 @@ def draw(file: str, form: str, *, as_json: bool) -> None:
     definition = Written(file).definition()
     if as_json:
         nodes = [{"id": node.id, "type": node.type} for node in definition.nodes.values()]
-        print_json(msgspec.json.encode({"nodes": nodes, "ways": list(ways(definition))}), compact=False)
+        print_json(msgspec.json.encode({"nodes": nodes, "edges": list(edges(definition))}), compact=False)
     elif form == "mermaid":
         print(mermaid(definition), end="")
     else:

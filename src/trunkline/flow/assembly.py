@@ -20,7 +20,7 @@ from trunkline.store.parts import Docs
 AGENT = "flow/runs"
 
 
-class Doers(TypedDict, total=False):
+class NodeExecutors(TypedDict, total=False):
     """Who does the work of nodes; stubs and mocks where nobody is named."""
 
     activities: ActivityExecutor
@@ -31,8 +31,8 @@ class Doers(TypedDict, total=False):
 class FlowEngine:
     """An engine on the documents of a store. `close` ends what it holds; its runs go on at the next start."""
 
-    def __init__(self, docs: Docs, doers: Doers | None = None) -> None:
-        doers = doers or {}
+    def __init__(self, docs: Docs, executors: NodeExecutors | None = None) -> None:
+        executors = executors or {}
         self.definitions = Definitions(docs)
         self.workflows = KnownWorkflows(self.definitions)
         self._filters = Filters()
@@ -40,10 +40,10 @@ class FlowEngine:
             AGENT,
             definitions=self.definitions,
             filters=self._filters,
-            activities=doers.get("activities") or StubActivities(),
-            delegates=doers.get("delegates") or MockDelegate(),
+            activities=executors.get("activities") or StubActivities(),
+            delegates=executors.get("delegates") or MockDelegate(),
             refs=self.workflows,
-            agents=doers.get("agents"),
+            agents=executors.get("agents"),
         )
 
     def hosted(self, stall_s: float = 900.0, retention_s: float = 0.0) -> HostedAgent:

@@ -11,7 +11,7 @@ import msgspec
 
 from trunkline.clock import Ids
 from trunkline.errors import FlowRefused, Misuse
-from trunkline.flow.assembly import Doers, FlowEngine
+from trunkline.flow.assembly import FlowEngine, NodeExecutors
 from trunkline.flow.engine.run_messages import Mode
 from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.port import ActivitySubmission, FlowCaller, FlowPort
@@ -109,10 +109,10 @@ class LocalFlows:
         *,
         carried: Sequence[HostedAgent] = (),
         limits: Limits | None = None,
-        **doers: Unpack[Doers],
+        **executors: Unpack[NodeExecutors],
     ) -> None:
         self.store = store_from_url(store)
-        self.engine = FlowEngine(self.store.docs, doers)
+        self.engine = FlowEngine(self.store.docs, executors)
         self.runner = Runner(self.store, [self.engine.hosted(), *carried], Ids(), limits)
         self.port = self.engine.port(self.runner)
         self._open = AsyncExitStack()
@@ -153,11 +153,13 @@ class LocalFlows:
         return RunHandle(self.port, execution_id)
 
 
-async def run(definition: dict[str, Any], given: dict[str, Any], **doers: Unpack[Doers]) -> RunResult:
+async def run(
+    definition: dict[str, Any], given: dict[str, Any], **executors: Unpack[NodeExecutors]
+) -> RunResult:
     """Run a workflow here and now, and keep nothing of it.
 
     Raises:
         FlowRefused: the definition breaks a rule.
     """
-    async with LocalFlows(**doers) as flows:
+    async with LocalFlows(**executors) as flows:
         return await (await flows.start(definition, given)).wait()

@@ -25,8 +25,8 @@ _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-class Member(Protocol):
-    """A connection as the crowd sees it."""
+class OpenConnection(Protocol):
+    """A connection as the state of a server knows it."""
 
     transport: asyncio.Transport
 
@@ -55,7 +55,7 @@ class ServerState:
         self.answer = answer
         # Every connection that was let in, and the requests in work; uvicorn's WebSocket knows them by these
         # names, and the header of the date by the third.
-        self.connections: set[Member] = set()
+        self.connections: set[OpenConnection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.default_headers: list[tuple[bytes, bytes]] = []
         self.write_limit_s = write_limit_s
@@ -71,7 +71,7 @@ class ServerState:
         self._crowded = crowded
         self._turned_away = 0
 
-    def enter(self, member: Member, transport: asyncio.Transport) -> bool:
+    def enter(self, connection: OpenConnection, transport: asyncio.Transport) -> bool:
         """Let a connection in; one too many is told to come again."""
         if self._limit and len(self.connections) >= self._limit:
             self._turned_away += 1
@@ -79,14 +79,14 @@ class ServerState:
                 self._crowded()
             transport.set_protocol(_Leaving(self, transport))
             return False
-        self.connections.add(member)
+        self.connections.add(connection)
         return True
 
     def drain(self) -> None:
         """The server goes down: every connection ends with the answer it owes, or soon."""
         self.draining = True
-        for member in list(self.connections):
-            member.shutdown()
+        for connection in list(self.connections):
+            connection.shutdown()
 
     def beat(self, now: float) -> None:
         """Once a second: a new date, and who has been silent for too long."""
@@ -94,8 +94,8 @@ class ServerState:
         date = http_date(self._clock() / 1000)
         self.default_headers = [(b"date", date)]
         self.date = b"date: %b\r\n" % date
-        for member in list(self.connections):
-            member.tick(now)
+        for connection in list(self.connections):
+            connection.tick(now)
         if self._turned_away:
             log.warning("connection.refused count=%d limit=%d", self._turned_away, self._limit)
             self._turned_away = 0

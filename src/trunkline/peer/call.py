@@ -47,7 +47,7 @@ class Steps(Protocol):
         ...
 
 
-class Begun(Struct, frozen=True):
+class PlannedCall(Struct, frozen=True):
     """A call as it is recorded before its child exists."""
 
     child: str
@@ -75,19 +75,19 @@ class AgentCall:
             CallFailed: it was not; `state` and `result` say more.
         """
         content = _content(content, self._said)
-        begun = await self._begin()
-        message = self._message(content, begun)
+        planned = await self._begin()
+        message = self._message(content, planned)
         state, children = self._work.state, self._work.children
         try:
             if self._said.get("task"):
-                await self._answer(begun, message)
-            elif begun.child not in state.ended_children and begun.child not in state.child_questions:
+                await self._answer(planned, message)
+            elif planned.child not in state.ended_children and planned.child not in state.child_questions:
                 # Only then it may have to be opened: one that has ended may be kept no longer.
-                await children.open(begun.child, self._agent, SendRequest(message))
-            await self._rest(begun)
+                await children.open(planned.child, self._agent, SendRequest(message))
+            await self._rest(planned)
         except Refused as refused:
             raise CallFailed(f"{self._target} does not take it: {refused.message}") from refused
-        result = Result(await self._ended(begun.child))
+        result = Result(await self._ended(planned.child))
         if not result.ok:
             said = text_of(result.task.status.message if result.task else None) or result.text
             raise CallFailed(
@@ -95,9 +95,9 @@ class AgentCall:
             )
         return result
 
-    async def _rest(self, begun: Begun) -> None:
+    async def _rest(self, planned: PlannedCall) -> None:
         """Wait for the end of the child; what it asks meanwhile is asked of our own caller."""
-        state, child, heard = self._work.state, begun.child, 0
+        state, child, heard = self._work.state, planned.child, 0
         while True:
             await self._work.child_rest(child, heard)
             # First what it asked: what was asked of our caller before a crash is asked again, in its order.
@@ -148,17 +148,17 @@ class AgentCall:
             if _asks(await self._known(child), question):
                 raise
 
-    async def _begin(self) -> Begun:
+    async def _begin(self) -> PlannedCall:
         work, place = self._work, self._places[0]
         step = work.recorded_step(place, CALL)
         if step is not None:
-            return convert(step.result, Begun)
-        begun = Begun(self._said.get("task") or work.ids.new(), work.ids.new())
-        await work.emit(Stepped(place, CALL, to_builtins(begun)))
+            return convert(step.result, PlannedCall)
+        planned = PlannedCall(self._said.get("task") or work.ids.new(), work.ids.new())
+        await work.emit(Stepped(place, CALL, to_builtins(planned)))
         await work.drain()
-        return begun
+        return planned
 
-    def _message(self, content: Content, begun: Begun) -> Message:
+    def _message(self, content: Content, planned: PlannedCall) -> Message:
         chain, seconds = self._chain, self._said.get("timeout")
         skill, context = self._said.get("skill", ""), self._said.get("context", "")
         if seconds is not None:
@@ -168,9 +168,11 @@ class AgentCall:
         if self._is_remote:
             target = Target(self._target, skill, context)
             metadata[CALL_KEY] = to_builtins(target)
-            composed = compose(content, {"message_id": begun.message})
+            composed = compose(content, {"message_id": planned.message})
         else:
-            composed = compose(content, {"message_id": begun.message, "skill": skill, "context_id": context})
+            composed = compose(
+                content, {"message_id": planned.message, "skill": skill, "context_id": context}
+            )
         message = composed.message
         return replace(message, metadata={**(message.metadata or {}), **metadata})
 
@@ -203,9 +205,9 @@ class AgentCall:
         await work.drain()
         return task
 
-    async def _answer(self, begun: Begun, message: Message) -> None:
+    async def _answer(self, planned: PlannedCall, message: Message) -> None:
         """Go on with an earlier call by answering what it asked, unless that was done before a crash."""
-        children, child = self._work.children, begun.child
+        children, child = self._work.children, planned.child
         if child in self._work.state.ended_children and await self._known(child) is None:
             # It has ended since, and what it gave is recorded.
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.flow.definition.sample import graph, line, node
-from trunkline.flow.definition.drawing import Branch, mermaid, tree, ways
+from trunkline.flow.definition.drawing import Branch, edges, mermaid, tree
 from trunkline.flow.definition.read import read_definition
 
 WHOLE = read_definition(
@@ -59,7 +59,7 @@ def test_a_chart() -> None:
     assert '    n1 -->|"l"| n2' in drawn
     assert '    n1 -.->|"join 1 of 2"| n4' in drawn
     assert '    n4 -->|".x == #quot;#lt;y#gt;#quot;"| n1' in drawn
-    assert len([one for one in drawn if "->" in one]) == len(list(ways(WHOLE))) - 2, (
+    assert len([one for one in drawn if "->" in one]) == len(list(edges(WHOLE))) - 2, (
         "without start and nowhere"
     )
 

@@ -88,8 +88,8 @@ class Coder:
         return Status(TaskState.COMPLETED)
 
 
-def flows_with(coder: Coder, store: str = "memory:", **doers: Any) -> LocalFlows:
-    return LocalFlows(store, carried=[HostedAgent("coder", coder)], agents=coder, limits=QUICK, **doers)
+def flows_with(coder: Coder, store: str = "memory:", **executors: Any) -> LocalFlows:
+    return LocalFlows(store, carried=[HostedAgent("coder", coder)], agents=coder, limits=QUICK, **executors)
 
 
 async def test_a_delegate_is_a_child_task() -> None:

@@ -1,4 +1,4 @@
-"""Drawings of a definition: the ways between its nodes, a Mermaid chart of them, and a tree."""
+"""Drawings of a definition: the edges between its nodes, a Mermaid chart of them, and a tree."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _SHAPES = {
 _ENTITIES = {"&": "#amp;", '"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;"}
 
 
-class Way(Struct, frozen=True):
-    """A way from one node to another; the label says when it is taken."""
+class Edge(Struct, frozen=True):
+    """An edge from one node to another; the label says when it is taken."""
 
     source: str
     target: str
@@ -36,32 +36,32 @@ class Way(Struct, frozen=True):
 
 
 class Branch(Struct, frozen=True):
-    """A line of a tree with what hangs on it. `node` is empty where the line is the label of a way."""
+    """A line of a tree with what hangs on it. `node` is empty where the line is the label of an edge."""
 
     text: str
     node: str = ""
     below: tuple[Branch, ...] = ()
 
 
-def ways(definition: Definition) -> Iterator[Way]:
-    """All ways between the nodes, in the order of the nodes."""
-    yield Way(START, definition.first)
+def edges(definition: Definition) -> Iterator[Edge]:
+    """All edges between the nodes, in the order of the nodes."""
+    yield Edge(START, definition.first)
     for node in definition.nodes.values():
-        yield from _ways(definition, node)
+        yield from _edges(definition, node)
 
 
-def _ways(definition: Definition, node: Node) -> Iterator[Way]:
+def _edges(definition: Definition, node: Node) -> Iterator[Edge]:
     if node.type == "switch":
         for case in node.config["cases"]:
-            yield Way(node.id, case["target"], case["when"])
+            yield Edge(node.id, case["target"], case["when"])
         if "default" in node.config:
-            yield Way(node.id, node.config["default"], "default")
+            yield Edge(node.id, node.config["default"], "default")
         return
     if node.type == "parallel":
         for branch in node.config["branches"]:
-            yield Way(node.id, branch["entry"], branch["name"])
+            yield Edge(node.id, branch["entry"], branch["name"])
     if node.id in definition.next:
-        yield Way(node.id, definition.next[node.id], _join(node), is_join=node.type == "parallel")
+        yield Edge(node.id, definition.next[node.id], _join(node), is_join=node.type == "parallel")
 
 
 def mermaid(definition: Definition, states: Mapping[str, str] | None = None) -> str:
@@ -73,11 +73,11 @@ def mermaid(definition: Definition, states: Mapping[str, str] | None = None) -> 
         before, after = _SHAPES.get(node.type, ("[", "]"))
         state = f"<br/>{_escaped(states[node_id])}" if node_id in states else ""
         lines.append(f'    {named[node_id]}{before}"{_escaped(node_id)}<br/>{node.type}{state}"{after}')
-    for way in ways(definition):
-        if way.source in named and way.target in named:
-            label = f'|"{_escaped(_short(way.label))}"|' if way.label else ""
-            arrow = "-.->" if way.is_join else "-->"
-            lines.append(f"    {named[way.source]} {arrow}{label} {named[way.target]}")
+    for edge in edges(definition):
+        if edge.source in named and edge.target in named:
+            label = f'|"{_escaped(_short(edge.label))}"|' if edge.label else ""
+            arrow = "-.->" if edge.is_join else "-->"
+            lines.append(f"    {named[edge.source]} {arrow}{label} {named[edge.target]}")
     return "\n".join(lines) + "\n"
 
 
@@ -96,11 +96,11 @@ def _chain(definition: Definition, at: str, until: str, seen: set[str], depth: i
         seen.add(at)
         join = definition.next.get(at, "") if node.type == "parallel" else until
         below: list[Branch] = []
-        for way in _ways(definition, node) if node.type in {"switch", "parallel"} else ():
-            if way.is_join:
+        for edge in _edges(definition, node) if node.type in {"switch", "parallel"} else ():
+            if edge.is_join:
                 continue
-            inner = tuple(_chain(definition, way.target, join, seen, depth + 1))
-            below.append(Branch(_short(way.label), below=inner or (Branch(f"→ {way.target}"),)))
+            inner = tuple(_chain(definition, edge.target, join, seen, depth + 1))
+            below.append(Branch(_short(edge.label), below=inner or (Branch(f"→ {edge.target}"),)))
         text = f"{at} ({node.type}{', ' + _join(node) if node.type == 'parallel' else ''})"
         yield Branch(text, at, tuple(below))
         at = definition.next.get(at, "")
