@@ -17,7 +17,7 @@ from tests.mcp.test_skill_server import answering, run, studio
 from trunkline.bridge.tools import tools
 from trunkline.mcp import protocol_tasks
 from trunkline.mcp.protocol_tasks import EXTENSION, serve_skills
-from trunkline.mcp.toolbox_source import ToolboxSource
+from trunkline.mcp.task_agent import ToolboxSource
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from trunkline import Agent, Turn
 from trunkline.bridge.tools import tools
 from trunkline.client.client import Client
 from trunkline.mcp.skill_server import SkillServer
-from trunkline.mcp.toolbox_source import ToolboxSource
+from trunkline.mcp.task_agent import ToolboxSource
 from trunkline.wire.types import TaskState
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])

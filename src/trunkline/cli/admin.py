@@ -24,7 +24,7 @@ from trunkline.cli.admin_endpoint import AdminEndpoint, admin_endpoint_file, rea
 from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings, load, seconds
 from trunkline.errors import Misuse, StoreInUse, Unreachable
-from trunkline.fleet.health.on_store import health_on_store
+from trunkline.fleet.health.routes import health_on_store
 from trunkline.fleet.inbox_store import perform_on_store
 from trunkline.fleet.mount import PREFIX as MOUNTED
 from trunkline.gateway.mounts import is_of_tenants, perform_tenants

@@ -20,8 +20,7 @@ from trunkline.cli.failure import failure_of, is_json_asked, print_failure
 from trunkline.cli.tools import agents_of
 from trunkline.errors import Misuse, StoreInUse, TrunklineError
 from trunkline.mcp.client_config import CLIENTS, PLACES, ServedBy, configuration
-from trunkline.mcp.task_agent import ToolSource
-from trunkline.mcp.toolbox_source import ToolboxSource
+from trunkline.mcp.task_agent import ToolboxSource, ToolSource
 
 # What is said of agents that are named one by one.
 _OF_AGENTS = (

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from trunkline.auth.principal import Principal
 from trunkline.bridge.tool import Tool
+from trunkline.bridge.tools import Toolbox
 from trunkline.client.client import Client
 from trunkline.client.result import Result
 from trunkline.wire.types import Part
@@ -88,3 +89,20 @@ class ClientAgent:
     async def cancel(self, task_id: str) -> Result:
         """Have the agent stop it."""
         return await self._client.cancel(task_id)
+
+
+class ToolboxSource:
+    """Offers the tools of a toolbox that have a client behind them."""
+
+    def __init__(self, box: Toolbox) -> None:
+        agents: dict[int, ClientAgent] = {}
+        self._offers: dict[str, Offer] = {}
+        for tool in box:
+            peer = box.peer(tool.name)
+            if isinstance(peer, Client):
+                self._offers[tool.name] = Offer(tool, agents.setdefault(id(peer), ClientAgent(peer)))
+
+    async def offers(self, caller: Principal | None) -> Mapping[str, Offer]:
+        """The same tools for everybody."""
+        del caller
+        return self._offers

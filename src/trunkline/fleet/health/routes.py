@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
+import msgspec
 from msgspec import Meta, Struct
 
+from trunkline.auth.principal import Principal
 from trunkline.auth.principal import Scope as AuthScope
-from trunkline.fleet.call import ApiCall, ApiPage, ApiQuery, Limit, PageQuery
+from trunkline.fleet.call import ApiCall, ApiPage, ApiQuery, Limit, PageQuery, read_form, tenant_of
+from trunkline.fleet.health.alerts import AlertLimits
 from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.fleet.health.health_records import HealthRecords
 from trunkline.fleet.health.periods import PERIOD_MS
@@ -23,6 +26,7 @@ from trunkline.fleet.health.snapshot import (
     snapshot,
 )
 from trunkline.fleet.route import ApiRoute
+from trunkline.store.base import Store
 
 Item = TypeVar("Item")
 
@@ -169,3 +173,23 @@ def _cut(found: list[Item], query: PageQuery, name: Callable[[Item], str]) -> Ap
     left = [one for one in found if tuple(name(one).split(" ", 1)) > tuple(query.after.split(" ", 1))]
     page = left[: query.limit]
     return ApiPage(page, name(page[-1]) if len(left) > len(page) else None)
+
+
+async def health_on_store(
+    store: Store, query: Mapping[str, str], window_s: float, *, principal: Principal
+) -> bytes:
+    """The answer of `GET /api/fleet/health` by a store that no server has open.
+
+    What nobody has counted yet is counted here; every agent that did something is one of the fleet.
+
+    Raises:
+        Refused: it cannot be done as asked.
+        StoreError: the store does not answer.
+    """
+    asked = read_form(query, FleetPageQuery)
+    tenant = tenant_of(principal, asked.tenant)
+    health = FleetHealth(store, origin="", window_s=window_s, registered=lambda _: ())
+    records = await health.caught_up()
+    agents = list(records.window(tenant))
+    found = snapshot(records, tenant, agents, AlertLimits(), agent=asked.agent, skill=asked.skill)
+    return msgspec.json.encode(found.cut(asked.limit, asked.after))

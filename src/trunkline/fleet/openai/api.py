@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
+from msgspec import Struct
 
 from trunkline.auth.principal import Scope as AuthScope
 from trunkline.fleet.call import ApiCall, key_of, read_body
@@ -13,7 +15,6 @@ from trunkline.fleet.catalogue.listed import Listed
 from trunkline.fleet.event_stream import until_left
 from trunkline.fleet.openai.completion import CompletionForm, Conversation, completion_of, said_in
 from trunkline.fleet.openai.failure import ErrorBody, failure, failure_of, write_failure
-from trunkline.fleet.openai.models import ModelList, models_of
 from trunkline.fleet.openai.stream import CompletionStream
 from trunkline.fleet.routing.chat_api import ChatApi, ChatForm
 from trunkline.fleet.routing.dispatch_api import DispatchApi
@@ -29,6 +30,22 @@ WAIT_S = 540.0
 _BODY_LIMIT = 4 << 20
 _MODELS = "GET /"
 _NOT_AGAIN = (b"x-should-retry", b"false")
+
+
+class ModelItem(Struct, frozen=True):
+    """A model by its name; `created` is when the card of its agent came, in seconds."""
+
+    id: str
+    created: int
+    owned_by: str
+    object: Literal["model"] = "model"
+
+
+class ModelList(Struct, frozen=True):
+    """All models."""
+
+    data: list[ModelItem]
+    object: Literal["list"] = "list"
 
 
 class OpenAiApi:
@@ -64,7 +81,7 @@ class OpenAiApi:
         """
         principal = scope["trunkline.principal"]
         if scope["trunkline.route"] == _MODELS:
-            found = ModelList(models_of(self._listed(principal.tenant), self._hub, self._helm))
+            found = ModelList(_models_of(self._listed(principal.tenant), self._hub, self._helm))
             await _answer(send, 200, found, is_head=scope["method"] == "HEAD")
             return
         form = read_body((await receive())["body"], CompletionForm)
@@ -160,3 +177,16 @@ async def _answer(send: Send, status: int, answer: msgspec.Struct, *, is_head: b
         headers.append(_NOT_AGAIN)
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": b"" if is_head else body, "more_body": False})
+
+
+def _models_of(listed: Sequence[Listed], hub: str, helm: str) -> list[ModelItem]:
+    """The models of the agents that can be asked; the hub's own name stands for its helm."""
+    able = {one.entry.name: one for one in listed if one.state not in ("disabled", "invalid")}
+    found: list[ModelItem] = []
+    if helm in able and hub not in able:
+        found.append(ModelItem(hub, able[helm].card_at // 1000, hub))
+    for name, one in able.items():
+        created = one.card_at // 1000
+        found.append(ModelItem(name, created, hub))
+        found += [ModelItem(f"{name}/{skill.id}", created, hub) for skill in one.skills]
+    return found
