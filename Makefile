@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JS := tests/interop/js
 UV := .floors/uv/bin/uv
 ARGS ?=
-EXTRAS := flow langchain mcp metrics notify postgres pydantic-ai
+EXTRAS := flow langchain mcp metrics model notify postgres pydantic-ai
 # As of the version that wants something of what we need, where it matters.
 NEIGHBOURS := langgraph pydantic-ai openai-agents google-adk>=2.13 crewai>=1.15 agno llama-index mcp a2a-sdk
 

@@ -49,6 +49,7 @@ EXCEPTIONS = {
     ("trunkline.mcp.servers", "trunkline.mcp.session"): "its library is the extra `mcp`",
     ("trunkline.mcp.mount", "trunkline.mcp.http_server"): "its library is the extra `mcp`",
     ("trunkline.fleet.notify.channels", "apprise"): "the extra `notify`",
+    ("trunkline.hub.hub", "trunkline.hub.models"): "the extra `model`, which takes a second to load",
     ("trunkline.bridge.tools", "trunkline.adapters.langchain"): "the extra `langchain`",
     ("trunkline.bridge.tools", "trunkline.adapters.pydantic_ai"): "the extra `pydantic-ai`",
 }

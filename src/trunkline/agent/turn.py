@@ -84,6 +84,7 @@ class Turn:
         "_timer",
         "_work",
         "_written",
+        "answer_name",
         "lost_step",
         "raised",
         "report",
@@ -94,6 +95,8 @@ class Turn:
         self, work: Work, skill: str, coalesce: Coalesce, bounds: Bounds, reachable: Reachable | None = None
     ) -> None:
         self.skill = skill
+        # What the written answer is called as an artifact.
+        self.answer_name = ""
         self._bounds = bounds
         # Most turns call nobody.
         self._grants: Grants | None = None
@@ -126,6 +129,11 @@ class Turn:
     def context_id(self) -> str:
         """The id of the conversation the task belongs to."""
         return self._work.state.context_id
+
+    @property
+    def tenant(self) -> str:
+        """The tenant whose task it is."""
+        return self._work.tenant
 
     @property
     def caller(self) -> str:
@@ -232,7 +240,7 @@ class Turn:
         if text or last:
             append = self._begun
             self._begun = self._spoke = True
-            await self._work.emit(Delta(ANSWER, text, append, last))
+            await self._work.emit(Delta(ANSWER, text, append, last, "" if append else self.answer_name))
 
     async def status(self, text: str, metadata: Metadata | None = None) -> None:
         """Say what is going on; it stays on the task until the next word."""

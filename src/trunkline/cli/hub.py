@@ -71,7 +71,12 @@ def check(folder: str) -> list[str]:
     if not workspace.is_dir():
         raise Misuse(f"{workspace} is no folder; make one with trunkline hub init {workspace}")
     catalogue = Catalogue(lambda: 0)
-    files = CatalogueFiles(workspace, variable_of(_UNSERVED), catalogue.take_files)
+    try:
+        searches = bool(read_hub(workspace).search)
+    except Misuse:
+        # It is told of below.
+        searches = False
+    files = CatalogueFiles(workspace, variable_of(_UNSERVED), catalogue.take_files, searches=searches)
     looks: list[Callable[[], object]] = [
         lambda: check_notify(workspace, read_hub(workspace), variable_of({})),
         partial(read_keys, workspace),

@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from msgspec.structs import replace
 
@@ -16,9 +16,10 @@ from trunkline.clock import now_ms
 from trunkline.config import Settings
 from trunkline.errors import FlowRefused, Misuse, StoreError
 from trunkline.fleet.catalogue.catalogue import Catalogue, Key
-from trunkline.fleet.catalogue.entry import Entry, EntrySkill
+from trunkline.fleet.catalogue.entry import Entry, EntrySkill, Kind
 from trunkline.fleet.catalogue.entry_reader import is_path
 from trunkline.fleet.catalogue.listed import CardFacts, Listed
+from trunkline.fleet.catalogue.model_entry import MODEL_ENTRY, ModelEntry
 from trunkline.fleet.journal import KIND as JOURNAL_KIND
 from trunkline.hosting import ExecutorFactory, SiteFactory, check_agents
 from trunkline.log.events import Stepped
@@ -34,10 +35,12 @@ from trunkline.server.site import Site
 from trunkline.wire.card import Card, card_v1
 from trunkline.wire.card import Skill as CardSkill
 from trunkline.wire.peer_card import read_card
+from trunkline.wire.spellings import timestamp
 
 if TYPE_CHECKING:
     from trunkline.flow.definitions import Loaded
     from trunkline.hub.flows import HostFlows
+    from trunkline.hub.models import HostModels
 
 log = logging.getLogger("trunkline.hub")
 _TEXT = ("text/plain",)
@@ -102,6 +105,8 @@ class CarriedAgents:
         self._flows: HostFlows | None = None
         self._beside: list[HostedAgent] = []
         self._workflows: dict[Key, Loaded] = {}
+        self._models: dict[Key, ModelEntry] = {}
+        self._loaded_models: HostModels | None = None
         self._runner = runner
         self._sites = sites
         self._settings = settings
@@ -123,6 +128,13 @@ class CarriedAgents:
         """Take what runs workflows, and the agent whose tasks their runs are."""
         self._flows = flows
         self._beside = [runs]
+
+    def run_models(self, load: Callable[[], HostModels]) -> None:
+        """Take what loads the library of models, and what they work with, once somebody is one.
+
+        It raises `Misuse` if the library is not there.
+        """
+        self._load_models = load
 
     def open_by(self, opening: Callable[[str], OpenTask]) -> None:
         """Take how messages at the address of an agent become tasks, by its name."""
@@ -154,7 +166,7 @@ class CarriedAgents:
             await self._changed.wait()
             self._changed.clear()
             try:
-                await self._carry(set())
+                await self._carry({})
             except StoreError as error:
                 log.error("agents.uncarried error=%s", error)
                 self._changed.set()
@@ -163,17 +175,24 @@ class CarriedAgents:
     async def close(self) -> None:
         """Let go of every connection."""
         await self._clients.close()
+        if self._loaded_models is not None:
+            await self._loaded_models.close()
 
-    async def _carry(self, left: set[str]) -> None:
+    async def _carry(self, left: Mapping[str, Kind]) -> None:
         for key, entry in self._catalogue.entries().items():
             if entry.kind == "skill":
                 self._carry_skill(key, entry)
             elif entry.kind == "flow":
                 await self._carry_flow(key, entry)
+            elif entry.model is not None:
+                await self._carry_model(key, entry.name, entry.model)
             elif entry.peer is not None and not self._catalogue.is_reserved(entry.name):
                 self._carry_peer(entry.name)
-        for name in left:
-            self._carry_peer(name)
+        for name, kind in left.items():
+            if kind == "model":
+                await self._host_model(name)
+            else:
+                self._carry_peer(name)
         hosted = [one for some in self._hosted.values() for one in some]
         former = tuple([each for name in self._former if name not in self._hosted for each in _names(name)])
         kept = [(former, self._settings.kept_s)] if former else []
@@ -251,6 +270,40 @@ class CarriedAgents:
             ),
         )
 
+    async def _carry_model(self, key: Key, name: str, entry: ModelEntry) -> None:
+        if self._models.get(key) == entry and self._catalogue.facts(key) is not None:
+            return
+        try:
+            await self._host_model(name)
+            # The library of a provider is loaded when it is first named, which takes its time.
+            facts = await asyncio.to_thread(cast("HostModels", self._loaded_models).facts, entry)
+        except Misuse as error:
+            log.error("model.unloaded agent=%s error=%a", name, str(error))
+            self._catalogue.fail(key, str(error))
+            return
+        self._models[key] = entry
+        self._catalogue.learn(key, facts)
+
+    async def _host_model(self, name: str) -> None:
+        """Carry the tasks of a model agent.
+
+        Raises:
+            Misuse: its library is not there, or another agent has the name.
+        """
+        if self._kinds.setdefault(name, ("model", ""))[0] != "model":
+            raise Misuse(f"another agent that this hub runs is called {name!r}")
+        if name not in self._hosted:
+            if self._loaded_models is None:
+                self._loaded_models = await asyncio.to_thread(self._load_models)
+            agent = self._loaded_models.agent(name, lambda tenant: self._model(tenant, name))
+            made = self._executors.of(agent, self._settings, id=name)
+            self._hosted[name] = [replace(one, answer_s=self._settings.inbox_ttl_s) for one in made]
+
+    def _model(self, tenant: str, name: str) -> ModelEntry | None:
+        """The model that a tenant has under a name, while it takes work."""
+        found = self._catalogue.find(tenant, name)
+        return None if found is None or found.state in ("disabled", "invalid") else found.entry.model
+
     def _workflow(self, tenant: str, name: str) -> Loaded | None:
         """The workflow that a tenant has under a name."""
         key = self._catalogue.key_of(tenant, name)
@@ -266,9 +319,9 @@ class CarriedAgents:
         elsewhere = {name for node in await store.nodes.list() if node.alive for name in node.agents}
         return found - elsewhere
 
-    async def _left(self) -> set[str]:
+    async def _left(self) -> dict[str, Kind]:
         """Agents that no node carries and whose open tasks say in their log who does them."""
-        found: set[str] = set()
+        found: dict[str, Kind] = {}
         seen: set[str] = set()
         store, after = self._runner.tasks.store, ""
         while page := await store.nodes.waiting(after=after):
@@ -278,8 +331,11 @@ class CarriedAgents:
                     seen.add(task.agent)
                     feed = await self._runner.tasks.load(task.tenant, task.task_id)
                     records = [] if feed is None else await self._runner.tasks.records(feed)
-                    if any(isinstance(one.event, Stepped) and one.event.name == ENTRY for one in records):
-                        found.add(task.agent)
+                    steps = {one.event.name for one in records if isinstance(one.event, Stepped)}
+                    if ENTRY in steps:
+                        found[task.agent] = "peer"
+                    elif MODEL_ENTRY in steps:
+                        found[task.agent] = "model"
         return found
 
     # Sites.
@@ -320,14 +376,21 @@ def card_of(listed: Listed) -> Card:
     return Card(
         name=name,
         description=listed.description or name,
-        version=_VERSION,
+        version=_version(listed.entry),
         rpc_url="",
         rest_url="",
         skills=skills,
         default_input_modes=_TEXT,
-        default_output_modes=_TEXT,
+        default_output_modes=_TEXT if listed.entry.model is None else (*_TEXT, "application/json"),
         streaming=True,
     )
+
+
+def _version(entry: Entry) -> str:
+    """A model is another one with each change of its entry: when that was, or what it then said."""
+    if entry.model is None:
+        return _VERSION
+    return timestamp(entry.changed_at) if entry.changed_at else entry.revision
 
 
 def _card_skill(skill: EntrySkill, agent: str) -> CardSkill:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trunkline.agent.agent import Agent
 from trunkline.auth.identity import ClosedTenants, Identity, Verifier
@@ -65,6 +66,9 @@ except ImportError:
     # Its libraries are the extra `flow`.
     flows = None
 
+if TYPE_CHECKING:
+    from trunkline.hub.models import HostModels
+
 log = logging.getLogger("trunkline.hub")
 CEREMONIES = "ceremonies"
 # Where files of the workspace may have reports posted: they are the operator's word.
@@ -90,10 +94,12 @@ class Hub:
             raise Misuse(f"{workspace} is no folder; make one with trunkline hub init {workspace}")
         self.workspace = workspace
         self.file = read_hub(workspace)
-        self.catalogue = Catalogue(now_ms)
+        self.catalogue = Catalogue(now_ms, searches=bool(self.file.search))
         self._variable = variable_of(variables)
         self._following: asyncio.Task[None] | None = None
-        self.files = CatalogueFiles(workspace, self._variable, self.catalogue.take_files)
+        self.files = CatalogueFiles(
+            workspace, self._variable, self.catalogue.take_files, searches=self.catalogue.searches
+        )
         self.files.start()
         read_keys(workspace)
         check_notify(workspace, self.file, self._variable)
@@ -155,6 +161,7 @@ class Hub:
         self.carried.open_by(partial(opening, dispatcher))
         if self._flows is not None:
             self.carried.run_flows(self._flows, self._flows.assemble(host, self.carried.names))
+        self.carried.run_models(partial(self._load_models, host))
         self._own = Fetcher(Egress(networks=EVERYWHERE), timeout_s=host.settings.push_timeout)
         self._notifications = self._notified(host, vault, dispatcher)
         self._ceremonies = ceremonies_of(
@@ -188,6 +195,26 @@ class Hub:
         front.site.cards_of = self._own_cards
         self.catalogue.changed += [self.carried.note, front.renew]
         return front.site
+
+    def _load_models(self, host: Host) -> HostModels:
+        """What model agents work with.
+
+        Raises:
+            Misuse: the extra is not installed.
+        """
+        try:
+            from trunkline.hub.models import HostModels
+        except ModuleNotFoundError as error:
+            raise Misuse(f"models need {error.name}: pip install 'trunkline[model]'") from None
+        return HostModels(
+            host,
+            self.catalogue,
+            self._variable,
+            workspace=self.workspace,
+            ceremonies=self._ceremonies.api,
+            own=self._own,
+            search_url=self.file.search,
+        )
 
     def _quotas(self, host: Host) -> Quotas:
         records, tenants = self._health.records, self._tenants

@@ -14,6 +14,7 @@ from trunkline.fleet.health.health_records import KIND as HEALTH_KIND
 from trunkline.fleet.journal import KIND as JOURNAL_KIND
 from trunkline.gateway.audit import Audit
 from trunkline.gateway.closing import TenantClosing
+from trunkline.gateway.model.notes import NOTES, TODOS
 from trunkline.gateway.mounts import routes_of
 from trunkline.gateway.tenant_api import TenantApi
 from trunkline.gateway.tenants import TenantBook, TenantQuota
@@ -24,7 +25,16 @@ from trunkline.http.asgi import Scope as AsgiScope
 # Definitions, and the ids of registered ones: by name, as their room needs the libraries of the extra `flow`.
 WORKFLOW_KINDS = ("workflow", "workflow.id")
 # The documents of a tenant, which go when it is deleted.
-KINDS = (ENTRY_KIND, OVERRIDE_KIND, CEREMONY_KIND, JOURNAL_KIND, HEALTH_KIND, *WORKFLOW_KINDS)
+KINDS = (
+    ENTRY_KIND,
+    OVERRIDE_KIND,
+    CEREMONY_KIND,
+    JOURNAL_KIND,
+    HEALTH_KIND,
+    NOTES,
+    TODOS,
+    *WORKFLOW_KINDS,
+)
 
 
 class Tenants:

@@ -19,6 +19,7 @@ from trunkline.fleet.health.alerts import AlertLimits
 from trunkline.fleet.notify.channels import check_receivers
 from trunkline.fleet.notify.receiver import LIMIT, NoticeReceiver
 from trunkline.gateway.tenants import KeyQuota, TenantQuota
+from trunkline.peer.remote import check_address
 from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
 
 HUB, KEYS, MOCKS = "hub.yaml", "keys.yaml", "mocks.yaml"
@@ -37,7 +38,10 @@ class RoutingForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class HubFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What `hub.yaml` may say; the helm is the agent that takes what names no skill."""
+    """What `hub.yaml` may say; the helm is the agent that takes what names no skill.
+
+    `search` is the address of a search engine that speaks like SearXNG.
+    """
 
     name: _Name = "hub"
     description: _Text = "The agents of a catalogue behind one address."
@@ -47,6 +51,7 @@ class HubFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     alerts: AlertLimits = AlertLimits()
     notify: Annotated[tuple[NoticeReceiver, ...], Meta(max_length=LIMIT)] = ()
     quota: TenantQuota = TenantQuota()
+    search: str = ""
 
 
 class _KeyForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,6 +87,11 @@ def read_hub(workspace: Path) -> HubFile:
             load({name: durations[name]})
         except (ValueError, Misuse) as error:
             raise Misuse(f"{position(f'settings.{name}')}: {error}") from None
+    try:
+        if found.search:
+            check_address(found.search)
+    except Misuse:
+        raise Misuse(f"{position('search')}: this is no http:// or https:// address") from None
     return msgspec.structs.replace(found, settings=durations)
 
 

@@ -107,12 +107,13 @@ class Status(Event, frozen=True):
 
 
 class Delta(Event, frozen=True):
-    """Text added to the answer that a skill writes piece by piece."""
+    """Text added to the answer that a skill writes piece by piece; its first piece says what it is called."""
 
     artifact_id: str
     text: str
     append: bool = True
     last: bool = False
+    name: str = ""
 
 
 class Chunk(Event, frozen=True):

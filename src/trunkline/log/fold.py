@@ -463,7 +463,7 @@ class State:
         growing = self._artifacts.get(event.artifact_id)
         # As for chunks: stream readers are told to append or to begin anew, so the fold does the same.
         if growing is None or not event.append:
-            artifact = Artifact(artifact_id=event.artifact_id)
+            artifact = Artifact(artifact_id=event.artifact_id, name=event.name)
             growing = self._artifacts[event.artifact_id] = GrowingArtifact(artifact)
         growing.write(event.text)
 

@@ -68,6 +68,22 @@ class McpServers:
             ) from None
         return _result(found, f"{tool} of {server}")
 
+    async def list_tools(self, server: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[dict[str, Any]]:
+        """The tools of a server, as MCP describes them; without a name the servers.
+
+        Raises:
+            CallFailed: there is no such server, or it does not tell.
+        """
+        if not server:
+            return [{"name": name} for name in self._manifest.servers]
+        entry = self._entry(server, "list", {})
+        place = self._places.setdefault(server, _ServerSession())
+        try:
+            async with asyncio.timeout(timeout_s), place.calls:
+                return await (await place.session(server, entry, self._manifest.folder)).tools()
+        except TimeoutError:
+            raise CallFailed(f"{server} did not answer within {timeout_s:g} s", code=TIMEOUT) from None
+
     def _entry(self, server: str, tool: str, arguments: object) -> McpServerEntry:
         if not isinstance(arguments, Mapping) or not server or not tool:
             raise CallFailed(

@@ -77,6 +77,22 @@ class McpSession:
             raise self._failure(error) from None
         return found.model_dump(mode="json", by_alias=True, exclude_none=True)
 
+    async def tools(self) -> list[dict[str, Any]]:
+        """The first page of the tools of the server, as it is on the wire.
+
+        Raises:
+            CallFailed: the server does not tell.
+        """
+        try:
+            client = await asyncio.shield(self._client)
+            found = await client.list_tools()
+        except Exception as error:  # noqa: BLE001 — as for a call
+            raise self._failure(error) from None
+        return [
+            one.model_dump(mode="json", by_alias=True, include={"name", "description", "input_schema"})
+            for one in found.tools
+        ]
+
     async def close(self) -> None:
         """End the session, and its process if it has one."""
         self._closing.set()

@@ -39,14 +39,25 @@ class WatchedServers:
         Raises:
             CallFailed: it gave nothing; `code` says why.
         """
+        return await self._usable().call_tool(server, tool, arguments, timeout_s)
+
+    async def list_tools(self, server: str, timeout_s: float) -> list[dict[str, Any]]:
+        """The tools of a server; see `McpServers.list_tools`.
+
+        Raises:
+            CallFailed: it does not tell; `code` says why.
+        """
+        return await self._usable().list_tools(server, timeout_s)
+
+    def _usable(self) -> McpServers:
+        """The servers of the file as it is, or of the last that could be read."""
         try:
-            servers = self._current()
+            return self._current()
         except Misuse as error:
             if self._servers is None:
                 raise CallFailed(str(error), code=NOT_CONFIGURED) from None
             log.error("mcp.file_unread error=%s", error)
-            servers = self._servers
-        return await servers.call_tool(server, tool, arguments, timeout_s)
+            return self._servers
 
     def _current(self) -> McpServers:
         try:

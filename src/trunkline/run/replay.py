@@ -213,10 +213,21 @@ class _Track:
     is behind it; from the first word that is not there, the log and the run agree and `over` is set.
     """
 
-    __slots__ = ("_artifact_id", "_begun", "_generation", "_item", "_offset", "_recorded", "_run", "over")
+    __slots__ = (
+        "_artifact_id",
+        "_begun",
+        "_generation",
+        "_item",
+        "_name",
+        "_offset",
+        "_recorded",
+        "_run",
+        "over",
+    )
 
     def __init__(self, artifact_id: str) -> None:
         self._artifact_id = artifact_id
+        self._name = ""
         self._recorded: list[list[_Token]] = []
         self._run: list[_Token] = []
         self._begun = False
@@ -244,6 +255,8 @@ class _Track:
             self._generation += 1
             self._item = self._offset = 0
             self._run = []
+        if isinstance(event, Delta):
+            self._name = event.name or self._name
         tokens = _tokens(event)
         self._run += tokens
         rest = self._follow(tokens)
@@ -262,7 +275,8 @@ class _Track:
         self.over = True
         # An artifact that was begun and is empty is also to be seen.
         run = self._run or [""]
-        return _events(self._artifact_id, run, append=False)
+        first, *rest = _events(self._artifact_id, run, append=False)
+        return [replace(first, name=self._name) if isinstance(first, Delta) else first, *rest]
 
     def closing(self) -> Iterable[AnyEvent]:
         """What is to be recorded if the run says no more: nothing if the log holds just what it said."""

@@ -61,7 +61,7 @@ def _encode(state: State, recorded: Recorded, dialect: Dialect, whole_limit: int
         case Delta() as event:
             if event.last and _length(state, event.artifact_id) <= whole_limit:
                 return whole(state, event.artifact_id, writer)
-            artifact = Artifact(event.artifact_id, parts=(Part(text=event.text),))
+            artifact = Artifact(event.artifact_id, event.name, parts=(Part(text=event.text),))
             return writer.artifact_frame(
                 ArtifactUpdate(state.task_id, state.context_id, artifact, event.append, event.last)
             )

@@ -81,7 +81,7 @@ def test_equal_texts_have_equal_revisions() -> None:
         ({"name": "a", "url": "http://x", "skills": [{"nam": "x"}]}, "skills[0].nam", "is name meant?"),
         ({"name": "a", "url": "http://x", "skills": ["x", "x"]}, "skills[1]", "two skills"),
         ({"name": "a", "url": "http://x", "skills": [{"description": "x"}]}, "skills[0]", "has a name"),
-        ({"name": "a"}, "url", "either a url, an import or a workflow"),
+        ({"name": "a"}, "url", "either a url, an import, a workflow or a model"),
         ({"name": "a", "url": "http://x", "import": "a:b"}, "url", "either"),
         ({"name": "a", "url": "ftp://x"}, "url", "http://"),
         ({"name": "a", "url": "http://me:pw@x/"}, "url", "login"),

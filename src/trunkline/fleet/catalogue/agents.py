@@ -13,6 +13,7 @@ from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.discovery import CardDiscovery
 from trunkline.fleet.catalogue.documents import CatalogueDocuments, KeptEntry, KeptOverride
+from trunkline.fleet.catalogue.entry import Entry
 from trunkline.fleet.catalogue.entry_reader import read_entry
 from trunkline.fleet.catalogue.files import ENTRIES_LIMIT
 from trunkline.fleet.catalogue.history import CatalogueHistory
@@ -116,7 +117,7 @@ class AgentsApi:
         Raises:
             InvalidParams: a member does not fit, or the name is taken, which is a conflict.
         """
-        name = read_entry(_without_credentials(raw), "api", tenant=call.tenant).name
+        name = self._read(call, _without_credentials(raw)).name
         known = self._parts.catalogue.find(call.tenant, name)
         if known is not None or self._parts.documents.kept(call.tenant, name) is not None:
             raise _taken(name, "file" if known is None else known.entry.owner)
@@ -212,17 +213,21 @@ class AgentsApi:
         self, call: ApiCall, name: str, raw: dict[str, Any], known: KeptEntry | None
     ) -> AgentItem:
         plain = _without_credentials(raw)
-        entry = read_entry(plain, "api", tenant=call.tenant)
+        entry = self._read(call, plain)
         if entry.peer is not None:
             await self._check_address(entry.peer.url)
         sealed = self._sealed(call.tenant, name, raw, "" if known is None else known.sealed)
-        kept = KeptEntry(owner="api", raw=plain, by=call.principal.name, sealed=sealed)
+        now = self._parts.now_ms()
+        kept = KeptEntry(owner="api", raw=plain, by=call.principal.name, sealed=sealed, at=now)
         try:
             await self._parts.documents.put(call.tenant, name, kept)
         except Conflict:
             await self._parts.documents.refresh()
             raise InvalidParams(f"{name} has just been changed", conflict="CHANGED") from None
         return AgentItem(**self._item(call, self._found(ApiCall(call.principal, call.tenant, name))))
+
+    def _read(self, call: ApiCall, raw: dict[str, Any]) -> Entry:
+        return read_entry(raw, "api", tenant=call.tenant, searches=self._parts.catalogue.searches)
 
     async def _check_address(self, url: str) -> None:
         try:

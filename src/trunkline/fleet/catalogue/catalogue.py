@@ -25,9 +25,13 @@ class _Given(Struct, frozen=True):
 
 
 class Catalogue:
-    """The entries of files and of documents, and what is known of each; `changed` is told of every change."""
+    """The entries of files and of documents, and what is known of each; `changed` is told of every change.
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    With `searches` the operator has set up a search engine, which entries may grant to their models.
+    """
+
+    def __init__(self, now_ms: Callable[[], int], *, searches: bool = False) -> None:
+        self.searches = searches
         self._now = now_ms
         self._entries: dict[Key, Entry] = {}
         self._facts: dict[Key, CardFacts] = {}
@@ -77,7 +81,7 @@ class Catalogue:
     def is_reserved(self, name: str) -> bool:
         """Whether the hub itself runs an agent of this name, for whatever tenants: no other may have it."""
         of_file = self._entries.get((OF_FILES, name))
-        return of_file is not None and of_file.kind in ("skill", "flow")
+        return of_file is not None and of_file.kind != "peer"
 
     # Being told.
 
@@ -164,7 +168,7 @@ class Catalogue:
             del self._entries[key]
         else:
             self._entries[key] = entry
-        if before is None or entry is None or before.peer != entry.peer or before.imported != entry.imported:
+        if before is None or entry is None or _source(before) != _source(entry):
             # Another address is another agent.
             self._facts.pop(key, None)
             self._failures.pop(key, None)
@@ -218,6 +222,11 @@ class Catalogue:
     def _tell(self, key: Key, before: Entry | None, after: Entry | None) -> None:
         for told in list(self.changed):
             told(key, before, after)
+
+
+def _source(entry: Entry) -> tuple[object, ...]:
+    """Who does the work of an entry."""
+    return entry.peer, entry.imported, entry.model
 
 
 def _told(listed: Listed) -> Listed:

@@ -22,13 +22,17 @@ ENTRY_KIND, OVERRIDE_KIND = "catalogue", "catalogue_override"
 
 
 class KeptEntry(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An entry as it was given, by whom, with its sealed credentials; `until` ends an announced one (ms)."""
+    """An entry as it was given, by whom and when, with its sealed credentials; `until` ends an announced one.
+
+    Moments are in milliseconds.
+    """
 
     owner: Literal["api", "announce"]
     raw: dict[str, Any]
     by: str
     sealed: str = ""
     until: int = 0
+    at: int = 0
 
 
 class KeptOverride(Struct, frozen=True, kw_only=True):
@@ -103,25 +107,24 @@ class CatalogueDocuments:
         return 0 < kept.until <= self._now()
 
     def _take(self, tenant: str, name: str, kept: KeptEntry | None) -> None:
-        entry = None if kept is None or self._ended(kept) else read_kept(tenant, name, kept)
+        entry = None if kept is None or self._ended(kept) else self._read(tenant, name, kept)
         self._catalogue.take(tenant, name, entry)
+
+    def _read(self, tenant: str, name: str, kept: KeptEntry) -> Entry:
+        """The entry that a document stands for; what this version cannot read is kept to be seen."""
+        try:
+            entry = read_entry(kept.raw, kept.owner, tenant=tenant, searches=self._catalogue.searches)
+        except InvalidParams as error:
+            return faulty_entry(name, kept.owner, f"{error.field}: {error.message}", (tenant,))
+        if entry.peer is None:
+            return replace(entry, changed_at=kept.at)
+        return replace(entry, peer=replace(entry.peer, foreign=True, sealed=kept.sealed))
 
     def _override(self, tenant: str, name: str, kept: KeptOverride | None) -> None:
         if kept is None:
             self._catalogue.take_override(tenant, name, "")
         else:
             self._catalogue.take_override(tenant, name, kept.override, kept.revision)
-
-
-def read_kept(tenant: str, name: str, kept: KeptEntry) -> Entry:
-    """The entry that a document stands for; what this version cannot read is kept to be seen."""
-    try:
-        entry = read_entry(kept.raw, kept.owner, tenant=tenant)
-    except InvalidParams as error:
-        return faulty_entry(name, kept.owner, f"{error.field}: {error.message}", (tenant,))
-    if entry.peer is None:
-        return entry
-    return replace(entry, peer=replace(entry.peer, foreign=True, sealed=kept.sealed))
 
 
 def _decoded(doc: Doc, kind: type[Any]) -> Any:

@@ -8,10 +8,11 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from trunkline.fleet.catalogue.model_entry import ModelEntry
 from trunkline.peer.remote import Peer
 
 Owner = Literal["file", "api", "announce"]
-Kind = Literal["peer", "skill", "flow"]
+Kind = Literal["peer", "skill", "flow", "model"]
 EVERY_TENANT = "*"
 # Names of ours: every agent, and the hub itself, whose tasks are those that nobody could be given.
 RESERVED = frozenset({"all", "hub"})
@@ -47,12 +48,15 @@ class Entry(Struct, frozen=True, kw_only=True):
     imported: str = ""
     # A path below the workspace, or the id of a registered definition.
     workflow: str = ""
+    model: ModelEntry | None = None
     streaming: bool = False
     concurrency: int | None = None
     reviewer: Literal["", "operator"] = ""
     cooldown_s: Mapping[str, float] = field(default_factory=dict[str, float])
     fault: str = ""
     revision: str = ""
+    # When it was changed last, in milliseconds; 0 of one that stands in a file.
+    changed_at: int = 0
 
     def serves(self, tenant: str) -> bool:
         """Whether the agents of a tenant include it."""

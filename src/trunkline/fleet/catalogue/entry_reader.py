@@ -10,10 +10,19 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import fields
 
 from trunkline.config import seconds
 from trunkline.errors import InvalidParams, Misuse
-from trunkline.fleet.catalogue.entry import EVERY_TENANT, NAME, RESERVED, Entry, EntrySkill, Owner
+from trunkline.fleet.catalogue.entry import EVERY_TENANT, NAME, RESERVED, Entry, EntrySkill, Kind, Owner
+from trunkline.fleet.catalogue.model_entry import (
+    Advisor,
+    ModelEntry,
+    ModelForm,
+    ModelLimits,
+    ModelMemory,
+    read_model,
+)
 from trunkline.peer.remote import Peer, check_address
 from trunkline.yaml_reader import snake_case
 
@@ -43,7 +52,7 @@ class _SkillForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tags: _Tags = ()
 
 
-class _EntryForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _EntryForm(ModelForm, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     description: _Text = ""
     tags: _Tags = ()
@@ -53,6 +62,7 @@ class _EntryForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     url: str = ""
     imported: str = msgspec.field(default="", name="import")
     workflow: str = ""
+    model: str = ""
     api_key_env: str = ""
     auth: _AuthForm | None = None
     headers: dict[str, str] = {}
@@ -67,10 +77,28 @@ class _EntryForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reviewer: Literal["", "operator"] = ""
 
 
+_OF_MODELS = frozenset(ModelForm.__struct_encode_fields__)
+# What is written below a member of its own.
+_INNER: Mapping[str, type[Struct]] = {
+    "auth": _AuthForm,
+    "skills": _SkillForm,
+    "limits": ModelLimits,
+    "memory": ModelMemory,
+    "advisor": Advisor,
+}
+
+
 def read_entry(
-    raw: Mapping[str, Any], owner: Owner, variable: Variable = lambda _: None, *, tenant: str = "default"
+    raw: Mapping[str, Any],
+    owner: Owner,
+    variable: Variable = lambda _: None,
+    *,
+    tenant: str = "default",
+    searches: bool = False,
 ) -> Entry:
     """An entry by what is written; one that came by the API or by an announcement is of its `tenant`.
+
+    With `searches` the operator has set up a search engine, which models may then use.
 
     Raises:
         InvalidParams: a member does not fit; `field` is its name as it is written.
@@ -86,18 +114,14 @@ def read_entry(
     _check_name(form.name)
     if owner != "file":
         _refuse_of_others(form, raw)
-    if [bool(form.url), bool(form.imported), bool(form.workflow)].count(True) != 1:
-        raise InvalidParams("an agent has either a url, an import or a workflow", field="url")
+    kind = _kind(form)
     peer = _peer(form, owner) if form.url else None
-    credential = "" if peer is None else peer.api_key_env or peer.bearer_env
-    if credential and not variable(credential):
-        # It would be called without them, and refuse what it could do.
-        where = "apiKeyEnv" if form.auth is None else "auth.credentialsEnv"
-        raise InvalidParams(f"the variable {credential} is not set", field=where)
+    model = _model(form, searches=searches) if form.model else None
+    _check_credential(form, peer, model, variable)
     return Entry(
         name=form.name,
         owner=owner,
-        kind="peer" if form.url else "skill" if form.imported else "flow",
+        kind=kind,
         description=form.description,
         tags=form.tags,
         enabled=form.enabled,
@@ -106,12 +130,39 @@ def read_entry(
         peer=peer,
         imported=_import(form) if form.imported else "",
         workflow=_workflow(form) if form.workflow else "",
+        model=model,
         streaming=form.streaming,
         concurrency=form.concurrency,
         cooldown_s=_cooldown(form),
         reviewer=form.reviewer,
         revision=_revision(encoded),
     )
+
+
+def _kind(form: _EntryForm) -> Kind:
+    kinds: dict[Kind, str] = {
+        "peer": form.url,
+        "skill": form.imported,
+        "flow": form.workflow,
+        "model": form.model,
+    }
+    named: list[Kind] = [kind for kind, source in kinds.items() if source]
+    if len(named) != 1:
+        raise InvalidParams("an agent has either a url, an import, a workflow or a model", field="url")
+    if named[0] != "model":
+        _refuse_of_models(form)
+    return named[0]
+
+
+def _check_credential(
+    form: _EntryForm, peer: Peer | None, model: ModelEntry | None, variable: Variable
+) -> None:
+    named = "" if peer is None else peer.api_key_env or peer.bearer_env
+    credential = named if model is None else model.api_key_env
+    if credential and not variable(credential):
+        # It would be called without them, and refuse what it could do.
+        where = "apiKeyEnv" if form.auth is None else "auth.credentialsEnv"
+        raise InvalidParams(f"the variable {credential} is not set", field=where)
 
 
 def expand(text: str, variable: Variable, where: str) -> str:
@@ -166,6 +217,8 @@ def _refuse_of_others(form: _EntryForm, raw: Mapping[str, Any]) -> None:
     for header in form.headers:
         if header.lower() in _SECRET_HEADERS:
             raise InvalidParams("this shows who calls: give it as auth", field=f"headers.{header}")
+    if form.base_url:
+        raise InvalidParams(_HERE, field="baseUrl")
     if is_path(form.workflow):
         raise InvalidParams(f"give the id of a registered workflow: {_HERE}", field="workflow")
     if "tenants" in raw:
@@ -174,10 +227,10 @@ def _refuse_of_others(form: _EntryForm, raw: Mapping[str, Any]) -> None:
 
 def _form(raw: dict[str, Any]) -> _EntryForm:
     named = {snake_case(str(key)): value for key, value in raw.items()}
-    if isinstance(auth := named.get("auth"), dict):
-        named["auth"] = {
-            snake_case(str(key)): value for key, value in cast("dict[object, Any]", auth).items()
-        }
+    for inner in _INNER:
+        if isinstance(found := named.get(inner), dict):
+            members = cast("dict[object, Any]", found)
+            named[inner] = {snake_case(str(key)): value for key, value in members.items()}
     try:
         return msgspec.convert(named, _EntryForm)
     except msgspec.ValidationError as error:
@@ -188,8 +241,10 @@ def _refusal(said: str) -> InvalidParams:
     text, _, path = said.partition(" - at `$")
     where = path.rstrip("`").lstrip(".")
     if unknown := _UNKNOWN.search(text):
-        kind = {"auth": _AuthForm, "skills": _SkillForm}.get(where.partition("[")[0], _EntryForm)
-        known = [_written(name) for name in kind.__struct_encode_fields__]
+        kind = _INNER.get(where.partition("[")[0], _EntryForm)
+        # Those that every entry has come first.
+        names = sorted(kind.__struct_encode_fields__, key=lambda name: name in _OF_MODELS)
+        known = [_written(name) for name in names]
         near = get_close_matches(_written(unknown[1]), known, 1)
         meant = f"is {near[0]} meant?" if near else f"there are {', '.join(known)}"
         where = f"{where}.{_written(unknown[1])}".lstrip(".")
@@ -295,14 +350,27 @@ def _workflow(form: _EntryForm) -> str:
     return named
 
 
+def _model(form: _EntryForm, *, searches: bool) -> ModelEntry:
+    if form.api_key_env and _VARIABLE_NAME.fullmatch(form.api_key_env) is None:
+        raise InvalidParams("give the name of a variable, not the secret itself", field="apiKeyEnv")
+    _refuse_of_peers(form, allowed="api_key_env")
+    return read_model(form.model, form, form.api_key_env, searches=searches)
+
+
+def _refuse_of_models(form: _EntryForm) -> None:
+    for one in fields(ModelForm):
+        if getattr(form, one.name) != one.default:
+            raise InvalidParams("only an agent with a model has it", field=_written(one.name))
+
+
 def is_path(workflow: str) -> bool:
     """Whether a workflow is named by a file rather than by its id."""
     return "/" in workflow or workflow.endswith((".json", ".yaml", ".yml"))
 
 
-def _refuse_of_peers(form: _EntryForm) -> None:
+def _refuse_of_peers(form: _EntryForm, allowed: str = "") -> None:
     for name in ("url", "card_url", "api_key_env", "auth", "headers", "version", "external"):
-        if getattr(form, name):
+        if getattr(form, name) and name != allowed:
             raise InvalidParams("an agent that runs here has none", field=_written(name))
 
 

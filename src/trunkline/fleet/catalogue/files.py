@@ -28,9 +28,20 @@ SETTLE_S = 0.3
 
 
 class CatalogueFiles:
-    """The entries of a workspace; `take` is handed all of them whenever one has changed."""
+    """The entries of a workspace; `take` is handed all of them whenever one has changed.
 
-    def __init__(self, workspace: Path, variable: Variable, take: Callable[[Sequence[Entry]], None]) -> None:
+    With `searches` the operator has set up a search engine, which entries may grant to their models.
+    """
+
+    def __init__(
+        self,
+        workspace: Path,
+        variable: Variable,
+        take: Callable[[Sequence[Entry]], None],
+        *,
+        searches: bool = False,
+    ) -> None:
+        self._searches = searches
         self._workspace = workspace
         self._variable = variable
         self._take = take
@@ -101,7 +112,7 @@ class CatalogueFiles:
             try:
                 if isinstance(text, Misuse):
                     raise text
-                self._parsed[name] = parse(name, text, self._variable)
+                self._parsed[name] = parse(name, text, self._variable, searches=self._searches)
                 self._faults.pop(name, None)
             except Misuse as error:
                 self._faults[name] = str(error)
@@ -114,7 +125,7 @@ def _said(texts: Mapping[str, str | Misuse]) -> dict[str, str]:
     return {name: str(text) for name, text in texts.items()}
 
 
-def parse(file: str, text: str, variable: Variable) -> list[Entry]:
+def parse(file: str, text: str, variable: Variable, *, searches: bool = False) -> list[Entry]:
     """The entries of a file, each valid or with its fault.
 
     Raises:
@@ -127,7 +138,7 @@ def parse(file: str, text: str, variable: Variable) -> list[Entry]:
         return []
     document, top = found
     if file.startswith(f"{FOLDER}/"):
-        return [_entry(document, top, variable)]
+        return [_entry(document, top, variable, searches=searches)]
     if file == JSON_VARIABLE and isinstance(document, list):
         document, top = {"agents": cast("list[object]", document)}, top
         rows = top
@@ -146,7 +157,9 @@ def parse(file: str, text: str, variable: Variable) -> list[Entry]:
     raws = cast("list[object]", listed)
     if len(raws) > ENTRIES_LIMIT:
         raise Misuse(f"{rows()}: a catalogue has at most {ENTRIES_LIMIT} entries")
-    return [_entry(raw, rows.child(str(n)) or rows, variable) for n, raw in enumerate(raws)]
+    return [
+        _entry(raw, rows.child(str(n)) or rows, variable, searches=searches) for n, raw in enumerate(raws)
+    ]
 
 
 def merged(parsed: Mapping[str, list[Entry]], faults: Mapping[str, str]) -> list[Entry]:
@@ -171,12 +184,12 @@ def _shown(faults: Iterable[tuple[str, str]]) -> list[Entry]:
     return [faulty_entry(file, "file", fault) for file, fault in faults]
 
 
-def _entry(raw: object, where: YamlPosition, variable: Variable) -> Entry:
+def _entry(raw: object, where: YamlPosition, variable: Variable, *, searches: bool) -> Entry:
     if not isinstance(raw, dict):
         raise Misuse(f"{where()}: an entry has at least name and url")
     members = cast("dict[str, Any]", raw)
     try:
-        return read_entry(members, "file", variable)
+        return read_entry(members, "file", variable, searches=searches)
     except InvalidParams as error:
         said = f"{error.field}: " if error.field else ""
         fault = f"{where(error.field)}: {said}{error.message}"

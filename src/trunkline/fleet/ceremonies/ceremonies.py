@@ -47,7 +47,8 @@ class Ceremonies:
             rests=rests,
         )
         self._files = None if folder is None else CeremonyFiles(folder, self.ceremony_store.take_files)
-        self.routes = ceremony_routes(CeremonyApi(self.ceremony_store, self.scheduler, store.clock, guarded))
+        self.api = CeremonyApi(self.ceremony_store, self.scheduler, store.clock, guarded)
+        self.routes = ceremony_routes(self.api)
 
     async def start(self) -> None:
         """Read what there is.

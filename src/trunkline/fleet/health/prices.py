@@ -31,9 +31,14 @@ def cost_of(report: Metadata) -> float | None:
     if used == (0, 0):
         return None
     model = report.get("model")
-    name = model.lower() if isinstance(model, str) else ""
+    return price_of(model if isinstance(model, str) else "", *used)
+
+
+def price_of(model: str, tokens_in: int, tokens_out: int) -> float:
+    """What tokens of a model cost, in dollars."""
+    name = model.lower()
     into, out = next(((into, out) for part, into, out in PRICES if part in name), DEFAULT)
-    return (used[0] * into + used[1] * out) / 1e6
+    return (tokens_in * into + tokens_out * out) / 1e6
 
 
 def tokens_of(report: Metadata) -> tuple[int, int]:

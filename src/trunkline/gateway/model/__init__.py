@@ -1,0 +1,1 @@
+"""Agents that are a model with tools: the extra `model`."""

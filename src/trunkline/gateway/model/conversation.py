@@ -1,0 +1,65 @@
+"""What a model is told before it answers: who it is, and what was said before. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec import UNSET
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
+
+from trunkline.fleet.catalogue.model_entry import Brevity, ModelEntry, ModelMemory
+from trunkline.wire.types import Message, Role
+
+_BREVITY: dict[Brevity, str] = {
+    "lite": "Answer in whole sentences and explain where that helps.",
+    "full": "Answer briefly: what was asked for, and nothing else.",
+    "ultra": "Answer in as few words as possible.",
+}
+
+
+def instructions(name: str, entry: ModelEntry, more: Iterable[str] = ()) -> str:
+    """What the model is told of itself; `more` is of its tools."""
+    said = [f"You are {name}{f', {entry.role}' if entry.role else ''}."]
+    said += [f"Your goal: {entry.goal}"] if entry.goal else []
+    said += [f"Your personality: {entry.personality}"] if entry.personality else []
+    said.append(_BREVITY[entry.brevity])
+    if entry.rules:
+        said.append("\n".join(["Rules:", *[f"- {rule}" for rule in entry.rules]]))
+    return "\n".join([*said, *more])
+
+
+def conversation(said: Sequence[Message], memory: ModelMemory) -> list[ModelMessage]:
+    """A conversation as a model reads it: the newest messages, as many as are remembered, and the last one.
+
+    Of what an agent said only its text counts, of what a caller said also data.
+    """
+    *before, last = said
+    kept: list[Message] = []
+    left = memory.bytes
+    for one in reversed(before[-memory.messages :] if memory.messages else []):
+        left -= len(text_of(one).encode())
+        if left < 0:
+            break
+        kept.append(one)
+    found: list[ModelMessage] = []
+    for one in [*reversed(kept), last]:
+        text = text_of(one)
+        if not text and one is not last:
+            continue
+        if one.role is Role.AGENT:
+            found.append(ModelResponse(parts=[TextPart(text)]))
+        else:
+            found.append(ModelRequest(parts=[UserPromptPart(text)]))
+    return found
+
+
+def text_of(message: Message) -> str:
+    """What a message says, as text."""
+    is_caller = message.role is not Role.AGENT
+    lines = [
+        part.text if part.text is not None else msgspec.json.encode(part.data).decode()
+        for part in message.parts
+        if part.text is not None or (is_caller and part.data is not UNSET)
+    ]
+    return "\n".join(lines)

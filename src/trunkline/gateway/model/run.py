@@ -1,0 +1,308 @@
+"""One task of a model agent: the model is asked, uses its tools, and is asked again until it answers.
+
+Every call of a model and every use of a tool is a step of the task: a run that is resumed repeats none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from mimetypes import guess_type
+from typing import Any, NoReturn, cast
+
+from msgspec import Struct
+from pydantic_ai.direct import model_request, model_request_stream
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponseStreamEvent,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
+)
+from pydantic_ai.models import Model, ModelRequestParameters
+from pydantic_ai.settings import ModelSettings
+from pydantic_ai.tools import ToolDefinition
+
+from trunkline.agent.turn import Turn
+from trunkline.errors import CallFailed, Misuse, Refused, Unreachable
+from trunkline.fleet.catalogue.model_entry import Advisor, ModelEntry
+from trunkline.fleet.health.prices import price_of
+from trunkline.gateway.model.conversation import conversation, instructions
+from trunkline.gateway.model.failures import EXPECTED, code_of, reason_of
+from trunkline.gateway.model.roster import roster
+from trunkline.gateway.model.tools import (
+    TOOLS,
+    AdviceForm,
+    AgentForm,
+    ModelParts,
+    ModelTool,
+    ToolUse,
+    WriteForm,
+    read_arguments,
+)
+
+log = logging.getLogger("trunkline.gateway")
+RESPONSE, TOOL_CALL, SUB_AGENT = "response", "tool_call", "sub_agent_response"
+_ADVICE = "You advise another agent. Answer its question briefly and plainly."
+_CUT = "\n[cut: the rest is left out]"
+
+
+class Used(Struct, frozen=True):
+    """What a use of a tool gave, as it is recorded: its text, and the tokens of an advisor."""
+
+    ok: bool
+    text: str
+    response: list[Any] = []
+
+
+class ModelRun:
+    """One run of one task by the entry that it was begun with."""
+
+    def __init__(self, turn: Turn, agent: str, entry: ModelEntry, parts: ModelParts) -> None:
+        self._turn = turn
+        self._agent = agent
+        self._entry = entry
+        self._parts = parts
+        self._uses = 0
+        self._delegated = 0
+        self._offered = {one.removeprefix("/"): TOOLS[one.removeprefix("/")] for one in entry.capabilities}
+
+    async def run(self, model: Model) -> None:
+        """Answer the task; what was said is written to it."""
+        turn, entry = self._turn, self._entry
+        turn.answer_name = RESPONSE
+        known = self._parts.agents(turn.tenant) if "agent" in self._offered else ()
+        told = instructions(self._agent, entry, roster(known, self._agent))
+        messages = conversation(turn.history, entry.memory)
+        cast("ModelRequest", messages[-1]).instructions = told
+        for _ in range(entry.limits.model_calls):
+            response = await self._ask(model, messages)
+            messages.append(response)
+            if not response.tool_calls:
+                return
+            parts: list[ModelRequestPart] = [await self._use(call) for call in response.tool_calls]
+            messages.append(ModelRequest(parts=parts, instructions=told))
+        turn.fail(f"limit_reached: {entry.limits.model_calls} calls of the model have brought no end.")
+
+    # The model.
+
+    async def _ask(self, model: Model, messages: Sequence[ModelMessage]) -> ModelResponse:
+        turn, said = self._turn, False
+        between = "\n\n" if turn.written else ""
+
+        async def asked() -> list[Any]:
+            nonlocal said
+            said = True
+            response = await self._streamed(model, messages, between)
+            return ModelMessagesTypeAdapter.dump_python([response], mode="json")
+
+        recorded = await turn.step(f"model {self._entry.model}", asked)
+        (response,) = ModelMessagesTypeAdapter.validate_python(recorded)
+        answered = cast("ModelResponse", response)
+        text = "".join([part.content for part in answered.parts if isinstance(part, TextPart)])
+        if not said and text:
+            # The words of a run that died stand in the log; said again they are compared, and not repeated.
+            await turn.write(between + text)
+        self._count(answered)
+        return answered
+
+    async def _streamed(self, model: Model, messages: Sequence[ModelMessage], between: str) -> ModelResponse:
+        turn, entry = self._turn, self._entry
+        parameters = ModelRequestParameters(
+            function_tools=[
+                ToolDefinition(name=name, description=tool.description, parameters_json_schema=tool.schema)
+                for name, tool in self._offered.items()
+            ],
+        )
+        try:
+            async with (
+                asyncio.timeout(entry.limits.seconds),
+                model_request_stream(
+                    model,
+                    messages,
+                    model_settings=self._settings(),
+                    model_request_parameters=parameters,
+                ) as stream,
+            ):
+                async for event in stream:
+                    if text := _text(event):
+                        await turn.write(between + text)
+                        between = ""
+                return stream.get()
+        except EXPECTED as error:
+            self._fail(error)
+
+    def _settings(self) -> ModelSettings:
+        made = ModelSettings(max_tokens=self._entry.max_tokens)
+        if self._entry.temperature is not None:
+            made["temperature"] = self._entry.temperature
+        return made
+
+    def _fail(self, error: Exception) -> NoReturn:
+        code = code_of(error)
+        # What the provider said is for the operator; callers are told the code.
+        log.warning(
+            "model.failed task=%s model=%s code=%s error=%a",
+            self._turn.task_id,
+            self._entry.model,
+            code,
+            str(error)[:1000],
+        )
+        self._turn.fail(reason_of(code))
+
+    def _count(self, response: ModelResponse) -> None:
+        used = response.usage
+        cached = used.cache_read_tokens + used.cache_write_tokens
+        self._turn.usage(
+            input_tokens=max(used.input_tokens - cached, 0),
+            output_tokens=used.output_tokens,
+            cache_creation_input_tokens=used.cache_write_tokens,
+            cache_read_input_tokens=used.cache_read_tokens,
+            cost_usd=price_of(response.model_name or "", used.input_tokens, used.output_tokens),
+        )
+
+    # Its tools.
+
+    async def _use(self, call: ToolCallPart) -> ToolReturnPart:
+        """Do what the model calls for; whatever comes of it, the model is told."""
+        turn, name = self._turn, call.tool_name
+        self._uses += 1
+        used = await self._used(call)
+        if self._entry.artifacts:
+            await turn.artifact(data={"tool": name, "ok": used.ok}, name=TOOL_CALL)
+        text = used.text if used.ok else f"ERR: {used.text}"
+        return ToolReturnPart(
+            tool_name=name,
+            content=_bounded(text, self._entry.limits.result_bytes),
+            tool_call_id=call.tool_call_id,
+        )
+
+    async def _used(self, call: ToolCallPart) -> Used:
+        name, tool = call.tool_name, self._offered.get(call.tool_name)
+        if tool is None:
+            log.warning(
+                "capability.refused tenant=%s agent=%s task=%s capability=%a",
+                self._turn.tenant,
+                self._agent,
+                self._turn.task_id,
+                f"/{name}"[:80],
+            )
+            return Used(False, f"the capability /{name[:80]} is not granted to this agent")
+        if self._uses > self._entry.limits.tool_calls:
+            return Used(False, f"no more than {self._entry.limits.tool_calls} tool calls in one task")
+        try:
+            form = read_arguments(tool, call.args)
+        except Misuse as error:
+            return Used(False, str(error))
+        if isinstance(form, AgentForm):
+            return await self._delegate(form)
+        if isinstance(form, AdviceForm):
+            return await self._advised(form)
+        used = await self._turn.step(f"tool {name}", self._act, tool, form)
+        if used.ok and isinstance(form, WriteForm):
+            await self._hand_over(form)
+        return used
+
+    async def _hand_over(self, form: WriteForm) -> None:
+        """Give the caller a file that was written, byte for byte."""
+        filename = form.path.rpartition("/")[2]
+        guessed = guess_type(filename)[0] or ("application/octet-stream" if form.base64 else "text/plain")
+        await self._turn.artifact(file=form.body(), name=form.path, filename=filename, media_type=guessed)
+
+    async def _act(self, tool: ModelTool, form: Struct) -> Used:
+        turn = self._turn
+        use = ToolUse(
+            f"{turn.task_id}-{self._uses}", turn.tenant, self._agent, turn.caller, self._entry, self._parts
+        )
+        try:
+            return Used(True, _bounded(await tool.act(use, form), self._entry.limits.result_bytes))
+        except (Misuse, CallFailed, Refused, Unreachable) as error:
+            return Used(False, str(error))
+        except OSError as error:
+            log.error("tool.failed task=%s error=%a", turn.task_id, str(error))
+            return Used(False, "it failed; the log of the server says why")
+
+    async def _delegate(self, form: AgentForm) -> Used:
+        """Have another agent of the tenant do something, as a child task."""
+        # Who may be asked is decided once: the catalogue may be another one when the run is played again.
+        refused = await self._turn.step("tool agent", self._refusal, form)
+        if not refused.ok:
+            return refused
+        self._delegated += 1
+        try:
+            if form.skill:
+                result = await self._turn.call(form.name, form.message, skill=form.skill)
+            else:
+                result = await self._turn.call(form.name, form.message)
+        except (CallFailed, Misuse, Refused) as error:
+            return Used(False, str(error))
+        if self._entry.artifacts:
+            content = {"agent": form.name, "depth": 1, "content": result.text}
+            await self._turn.artifact(data=content, name=SUB_AGENT)
+        return Used(True, result.text)
+
+    async def _refusal(self, form: AgentForm) -> Used:
+        limit = self._entry.limits.delegations
+        if self._delegated >= limit:
+            return Used(False, f"no more than {limit} calls of agents in one task")
+        known = {one.entry.name for one in self._parts.agents(self._turn.tenant)} - {self._agent}
+        if form.name not in known:
+            return Used(False, f"there is no agent {form.name[:80]!r}; there are {', '.join(sorted(known))}")
+        return Used(True, "")
+
+    async def _advised(self, form: AdviceForm) -> Used:
+        entry = self._entry
+        advisor = entry.advisor or Advisor(model=entry.model)
+        used = await self._turn.step("tool advise", self._advice, advisor, form.question)
+        for one in ModelMessagesTypeAdapter.validate_python(used.response):
+            self._count(cast("ModelResponse", one))
+        return used
+
+    async def _advice(self, advisor: Advisor, question: str) -> Used:
+        entry = self._entry
+        is_own = advisor.model == entry.model
+        told = advisor.prompt or _ADVICE
+        try:
+            model = self._parts.models.find(
+                advisor.model, entry.base_url if is_own else "", entry.api_key_env if is_own else ""
+            )
+            async with asyncio.timeout(entry.limits.seconds):
+                response = await model_request(
+                    model,
+                    [ModelRequest(parts=[UserPromptPart(question)], instructions=told)],
+                    model_settings=self._settings(),
+                )
+        except (Misuse, *EXPECTED) as error:
+            code = "not_found" if isinstance(error, Misuse) else code_of(error)
+            log.warning(
+                "advisor.failed task=%s code=%s error=%a", self._turn.task_id, code, str(error)[:1000]
+            )
+            return Used(False, reason_of(code))
+        recorded = ModelMessagesTypeAdapter.dump_python([response], mode="json")
+        return Used(True, response.text or "", recorded)
+
+
+def _text(event: ModelResponseStreamEvent) -> str:
+    """The piece of text that has come, if that is what has come."""
+    match event:
+        case PartStartEvent(part=TextPart(content=text)):
+            return text
+        case PartDeltaEvent(delta=TextPartDelta(content_delta=text)):
+            return text
+        case _:
+            return ""
+
+
+def _bounded(text: str, limit: int) -> str:
+    if len(body := text.encode()) <= limit:
+        return text
+    return body[:limit].decode(errors="ignore") + _CUT
