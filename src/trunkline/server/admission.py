@@ -12,8 +12,8 @@ from ipaddress import IPv6Address
 from typing import Protocol
 
 from trunkline.auth.browser_sessions import session_cookie
-from trunkline.auth.principal import ANONYMOUS, Principal, Scope
-from trunkline.errors import Forbidden, TooManyRequests, Unauthenticated, Unavailable
+from trunkline.auth.principal import ANONYMOUS, Principal
+from trunkline.errors import TooManyRequests, Unauthenticated, Unavailable
 from trunkline.http.exchange import Exchange
 from trunkline.http.host_check import HostCheck
 from trunkline.net.addresses import judge
@@ -206,18 +206,6 @@ class Admission:
         if seen.holds is not None and self._quota is not None:
             self._quota.leave(seen.holds)
             seen.holds = None
-
-
-def permit(principal: Principal, scope: Scope, instead: Scope | None = None) -> None:
-    """Whether a caller may do something, before anything is looked up; also one that has a scope `instead`.
-
-    Raises:
-        Forbidden: it has not the scope.
-    """
-    if scope not in principal.scopes and instead not in principal.scopes:
-        raise Forbidden(
-            f"this needs the scope {scope.value}, which the caller does not have", scope=scope.value
-        )
 
 
 def _shows_key(headers: Mapping[bytes, bytes]) -> bool:

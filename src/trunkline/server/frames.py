@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from trunkline.log.events import Chunk, Compacted, Delta, Recorded, Replied, Status, Submitted
 from trunkline.log.fold import State, fold
 from trunkline.run.feed import Feed
-from trunkline.server.operations import Subscription
+from trunkline.server.subscription import Subscription
 from trunkline.wire.spellings import timestamp
 from trunkline.wire.types import (
     RESTING,

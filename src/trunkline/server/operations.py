@@ -10,24 +10,22 @@ from functools import partial
 from hashlib import blake2b
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from trunkline import errors
 from trunkline.auth.principal import Principal
 from trunkline.clock import new_id
 from trunkline.log.decide import LIMITS
-from trunkline.log.events import DISPATCH_KEY, PushTarget, Replied
+from trunkline.log.events import DISPATCH_KEY, PushTarget
 from trunkline.log.fold import NOBODY, State
 from trunkline.log.ids import UUID
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.run.tasks import not_found
-from trunkline.server.admission import permit
-from trunkline.server.answering import answers_as, may_see, owns, view
 from trunkline.server.caller import Caller
+from trunkline.server.permissions import WRITE, answers_as, may_see, owns, permit, view
 from trunkline.server.push_operations import PushOperations
-from trunkline.server.scopes import WRITE
+from trunkline.server.subscription import Subscription, direct_answer, read_place, resume
 from trunkline.server.task_pages import TaskPages
 from trunkline.store.records import Dedup
 from trunkline.telemetry import traces
@@ -44,33 +42,11 @@ from trunkline.wire.writer import Dialect
 DEDUP_MS = 24 * 3600 * 1000
 # The first word of a run tells a task from a direct message; it comes within one commit.
 FIRST_WORD_S = 5.0
-# More events than any log holds.
-MAX_SEQ = 10**9
 # How often whoever waits for a rest is asked whether it is still let in.
 LOOK_S = 1.0
-# Where the url of a config stands that comes with a message.
-INLINE = {
-    Dialect.V1: "configuration.taskPushNotificationConfig.url",
-    Dialect.V03: "configuration.pushNotificationConfig.url",
-    Dialect.V03_PROTO: "configuration.pushNotification.url",
-}
 _encode = msgspec.json.Encoder().encode
 # Gives the task that a caller's message has opened: of which agent is decided there.
 OpenTask = Callable[[Caller, SendRequest, Dedup | None, PushTarget | None], Awaitable[Feed]]
-
-
-class Subscription(Struct):
-    """What a stream shall tell: the task or message it opens with, then the events after a seq until an end.
-
-    Without `after` there is nothing to follow: it is over with its opening.
-    """
-
-    feed: Feed
-    after: int | None
-    through_questions: bool = False
-    opening: Task | Message | None = None
-    # The seq at which the opening stands; a reader resumes from it.
-    opening_seq: int | None = None
 
 
 class Operations:
@@ -146,7 +122,7 @@ class Operations:
                 feed = await self._find_question(caller, TaskQuery(message.task_id))
                 by = answers_as(principal, feed.state)
                 # Clients send their config with every message: it stays one, and is its caller's alone.
-                push = await self._inline(caller, request, feed.state.push, by)
+                push = await self._target(caller, request, feed.state.push, by)
                 await self._runner.say(feed, message, dedup, push, by=by)
                 return feed, False
             permit(principal, WRITE)
@@ -156,7 +132,7 @@ class Operations:
                     "only a hub says by what its work was asked for; leave it out",
                     field=f"metadata.{DISPATCH_KEY}",
                 )
-            push = await self._inline(caller, request, NOBODY)
+            push = await self._target(caller, request)
             return await self._open(caller, request, dedup, push, wait=wait), True
         except errors.Duplicate as earlier:
             if dedup is None or earlier.digest != dedup.digest:
@@ -287,8 +263,8 @@ class Operations:
             # A repeat of what has ended is answered alike whether its events are still in memory or not.
             caller.last_event_id or request.message.task_id or feed.state.over or feed.newer(0) is None
         ):
-            return self._resume(caller, feed, through_questions=False)
-        if (direct := _direct(feed)) is not None:
+            return resume(feed, caller.last_event_id, through_questions=False)
+        if (direct := direct_answer(feed)) is not None:
             return Subscription(feed, None, opening=direct)
         return Subscription(feed, 0)
 
@@ -300,7 +276,7 @@ class Operations:
             raise errors.UnsupportedOperation(
                 f"task {feed.state.task_id} has ended; get it, or resume with Last-Event-ID"
             )
-        return self._resume(caller, feed, through_questions=True)
+        return resume(feed, caller.last_event_id, through_questions=True)
 
     async def _check_place(self, caller: Caller, place: str, task_id: str) -> None:
         """Judge a Last-Event-ID before the message is taken: a refusal says that nothing was.
@@ -308,32 +284,21 @@ class Operations:
         A place in a task that does not exist yet can only be a number; its stream begins at its start.
         """
         if task_id:
-            _place(place, (await self._find(caller, TaskQuery(task_id))).state.seq)
+            read_place(place, (await self._find(caller, TaskQuery(task_id))).state.seq)
         else:
-            _place(place, MAX_SEQ)
-
-    def _resume(self, caller: Caller, feed: Feed, *, through_questions: bool) -> Subscription:
-        state = feed.state
-        if caller.last_event_id is not None:
-            return Subscription(feed, _place(caller.last_event_id, state.seq), through_questions)
-        after = None if state.over else state.seq
-        return Subscription(feed, after, through_questions, state.task(), state.seq)
+            read_place(place)
 
     def _check_streaming(self) -> None:
         if not self._streaming:
             raise errors.UnsupportedOperation("this agent does not stream; send and then get the task")
 
-    async def _inline(
-        self, caller: Caller, request: SendRequest, known: Mapping[str, PushTarget], by: str = ""
+    async def _target(
+        self, caller: Caller, request: SendRequest, known: Mapping[str, PushTarget] = NOBODY, by: str = ""
     ) -> PushTarget | None:
+        """The webhook that comes with a message, if one does."""
         if request.push is None:
             return None
-        if by:
-            raise errors.InvalidParams(
-                "who only answers sets no webhook of the task; send the answer without one",
-                field=INLINE[caller.dialect].removesuffix(".url"),
-            )
-        return await self.push.target(caller, request.push, INLINE[caller.dialect], known)
+        return await self.push.inline(caller, request.push, known, by)
 
 
 def unavailable(error: errors.StoreError) -> errors.Unavailable:
@@ -353,20 +318,3 @@ def _dedup(caller: Caller, request: SendRequest) -> Dedup | None:
     # Of both, as metadata may name another skill; without it as it ever was, so that an update knows repeats.
     what = (message, request.metadata) if request.metadata else message
     return Dedup(key, blake2b(_encode(what), digest_size=16).digest(), DEDUP_MS)
-
-
-def _direct(feed: Feed) -> Message | None:
-    records = feed.newer(0)
-    last = records[-1].event if records and len(records) == feed.state.opened + 1 else None
-    return last.message if isinstance(last, Replied) else None
-
-
-def _place(text: str, newest: int) -> int:
-    """The seq in a Last-Event-ID."""
-    if text.isascii() and text.isdigit() and len(text) < 19 and int(text) <= newest:
-        return int(text)
-    raise errors.InvalidParams(
-        f"Last-Event-ID must be the id of an event of this task, 0 to {newest}; "
-        "subscribe without it to start over",
-        field="Last-Event-ID",
-    )

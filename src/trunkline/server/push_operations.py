@@ -16,6 +16,13 @@ from trunkline.wire.service_parameters import Version
 from trunkline.wire.types import PushConfig, PushQuery, PushRequest, TaskQuery
 from trunkline.wire.writer import Dialect
 
+# Where the url of a config stands that comes with a message.
+INLINE = {
+    Dialect.V1: "configuration.taskPushNotificationConfig.url",
+    Dialect.V03: "configuration.pushNotificationConfig.url",
+    Dialect.V03_PROTO: "configuration.pushNotification.url",
+}
+
 
 class PushOperations:
     """Sets, gets, lists and deletes the push configs of an agent's tasks."""
@@ -55,6 +62,22 @@ class PushOperations:
         version = Version.V1 if caller.dialect is Dialect.V1 else Version.V03
         with on_behalf_of(caller.principal.tenant, caller.principal.name):
             return await self._pushing().target(config, version.value, field, known)
+
+    async def inline(
+        self, caller: Caller, config: PushConfig, known: Mapping[str, PushTarget], by: str = ""
+    ) -> PushTarget:
+        """A config that came with a message; `by` is who sent it, if it may do nothing but answer.
+
+        Raises:
+            InvalidParams: who only answers sets no webhook.
+        """
+        field = INLINE[caller.dialect]
+        if by:
+            raise errors.InvalidParams(
+                "who only answers sets no webhook of the task; send the answer without one",
+                field=field.removesuffix(".url"),
+            )
+        return await self.target(caller, config, field, known)
 
     async def _of_task(self, caller: Caller, query: PushQuery) -> Feed:
         return await self._find(caller, TaskQuery(query.task_id, tenant=query.tenant))

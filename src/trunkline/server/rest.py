@@ -7,7 +7,7 @@ from trunkline.http.exchange import JSON, Exchange
 from trunkline.server.caller import Caller
 from trunkline.server.card import no_extended_card
 from trunkline.server.encoding import EncodedOperations
-from trunkline.server.operations import Subscription
+from trunkline.server.subscription import Subscription
 from trunkline.wire import read
 from trunkline.wire.operations import Operation
 from trunkline.wire.push import read_push_request

@@ -7,8 +7,8 @@ from trunkline.http.exchange import EVENTS, JSON, Exchange
 from trunkline.server.caller import Caller
 from trunkline.server.card import no_extended_card
 from trunkline.server.encoding import EncodedOperations
-from trunkline.server.operations import Subscription
 from trunkline.server.rest import A2A_JSON
+from trunkline.server.subscription import Subscription
 from trunkline.wire import read
 from trunkline.wire.codes import code_of
 from trunkline.wire.jsonrpc import Envelope

@@ -12,16 +12,16 @@ from trunkline.auth.principal import Principal
 from trunkline.config import Settings
 from trunkline.http.exchange import EVENTS, Disconnected, Exchange, query
 from trunkline.server import delegate, rest, rpc
-from trunkline.server.admission import Admission, permit
+from trunkline.server.admission import Admission
 from trunkline.server.caller import Caller
 from trunkline.server.card import CARD_BESIDE, Cards
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.extensions import SPELLED, read_asked
 from trunkline.server.frames import NO_WHOLE, WHOLE_LIMIT
-from trunkline.server.operations import Subscription
+from trunkline.server.permissions import INSTEAD, NEEDED, READ, WRITE, permit
 from trunkline.server.refusals import BodyReader, Refusals, internal, note
-from trunkline.server.scopes import INSTEAD, NEEDED, READ, WRITE
 from trunkline.server.streams import StreamEncoding
+from trunkline.server.subscription import Subscription
 from trunkline.telemetry import traces
 from trunkline.telemetry.traces import TraceSeen
 from trunkline.wire import jsonrpc, sse

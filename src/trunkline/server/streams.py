@@ -18,7 +18,7 @@ from trunkline.http.exchange import EVENTS, Exchange
 from trunkline.log.events import Compacted, Recorded
 from trunkline.run.feed import pages
 from trunkline.server.frames import WHOLE_LIMIT, frame, opening_frames, range_frames
-from trunkline.server.operations import Subscription
+from trunkline.server.subscription import Subscription
 from trunkline.store.base import Log
 from trunkline.wire import sse
 from trunkline.wire.writer import Dialect

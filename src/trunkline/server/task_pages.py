@@ -11,9 +11,7 @@ from trunkline.auth.principal import Principal, Scope
 from trunkline.log.fold import Head
 from trunkline.log.ids import Position, page_token, read_page_token
 from trunkline.run.tasks import Tasks
-from trunkline.server.admission import permit
-from trunkline.server.answering import view
-from trunkline.server.scopes import READ
+from trunkline.server.permissions import READ, permit, view
 from trunkline.store.records import Where
 from trunkline.wire.types import ListQuery, Task, TaskPage, TaskState
 

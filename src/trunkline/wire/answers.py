@@ -13,8 +13,8 @@ from msgspec import Raw, Struct
 
 from trunkline.errors import InvalidParams
 from trunkline.wire.decode import DECODE_ERRORS, check_structure, invalid_params, parse_error, read_params
-from trunkline.wire.parts import read_part
 from trunkline.wire.raw import RawAnswer, RawArtifact, RawMessage, RawPart, RawStatus, RawTask, RawUpdate
+from trunkline.wire.read import read_part
 from trunkline.wire.spellings import check_id, plain_task_id, role_named, state_named
 from trunkline.wire.types import (
     Artifact,
