@@ -89,11 +89,17 @@ async def _whole(reply: HttpResponse, request: HttpRequest, call: Call) -> HttpA
 class HttpStream:
     """The events of a stream, one by one; `come` are those that came together with the last."""
 
-    __slots__ = ("come", "source")
+    __slots__ = ("come", "reply", "source")
 
     def __init__(self, source: AsyncGenerator[list[Frame]]) -> None:
         self.source = source
         self.come: deque[Frame] = deque()
+        self.reply: HttpResponse | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come beside what has come already."""
+        return getattr(self.reply, "is_read", False)
 
     def __aiter__(self) -> HttpStream:
         return self
@@ -117,7 +123,12 @@ def followed(
     whole: Callable[[HttpAnswer], Notice],
 ) -> HttpStream:
     """The events of a stream, each read by `read`. An answer that is no stream is read by `whole`."""
-    return HttpStream(_follow(http_client, request, call, read, whole))
+
+    def note(reply: HttpResponse) -> None:
+        stream.reply = reply
+
+    stream = HttpStream(_follow(http_client, request, call, read, whole, opened=note))
+    return stream
 
 
 async def _follow(
@@ -126,8 +137,11 @@ async def _follow(
     call: Call,
     read: Read,
     whole: Callable[[HttpAnswer], Notice],
+    *,
+    opened: Callable[[HttpResponse], None],
 ) -> AsyncGenerator[list[Frame]]:
     reply = await http_client.open(request)
+    opened(reply)
     try:
         if not (200 <= reply.status < 300 and _is_stream(reply)):
             yield [Frame(whole(await _whole(reply, request, call)))]

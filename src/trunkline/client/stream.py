@@ -80,8 +80,9 @@ class Stream:
             Unreachable: it was lost, and could not be found again in time.
             Unreadable: what it answers is no A2A.
         """
-        async for _ in self:
-            pass
+        if not self._engine.over or self._engine.ready:
+            async for _ in self:
+                pass
         found = self.result
         if found is None:
             raise Misuse("this stream was closed before anything came; read it before closing it")

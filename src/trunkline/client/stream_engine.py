@@ -203,13 +203,15 @@ class StreamEngine:
 
     async def _drain(self, source: AsyncIterator[Frame]) -> None:
         """Read what still comes, so that the connection can be used again; the end itself is known."""
-        try:
-            async with asyncio.timeout(_CLOSING_S):
-                async for frame in source:
-                    self._take(frame)
-        except (TimeoutError, *FAILURES):
-            # Something may have been on its way that belongs before the end.
-            self._recovered = True
+        # Where all has come there is nothing to wait for.
+        if self._come or not getattr(source, "is_over", False):
+            try:
+                async with asyncio.timeout(_CLOSING_S):
+                    async for frame in source:
+                        self._take(frame)
+            except (TimeoutError, *FAILURES):
+                # Something may have been on its way that belongs before the end.
+                self._recovered = True
         await self.drop()
         self.closing = False
         if self.assembler.rests:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from math import ceil
 from time import monotonic
 from typing import Protocol
@@ -25,6 +25,7 @@ Payer = tuple[str, str]
 _MINUTE_S = 60.0
 _IN_WORK = (TaskState.SUBMITTED, TaskState.WORKING)
 _SCHEDULED = "ceremony:"
+_FREE_TENANT, _FREE_KEY = TenantQuota(), KeyQuota()
 _ROOM = 4096
 # A day's cost falls when the oldest five minutes of it are over.
 _COST_RETRY_S = 300.0
@@ -81,17 +82,24 @@ class Quotas:
         # Tasks that are being opened, which the store does not know yet.
         self._opening: Counter[Payer] = Counter()
 
-    @asynccontextmanager
-    async def admitted(self, order: DispatchOrder, count: int) -> AsyncGenerator[None]:
+    def admitted(self, order: DispatchOrder, count: int) -> AbstractAsyncContextManager[None]:
         """Let so many tasks of an order be opened, and count them.
 
         Raises:
             TooManyRequests: a limit is met; its name is the field, and nothing is counted.
         """
-        tenant = self._of_tenant(order.tenant)
+        tenant, key = self._of_tenant(order.tenant), self._of_key(order.tenant, order.principal)
+        if tenant == _FREE_TENANT and key == _FREE_KEY:
+            return nullcontext()
+        return self._counted(order, count, tenant, key)
+
+    @asynccontextmanager
+    async def _counted(
+        self, order: DispatchOrder, count: int, tenant: TenantQuota, key: KeyQuota
+    ) -> AsyncGenerator[None]:
         limits: list[tuple[Payer, KeyQuota]] = [
             ((order.tenant, ""), tenant),
-            ((order.tenant, order.principal), self._of_key(order.tenant, order.principal)),
+            ((order.tenant, order.principal), key),
         ]
         self._check_cost(order.tenant, tenant.cost_per_day)
         # What the clock asks for is no request of anybody's.

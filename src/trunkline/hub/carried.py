@@ -115,7 +115,7 @@ class CarriedAgents:
         self._executors = replace(executors, local=AgentNames(self._hosted))
         self._kinds: dict[str, tuple[str, str]] = {}
         # By tenant and name, the longest unread first; and by name what all tenants share of an agent's site.
-        self._made: dict[Key, tuple[Card, Site]] = {}
+        self._made: dict[Key, tuple[Listed, Card, Site]] = {}
         self._operations: dict[str, EncodedOperations] = {}
         self._first = runner.agent(runner.origin)
 
@@ -346,13 +346,14 @@ class CarriedAgents:
         made = self._made.pop((tenant, name), None)
         if listed is None or listed.entry.fault or name not in self._hosted:
             return None
-        card = card_of(listed)
-        if made is None or made[0] != card:
-            made = card, self._new_site(name, card)
+        if made is None or made[0] is not listed:
+            card = card_of(listed)
+            site = made[2] if made is not None and made[1] == card else self._new_site(name, card)
+            made = listed, card, site
         self._made[tenant, name] = made
         if len(self._made) > _SITES_LIMIT:
             del self._made[next(iter(self._made))]
-        return made[1]
+        return made[2]
 
     def _new_site(self, name: str, card: Card) -> Site:
         operations = self._operations.get(name)

@@ -48,6 +48,11 @@ class SocketResponse:
         self._refuse_packed()
         return Chunks(self.body, idle_s)
 
+    @property
+    def is_read(self) -> bool:
+        """Whether all of the body has come, and was read."""
+        return self.body.is_read
+
     def _refuse_packed(self) -> None:
         # Unpacking could make any size of it, and taking it as it is would make nonsense of it.
         if not self.body.is_empty and self.headers.get("content-encoding", "identity").lower() != "identity":

@@ -123,6 +123,11 @@ class Body:
         """Whether there is nothing to read, nor will be."""
         return self.whole and not self._pieces
 
+    @property
+    def is_read(self) -> bool:
+        """Whether all of it has come, and was read."""
+        return self.is_empty and self._error is None
+
     def feed(self, piece: bytes) -> bool:
         """Add a piece that has come; true when too much lies here unread."""
         self._pieces.append(piece)

@@ -95,9 +95,12 @@ class EntryExecutor:
 
     async def run(self, work: Work) -> Verdict:
         """Have the work done, and tell the truth about it."""
-        recorded = work.recorded_step(ENTRY_PLACE, ENTRY)
-        known = None if recorded is None else convert(recorded.result, RecordedPeer)
-        peer = _chosen(known, self._listed(work.tenant))
+        recorded, listed = work.recorded_step(ENTRY_PLACE, ENTRY), self._listed(work.tenant)
+        if recorded is self._known.step and listed is self._known.peer:
+            # As it was when the task was opened, a moment ago.
+            peer = listed
+        else:
+            peer = _chosen(None if recorded is None else convert(recorded.result, RecordedPeer), listed)
         if peer is None:
             why = f"{self._name} is disabled or not listed; nothing was sent to it"
             return spoken(work, TaskState.FAILED, why)

@@ -46,8 +46,9 @@ class Relay:
 
     def __init__(self, work: Work) -> None:
         self._work = work
-        # How long the texts are that our log holds, by artifact.
-        self._known = {one.artifact_id: len(artifact_text(one)) for one in work.state.task().artifacts}
+        # How long the texts are that our log holds, by artifact; of a new task it holds none.
+        held = () if work.state.seq == work.state.opened else work.state.task().artifacts
+        self._known = {one.artifact_id: len(artifact_text(one)) for one in held}
         # Those that began here, each with the pieces of text that followed.
         self._whole: dict[str, tuple[Artifact, list[str]]] = {}
         self._said = work.state.status_message

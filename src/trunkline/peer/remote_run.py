@@ -71,6 +71,7 @@ FIRST_PAUSE_S, SLOWER, LONGEST_PAUSE_S = 1.0, 0.1, 300.0
 LOOK_S, OVERDUE_S = 10.0, 60.0
 # What an agent may say that does not take a push config, having taken nothing.
 PUSH_REFUSALS = (PushNotSupported, InvalidParams, UnsupportedOperation)
+LISTEN_S = 0.1
 AWAY_KEY = "trunkline.away"
 LOST_TIMES = 3
 CANCEL_S = 4.0
@@ -223,7 +224,9 @@ class RemoteRun:
             return state.context_id
         # Only our own tasks say whom they are for; what a caller writes there means nothing.
         target = self._target.target if state.agent.endswith(CALLS) else None
-        taken, is_own = await work.step_before(TAKEN, lambda first: _is_for(first, target))
+        taken, is_own = await work.step_before(
+            TAKEN, lambda first: target is None or read_target(first).target == target
+        )
         known = "" if taken is None else convert(taken.result, RemoteTask).context
         return known or (state.context_id if is_own else context_of(work.tenant, state))
 
@@ -311,7 +314,8 @@ class RemoteRun:
                 if place >= 0:
                     await self._take(place, cast("Result", stream.result))
                     place = -1
-                await self._back()
+                if self._is_away():
+                    await self._back()
                 await self._relay.take(update)
             return await stream.finish()
 
@@ -344,20 +348,26 @@ class RemoteRun:
 
     async def _heard(self, reading: Coroutine[Any, Any, Result]) -> Result:
         """What a stream brings to its end, unless a webhook tells of that first or it is silent too long."""
-        limit = asyncio.timeout(None)
-        told = self._work.loop.create_task(self._end_told())
-        told.add_done_callback(lambda _: _interrupt(limit))
+        limit, told = asyncio.timeout(None), list[asyncio.Task[None]]()
+
+        def listen() -> None:
+            told.append(self._work.loop.create_task(self._end_told()))
+            told[0].add_done_callback(lambda _: _interrupt(limit))
+
+        # Most answers are there before it is worth listening for webhooks beside them.
+        timer = self._work.loop.call_later(LISTEN_S, listen)
         try:
             async with limit:
                 return await reading
         except TimeoutError:
-            if not limit.expired():
+            if not (told and limit.expired()):
                 raise
-            # Raises where the agent is given up.
-            told.result()
+            told[0].result()  # Raises where the agent is given up.
         finally:
             reading.close()
-            told.cancel()
+            timer.cancel()
+            for one in told:
+                one.cancel()
         return await self._poll()
 
     async def _end_told(self) -> None:
@@ -476,11 +486,6 @@ class RemoteRun:
                 await self._client.cancel(self._remote.task)
         except (TrunklineError, TimeoutError) as error:
             log.warning("peer.not_canceled task=%s error=%a", self._work.state.task_id, str(error))
-
-
-def _is_for(first: Message, target: str | None) -> bool:
-    """Whether a task of the same agent here was done by the same one elsewhere."""
-    return target is None or read_target(first).target == target
 
 
 def _interrupt(limit: asyncio.Timeout) -> None:

@@ -153,14 +153,13 @@ class Feed:
         waiters, self._waiters = self._waiters, []
         _release(waiters)
 
-    @property
-    def opening_steps(self) -> dict[int, Stepped]:
-        """The steps that were recorded together with the first message, by their places."""
-        opened = self.state.opened
-        if self.base or opened < 2:
-            return {}
-        found = [one.event for one in self.records[:opened]]
-        return {event.place: event for event in found if isinstance(event, Stepped)}
+    def opening_step(self, place: int | None = None) -> Stepped | None:
+        """The step at a place that was recorded together with the first message, or any."""
+        if not self.base and self.state.opened > 1:
+            for one in self.records[1 : self.state.opened]:
+                if type(one.event) is Stepped and place in (None, one.event.place):
+                    return one.event
+        return None
 
     def newer(self, after: int) -> list[Recorded] | None:
         """Events after a seq, or None if that is before the window."""

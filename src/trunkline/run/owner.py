@@ -125,7 +125,7 @@ class Owner:
         if buffer.opening and not self._task.done():
             buffer.opening = False
             # What was handed on at once is worked on when somebody elsewhere says so.
-            if not buffer.unflushed and not self.feed.opening_steps:
+            if not buffer.unflushed and not self.feed.opening_step():
                 buffer.put_now(Status(TaskState.WORKING))
         buffer.flush()
 
@@ -171,7 +171,7 @@ class Owner:
         """
         self._check()
         replayed = self._replay
-        found = self.feed.opening_steps.get(place) if replayed is None else replayed.step(place, name)
+        found = self.feed.opening_step(place) if replayed is None else replayed.step(place, name)
         if found is None:
             self._open_steps += 1
         return found

@@ -85,7 +85,10 @@ class FrameTemplate:
         """Make a template of a frame: another text is put in its place, to see that only the text changes."""
         self._before = _NONE
         update = notice.answer
-        if type(update) is not ArtifactUpdate or notice != _with_text(update, _only_text(update)):
+        # A first piece is like no other, and promises none.
+        if type(update) is not ArtifactUpdate or not update.append:
+            return
+        if notice != _with_text(update, _only_text(update)):
             return
         found = _TEXT.search(data)
         if found is None:

@@ -8,6 +8,8 @@ from enum import Enum, auto
 class Operation(Enum):
     """The eleven operations of A2A."""
 
+    __hash__ = object.__hash__
+
     SEND = auto()
     STREAM = auto()
     GET = auto()

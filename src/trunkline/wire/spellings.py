@@ -15,7 +15,10 @@ _STATES = {state.name: state for state in TaskState} | {
     "CANCELLED": TaskState.CANCELED,
     "UNKNOWN": TaskState.UNSPECIFIED,
 }
+# As nearly everybody spells them, so that one look is enough.
+_USUAL_ROLES = {role.value: role for role in Role} | {role.name.lower(): role for role in Role}
 _PLAIN = {state: state.name.lower().replace("_", "-") for state in TaskState}
+_USUAL_STATES = {state.value: state for state in TaskState} | {text: state for state, text in _PLAIN.items()}
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -45,7 +48,7 @@ def plain_task_id(name: str) -> str:
 
 def role_named(text: str) -> Role | None:
     """The role behind `user`, `ROLE_USER` and their like, or None."""
-    return _ROLES.get(text.upper().removeprefix("ROLE_"))
+    return _USUAL_ROLES.get(text) or _ROLES.get(text.upper().removeprefix("ROLE_"))
 
 
 def state_named(text: str) -> TaskState | None:
@@ -53,7 +56,8 @@ def state_named(text: str) -> TaskState | None:
 
     Only another agent may say UNSPECIFIED: who reads what a caller says looks whether it is in `STATES`.
     """
-    return _STATES.get(text.upper().replace("-", "_").removeprefix("TASK_STATE_"))
+    usual = _USUAL_STATES.get(text)
+    return usual or _STATES.get(text.upper().replace("-", "_").removeprefix("TASK_STATE_"))
 
 
 def plain_state(state: TaskState) -> str:

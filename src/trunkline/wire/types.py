@@ -35,6 +35,8 @@ class TaskState(Enum):
 class Role(Enum):
     """Who speaks in a message."""
 
+    __hash__ = object.__hash__
+
     USER = "ROLE_USER"
     AGENT = "ROLE_AGENT"
 

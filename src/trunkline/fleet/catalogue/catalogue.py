@@ -54,7 +54,7 @@ class Catalogue:
     def find(self, tenant: str, name: str) -> Listed | None:
         """An agent of a tenant by its name."""
         found = self._view(tenant).get(name)
-        return None if found is None else self._with_breaker(found)
+        return self._with_breaker(found) if self._breakers and found is not None else found
 
     def with_skill(self, tenant: str, skill: str) -> Sequence[Listed]:
         """The agents of a tenant that have a skill, whatever their state, by name."""
@@ -138,11 +138,15 @@ class Catalogue:
 
     def take_outcome(self, tenant: str, name: str, *, succeeded: bool) -> None:
         """Count the end of a task towards the breaker of the agent that did it."""
-        self._turn(tenant, name, lambda known: known.succeeded() if succeeded else known.failed(self._now()))
+        if self._breakers or not succeeded:
+            self._turn(
+                tenant, name, lambda known: known.succeeded() if succeeded else known.failed(self._now())
+            )
 
     def take_try(self, tenant: str, name: str) -> None:
         """Work goes to an agent; while its breaker is half open it is the only one for a minute."""
-        self._turn(tenant, name, lambda known: known.tried(self._now()))
+        if self._breakers:
+            self._turn(tenant, name, lambda known: known.tried(self._now()))
 
     def _turn(self, tenant: str, name: str, change: Callable[[AgentBreaker], AgentBreaker]) -> None:
         key = self.key_of(tenant, name)

@@ -45,6 +45,7 @@ class AgentHealth(Struct, frozen=True, kw_only=True, rename="camel"):
     failure_rate_1h: float = field(default=0.0, name="failureRate1h")
 
 
+_UNKNOWN = AgentHealth()
 # By agent, then by skill.
 Fleet = Mapping[str, Mapping[str, Summary]]
 
@@ -80,6 +81,8 @@ class HealthRecords:
 
     def of(self, tenant: str, agent: str, skill: str = "") -> AgentHealth:
         """The health of an agent, or of one of its skills; cheap enough to be asked for each task."""
+        if tenant not in self._periods:
+            return _UNKNOWN
         computed = self._now(tenant)
         found = computed.healths.get((agent, skill))
         if found is None:
@@ -90,6 +93,8 @@ class HealthRecords:
 
     def sureness(self, tenant: str, agent: str, skill: str = "") -> tuple[int, float]:
         """How many successes of an agent or a skill said how sure they were, and how sure on average."""
+        if tenant not in self._periods:
+            return 0, 0.0
         computed = self._now(tenant)
         found = computed.sureness.get((agent, skill))
         if found is None:

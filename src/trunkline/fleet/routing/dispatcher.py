@@ -51,6 +51,8 @@ TARGETS_LIMIT = 100
 DEDUP_MS = 24 * 3600 * 1000
 _LOOK = 5
 _LONGEST = 256
+# How many decisions are kept in mind.
+_DECIDED_LIMIT = 1024
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -141,6 +143,8 @@ class Dispatcher:
         self._journals = Journals(store.docs)
         self._guards = Guards(store.heads, self._journals)
         self._storm = Storm()
+        # By tenant, agent and skill, with what they were made of.
+        self._decided: dict[tuple[str, str, str], tuple[Standing, float, Routed]] = {}
         # One at a time for each agent whose tasks are counted: two must not see the same place free.
         self._entering: dict[tuple[str, str], asyncio.Lock] = {}
 
@@ -216,8 +220,14 @@ class Dispatcher:
     async def _choose(
         self, tenant: str, principal: str, wish: Wish, context_id: str, subject: str
     ) -> tuple[Routed, Standing | None]:
-        sticky = "" if wish.target else await self.sticky(tenant, principal, context_id)
         policy, skill = self.policy, wish.skill
+        if wish.target:
+            named = self._fleet.find(tenant, wish.target, skill)
+            if named is not None and not named.cooldown_s and named.concurrency is None:
+                # Only what is known of the agent itself decides, and that seldom changes.
+                routed = self._routed(tenant, wish, named)
+                return routed, named if routed.winner else None
+        sticky = "" if wish.target else await self.sticky(tenant, principal, context_id)
         wish = replace(
             wish,
             sticky=sticky,
@@ -233,6 +243,18 @@ class Dispatcher:
         standings = await self._guards.judge(tenant, skill, subject, [*found.values()], now)
         routed = choose(wish, standings, self._chance())
         return routed, next((one for one in standings if one.agent == routed.winner), None)
+
+    def _routed(self, tenant: str, wish: Wish, named: Standing) -> Routed:
+        """The decision on work for an agent that was named and that nothing guards."""
+        key, weight = (tenant, named.agent, wish.skill), self.policy.latency_weight
+        known = self._decided.get(key)
+        if known is None or known[0] is not named or known[1] != weight:
+            # A skill is any text that a caller names.
+            if len(self._decided) >= _DECIDED_LIMIT:
+                self._decided.clear()
+            routed = choose(replace(wish, latency_weight=weight), [named], 0.0)
+            known = self._decided[key] = named, weight, routed
+        return known[2]
 
     async def _open(
         self, order: DispatchOrder, routed: Routed, winner: Standing | None, task_id: str

@@ -10,6 +10,9 @@ from trunkline.fleet.catalogue.listed import Listed
 from trunkline.fleet.routing.choose import Standing
 from trunkline.fleet.routing.ranking import TrackRecord
 
+# How many agents and skills are kept in mind.
+_MADE_LIMIT = 1024
+
 
 class KnownHealth(Protocol):
     """How an agent did, as far as the choice asks; `cost_usd` is what all its tasks cost."""
@@ -53,6 +56,8 @@ class CatalogueFleet:
     def __init__(self, catalogue: Catalogue, healths: Healths | None = None) -> None:
         self._catalogue = catalogue
         self._healths = healths
+        # What was said last of an agent and a skill, and of what: the same again while that is the same.
+        self._made: dict[tuple[str, str, str], tuple[Listed, KnownHealth | None, Standing]] = {}
 
     def find(self, tenant: str, name: str, skill: str) -> Standing | None:
         """An agent by its name."""
@@ -69,7 +74,18 @@ class CatalogueFleet:
 
     def _standing(self, tenant: str, listed: Listed, skill: str) -> Standing:
         entry = listed.entry
-        known, track = self._known(tenant, entry.name, skill)
+        known = None if self._healths is None else self._healths.of(tenant, entry.name, skill)
+        made = self._made.get((tenant, entry.name, skill))
+        if made is None or made[0] is not listed or made[1] is not known or listed.breaker != "closed":
+            # A skill is any text that a caller names.
+            if len(self._made) >= _MADE_LIMIT:
+                self._made.clear()
+            standing = self._compare(tenant, listed, skill, known)
+            made = self._made[tenant, entry.name, skill] = listed, known, standing
+        return made[2]
+
+    def _compare(self, tenant: str, listed: Listed, skill: str, known: KnownHealth | None) -> Standing:
+        entry, track = listed.entry, self._track(tenant, listed.entry.name, skill, known)
         rate = None if known is None else known.success_rate
         succeeded = 0.0 if known is None else known.total * (rate or 0.0)
         return Standing(
@@ -84,19 +100,17 @@ class CatalogueFleet:
             cooldown_s=entry.cooldown_s.get(skill, 0.0),
         )
 
-    def _known(self, tenant: str, agent: str, skill: str) -> tuple[KnownHealth | None, TrackRecord]:
-        if self._healths is None:
-            return None, TrackRecord()
-        known = self._healths.of(tenant, agent, skill)
+    def _track(self, tenant: str, agent: str, skill: str, known: KnownHealth | None) -> TrackRecord:
+        if self._healths is None or known is None:
+            return TrackRecord()
         sure, confidence = self._healths.sureness(tenant, agent, skill)
-        track = TrackRecord(
+        return TrackRecord(
             runs=known.total,
             success_rate=known.success_rate or 0.0,
             confidence_runs=sure,
             confidence=confidence,
             wall_ms=float(known.p50_ms or 0),
         )
-        return known, track
 
     def _exclusion(self, tenant: str, listed: Listed) -> str:
         if listed.state in ("disabled", "invalid"):
