@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from trunkline.auth.principal import ANONYMOUS
+from trunkline.auth.principal import DEFAULT_TENANT, Principal
 from trunkline.flow.client import FlowClient
 from trunkline.flow.control import Control
 from trunkline.flow.definition.signing import SignaturePolicy
@@ -57,27 +57,28 @@ DELEGATE = {
 class Door:
     """What a host does before a mounted application is called: it finds the route."""
 
-    def __init__(self, api: FlowApi) -> None:
+    def __init__(self, api: FlowApi, tenant: str = DEFAULT_TENANT) -> None:
         self._mounts = api.mounts()
+        self._principal = Principal(tenant, "anonymous")
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         path = scope["path"]
         mount = next(one for one in self._mounts if path.startswith(one.prefix))
         route = mount.match(scope["method"], path)
-        known = {"trunkline.principal": ANONYMOUS, "trunkline.route": route.pattern}
+        known = {"trunkline.principal": self._principal, "trunkline.route": route.pattern}
         await mount.app({**scope, "root_path": mount.prefix, **known}, receive, send)
 
 
 @asynccontextmanager
-async def served(flows: LocalFlows) -> AsyncGenerator[FlowClient]:
+async def served(flows: LocalFlows, tenant: str = DEFAULT_TENANT) -> AsyncGenerator[FlowClient]:
     """A client of flows over REST."""
-    http_client = InProcessHttpClient(Door(FlowApi(lambda: flows.port, UNSIGNED)))
+    http_client = InProcessHttpClient(Door(FlowApi(lambda: flows.port, UNSIGNED), tenant))
     try:
         yield FlowClient("http://localhost", http_client)
     finally:
         await http_client.close()
 
 
-def control(flows: LocalFlows) -> Control:
+def control(flows: LocalFlows, tenant: str = DEFAULT_TENANT) -> Control:
     """The operations of flows, without a surface."""
-    return Control(flows.port, FlowCaller(), UNSIGNED)
+    return Control(flows.port, FlowCaller(tenant), UNSIGNED)

@@ -1,61 +1,44 @@
-"""The parity vectors on every surface: the operations alone, the tools of MCP, and REST by its client."""
+"""The parity vectors on every surface and store: the operations alone, the tools of MCP, and REST by its client."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 import pytest
 from mcp import Client
 
 from tests.flow import vectors
+from tests.flow.conftest import KEY
 from tests.flow.surfaces import PARKING, control, served
-from tests.flow.web import Answer, WrittenClient
+from tests.harness import ServerProcess
 from trunkline.auth.references import KeyReference, Secrets
 from trunkline.errors import FlowRefused
 from trunkline.flow.activities.composite import StubActivities
 from trunkline.flow.delegates.tasks import HttpTasks, TasksConfig, TasksDelegate
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.mcp_server import FlowTools
-from trunkline.net.http import HttpRequest
+from trunkline.net.egress import Egress
+from trunkline.net.http_client import SocketHttpClient
 
 Call = Callable[[str, dict[str, Any]], Awaitable[tuple[str, dict[str, Any]]]]
-SURFACES = ["control", "mcp", "rest"]
-
-
-def task_api() -> WrittenClient:
-    """The task API as the vectors have it: numbered tasks, one look at work, then the end."""
-    numbers, looked = itertools.count(1), set[str]()
-
-    def answer(request: HttpRequest) -> Answer:
-        if dict(request.headers).get("authorization") != "Bearer key-of-the-test":
-            return 401, {"error": "who is this?"}
-        if request.method == "POST":
-            return 201, {"id": f"a2a-task-{next(numbers)}", "status": "submitted"}
-        task = unquote(request.url.rsplit("/", 1)[1])
-        if task not in looked:
-            looked.add(task)
-            return 200, {"id": task, "status": "working"}
-        output = {"patch": "// done", "delegate_status": "completed"}
-        return 200, {"id": task, "status": "completed", "output": output}
-
-    return WrittenClient(each=answer)
+SURFACES = ["library", "mcp", "rest"]
 
 
 @asynccontextmanager
 async def surface(name: str, flows: LocalFlows) -> AsyncGenerator[Call]:
+    """Calls by a surface; each has a tenant of its own, so that all may have the same execution ids."""
+
     async def plain(operation: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        found = await control(flows).call(operation, given)
+        found = await control(flows, name).call(operation, given)
         return (found.get("code") or "ENGINE_FAILURE") if found.get("status") == "failed" else "", found
 
-    if name == "control":
+    if name == "library":
         yield plain
     elif name == "mcp":
-        async with Client(FlowTools(control(flows)).server()) as client:
+        async with Client(FlowTools(control(flows, name)).server()) as client:
 
             async def tool(operation: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
                 found = await client.call_tool(f"workflow_{operation}", given)
@@ -64,7 +47,7 @@ async def surface(name: str, flows: LocalFlows) -> AsyncGenerator[Call]:
 
             yield tool
     else:
-        async with served(flows) as client:
+        async with served(flows, name) as client:
 
             async def rest(operation: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
                 if operation != "start":
@@ -81,24 +64,31 @@ async def surface(name: str, flows: LocalFlows) -> AsyncGenerator[Call]:
             yield rest
 
 
-@pytest.mark.parametrize("name", SURFACES)
 @pytest.mark.parametrize("vector", vectors.vectors("parity"))
-async def test_parity_vectors(vector: dict[str, Any], name: str) -> None:
+async def test_parity_vectors(
+    vector: dict[str, Any], flow_store: str, request: pytest.FixtureRequest
+) -> None:
+    """Each surface does as the vector says, and all say the same at each step."""
     executors: Any = {}
     if "stubActivityOutputs" in vector:
         executors["activities"] = StubActivities(vector["stubActivityOutputs"])
+    http_client = SocketHttpClient(Egress(loopback=True))
     if vector.get("useProductionA2ADelegate"):
-        config = TasksConfig("http://agents.test", KeyReference(env="KEY"), poll_ms=10, timeout_ms=5000)
-        secrets = Secrets({"KEY": "key-of-the-test"})
-        executors["delegates"] = TasksDelegate(config, HttpTasks(config.url, task_api()), secrets)
-    async with LocalFlows(limits=PARKING, **executors) as flows:
+        coder: ServerProcess = request.getfixturevalue("coder")
+        config = TasksConfig(f"{coder.base}/delegate", KeyReference(env="KEY"), poll_ms=10, timeout_ms=30_000)
+        tasks = HttpTasks(config.url, http_client)
+        executors["delegates"] = TasksDelegate(config, tasks, Secrets({"KEY": KEY}))
+    told: list[list[dict[str, Any]]] = []
+    async with LocalFlows(flow_store, limits=PARKING, **executors) as flows:
         flows.engine.workflows.add(vectors.UNIT_TESTS, vectors.child_workflow())
-        async with surface(name, flows) as call:
-            for step in vector["steps"]:
-                await _step(call, vector, step)
+        for name in SURFACES:
+            async with surface(name, flows) as call:
+                told.append([await _step(call, vector, step) for step in vector["steps"]])
+    await http_client.close()
+    assert told[0] == told[1] == told[2]
 
 
-async def _step(call: Call, vector: dict[str, Any], step: dict[str, Any]) -> None:
+async def _step(call: Call, vector: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
     try:
         code, told = await call(step["op"], _arguments(vector, step))
     except FlowRefused as refused:
@@ -109,8 +99,10 @@ async def _step(call: Call, vector: dict[str, Any], step: dict[str, Any]) -> Non
     if step["op"] == "list":
         runs: list[str] = [run["execution_id"] for run in told["executions"]]
         told = {**told, "execution_count": len(runs), "execution_ids": sorted(runs)}
+        told.pop("executions")
     for member, value in step.get("expect", {}).items():
         assert told.get(member) == value, (step, told)
+    return {"code": code} if code else told
 
 
 def _arguments(vector: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:

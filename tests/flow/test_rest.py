@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -260,3 +261,32 @@ async def test_a_client_raises_the_codes() -> None:
 )
 def test_slugs(name: str, made: str) -> None:
     assert slug(name) == made
+
+
+async def test_of_a_hundred_submits_that_race_one_wins_each_run(flow_store: str) -> None:
+    """Over REST; on PostgreSQL by two processes' worth of servers, which share nothing but the store."""
+    runs, racers = 20, 5
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(LocalFlows(flow_store, limits=PARKING))
+        second = first
+        if first.store.shared:
+            second = await stack.enter_async_context(LocalFlows(flow_store, limits=PARKING))
+        clients = [await stack.enter_async_context(served(flows)) for flows in (first, second)]
+        start = {"definition": workflow(TOOL), "input": {}, "activity_execution_mode": "host_mediated"}
+        for run in range(runs):
+            await clients[0].call("start", {**start, "execution_id": f"r{run}"})
+
+        async def submit(run: int, racer: int) -> str:
+            outcome = {"ok": True, "result": {"by": racer}}
+            given = {"execution_id": f"r{run}", "node_id": "work", "outcome": outcome}
+            try:
+                told = await clients[racer % 2].call("submit_activity", given)
+            except FlowRefused as refused:
+                return refused.code
+            assert told["result"] == {"by": racer}
+            return told["status"]
+
+        found = await asyncio.gather(*[submit(run, racer) for racer in range(racers) for run in range(runs)])
+        for run in range(runs):
+            codes = sorted(found[run::runs])
+            assert codes == sorted(["completed", *["ACTIVITY_SUBMIT_NOT_AWAITING"] * (racers - 1)])

@@ -44,7 +44,9 @@ async def seed(
     await engine.definitions.keep("default", loaded)
     task_id = run_task_id(execution_id)
     message = RunOrder(execution_id, loaded.definition.hash, mode).message(f"{task_id}:order", given)
-    first = Submitted(message, task_id, "anonymous", "dead", "workflow", agent=engine.parts.agent)
+    # PostgreSQL looks but now and then for tasks of nodes that it has never heard of, and at once for nobody's.
+    node = "" if store.shared else "dead"
+    first = Submitted(message, task_id, "anonymous", node, "workflow", agent=engine.parts.agent)
     events = [first, Status(TaskState.WORKING), *([FlowRows(tuple(rows))] if rows else [])]
     at = now_ms()
     head = State(task_id).head_after(events, at)

@@ -46,7 +46,7 @@ async def list_runs(
     if query.phase and query.phase not in _STATES:
         raise FlowRefused("VALIDATION_ERROR", f"phase is one of {', '.join(_STATES)}")
     after, since, until = (
-        _position(query.cursor),
+        _position(query.cursor, tenant),
         _bound(query, "updated_after"),
         _bound(query, "updated_before"),
     )
@@ -107,7 +107,7 @@ def _cursor(after: Position | None, found: list[ListedRun]) -> str:
     return "" if after is None else f"{moment_text(after.status_at)}|{after.task_id}"
 
 
-def _position(cursor: str) -> Position | None:
+def _position(cursor: str, tenant: str) -> Position | None:
     if not cursor:
         return None
     moment, _, execution = cursor.partition("|")
@@ -116,7 +116,7 @@ def _position(cursor: str) -> Position | None:
             raise ValueError
         # A run that a caller over A2A has asked for is known by its task, whose id begins otherwise.
         task = execution if execution.startswith("run-") and len(execution) == len(run_task_id("")) else ""
-        return Position(read_moment(moment), task or run_task_id(execution))
+        return Position(read_moment(moment), task or run_task_id(execution, tenant))
     except ValueError:
         raise FlowRefused("INVALID_LIST_CURSOR", "cursor is not from this list; start without it") from None
 

@@ -168,7 +168,7 @@ class FlowPort:
         self, caller: FlowCaller, loaded: Loaded, given: dict[str, Any], order: RunOrder
     ) -> Feed | None:
         """Open the task of a run; None if another start was faster."""
-        task_id = run_task_id(order.execution)
+        task_id = run_task_id(order.execution, caller.tenant)
         await self.definitions.keep(caller.tenant, loaded)
         request = SendRequest(order.message(f"{task_id}:order", given))
         feed, ack = self._runner.submit(
@@ -403,7 +403,7 @@ class FlowPort:
         return run
 
     async def _find(self, tenant: str, execution_id: str) -> FoundRun | None:
-        feed = await self._tasks.load(tenant, run_task_id(execution_id))
+        feed = await self._tasks.load(tenant, run_task_id(execution_id, tenant))
         if feed is None and is_task_id(execution_id):
             # A run that a caller over A2A has asked for is known by its task.
             feed = await self._tasks.load(tenant, execution_id)

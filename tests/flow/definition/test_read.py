@@ -233,6 +233,6 @@ def test_a_wrong_node_of_very_many_members_is_named() -> None:
 
 
 def test_a_schema_that_takes_long_to_compile_is_refused() -> None:
-    properties = {f"p{number}": {"type": "string", "pattern": "^a+$"} for number in range(6000)}
+    properties = {f"p{number}": {"type": "string", "pattern": "^a+$"} for number in range(8000)}
     wide = {**line(tool("work")), "state_schema": {"type": "object", "properties": properties}}
     assert rules(wide) == [("/state_schema", "#/schema/size")]

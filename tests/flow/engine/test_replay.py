@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
 from tests.flow import vectors
 from tests.flow.documents import DELEGATE, flow_document, fork, tool
+from tests.flow.surfaces import PARKING
 from tests.flow.workbench import CALLER, Counting, seed
 from trunkline.errors import FlowRefused
 from trunkline.flow.activities.base import Activity, Outcome
@@ -22,8 +22,6 @@ from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import ActivitySubmission
 from trunkline.flow.results import RunResult
 from trunkline.log.events import FlowRow, FlowRows
-
-STORES = ["memory:", "sqlite:///{}/runs.db"]
 
 
 def _activities(vector: dict[str, Any]) -> Any:
@@ -51,15 +49,14 @@ class _Retried:
         return self._failing if self._left >= 0 else Outcome(ok=True, output=self._output)
 
 
-@pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("vector", vectors.vectors("replay"))
-async def test_replay_vectors(vector: dict[str, Any], store: str, tmp_path: Path) -> None:
+async def test_replay_vectors(vector: dict[str, Any], flow_store: str) -> None:
     document, given = vectors.document(vector["definition"]), vector.get("input", {})
     execution, mode = f"{vector['id']}::exec", vector.get("activityExecutionMode", "in_process")
     prefix = [FlowRow(row["name"], row.get("payload", {})) for row in vector.get("historyPrefix", [])]
     delegates = RejectingDelegate() if vector.get("assertNoDelegateExecutorInvocation") else MockDelegate()
     async with LocalFlows(
-        store.format(tmp_path), activities=_activities(vector), delegates=delegates
+        flow_store, limits=PARKING, activities=_activities(vector), delegates=delegates
     ) as flows:
         if not vector.get("assertNoSubworkflowInvocation"):
             flows.engine.workflows.add(vectors.UNIT_TESTS, vectors.child_workflow())

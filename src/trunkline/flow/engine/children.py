@@ -100,9 +100,9 @@ class ChildRun:
         await self._work.children.cancel(self.id)
 
 
-def child_id(effect: Delegate) -> str:
+def child_id(effect: Delegate, tenant: str) -> str:
     """The id of the task that an attempt at a delegation is."""
-    return run_task_id(f"{effect.correlation}\x1f{effect.visit}\x1f{effect.attempt}")
+    return run_task_id(f"{effect.correlation}\x1f{effect.visit}\x1f{effect.attempt}", tenant)
 
 
 def agent_request(child: str, effect: Delegate, state: State) -> SendRequest:

@@ -210,7 +210,7 @@ class Run:
             )
             await self._begin(lane, self._plain_call(order))
             return
-        child = child_id(effect)
+        child = child_id(effect, self._work.tenant)
         request = agent_request(child, effect, self._state)
         await self._open_child(lane, child, agent, request, nested=False)
         if effect.until and lane in self._children:
@@ -237,7 +237,7 @@ class Run:
             self.walk.answer(lane, Done(ok=False, error=error.message, code=error.code))
             return
         order = RunOrder(effect.child, loaded.definition.hash, self._mode, self._order.depth + 1)
-        child = run_task_id(effect.child)
+        child = run_task_id(effect.child, self._work.tenant)
         message = order.message(f"{child}:order", effect.input)
         await self._open_child(lane, child, parts.agent, SendRequest(message), nested=True)
 

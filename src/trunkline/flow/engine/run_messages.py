@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 from msgspec import UNSET, Struct, ValidationError, convert, to_builtins
 from msgspec.structs import replace
 
+from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.errors import InvalidParams
 from trunkline.log.fold import State
 from trunkline.wire.question import question_metadata
@@ -72,9 +73,14 @@ class Awaited(Struct, frozen=True, omit_defaults=True, rename="camel"):
     fits: dict[str, Any] | None = None
 
 
-def run_task_id(execution_id: str) -> str:
-    """The id of the task that a run is: the log of the task decides who was first to start it."""
-    return f"run-{blake2b(execution_id.encode(errors='surrogatepass'), digest_size=18).hexdigest()}"
+def run_task_id(execution_id: str, tenant: str = DEFAULT_TENANT) -> str:
+    """The id of the task that a run is: the log of the task decides who was first to start it.
+
+    Ids of tasks are those of a whole store, execution ids those of a tenant.
+    """
+    # No tenant has a control character in its name.
+    whole = execution_id if tenant == DEFAULT_TENANT else f"{tenant}\x1e{execution_id}"
+    return f"run-{blake2b(whole.encode(errors='surrogatepass'), digest_size=18).hexdigest()}"
 
 
 def read_order(message: Message) -> RunOrder | None:
