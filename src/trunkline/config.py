@@ -60,7 +60,7 @@ Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class Issuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Somebody whose JSON Web Tokens are believed.
+    """An issuer whose JSON Web Tokens are believed.
 
     Without `jwks_url` its keys are found by OpenID discovery. Of the scopes that a token names, it has those
     in `scopes`; one that names none of ours has `default_scopes`.
@@ -77,7 +77,7 @@ class Issuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that can be set, with its default."""
+    """The settings of a host, each with its default."""
 
     store: str = "sqlite:///trunkline.db"
     host: str = "127.0.0.1"
@@ -209,7 +209,7 @@ OF_SITE = frozenset(
 
 
 def host_layer(layers: Sequence[tuple[str, Mapping[str, object]]]) -> dict[str, object]:
-    """What the agents of one host say, each by its name, of the settings that they share.
+    """The settings that agents of one host share, from what each of them says.
 
     Raises:
         Misuse: two of them disagree.
@@ -248,7 +248,7 @@ def load(*layers: Mapping[str, object], file: Path | None = None) -> Settings:
 
 
 def _choices(error: str) -> str:
-    """What could be said instead, where that is a list."""
+    """The end of an error's text: the names or the values that could be given instead."""
     if "unknown field" in error:
         near = get_close_matches(error.partition("`")[2].partition("`")[0], Settings.__struct_fields__, 1)
         meant = f"; did you mean {near[0]}?" if near else ""

@@ -71,7 +71,7 @@ class HostedFleet(FleetSites, Protocol):
 
     @property
     def executor(self) -> Executor:
-        """What runs the tasks that no agent could be given: nothing does."""
+        """The executor of tasks that no agent could be given: it runs none of them."""
         ...
 
     def assemble(self, host: Host) -> Site:

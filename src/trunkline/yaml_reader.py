@@ -57,7 +57,7 @@ class YamlPosition:
 
 
 def read_text(file: Path) -> str:
-    """What a file has.
+    """The text of a file.
 
     Raises:
         FileNotFoundError: there is none.

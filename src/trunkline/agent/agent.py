@@ -36,7 +36,7 @@ _EVERYBODY = "all"
 
 
 class Agent:
-    """What others see as one A2A agent."""
+    """An A2A agent as its author writes it: a name, a description, and the skills that it offers."""
 
     def __init__(
         self,
@@ -103,14 +103,14 @@ class Agent:
 
     @property
     def extensions(self) -> tuple[Extension, ...]:
-        """What the card declares: what its skills emit, what they change, what they read in a data part."""
+        """The extensions on the card: what skills emit, what they change, what they read in a data part."""
         skills = self.skills.values()
         emits = {name for skill in skills for name in skill.emits}
         schemas = {skill.id: skill.binding.schema for skill in skills if skill.binding.schema}
         return extensions_of(emits, {skill.id: skill.effects for skill in skills}, schemas)
 
     def card(self) -> Card:
-        """What its card says before anybody knows where it is served; flags follow from what it does."""
+        """The card of this agent before it is served anywhere; its flags follow from what the agent does."""
         skills = tuple(
             CardSkill(
                 id=skill.id,

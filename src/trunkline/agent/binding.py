@@ -235,7 +235,7 @@ def _with_integers(data: object) -> object:
 
 
 def _pydantic_error(error: ValueError, field: str) -> InvalidParams:
-    """What pydantic found, each with its place; the first is the field."""
+    """The mistakes that pydantic found, each with its place; the first is the field of the refusal."""
     listing, count = getattr(error, "errors", None), getattr(error, "error_count", None)
     if not callable(listing) or not callable(count):
         return InvalidParams(f"{field}: {error}", field=field)

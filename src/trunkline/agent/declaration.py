@@ -130,7 +130,7 @@ def _codes(function: AuthorFunction) -> Iterator[CodeType]:
 
 
 def _attributes(code: CodeType, owner: str) -> Iterator[str]:
-    """What is asked of the variable `owner`, in functions inside as well."""
+    """The attributes that code reads of the variable `owner`, in functions inside as well."""
     loaded: object = None
     for each in dis.get_instructions(code):
         if each.opname == "EXTENDED_ARG":

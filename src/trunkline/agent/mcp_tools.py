@@ -18,7 +18,7 @@ _LONGEST_S = 24 * 3600.0
 
 
 class StepTaker(Protocol):
-    """What a call of a tool needs of a turn: to be recorded as one of its steps."""
+    """The part of a turn that a tool call needs: it records the call as one of the turn's steps."""
 
     def step(self, name: str, function: AuthorFunction, /, *args: object, **kwargs: object) -> Any:
         """Do something once."""

@@ -159,7 +159,7 @@ def _modes(binding: Binding) -> tuple[str, ...]:
 
 
 def read_on_crash(value: object) -> OnCrash:
-    """What an author wants of a task whose process dies.
+    """The `on_crash` that an author wrote, by its name or as the enum.
 
     Raises:
         Misuse: there is no such way.

@@ -1,1 +1,1 @@
-"""Who is asking."""
+"""Identity of callers: principals, keys, tokens, scopes."""

@@ -96,12 +96,12 @@ class TokenVerifier:
         self._kept: dict[bytes, _VerifiedToken] = {}
 
     def known(self, token: bytes) -> Principal | None:
-        """Who sends this token, if it was verified a moment ago."""
+        """The principal of a token that was verified a moment ago, else None."""
         kept = self._kept.get(sha256(token).digest())
         return kept.principal if kept is not None and self._now() < kept.until * 1000 else None
 
     async def ask(self, token: bytes) -> Principal:
-        """Who sends this token.
+        """The principal of a token, verified with the keys of its issuer.
 
         Raises:
             Unauthenticated: it is not accepted; the text says why.
@@ -137,7 +137,7 @@ class TokenVerifier:
         self._kept[digest] = kept
 
     def schemes(self) -> dict[str, Scheme]:
-        """What the card says of the issuers."""
+        """The security schemes by which the card names the issuers."""
         made: dict[str, Scheme] = {}
         for place, trusted in enumerate(self._trusted.values()):
             issuer = trusted.issuer

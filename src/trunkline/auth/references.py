@@ -38,7 +38,7 @@ class Secrets:
         return Secret(text) if text else None
 
     def text(self, ref: str) -> str:
-        """What a reference stands for.
+        """The secret that a reference stands for.
 
         Raises:
             Misuse: it is none, or leads to nothing; the text never holds what was found.

@@ -60,7 +60,7 @@ def decode_arguments(given: Mapping[str, Any] | str | bytes) -> dict[str, Any]:
 
 
 def read_arguments(given: Mapping[str, Any], inputs: Inputs) -> ToolArguments:
-    """What the arguments ask of the agent.
+    """The parts of the message, and the task that it answers, by the arguments that a model gave.
 
     Raises:
         InvalidParams: one is missing, unknown or does not fit; the text says which and what to change.

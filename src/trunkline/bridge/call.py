@@ -44,7 +44,7 @@ class ToolClient(Protocol):
     """What a tool needs of a client; `trunkline.Client` is one."""
 
     async def card(self, *, refresh: bool = False) -> PeerCard:
-        """What the agent says of itself."""
+        """The card of the agent."""
         ...
 
     async def send(
@@ -75,7 +75,7 @@ async def call_tool(tool: Tool, peer: ToolClient, asked: ToolArguments, context_
 
 
 def outcome_of(tool: Tool, result: Result) -> ToolOutcome:
-    """What an answer means to who called the tool."""
+    """The outcome of a tool call by the agent's answer."""
     state = result.state
     if state in _FAILED:
         said = text_of(result.task.status.message) if result.task is not None else ""

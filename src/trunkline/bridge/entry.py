@@ -59,7 +59,7 @@ class AgentEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def extra(self) -> AgentExtras:
-        """What the entry says of the agent's skills."""
+        """The filter of skills and the further skills that the entry gives an agent."""
         named = [SkillEntry(one) if isinstance(one, str) else one for one in self.skills]
         return AgentExtras(
             self.skill_filter, tuple(Skill(one.name, one.name, one.description, ()) for one in named)

@@ -80,7 +80,7 @@ class ToolOutcome(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> str:
-        """Everything in words, for a model that reads only these: text, data as JSON, files by name."""
+        """The whole outcome as text, for a model that reads only text: data as JSON, files by name."""
         lines = [self.text] if self.text else []
         lines += [msgspec.json.encode(one).decode() for one in self.data]
         lines += [_mention(part) for part in self.parts if _is_file(part)]

@@ -33,7 +33,7 @@ _ANSWER_HELP = "Only with the task id of a question: the answer to it. The other
 
 
 class Inputs(Struct, frozen=True):
-    """What a tool takes. `typed` is the skill's own schema; the other names are those of our arguments."""
+    """The inputs of a tool. `typed` is the skill's own schema; the other names are those of our arguments."""
 
     schema: Schema
     modes: tuple[str, ...]
@@ -44,14 +44,14 @@ class Inputs(Struct, frozen=True):
 
 
 def inputs_of(skill: Skill, card: PeerCard) -> Inputs:
-    """What the tool of a skill takes; the skill's media types win over the card's."""
+    """The inputs of a skill's tool; the skill's media types win over the card's."""
     modes = _modes(skill.input_modes or card.default_input_modes)
     own = parameters_of(skill.id, card)
     return _typed(own, modes) if own is not None else _by_modes(modes)
 
 
 def output_of(skill: Skill, card: PeerCard) -> Schema:
-    """What a tool gives back as structured content."""
+    """The schema of a tool's structured content."""
     modes = _modes(skill.output_modes or card.default_output_modes)
     properties: Schema = {
         "response": {"type": "string", "description": "What the agent answered."},

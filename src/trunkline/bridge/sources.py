@@ -70,7 +70,7 @@ class FoundAgent(Struct, frozen=True):
 
     @property
     def skills(self) -> tuple[Skill, ...]:
-        """Those of the card, each once, and those that only the operator knows of.
+        """The skills of the card, each once, and those that only the operator knows of.
 
         A card may list none; then the agent as a whole is one, without an id.
         """
@@ -156,7 +156,7 @@ async def _card_of(one: AgentSource, peer: ToolClient | None) -> PeerCard:
 
 
 def _address(one: AgentSource, card: PeerCard | None) -> str:
-    """What tells an agent from another of the same name."""
+    """The address by which an agent is told from another of the same name."""
     if isinstance(one, str):
         return one
     if isinstance(one, Agent):

@@ -45,16 +45,16 @@ class Tool(Struct, frozen=True, kw_only=True):
 
     @property
     def input_schema(self) -> Schema:
-        """What it takes, as a JSON schema."""
+        """The tool's arguments, as a JSON schema."""
         return self.inputs.schema
 
     def openai(self) -> dict[str, Any]:
-        """As chat completions read it."""
+        """The tool in the form of OpenAI's chat completions."""
         about = {"name": self.name, "description": self.description, "parameters": self.input_schema}
         return {"type": "function", "function": about}
 
     def openai_responses(self) -> dict[str, Any]:
-        """As OpenAI's Responses API reads it."""
+        """The tool in the form of OpenAI's Responses API."""
         return {
             "type": "function",
             "name": self.name,
@@ -65,11 +65,11 @@ class Tool(Struct, frozen=True, kw_only=True):
         }
 
     def anthropic(self) -> dict[str, Any]:
-        """As Anthropic's Messages API reads it."""
+        """The tool in the form of Anthropic's Messages API."""
         return {"name": self.name, "description": self.description, "input_schema": self.input_schema}
 
     def mcp(self) -> dict[str, Any]:
-        """As MCP's `tools/list` gives it."""
+        """The tool in the form of MCP's `tools/list`."""
         return {
             "name": self.name,
             "title": self.title,
@@ -104,7 +104,7 @@ class SkillAddress(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """What tells it from a skill that has the same name elsewhere."""
+        """A digest that tells a tool from one of the same name at another agent."""
         told = "\n".join((self.url, self.agent, self.skill))
         return sha256(told.encode()).hexdigest()[:_DIGEST_LENGTH]
 

@@ -106,7 +106,7 @@ def offered_tools(
 
 
 def _bounded(offered: list[tuple[Tool, FoundAgent]]) -> list[tuple[Tool, FoundAgent]]:
-    """As many tools, with as large schemas, as one toolbox may have; what is left out is logged."""
+    """The tools that one toolbox may have, by number and by size of schemas; what is left out is logged."""
     kept: list[tuple[Tool, FoundAgent]] = []
     left_out: Counter[str] = Counter()
     size = 0
@@ -189,7 +189,7 @@ class Toolbox:
         return [tool.mcp() for tool in self]
 
     def langchain(self) -> list[StructuredTool]:
-        """As LangChain's tools, which are called with `ainvoke`.
+        """The tools as LangChain's, which are called with `ainvoke`.
 
         Raises:
             Misuse: LangChain is not installed.
@@ -201,7 +201,7 @@ class Toolbox:
         return [structured_tool(tool, self.call) for tool in self]
 
     def pydantic_ai(self) -> list[PydanticTool[Any]]:
-        """As tools of a Pydantic AI agent.
+        """The tools as those of a Pydantic AI agent.
 
         Raises:
             Misuse: Pydantic AI is not installed.

@@ -55,7 +55,7 @@ def write_admin_endpoint(settings: Settings, port: int, token: Secret) -> None:
 
 
 def remove_admin_endpoint(settings: Settings, token: Secret) -> None:
-    """Take it away, unless another server has come meanwhile."""
+    """Remove the file of this server, unless another server has come meanwhile."""
     path = admin_endpoint_file(settings)
     found = None if path is None else read_admin_endpoint(path)
     if path is not None and found is not None and found.token == token.reveal():
@@ -91,7 +91,7 @@ def read_admin_endpoint(path: str) -> AdminEndpoint | None:
 
 
 def _trusted(database: str) -> set[int]:
-    """Whose word is taken: that of who asks, and of who has the database."""
+    """The users whose file is believed: whoever runs the command, and the owner of the database."""
     users = {os.geteuid()}
     with contextlib.suppress(OSError):
         users.add(os.stat(database).st_uid)

@@ -118,7 +118,7 @@ def _print_turn(result: Result) -> None:
 
 
 async def _turns(*, interactive: bool) -> AsyncIterator[str]:
-    """What is typed or piped, a line at a time."""
+    """The lines that are typed or piped, one at a time."""
     while True:
         if interactive:
             print(_PROMPT, end="", flush=True)

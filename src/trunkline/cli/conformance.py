@@ -23,7 +23,7 @@ _CLONE = "git clone --branch 1.0-dev https://github.com/a2aproject/a2a-tck tck"
 
 
 class KitTally(Struct, frozen=True):
-    """What the kit found over one transport."""
+    """The results of the test kit over one transport."""
 
     transport: str
     passed: int

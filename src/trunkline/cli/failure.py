@@ -148,7 +148,7 @@ if TYPE_CHECKING:
 
 
 def hint_for(failure: CommandFailure, error: Exception, session: Session | None) -> str:
-    """What to do, as a command where there is one; empty if nothing useful can be said."""
+    """The next step after a failure, as a command where there is one; empty if none is useful."""
     if session is None or failure.code == "A2ACLI_ERR_USAGE":
         return "trunkline help"
     match failure.code:

@@ -68,7 +68,7 @@ class LiveTree:
         self._seen = 0
 
     async def during(self, work: asyncio.Task[dict[str, Any]]) -> dict[str, Any]:
-        """What the work gives; the tree is drawn anew as rows come."""
+        """The result of the work; while it goes on the tree is drawn anew as rows come."""
         console = Console(stderr=True, highlight=False, markup=False)
         with Live(drawn(self._definition, {}), console=console, auto_refresh=False) as live:
             while not work.done():

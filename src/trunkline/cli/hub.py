@@ -66,7 +66,7 @@ def _started(hub: Hub, port: int) -> None:
 
 
 def check(folder: str) -> list[str]:
-    """What is wrong with a workspace, each with its file and line."""
+    """The mistakes in a workspace, each with its file and line."""
     workspace = Path(folder)
     if not workspace.is_dir():
         raise Misuse(f"{workspace} is no folder; make one with trunkline hub init {workspace}")
@@ -100,7 +100,7 @@ def check(folder: str) -> list[str]:
 
 
 def _check_workflows(workspace: Path, entries: Sequence[Entry]) -> list[str]:
-    """What is wrong with the files of workflows, and with entries that name others."""
+    """The mistakes in workflow files, and in entries that name workflows."""
     named = {one.name: one.workflow for one in entries if is_path(one.workflow)}
     if not named and not (workspace / "workflows").is_dir():
         return []

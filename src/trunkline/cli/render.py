@@ -53,7 +53,7 @@ def show_message(message: Message, *, verbose: bool, ids: bool = True) -> None:
 
 
 def show_sent(message_id: str, parts: list[Part]) -> None:
-    """What was said, part by part."""
+    """Print a message that was sent, part by part."""
     print_field("Sent", message_id)
     _show_parts(parts, "Text", verbose=True)
 

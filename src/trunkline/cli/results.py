@@ -144,7 +144,7 @@ def _is_text(notice: Notice) -> bool:
 
 
 def _show_end(session: Session, result: Result, last: Notice | None, skill: str) -> None:
-    """Where the last event does not say how it stands, say it once more."""
+    """Print the state of the task at the end, where the last event has not told it."""
     answer = None if last is None else last.answer
     told = isinstance(answer, Message) or (
         isinstance(answer, Task | StatusUpdate) and answer.status.state is result.state

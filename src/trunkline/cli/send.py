@@ -141,7 +141,7 @@ def _read(path: Path, flag: str) -> bytes:
 
 
 def _bounded(source: BinaryIO, flag: str) -> bytes:
-    """What a source holds; one without end (a device, a pipe) is not read without end."""
+    """The content of a source up to a limit: a device or a pipe may have no end."""
     raw = source.read(_READ_LIMIT + 1)
     if len(raw) > _READ_LIMIT:
         raise Misuse(

@@ -49,7 +49,7 @@ class TokenFile:
         return origin_of(url) in self._read()
 
     def origins(self) -> tuple[str, ...]:
-        """Whose tokens are kept."""
+        """The origins whose tokens are kept."""
         return tuple(self._read())
 
     def keep(self, url: str, kept: KeptToken) -> None:
@@ -103,7 +103,7 @@ def origin_of(url: str) -> str:
 
 
 def made(token: Token, before: KeptToken) -> KeptToken:
-    """What is kept of a token that an authorization server has given."""
+    """The record that is kept of a token from an authorization server."""
     lasts = token.seconds(0)
     return KeptToken(
         token.access_token,

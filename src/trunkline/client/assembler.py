@@ -36,7 +36,7 @@ Kind = Literal["task", "message", "status", "artifact"]
 
 
 class Update(Struct, frozen=True, gc=False):
-    """What one frame brought. `text` holds only words that were not told before."""
+    """One update of an answer, made of a frame. `text` holds only words that were not told before."""
 
     kind: Kind
     text: str
@@ -271,7 +271,7 @@ class Assembler:
         return Update("artifact", text, None, notice, given)
 
     def pause(self) -> None:
-        """What comes next comes by another connection."""
+        """Note that the next frame comes by another connection."""
         self._run = None
 
     def settle(self, task: Task) -> tuple[Update, ...]:

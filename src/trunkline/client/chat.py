@@ -17,7 +17,7 @@ _OVER = (UnsupportedOperation, TaskNotFound)
 
 
 class Speaker(Protocol):
-    """What a conversation needs of a client."""
+    """The part of a client that a conversation needs."""
 
     async def send(self, content: Content, /, *, wait: bool = True, **said: Unpack[Sending]) -> Result:
         """Say something and have the answer."""

@@ -133,11 +133,11 @@ class Client:
         return self._negotiation.explanation
 
     async def interface(self) -> str:
-        """What was chosen, in words."""
+        """The interface that was chosen, in words."""
         return (await self._negotiation.open()).name
 
     async def capabilities(self) -> Capabilities:
-        """What the agent can do, by its card; without one it is assumed to stream and to push.
+        """The capabilities on the agent's card; without a card it is assumed to stream and to push.
 
         Raises:
             Unreachable: nobody is there.
@@ -148,7 +148,7 @@ class Client:
 
     @property
     def known_capabilities(self) -> Capabilities | None:
-        """What the agent can do, once its interface is chosen."""
+        """The agent's capabilities, once its interface is chosen."""
         transport, card = self._negotiation.transport, self._negotiation.known
         if transport is None:
             return None
@@ -160,7 +160,7 @@ class Client:
         return known[2]
 
     async def card(self, *, refresh: bool = False) -> PeerCard:
-        """What the agent says of itself; kept as long as it is good.
+        """The agent's card, kept as long as its headers allow.
 
         Raises:
             Unreachable: there is no card, or nobody is there.

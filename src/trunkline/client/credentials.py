@@ -181,7 +181,7 @@ class Guarded:
         self.auth = fitted(self.auth, card)
 
     def wants(self, card: PeerCard | None) -> str:
-        """What to say to a caller whom the agent does not let in; see `choose`."""
+        """The sentence for a caller that the agent refuses; see `choose`."""
         said = choose(card, self.auth)
         if not self._withheld:
             return said
@@ -234,7 +234,7 @@ def fitted(auth: Auth | None, card: PeerCard) -> Auth | None:
 
 
 def choose(card: PeerCard | None, given: Auth | None) -> str:
-    """What to say to a caller whom the agent does not let in: what it wants, and how to give it."""
+    """The sentence for a caller that the agent refuses: which credentials it wants, and how to give them."""
     wanted = _wanted(card) if card is not None else []
     if isinstance(given, Unset):
         missing = f"the variable {given.variable} is not set"

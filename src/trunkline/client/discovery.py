@@ -45,7 +45,7 @@ _MAX_AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?(\d{1,10})", re.IGNORECASE)
 
 
 class CardResponse(Struct, frozen=True):
-    """What one place had to say."""
+    """The HTTP response of one address where a card was looked for."""
 
     status: int
     headers: dict[str, str]

@@ -33,7 +33,7 @@ Listener = Callable[[StreamUpdate], Awaitable[None] | None]
 
 
 class SkillResult(Struct, frozen=True, kw_only=True):
-    """What became of a skill. `state` is None where the agent was not reached or refused."""
+    """The result of one call of a skill. `state` is None where the agent was not reached or refused."""
 
     text: str
     is_error: bool = False
@@ -151,7 +151,7 @@ class A2AExecutor:
 
 
 def request_text(content: str, skill: str, payload: Mapping[str, Any]) -> str:
-    """What the agent is told."""
+    """The text of the message to the agent."""
     for given in (content, payload.get("content"), payload.get("prompt")):
         if isinstance(given, str) and given:
             return given
@@ -161,7 +161,7 @@ def request_text(content: str, skill: str, payload: Mapping[str, Any]) -> str:
 
 
 def stream_updates(update: Update, so_far: Result | None) -> list[StreamUpdate]:
-    """What a listener hears of an update."""
+    """The events that a listener gets for an update."""
     if update.kind == "status":
         return [{"type": "status", "text": update.text, "state": _word(update.state)}]
     answer = update.notice.answer

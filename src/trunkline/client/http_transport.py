@@ -44,7 +44,7 @@ class HttpAnswer(Struct, frozen=True):
         return 200 <= self.status < 300
 
     def refusal(self, *, of_task: bool = False) -> Refused:
-        """What an answer that is not `ok` says; `of_task`: a task was in the path."""
+        """The error of an answer that is not `ok`; `of_task`: a task was in the path."""
         host = target(self.url).host
         return read_http_error(self.status, self.headers, self.body, of_task=of_task, host=host)
 

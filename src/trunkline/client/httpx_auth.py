@@ -42,7 +42,7 @@ class Fields(MutableMapping[str, str]):
         return [self[name]] if name in self else []
 
     def pairs(self) -> Headers:
-        """As a request takes them."""
+        """The headers as pairs, as a request takes them."""
         return tuple(self._fields.items())
 
 

@@ -17,7 +17,7 @@ _USER = Role.USER
 
 
 class Sending(TypedDict, total=False):
-    """What may be said beside a content."""
+    """The options of a message beside its content."""
 
     skill: str
     task_id: str

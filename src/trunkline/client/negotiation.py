@@ -143,7 +143,7 @@ class Negotiation:
             raise no_interface(self._url, attempts, self._notes) from error
 
     def wants(self) -> str:
-        """What to say to a caller whom the agent does not let in."""
+        """The sentence for a caller that the agent refuses."""
         if isinstance(self._http_client, Guarded):
             return self._http_client.wants(self.known)
         return choose(self.known, self._auth)

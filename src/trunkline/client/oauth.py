@@ -109,7 +109,7 @@ def read_token(url: str, status: int, answer: Mapping[str, Any]) -> Token:
 
 
 def refusal_of(answer: Mapping[str, Any]) -> str:
-    """What an authorization server says of a refusal, to be added to a sentence; empty if it says nothing."""
+    """The reason that an authorization server gives for a refusal, to end a sentence with; may be empty."""
     said = [str(answer.get(name) or "") for name in ("error", "error_description")]
     why = ": ".join([part for part in said if part.isprintable() and part])
     return f": {why[:_SAID]}" if why else ""

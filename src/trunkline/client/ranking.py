@@ -68,7 +68,7 @@ class RankedInterface(Struct, frozen=True):
 
 
 class InterfaceChoice(Struct, frozen=True):
-    """What to try, in order, and what is not tried and why."""
+    """The interfaces to try, in order, and notes on those that are not tried."""
 
     candidates: tuple[RankedInterface, ...]
     notes: tuple[str, ...]
@@ -94,7 +94,7 @@ def rank(
     bindings: Sequence[str] = (),
     adapters: Collection[str] = (),
 ) -> InterfaceChoice:
-    """What a card offers, in its order; preferred `bindings` come first, and `adapters` are known too.
+    """The interfaces of a card in its order; preferred `bindings` first, those of `adapters` included.
 
     A pinned version is the only one. Without a card, or one that names no interface, it is a guess.
     """

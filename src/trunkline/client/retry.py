@@ -29,7 +29,7 @@ _GATEWAY = (502, 504)
 
 
 class Fate(Enum):
-    """What became of a request that failed."""
+    """The fate of a request that failed: not taken, maybe taken, or answered."""
 
     # The agent has not begun: it never got it, or says that it takes nothing now.
     UNTAKEN = 0
@@ -40,7 +40,7 @@ class Fate(Enum):
 
 
 def fate_of(error: TrunklineError) -> Fate:
-    """What an error says of its request."""
+    """The fate of the request that ended with this error."""
     if isinstance(error, Refused):
         if isinstance(error, TooManyRequests | Unavailable):
             return Fate.UNTAKEN

@@ -44,7 +44,7 @@ Work = Callable[[Transport, Call], Awaitable[T]]
 
 
 class Attempts:
-    """What one call has tried so far."""
+    """The attempts of one call so far."""
 
     __slots__ = ("count",)
 
@@ -121,7 +121,7 @@ class AgentSession:
     async def enter(
         self, headers: Headers, message_id: str = "", deadline: float | None = None
     ) -> tuple[Transport, Call]:
-        """What one request needs: the transport, the headers, the leave of the breaker."""
+        """The transport and headers of one request, once the breaker allows it."""
         transport = self.negotiation.transport or await self.ready(deadline)
         if self._troubled:
             self._admit()
@@ -135,7 +135,7 @@ class AgentSession:
     async def call(
         self, work: Work[T], *, headers: Headers = (), deadline: float | None = None, message_id: str = ""
     ) -> T:
-        """What the work brings, tried again where that is safe.
+        """The result of the work, which is tried again where that is safe.
 
         With `message_id` it is a message: what may have been taken is not sent again, unless the agent knows
         a message that comes twice.
@@ -265,7 +265,7 @@ class CancelAttempt:
 
 
 def _lost(error: TrunklineError, message_id: str) -> TrunklineError:
-    """What a message's sender hears whose answer was lost."""
+    """The error for a message whose answer was lost."""
     said = (
         f"{error}; the agent may be doing the work, so message {message_id} is not sent again: look for it "
         "with list, or give deduplicates=True if the agent knows a message that comes twice"
@@ -277,7 +277,7 @@ def _lost(error: TrunklineError, message_id: str) -> TrunklineError:
 
 
 def out_of_time(seconds: float, task_id: str, message_id: str) -> TimedOut:
-    """What is said when the whole call took too long."""
+    """The error of a call that took too long as a whole."""
     if task_id:
         rest = f"; task {task_id} goes on: come back with wait or get, or stop it with cancel"
     elif message_id:

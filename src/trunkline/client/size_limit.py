@@ -35,7 +35,7 @@ class SizeLimit:
         self.total += now - before
 
     def grow(self, artifact_id: str, text: str, note: str) -> None:
-        """Nothing but more text of an artifact that is known has come, and something is remembered."""
+        """Count more text of a known artifact, and a note that is remembered with it."""
         more = 2 * _PIECE + len(text)
         self._known[artifact_id] += more
         self.total += more + _PIECE + len(note)

@@ -34,7 +34,7 @@ _CLOSING_S = 0.25
 
 
 class StreamEngine:
-    """What is known of an answer, and how more of it is found."""
+    """Reads one answer to its end: by its stream, and after a break by whatever finds more of it."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class StreamEngine:
                 await close()
 
     def late(self) -> TimedOut:
-        """What is said when time is up."""
+        """The error when the time of a stream is up."""
         message = "" if self._request is None else self._request.message.message_id
         return out_of_time(self.timeout_s or 0, self.assembler.task_id, message)
 
@@ -237,7 +237,7 @@ class StreamEngine:
         await self._resume_after(error)
 
     async def _not_begun(self, error: TrunklineError) -> None:
-        """Nothing has come yet, so that it is not known whether anything runs."""
+        """Recover from an error before anything has come, when it is not known whether anything runs."""
         resume = cast("ResumePoint", self._resume)
         if cannot_stream(error) and await self._session.negotiation.understands():
             resume.step = ResumeStep.SEND

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class ClientOptions(TypedDict, total=False):
-    """What `Client` takes beside its URL."""
+    """The options that `Client` takes beside its URL."""
 
     auth: Auth | None
     api_key: str | Secret
@@ -220,11 +220,11 @@ class SyncClient:
         return self._client.explanation
 
     def interface(self) -> str:
-        """What was chosen, in words."""
+        """The interface that was chosen, in words."""
         return self._loop.run(self._client.interface())
 
     def card(self, *, refresh: bool = False) -> PeerCard:
-        """What the agent says of itself."""
+        """The agent's card."""
         return self._loop.run(self._client.card(refresh=refresh))
 
     def extended_card(self) -> PeerCard:

@@ -28,7 +28,7 @@ from trunkline.wire.types import (
 
 
 class Call(Struct, frozen=True):
-    """What goes with one request whatever it is: headers, and how long silence may last."""
+    """The options of any request: its headers, and how long silence may last."""
 
     headers: Headers = ()
     idle_s: float | None = None

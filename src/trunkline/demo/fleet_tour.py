@@ -56,7 +56,7 @@ class HubServer(TourProcess):
         entry.write_text(f"name: {JOINED}\nurl: {self._agent}\n", encoding="utf-8")
 
     def ask(self, method: str, path: str, body: Answer | None = None) -> Any:
-        """What the operator's API answers.
+        """Call the operator's API; gives its answer.
 
         Raises:
             Gone: the hub has ended.

@@ -1,4 +1,4 @@
-"""What a check is, the verdicts it may give, and the registry in which every check stands with its family."""
+"""A check, the verdicts that it may give, and the registry of all checks by family."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """What one check found, at one interface or of the agent as a whole."""
+    """The finding of one check, at one interface or of the agent as a whole."""
 
     check: str
     family: str

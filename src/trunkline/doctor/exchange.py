@@ -186,7 +186,7 @@ class ProbeClient:
         await self._http_client.close()
 
     def evidence(self, exchange: ProbeExchange) -> Evidence:
-        """What a report shows of an exchange."""
+        """The part of an exchange that a report shows."""
         request = exchange.request
         shown = [f"{request.method} {request.url}"]
         shown += [f"{name}: {value}" for name, value in _masked(request.headers)]

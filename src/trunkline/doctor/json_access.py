@@ -138,7 +138,7 @@ _OWN = frozenset(("metadata", "data", "params", "scopes", "schemes", "security",
 
 
 def snake_members(value: object, path: str = "") -> Iterator[str]:
-    """Where members are spelled with underscores; what is the agent's own is left out."""
+    """The places of members that are spelled with underscores; the agent's own data is left out."""
     for name, inner in members(value).items():
         place = f"{path}.{name}" if path else name
         if "_" in name.strip("_") and _SNAKE.fullmatch(name):

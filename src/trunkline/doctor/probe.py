@@ -144,7 +144,7 @@ class ProbeStream(Struct, frozen=True):
         return self.answer is not None and self.answer.is_code(code)
 
     def summary(self) -> str:
-        """What came, in a few words."""
+        """The answer in a few words."""
         return self.exchange.summary() if self.answer is None else self.answer.summary()
 
 

@@ -102,7 +102,7 @@ def _table(bad: list[Finding], console: Console) -> None:
 
 
 def _explain(alike: list[Finding], console: Console) -> None:
-    """What one check found, wherever it did; the first place shows it."""
+    """Print the findings of one check; the first place is shown whole."""
     first = alike[0]
     places = ", ".join(one.where for one in alike if one.where)
     name = f"{first.check} [{places}]" if places else first.check

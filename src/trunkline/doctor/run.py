@@ -39,7 +39,7 @@ _Work = tuple[Check, InterfaceProbe | None]
 
 
 class DoctorReport(Struct, frozen=True, kw_only=True):
-    """What an examination found. `tasks` were made by it, `left` of them could not be ended."""
+    """The result of an examination. `tasks` were made by it, `left` of them could not be ended."""
 
     url: str
     agent: str = ""

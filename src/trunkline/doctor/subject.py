@@ -29,7 +29,7 @@ _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class DoctorOptions(Struct, frozen=True, kw_only=True):
-    """What the operator of an examination chose."""
+    """The options of an examination."""
 
     # Headers that go to the agent's own host and nowhere else.
     credentials: tuple[tuple[str, Secret], ...] = ()

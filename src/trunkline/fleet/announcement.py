@@ -144,7 +144,7 @@ async def _wait(event: asyncio.Event, seconds: float) -> None:
 
 
 def _detail(answer: bytes) -> str:
-    """What a hub says is wrong, short enough for a line of the log."""
+    """The reason of a hub's refusal, short enough for a line of the log."""
     try:
         return msgspec.json.decode(answer, type=_RefusalBody).detail[:300]
     except msgspec.MsgspecError:

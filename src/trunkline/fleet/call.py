@@ -41,7 +41,7 @@ class ApiPage(Struct, frozen=True):
 
 
 class ApiCall(Struct, frozen=True):
-    """Who asks, in which tenant, and the id or name in the path."""
+    """One call of the API: the principal, its tenant, and the id or name in the path."""
 
     principal: Principal
     tenant: str

@@ -44,7 +44,7 @@ def callback_routes(runner: Runner, callbacks: Callbacks) -> list[ApiRoute]:
 
 
 def _token(call: ApiCall) -> str:
-    """What a webhook shows: a bearer token, or else the header that A2A has for it."""
+    """The token of a webhook: a bearer token, or else the header that A2A has for it."""
     headers = dict(call.headers)
     scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     if scheme.lower() == "bearer" and token.strip():

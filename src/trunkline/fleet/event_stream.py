@@ -104,7 +104,7 @@ class EventStream:
         return self._feed.state.over
 
     def _frame(self, recorded: Recorded) -> bytes:
-        """What an event is told as; nothing if it is not told."""
+        """The frame of an event; empty for an event that is not told."""
         return sse.frame(recorded.seq, msgspec.json.encode(event_row(recorded)))
 
     async def _end(self, send: Send) -> None:

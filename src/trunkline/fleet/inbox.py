@@ -229,7 +229,7 @@ def inbox_routes(inbox: Inbox) -> list[ApiRoute]:
 
 
 def answer_part(form: AnswerForm, asked: Message) -> Part:
-    """What a decision says to the task.
+    """The part of a message that tells a task of a decision.
 
     Raises:
         InvalidParams: a member is missing, or there is one that the decision does not take.

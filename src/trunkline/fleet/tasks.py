@@ -58,7 +58,7 @@ class CancelTasksForm(ApiStruct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class CancelOutcome(ApiStruct, frozen=True, kw_only=True):
-    """What became of the cancel of one task."""
+    """The outcome of cancelling one task."""
 
     task_id: str
     state: str = ""
@@ -66,13 +66,13 @@ class CancelOutcome(ApiStruct, frozen=True, kw_only=True):
 
 
 class CancelOutcomes(ApiStruct, frozen=True, kw_only=True):
-    """What became of the cancels of several tasks, in their order."""
+    """The outcomes of cancelling several tasks, in their order."""
 
     tasks: list[CancelOutcome]
 
 
 class TaskApi:
-    """What the API does with tasks, through the runner of this process."""
+    """The operations of the API on tasks, through the runner of this process."""
 
     def __init__(self, runner: Runner, keep_alive_s: float) -> None:
         self._runner = runner

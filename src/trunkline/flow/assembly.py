@@ -21,7 +21,7 @@ AGENT = "flow/runs"
 
 
 class NodeExecutors(TypedDict, total=False):
-    """Who does the work of nodes; stubs and mocks where nobody is named."""
+    """The executors of activities and delegations; stubs and mocks where none is named."""
 
     activities: ActivityExecutor
     delegates: DelegateExecutor

@@ -30,7 +30,7 @@ class FlowClient:
         self._timeout_s = timeout_s
 
     async def call(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
-        """What one of the seven operations gives; see `Control`.
+        """Call one of the seven operations; see `Control`.
 
         Raises:
             FlowRefused: it was refused, or the run failed; the code says why.

@@ -54,7 +54,7 @@ class Control:
         }
 
     async def call(self, operation: str, given: dict[str, Any]) -> dict[str, Any]:
-        """What an operation gives for what was said.
+        """Perform an operation by its name; gives its answer.
 
         Raises:
             FlowRefused: it cannot be done; nothing has changed.

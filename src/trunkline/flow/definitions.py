@@ -157,7 +157,7 @@ class Definitions:
 
 
 async def beside(size: int, work: Callable[[Given], Made], given: Given) -> Made:
-    """What a function gives; in a thread where it takes long because what it is given is large."""
+    """The result of a function, called in a thread where its input is large and it takes long."""
     return work(given) if size < _LARGE else await asyncio.to_thread(work, given)
 
 

@@ -111,7 +111,7 @@ class ListForm(Struct, frozen=True, kw_only=True):
 def read_form(
     given: object, form: type[Form], code: str = "VALIDATION_ERROR", *, strict: bool = True
 ) -> Form:
-    """What a caller says, by its form.
+    """The form that a caller's members fill in.
 
     Raises:
         FlowRefused: a member is missing or does not fit; `details.issues` names it.

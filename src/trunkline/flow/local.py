@@ -64,7 +64,7 @@ class RunHandle:
                 return result
 
     async def status(self) -> RunStatus:
-        """Where the run stands."""
+        """The status of the run."""
         return await self._port.status(_CALLER, self.execution_id)
 
     async def events(self) -> AsyncIterator[ShownRow]:

@@ -42,7 +42,7 @@ class FlowTools:
         return Server(NAME, on_list_tools=list_tools, on_call_tool=call_tool)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> types.CallToolResult:
-        """What a tool gives; whatever goes wrong is a result too, with its code."""
+        """Call a tool; whatever goes wrong is a result too, with its code."""
         try:
             if tool not in TOOLS:
                 raise FlowRefused("VALIDATION_ERROR", f"there is no tool {tool!r}")

@@ -47,7 +47,7 @@ _SETTINGS = {
 
 
 class OperatorConfig(Struct, frozen=True):
-    """What is set up; None is nothing."""
+    """The configuration of an operator for workflows; None where nothing is set up."""
 
     manifest: McpManifest | None = None
     models: ModelEndpoint | None = None
@@ -62,7 +62,7 @@ class OperatorConfig(Struct, frozen=True):
 def read_operator(
     environment: Mapping[str, str], *, manifest: str = "", steps: StepRegistry | None = None
 ) -> OperatorConfig:
-    """What the environment says; a manifest that is named here wins over its own.
+    """The configuration in the environment; a manifest that is named here wins over the environment's.
 
     Raises:
         Misuse: a value is wrong; the text names the variable.
@@ -87,7 +87,7 @@ def read_operator(
 
 
 class FlowExecutors:
-    """Who does the activities and the delegations of the runs of one process."""
+    """The executors of activities and delegations for the runs of one process."""
 
     def __init__(
         self,

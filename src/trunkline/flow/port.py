@@ -69,7 +69,7 @@ class FoundRun(Struct, frozen=True):
 
     @property
     def about(self) -> Awaited | None:
-        """What it waits for."""
+        """The thing that the run waits for."""
         found = read_awaited(self.feed.state)
         return None if found is None else found[1]
 
@@ -181,7 +181,7 @@ class FlowPort:
         return feed
 
     async def status(self, caller: FlowCaller, execution_id: str) -> RunStatus:
-        """Where a run stands.
+        """The status of a run.
 
         Raises:
             FlowRefused: there is none.
@@ -466,7 +466,7 @@ def _branch(span: dict[str, str] | None) -> str:
 
 
 def _outcome(outcome: ActivitySubmission, about: Awaited, mode: Mode) -> tuple[RunReply, dict[str, Any]]:
-    """What a submission says to the run.
+    """The reply to a run, and its payload, that a submission stands for.
 
     Raises:
         FlowRefused: it is for another delegation.

@@ -45,7 +45,7 @@ class RunResult(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class RunStatus(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Where a run stands."""
+    """The status of a run: its phase, its node, and what it waits for."""
 
     execution_id: str
     phase: str
@@ -121,7 +121,7 @@ def _ended(view: RunView, phase: str) -> RunResult:
 
 
 def run_status(view: RunView, about: Awaited | None) -> RunStatus:
-    """Where a run stands."""
+    """The status of a run: its phase, its node, and what it waits for."""
     phase = phase_of(view, about)
     ended: Metadata = {} if view.ended is None else view.ended.payload
     error = {FAILED: ended.get("error", ""), CANCELLED: ended.get("reason", "")}.get(phase, "")

@@ -32,10 +32,10 @@ _COST_RETRY_S = 300.0
 
 
 class Costs(Protocol):
-    """What the tasks of tenants cost in the last day."""
+    """The costs of the tasks of tenants in the last day."""
 
     def cost_of(self, tenant: str) -> float:
-        """What those of one tenant cost, in dollars."""
+        """The cost of the tasks of one tenant, in dollars."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Who may knock: Host and Origin allow-lists, against DNS rebinding and pages that call home."""
+"""Host and Origin allow-lists, against DNS rebinding and pages that call home."""
 
 from __future__ import annotations
 

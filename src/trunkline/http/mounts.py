@@ -94,7 +94,7 @@ class Mount:
         return [each.route.body_limit for each in self.compiled if each.method == WEBSOCKET]
 
     def refusal_headers(self, exchange: Exchange, refused: Refused) -> Headers:
-        """What is said beside a refusal, in headers that only this application has."""
+        """The headers of a refusal that only this application has."""
         del exchange, refused
         return ()
 
@@ -131,7 +131,7 @@ def _compile(prefix: str, route: Route) -> _Compiled:
 
 
 class Mounts:
-    """Everything that is mounted, and the calls that are open there."""
+    """The mounted applications, and the calls that are open there."""
 
     def __init__(self) -> None:
         self._mounts: list[Mount] = []
@@ -172,7 +172,7 @@ class Mounts:
         return [limit for mount in self._mounts for limit in mount.websocket_limits]
 
     def find(self, path: str) -> Mount | None:
-        """What is mounted at the prefix of a path."""
+        """The application that is mounted at the prefix of a path."""
         for mount in self._mounts:
             if path.startswith(mount.prefix) and (path[len(mount.prefix) :] or "/").startswith("/"):
                 return mount

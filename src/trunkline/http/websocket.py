@@ -38,7 +38,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
             self.conn.data_to_send()
 
     def tick(self, now: float) -> None:
-        """Nothing to do: pings tell whether somebody is there."""
+        """Do nothing: pings tell whether the other side is there."""
 
 
 def websocket_factory(

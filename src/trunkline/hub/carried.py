@@ -82,7 +82,7 @@ class AgentNames:
 
 
 class CarriedAgents:
-    """What a hub does for each entry: carries its tasks, and serves its site.
+    """The agents of a hub's catalogue: each has its tasks carried and its site served.
 
     An entry that is gone is carried on without taking anything new: its open tasks are followed by what
     their logs say of it. Those that a start finds waiting are taken up in the same way.

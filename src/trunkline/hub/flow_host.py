@@ -77,7 +77,7 @@ class FlowHost:
         return False
 
     def cards(self, tenant: str | None) -> Cards:
-        """What everybody is shown."""
+        """The cards that everybody is shown."""
         del tenant
         return self._site.cards
 

@@ -24,7 +24,7 @@ EVERYWHERE = ("0.0.0.0/0", "::/0")
 
 
 def operator_config(manifest: str, steps: Collection[str], *, named: bool = False) -> OperatorConfig:
-    """What the operator has set up: by the environment, modules of steps, and a manifest.
+    """The configuration of the operator: the environment, modules of steps, and a manifest.
 
     One that was `named` wins over the environment's and must be there; another may be missing.
 
@@ -59,7 +59,7 @@ class NamedAgents:
 
 
 class HostFlows:
-    """What a host has for workflows; it is put together anew with each store and runner."""
+    """The workflows of a host; they are put together anew with each store and runner."""
 
     def __init__(self, config: OperatorConfig, workspace: Path | None = None) -> None:
         self.config = config
@@ -85,7 +85,7 @@ class HostFlows:
         return self._engine.hosted(host.settings.stall_limit, host.settings.kept_s)
 
     def executor(self, name: str, own: OwnWorkflow) -> FlowExecutor:
-        """What runs the tasks of an agent that is one workflow."""
+        """The executor of an agent that is one workflow."""
         if name not in self.port.agents:
             self.port.agents = (*self.port.agents, name)
         return FlowExecutor(self._engine.parts, own, name)

@@ -57,7 +57,7 @@ class RefusedWork:
         raise RouteNotFound(f"the hub itself has no skill {name!r}")
 
     def on_crash(self, skill: str) -> OnCrash:
-        """Nothing was begun that could be gone on with."""
+        """Say that a task fails: nothing was begun that could be gone on with."""
         del skill
         return OnCrash.FAIL
 
@@ -70,7 +70,7 @@ class RefusedWork:
         raise InvalidParams("the hub itself does no work")
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
 
 class Front:
@@ -90,7 +90,7 @@ class Front:
         self._stub.show(stub_card(about), extends=True)
 
     def cards(self, tenant: str | None) -> Cards:
-        """What a tenant is shown, or whoever has not said who it is."""
+        """The cards that a tenant is shown, or a caller that has not said who it is."""
         if tenant is None:
             return self._stub
         cards = self._cards.pop(tenant, None)

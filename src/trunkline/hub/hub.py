@@ -303,7 +303,7 @@ class Hub:
         return self.carried.find_site(tenant, name)
 
     def cards(self, tenant: str | None) -> Cards:
-        """What a tenant is shown of the hub itself; None is whoever has not said who it is."""
+        """The cards of the hub itself for a tenant; None is a caller that has not said who it is."""
         return self._front.cards(tenant)
 
     async def start(self) -> list[Coroutine[None, None, None]]:

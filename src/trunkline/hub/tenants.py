@@ -76,7 +76,7 @@ class Tenants:
         await self.book.mirror.refresh()
 
     def work(self) -> list[Coroutine[None, None, None]]:
-        """What goes on beside the host."""
+        """The background work beside the host."""
         follow = [self.book.mirror.follow()] if self._host.store.shared else []
         return [self._closing.run(), *follow]
 

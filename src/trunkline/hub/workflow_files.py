@@ -58,7 +58,7 @@ class WorkflowFiles:
         return [f"{FOLDER}/{one.name}" for one in found if one.suffix in SUFFIXES][:FILES_LIMIT]
 
     def faults(self) -> list[str]:
-        """What is wrong with the files of the folder."""
+        """The mistakes in the files of the folder."""
         wrong: list[str] = []
         for path in self.paths():
             try:

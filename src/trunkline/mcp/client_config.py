@@ -32,7 +32,7 @@ class ServedBy(Struct, frozen=True):
 
 
 def configuration(client: ClientName, name: str, served: ServedBy) -> str:
-    """What to paste into the client's file."""
+    """The text to paste into the client's file."""
     if client == "codex":
         return _toml(name, served)
     entry = _entry(client, served)

@@ -41,7 +41,7 @@ def form_of(question: Question) -> tuple[str, Schema]:
 
 
 def answer_parts(question: Question, content: Mapping[str, Any] | None) -> tuple[Part, ...]:
-    """What a user has filled in, as the parts of an answer."""
+    """The parts of an answer that a user has filled in."""
     given = dict(content or {})
     if _flat(question.schema) is not None:
         return (Part(data=given),)
@@ -50,7 +50,7 @@ def answer_parts(question: Question, content: Mapping[str, Any] | None) -> tuple
 
 
 def rejection_parts(question: Question) -> tuple[Part, ...]:
-    """What is said for a user who declines: as our own agents read it, else in words."""
+    """The parts of an answer of a user who declines: as our own agents read it, else in words."""
     said = "The user declines to answer."
     return (Part(data={"rejected": True, "text": said}),) if question.id else (Part(text=said),)
 

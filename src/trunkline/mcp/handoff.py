@@ -32,7 +32,7 @@ class HandOff(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """What a client keeps of it."""
+        """The id that a client keeps of a hand-over."""
         return f"{self.tool}:{self.task_id}"
 
 

@@ -36,7 +36,7 @@ class McpHost(Protocol):
 
     @property
     def router(self) -> Router:
-        """What has the sites of its agents."""
+        """The router with the sites of the host's agents."""
         ...
 
     @property

@@ -26,7 +26,7 @@ def metadata_of(settings: Settings, origin: str) -> bytes:
 
 
 def challenge(settings: Settings, origin: str) -> bytes:
-    """What is said to who has no token: where the metadata are."""
+    """The challenge to a caller without a token: where the metadata are."""
     base = _base(settings, origin)
     below = urlsplit(base).path
     root = base.removesuffix(below) if below else base

@@ -50,7 +50,7 @@ class TaskParams(types.RequestParams):
 
 
 class UpdateParams(TaskParams):
-    """What a task that asks is told."""
+    """The parameters of `tasks/update`: the answer to a task that asks."""
 
     input_responses: dict[str, Any] = {}
 
@@ -66,7 +66,7 @@ class TaskServer(Server[Any]):
         *,
         protocol_version: str | None = None,
     ) -> types.ServerCapabilities:
-        """What the server can do, in the words of a revision."""
+        """The server's capabilities, in the words of a revision."""
         found = super().get_capabilities(
             notification_options, experimental_capabilities, extensions, protocol_version=protocol_version
         )

@@ -51,7 +51,7 @@ class McpServers:
     async def call_tool(
         self, server: str, tool: str, arguments: Mapping[str, Any], timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> dict[str, Any]:
-        """What the tool gave: its structured content, else its text as `text`, else its `content`.
+        """The result of a tool: its structured content, else its text as `text`, else its `content`.
 
         Raises:
             CallFailed: it gave nothing; `code` is one of the MCP codes of workflows.

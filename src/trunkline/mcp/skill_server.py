@@ -224,7 +224,7 @@ class McpClient:
 
 
 def caller_of(context: RequestContext) -> Principal | None:
-    """Who asks, where a door has let it in."""
+    """The principal of a request that an HTTP server has let in."""
     request = context.request
     return None if request is None else request.scope.get("trunkline.principal")
 
@@ -242,7 +242,7 @@ def asks_by_result(context: RequestContext) -> bool:
 
 
 def asked_of(offer: Offer, arguments: Mapping[str, Any]) -> ToolArguments:
-    """What the arguments of a call ask of the agent; the id of a task may be ours.
+    """The arguments of a call as an agent takes them; the id of a task may be ours.
 
     Raises:
         InvalidParams: one is missing, unknown or does not fit.

@@ -34,7 +34,7 @@ class WatchedServers:
     async def call_tool(
         self, server: str, tool: str, arguments: Mapping[str, Any], timeout_s: float
     ) -> dict[str, Any]:
-        """What the tool gave; see `McpServers.call_tool`.
+        """The result of a tool; see `McpServers.call_tool`.
 
         Raises:
             CallFailed: it gave nothing; `code` says why.

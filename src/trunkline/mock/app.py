@@ -80,7 +80,7 @@ class Mock:
         return self._state.hits
 
     def check(self) -> list[str]:
-        """What the scenario expects and has not happened, in words; empty if all is well."""
+        """The expectations of the scenario that were not met, in words; empty if all is well."""
         return self._state.check()
 
     def reset(self) -> None:

@@ -138,7 +138,7 @@ class ClientConnection(asyncio.Protocol):
         return waiter
 
     def give_up(self, waiter: asyncio.Future[SocketResponse]) -> None:
-        """Nobody waits for this answer. If it has come after all, the connection may be somebody else's."""
+        """Give up an answer that nobody waits for. If it came after all, the connection can serve others."""
         if self._waiter is waiter:
             self.abort()
 
@@ -296,7 +296,7 @@ class ClientConnection(asyncio.Protocol):
     # The end of an exchange.
 
     def _break(self, why: str) -> None:
-        """What came is wrong. What was right before it stays right."""
+        """End the answer with an error, because bytes came that are wrong; what came before them stays."""
         reason = "sent" if self._body is None else "protocol"
         self._fail(Unreachable(f"{self.host}: {why}", reason=reason))
         self.abort()

@@ -172,7 +172,7 @@ class Body:
         return self._take()
 
     async def next(self, idle_s: float | None = None) -> bytes:
-        """What has come since, at least a byte; empty at the end. Raises as `read` does."""
+        """The bytes that have come since, at least one; empty at the end. Raises as `read` does."""
         while not self._pieces:
             if self.whole:
                 if self._error is not None:

@@ -146,7 +146,7 @@ class _InProcessRequest:
         return told
 
     def leave(self) -> None:
-        """Nobody waits any longer: to the application this is a disconnect."""
+        """Leave: nobody waits any longer, which to the application is a disconnect."""
         self._left.set()
         self._room.set()
         self.head.cancel()

@@ -44,7 +44,7 @@ class Resolver(Protocol):
     """Finds the addresses of a name."""
 
     async def __call__(self, host: str, port: int, /) -> Sequence[str]:
-        """All of them, as numbers.
+        """The addresses of a name, all of them, as numbers.
 
         Raises:
             ResolverBusy: nobody was asked.
@@ -58,7 +58,7 @@ class ResolverBusy(OSError):
 
 
 class _Lookups:
-    """What is being looked up in one event loop, and who waits for a thread."""
+    """The lookups of one event loop, and those that wait for a thread."""
 
     def __init__(self) -> None:
         self.asked: dict[str, Future[list[str]]] = {}

@@ -65,7 +65,7 @@ class Callbacks:
             del self._refused[next(iter(self._refused))]
 
     def forget_refusal(self, peer: Peer) -> None:
-        """It was not the webhook that an agent refused."""
+        """Forget a refusal: it was not the webhook that the agent refused."""
         self._refused.pop(peer.url, None)
 
     def tenant(self, task_id: str, token: str) -> str:
@@ -105,7 +105,7 @@ def refusal() -> Unauthenticated:
 
 
 def read_callback(body: bytes) -> Notify:
-    """What a webhook tells, whatever shape its body has.
+    """The task that a webhook tells of, whatever shape its body has.
 
     Raises:
         ParseError: the bytes are not JSON.

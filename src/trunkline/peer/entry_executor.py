@@ -143,7 +143,7 @@ class EntryExecutor:
         return self._known
 
     async def close(self) -> None:
-        """Nothing is held here: the clients are shared."""
+        """Do nothing: the clients are shared."""
 
 
 def is_success(verdict: Verdict) -> bool | None:

@@ -59,7 +59,7 @@ class Peer(Struct, frozen=True, kw_only=True):
 
 
 class Calling(TypedDict, total=False):
-    """What may be said beside the content of a call; `timeout` is in seconds."""
+    """The options of a call beside its content; `timeout` is in seconds."""
 
     data: object
     skill: str
@@ -102,7 +102,7 @@ class ToolCaller(Protocol):
     async def call_tool(
         self, server: str, tool: str, arguments: Mapping[str, Any], timeout_s: float
     ) -> dict[str, Any]:
-        """What a tool gave.
+        """The result of a tool.
 
         Raises:
             CallFailed: it gave nothing.

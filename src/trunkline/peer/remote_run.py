@@ -231,7 +231,7 @@ class RemoteRun:
         return known or (state.context_id if is_own else context_of(work.tenant, state))
 
     async def _capabilities(self, *, waits: bool) -> Capabilities:
-        """What the agent can do; where something was sent to it, it is waited for."""
+        """The agent's capabilities; where something was sent to it already, it is waited for."""
         while True:
             try:
                 return await self._client.capabilities()

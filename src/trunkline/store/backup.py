@@ -63,7 +63,7 @@ class _NumberedDocument(Struct):
 
 
 class Restored(Struct):
-    """What an import did; `skipped` are tasks and documents that were there already."""
+    """The counts of an import; `skipped` are tasks and documents that were there already."""
 
     tasks: int = 0
     events: int = 0

@@ -24,7 +24,7 @@ AFTER_END = (ev.PushSet, ev.PushDeleted)
 
 
 class CheckReport(Struct):
-    """What there is, and what is wrong with it. `unread` events are of kinds that a newer version wrote."""
+    """The counts and the problems of a store. `unread` events are of kinds that a newer version wrote."""
 
     tasks: dict[str, int] = {}
     events: int = 0

@@ -57,7 +57,7 @@ def orphan(tenant: str, *row: Any) -> Orphan:
 
 
 def filters(where: Where) -> dict[str, object]:
-    """What a list is filtered by: the value for each statement `filter_NAME` that it needs."""
+    """The filters of a list: the value for each statement `filter_NAME` that it needs."""
     given: dict[str, object] = {
         "context_id": where.context_id,
         "principal": where.principal,

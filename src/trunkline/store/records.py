@@ -72,7 +72,7 @@ class DeliveryOutcome(Enum):
 
 
 class DeliveryResult(Struct, frozen=True, gc=False):
-    """What became of an attempt: its outcome, when to try again, the HTTP status if any, and a word why.
+    """The result of an attempt: its outcome, when to try again, the HTTP status if any, and a word why.
 
     One that is `untried` was given back before anybody could answer, and does not count.
     """
@@ -116,7 +116,7 @@ class Hint(Struct, frozen=True, gc=False):
 
     @property
     def subject(self) -> str:
-        """What it is about: a newer hint about the same takes the place of an older one."""
+        """The subject of the hint: a newer hint about the same takes the place of an older one."""
         return self.task_id
 
 
@@ -127,7 +127,7 @@ class DocHint(Struct, frozen=True, gc=False):
 
     @property
     def subject(self) -> str:
-        """What it is about."""
+        """The subject of the hint: the kind of the documents."""
         return self.kind
 
 

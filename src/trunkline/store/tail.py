@@ -29,7 +29,7 @@ EVERY_S = 5.0
 
 
 class TailListener(Protocol):
-    """What is computed from the whole log."""
+    """A listener that computes something from the whole log."""
 
     async def take(self, page: Sequence[TailRecord]) -> bytes:
         """What a page comes to; empty if nothing. It may be thrown away and asked for again."""

@@ -59,7 +59,7 @@ class Histogram:
 
 
 class Counters:
-    """What this process has counted since it started."""
+    """The counts of this process since it started."""
 
     __slots__ = ("appends", "changes", "commit_appends", "commit_seconds", "drifts", "requests")
 

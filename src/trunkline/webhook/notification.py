@@ -138,7 +138,7 @@ class RecentNotifications:
 
 
 def key_of(notification: Notification) -> bytes:
-    """What tells it from others; empty if nothing does.
+    """The key that tells a notification from others; empty if nothing does.
 
     The task is part of it: who may speak for one task cannot make another's notifications look old.
     """

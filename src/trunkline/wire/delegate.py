@@ -205,7 +205,7 @@ def _output(task: Task) -> Metadata:
 
 
 def _is_report(part: Part) -> bool:
-    """What a run says of itself, such as its cost, is no part of its result."""
+    """Whether a part is a report of the run on itself, such as its cost, and no part of its result."""
     return "mimeType" in (part.metadata or {})
 
 

@@ -19,7 +19,7 @@ flow_app = typer.Typer(
 
 
 def _flow() -> Any:
-    """What the commands do; its libraries are the extra `flow`."""
+    """The module with the work of these commands; its libraries are the extra `flow`."""
     return flow_runs.loaded("flow")
 
 

@@ -31,7 +31,7 @@ StorePath = Annotated[str, typer.Option(metavar="FILE", help="The file of the st
 
 
 def loaded(name: str) -> Any:
-    """What the commands do; its libraries are the extras `flow` and `mcp`."""
+    """The module with the work of these commands; its libraries are the extras `flow` and `mcp`."""
     try:
         return import_module(f"trunkline.cli.{name}")
     except ModuleNotFoundError as error:

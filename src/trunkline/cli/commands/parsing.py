@@ -24,7 +24,7 @@ PARTS = ("text", "file", "data", "media_type")
 
 
 class Invocation(Struct, frozen=True):
-    """What was typed: arguments, flags, and the flags of message parts in their order."""
+    """A command line as it was typed: arguments, flags, and the flags of message parts in their order."""
 
     arguments: tuple[str, ...]
     flags: dict[str, Any]

@@ -227,7 +227,7 @@ def _is_scheme(one: dict[str, Any]) -> bool:
 
 
 def _empty(value: dict[str, Any], *names: str) -> list[str]:
-    """Those of the members that are missing, or empty, or no texts."""
+    """The members that are missing, or empty, or no texts."""
     return [name for name in names if not text(value.get(name))]
 
 

@@ -46,7 +46,7 @@ def _objects(probe: InterfaceProbe) -> Iterator[tuple[ProtocolObject, ProbeExcha
 
 
 def _answers(probe: InterfaceProbe) -> Iterator[tuple[ProtocolObject, ProbeExchange]]:
-    """What was received as an answer to a request that was not wrong on purpose."""
+    """The answers to requests that were not wrong on purpose."""
     for top, exchange in probe.received:
         if text(top.value.get("id")) not in probe.subject.malformed_tasks:
             yield top, exchange

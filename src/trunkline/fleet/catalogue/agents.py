@@ -75,7 +75,7 @@ class Removed(ApiStruct, frozen=True, kw_only=True):
 
 
 class CatalogueParts(Struct, frozen=True, kw_only=True):
-    """What the API of a catalogue works with; without a vault it takes no credentials."""
+    """The parts that the API of a catalogue works with; without a vault it takes no credentials."""
 
     catalogue: Catalogue
     documents: CatalogueDocuments
@@ -88,7 +88,7 @@ class CatalogueParts(Struct, frozen=True, kw_only=True):
 
 
 class AgentsApi:
-    """What the API does with the catalogue of a tenant."""
+    """The operations of the API on the catalogue of a tenant."""
 
     def __init__(self, parts: CatalogueParts) -> None:
         self._parts = parts

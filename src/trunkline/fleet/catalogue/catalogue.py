@@ -99,7 +99,7 @@ class Catalogue:
         self._put((tenant, name), entry)
 
     def take_override(self, tenant: str, name: str, override: Override, revision: str = "") -> None:
-        """What an operator of a tenant said of an entry that has this revision."""
+        """Take what an operator of a tenant said of an entry that has this revision."""
         if override:
             self._overrides[tenant, name] = _Given(override, revision)
         else:

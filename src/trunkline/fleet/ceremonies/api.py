@@ -91,7 +91,7 @@ class CeremonyDeleted(ApiStruct, frozen=True, kw_only=True):
 
 
 class CeremonyApi:
-    """What callers do with ceremonies; `fetcher` says which webhooks may be named."""
+    """The operations of the API on ceremonies; `fetcher` says which webhooks may be named."""
 
     def __init__(
         self, ceremony_store: CeremonyStore, scheduler: Scheduler, clock: Clock, fetcher: Fetcher

@@ -39,7 +39,7 @@ class FleetQuery(ApiQuery, frozen=True, kw_only=True):
 
 
 class FleetPageQuery(FleetQuery, frozen=True, kw_only=True):
-    """And how many agents, behind which name."""
+    """A query of a page of agents: how many, and behind which name."""
 
     limit: Limit = 200
     after: str = ""

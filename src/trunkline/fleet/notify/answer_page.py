@@ -118,7 +118,7 @@ def answer_mount(app: App) -> Mount:
 
 
 def read_answer_form(body: bytes) -> AnswerForm:
-    """What was sent with the form of the page.
+    """The answer in the form of the page.
 
     Raises:
         InvalidParams: it is not such a form, or the data is no JSON.

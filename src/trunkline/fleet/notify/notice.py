@@ -48,7 +48,7 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def topic(self) -> Topic:
-        """What it is about."""
+        """The topic of the notice: a question or an alert."""
         return "questions" if self.alert is None else "alerts"
 
     def due_at(self, tenant: str, receiver: NoticeReceiver) -> int | None:

@@ -53,7 +53,7 @@ class NoticeStore:
 
     @property
     def notices(self) -> list[tuple[Key, Notice]]:
-        """All of them by tenant and id, as this process knows them."""
+        """The notices by tenant and id, as this process knows them."""
         return [(key, found.value) for key, found in self.mirror.documents.items()]
 
     async def take(self, page: Sequence[TailRecord]) -> bytes:

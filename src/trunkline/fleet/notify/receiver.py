@@ -17,7 +17,7 @@ _ADDRESSES = ("webhook", "webhook_env", "apprise", "apprise_env", "discord")
 
 
 class NoticeReceiver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Somebody who is told, at one address, which may be a variable's: a webhook, or a URL of apprise.
+    """A receiver of notices at one address, which a variable may hold: a webhook, or a URL of apprise.
 
     Or a channel of Discord by its id, with the token of a bot and the public key of its application.
 
@@ -65,7 +65,7 @@ class NoticeReceiver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return topic in self.about and (self.tenants == "all" or tenant in self.tenants)
 
     def address(self, variable: Callable[[str], str | None]) -> str:
-        """Where it is told, from the file or from the variable that the file names; of a bot its token.
+        """The address of the receiver, from the file or from the variable that it names; of a bot its token.
 
         Raises:
             Misuse: the variable is not set.

@@ -173,7 +173,7 @@ class NoticeSender:
             return type(error).__name__
 
     async def _text(self, tenant: str, doc_id: str, receiver: NoticeReceiver) -> NoticeText | None:
-        """What is told; None if the question is closed meanwhile, of which the store of notices hears too."""
+        """The text of a notice; None if its question is closed meanwhile, of which its store hears too."""
         known = self._notice_store.mirror.documents.get((tenant, doc_id))
         if known is None:
             return None

@@ -1,4 +1,4 @@
-"""What went wrong, as an error body of the OpenAI API. Pure."""
+"""Errors as bodies of the OpenAI API. Pure."""
 
 from __future__ import annotations
 

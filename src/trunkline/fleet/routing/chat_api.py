@@ -86,7 +86,7 @@ class PollAnswer(ApiStruct, frozen=True, kw_only=True):
 
 
 class DelegateAnswer(ApiStruct, frozen=True, kw_only=True):
-    """Where the work that was handed over is told of."""
+    """The answer to a delegation: where its work is told of."""
 
     task_id: str
     context_id: str
@@ -146,7 +146,7 @@ class ChatApi:
             raise RouteNotFound(f"there is no agent {name!r} here")
 
     def _refusal(self, call: ApiCall, form: ChatForm | DelegateForm, answer: ChatAnswer) -> Refused:
-        """Whose mistake it is: the caller's, who names a skill that the agent has not, or the agent's."""
+        """The refusal of a message: the caller named a skill that the agent has not, or the agent refused."""
         found = self._fleet.find(call.tenant, form.agent, form.skill)
         skills = None if found is None else found.skills
         is_unknown = form.skill and skills is not None and form.skill not in skills

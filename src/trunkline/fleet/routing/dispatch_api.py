@@ -84,7 +84,7 @@ class RouteAnswer(ApiStruct, frozen=True, kw_only=True):
 
 
 class DispatchApi:
-    """What the API does with the dispatcher of this process."""
+    """The operations of the API on the dispatcher of this process."""
 
     def __init__(self, runner: Runner, dispatcher: Dispatcher) -> None:
         self._runner = runner
@@ -172,7 +172,7 @@ class DispatchApi:
         return await tasks.find(call.tenant, name, task_id, None, lambda _: call.sees_all)
 
     async def explain(self, call: ApiCall, asked: RouteQuery) -> RouteAnswer:
-        """Who would be chosen now; it is drawn anew each time, and nothing is recorded."""
+        """The choice that a dispatch would make now; it is drawn anew each time, and nothing is recorded."""
         wish = Wish(skill=asked.skill, target=asked.agent, key=new_id())
         made = await self._dispatcher.explain(call.tenant, call.principal.name, wish, asked.context_id)
         return _answer(made)

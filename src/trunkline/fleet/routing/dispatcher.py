@@ -184,7 +184,7 @@ class Dispatcher:
         return targets
 
     async def explain(self, tenant: str, principal: str, wish: Wish, context_id: str = "") -> Routed:
-        """Who would be chosen now; nothing is recorded."""
+        """The choice that a dispatch would make now; nothing is recorded."""
         made, _ = await self._choose(tenant, principal, wish, context_id, "")
         return made
 

@@ -35,7 +35,7 @@ class FrameWriter(Protocol):
         ...
 
     async def end(self) -> None:
-        """Nothing more will come from here."""
+        """End the stream: nothing more comes from here."""
         ...
 
 

@@ -43,7 +43,7 @@ class TopicQuery(ApiQuery, frozen=True, kw_only=True):
 
 
 class HistoryQuery(ApiQuery, frozen=True, kw_only=True):
-    """What belongs together, and how many frames of it are wanted."""
+    """A query of the frames that belong together, and how many of them are wanted."""
 
     correlation_id: Annotated[str, Meta(min_length=1, max_length=128)]
     limit: Annotated[int, Meta(ge=1, le=1000)] = 200
@@ -57,7 +57,7 @@ class TopicHistory(ApiStruct, frozen=True):
 
 
 class TopicApi:
-    """What the API tells of topics; the tasks are those of this process's store."""
+    """The routes about topics; the tasks are those of this process's store."""
 
     def __init__(self, tasks: Tasks, origin: str, keep_alive_s: float) -> None:
         self._tasks = tasks

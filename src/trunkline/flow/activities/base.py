@@ -48,7 +48,7 @@ class ActivityExecutor(Protocol):
     """Whoever does steps, model calls or tool calls."""
 
     async def execute(self, activity: Activity) -> Outcome:
-        """Do it; a failure is an outcome, what is raised ends the run without another attempt."""
+        """Do an activity; a failure is an outcome, what is raised ends the run without another attempt."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Who does the activities of a run: by the type of the node, or the same for all."""
+"""Executors of activities that hand on to others by the type of the node, or do the same for all."""
 
 from __future__ import annotations
 

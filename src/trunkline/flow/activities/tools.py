@@ -17,7 +17,7 @@ class ToolServers(Protocol):
     async def call_tool(
         self, server: str, tool: str, arguments: dict[str, Any], timeout_s: float
     ) -> dict[str, Any]:
-        """What the tool gave.
+        """The result of a tool.
 
         Raises:
             CallFailed: it gave nothing; its code says why.

@@ -52,12 +52,12 @@ class FlowExecutor:
         raise RouteNotFound(f"there is no agent or skill {name!r} here; there is {self._name}")
 
     def on_crash(self, skill: str) -> OnCrash:
-        """Go on from the rows."""
+        """Say that a run goes on from its rows."""
         del skill
         return OnCrash.RESUME
 
     async def close(self) -> None:
-        """What the parts hold is whose who made them."""
+        """Do nothing: whoever made the parts closes them."""
 
     async def run(self, work: Work) -> Verdict:
         """Walk to the end."""

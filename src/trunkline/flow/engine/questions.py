@@ -88,7 +88,7 @@ def _words(config: dict[str, Any]) -> str:
 
 
 def answered(lane: Lane, said: Message) -> Any:
-    """What an answer gives a lane.
+    """The outcome that an answer gives a lane.
 
     Raises:
         NodeFailed: who was asked has declined.

@@ -372,7 +372,7 @@ class Run:
         )
 
     def _wanted(self) -> Iterator[tuple[str, Status]]:
-        """What is to be asked of the caller, the first first."""
+        """The questions for the caller: those of nodes, then those of children."""
         for asked, lane in self._asks.items():
             yield asked, question(asked, awaited(lane, self._order.execution), lane, self._state)
         for lane, child in self._children.items():

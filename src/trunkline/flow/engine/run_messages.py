@@ -135,5 +135,5 @@ def mode_of(state: State, order: RunOrder) -> Mode:
 
 
 def own(question: Message, state: State) -> Message:
-    """What a child asks, as this task asks it."""
+    """The question of a child, as this task asks it."""
     return replace(question, task_id=state.task_id, context_id=state.context_id)

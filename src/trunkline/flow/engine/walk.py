@@ -195,7 +195,7 @@ class Walk:
         self._go_on(lane, None)
 
     def wait(self, lane: Lane) -> None:
-        """What a lane needs is under way."""
+        """Note that what a lane needs is under way."""
         self.waiting.append(lane)
 
     def answer(self, lane: Lane, value: object) -> None:

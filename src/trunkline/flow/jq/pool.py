@@ -23,7 +23,7 @@ Answer = tuple[bytes, bytes]
 
 
 class FilterLimits(Struct, frozen=True):
-    """What filters may take: all of them together, and each one."""
+    """The limits on filters: on all of them together, and on each one."""
 
     # How many run at a time. One that has run for `stuck_s` makes room for another: it goes on among the
     # `slow_workers`, or begins again there once one of them is free, for which it waits at most `patience_s`.
@@ -168,7 +168,7 @@ class WorkerPool:
     async def _asked(
         self, worker: _Worker, request: Request, limit_s: float, asked: asyncio.Task[Answer] | None = None
     ) -> asyncio.Task[Answer]:
-        """What a worker was asked, done or not when the time is over."""
+        """The request of a worker, done or not when its time is over."""
         self._busy.add(worker)
         asked = asked or asyncio.get_running_loop().create_task(worker.ask(request))
         try:
@@ -180,7 +180,7 @@ class WorkerPool:
         return asked
 
     def _finish(self, worker: _Worker, asked: asyncio.Task[Answer], *, keep: bool = True) -> Answer | None:
-        """What a worker has answered; None where it died of it."""
+        """The answer of a worker; None where it died of the request."""
         self._busy.discard(worker)
         error = asked.exception()
         if error is None and keep and worker.alive and len(self._idle) < self._limits.workers:
