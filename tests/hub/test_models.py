@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.model.hub import V1, opened, run
-
-OPERATOR = (*V1, ("authorization", "Bearer boss"))
+from tests.gateway.model.hub import answer, opened, run
+from tests.gateway.model.openai_server import ModelServer, Reply, results, told
 
 
 def test_an_entry_whose_model_cannot_be_asked_says_why(
@@ -55,5 +54,85 @@ def test_without_the_extra_an_entry_names_it(tmp_path: Path, monkeypatch: pytest
         async with opened(tmp_path, "agents: [{name: a, model: 'openai:x'}]", OPENAI_API_KEY="k") as ask:
             reason = (await ask.ready("a"))["reason"]
             assert reason == "models need pydantic_ai: pip install 'trunkline[model]'"
+
+    run(scene())
+
+
+def scribe(body: dict[str, Any]) -> Reply:
+    """A model that keeps what it is told and says who it is, with all that it has kept."""
+    if not results(body):
+        text = body["messages"][-1]["content"]
+        calls = [("mem", {"action": "add", "text": text}), ("write", {"path": f"{text}.txt", "text": text})]
+        return Reply(
+            calls=[
+                *calls,
+                ("mem", {"action": "list"}),
+                ("list", {}),
+                ("agent", {"name": "other", "message": "x"}),
+            ]
+        )
+    return Reply([told(body).partition("\n")[0], " ", " | ".join(results(body)[2:])])
+
+
+def test_two_tenants_have_models_of_one_name_and_nothing_of_each_other(tmp_path: Path) -> None:
+    capabilities = ["/mem", "/write", "/list", "/agent"]
+
+    async def scene() -> None:
+        with ModelServer(scribe) as server:
+            async with opened(
+                tmp_path, "agents: []", key="operators-key-1", OPENAI_BASE_URL=server.url
+            ) as boss:
+                callers = [await boss.tenant(name) for name in ("north", "south")]
+                for caller, role in zip(callers, ("cook", "smith"), strict=True):
+                    entry = {"name": "same", "model": "openai:x", "role": role, "capabilities": capabilities}
+                    assert (await caller("POST /api/agents", entry))[0] == 200
+                    assert (await caller.ready("same"))["state"] == "ready"
+                await callers[0]("POST /api/agents", {"name": "other", "model": "openai:x"})
+                await callers[0].ready("other")
+                said = []
+                for caller, text in zip(callers, ("canary-north", "canary-south"), strict=True):
+                    task = await caller.say("same", text)
+                    said.append(str(task))
+                    assert answer(task).startswith(f"You are same, {'cook' if 'north' in text else 'smith'}.")
+                assert "canary-south" not in said[0] and "canary-north" not in said[1]
+                # An agent of the other tenant is nobody.
+                assert "there is no agent 'other'" in str(server.asked[-1]) and "sub_agent" not in said[1]
+        assert sorted(one.name for one in (tmp_path / "files").rglob("*.txt")) == [
+            "canary-north.txt",
+            "canary-south.txt",
+        ]
+
+    run(scene())
+
+
+def test_a_name_that_a_model_has_is_no_other_kind_of_agent_elsewhere(tmp_path: Path) -> None:
+    async def scene() -> None:
+        with ModelServer(lambda _: Reply(["Here."])) as server:
+            async with opened(
+                tmp_path, "agents: []", key="operators-key-1", OPENAI_BASE_URL=server.url
+            ) as boss:
+                north, south = [await boss.tenant(name) for name in ("north", "south")]
+                await north("POST /api/agents", {"name": "same", "model": "openai:x"})
+                await north.ready("same")
+                await south("POST /api/agents", {"name": "same", "url": "http://127.0.0.1:1"})
+                found = await south.until("GET /api/agents/same", lambda one: bool(one.get("reason")))
+                assert found["state"] == "unreachable"
+                assert answer(await north.say("same", "there?")) == "Here."
+
+    run(scene())
+
+
+def test_an_entry_may_become_a_model_and_health_counts_what_it_costs(tmp_path: Path) -> None:
+    async def scene() -> None:
+        with ModelServer(lambda _: Reply(["Here."])) as server:
+            async with opened(tmp_path, "agents: []", OPENAI_BASE_URL=server.url) as ask:
+                await ask("POST /api/agents", {"name": "a", "url": "http://127.0.0.1:1"})
+                await ask("PUT /api/agents/a", {"name": "a", "model": "openai:x"})
+                await ask.until(
+                    "GET /api/agents/a", lambda one: (one["kind"], one["state"]) == ("model", "ready")
+                )
+                assert answer(await ask.say("a", "there?")) == "Here."
+                found = await ask.until("GET /api/agents/a", lambda one: one["health"]["total"] == 1)
+                assert found["health"]["costUsd"] == pytest.approx((100 * 3 + 10 * 15) / 1e6)
 
     run(scene())

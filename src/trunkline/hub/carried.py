@@ -6,7 +6,7 @@ import asyncio
 import importlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -179,8 +179,13 @@ class CarriedAgents:
             await self._loaded_models.close()
 
     async def _carry(self, left: Mapping[str, Kind]) -> None:
-        for key, entry in self._catalogue.entries().items():
-            if entry.kind == "skill":
+        entries = self._catalogue.entries()
+        # A name has one kind of executor here, whoever has an agent of that name: that of the first entry.
+        kinds = {one.name: one.kind for one in reversed(entries.values()) if not one.fault}
+        for key, entry in entries.items():
+            if kinds.get(entry.name, entry.kind) != entry.kind:
+                self._catalogue.fail(key, f"another agent that this hub runs is called {entry.name!r}")
+            elif entry.kind == "skill":
                 self._carry_skill(key, entry)
             elif entry.kind == "flow":
                 await self._carry_flow(key, entry)
@@ -190,7 +195,7 @@ class CarriedAgents:
                 self._carry_peer(entry.name)
         for name, kind in left.items():
             if kind == "model":
-                await self._host_model(name)
+                await self._follow_model(name)
             else:
                 self._carry_peer(name)
         hosted = [one for some in self._hosted.values() for one in some]
@@ -274,9 +279,9 @@ class CarriedAgents:
         if self._models.get(key) == entry and self._catalogue.facts(key) is not None:
             return
         try:
-            await self._host_model(name)
+            models = await self._host_model(name)
             # The library of a provider is loaded when it is first named, which takes its time.
-            facts = await asyncio.to_thread(cast("HostModels", self._loaded_models).facts, entry)
+            facts = await asyncio.to_thread(models.facts, entry)
         except Misuse as error:
             log.error("model.unloaded agent=%s error=%a", name, str(error))
             self._catalogue.fail(key, str(error))
@@ -284,20 +289,27 @@ class CarriedAgents:
         self._models[key] = entry
         self._catalogue.learn(key, facts)
 
-    async def _host_model(self, name: str) -> None:
+    async def _follow_model(self, name: str) -> None:
+        """Carry the tasks that a model agent has left, if its library is there."""
+        try:
+            await self._host_model(name)
+        except Misuse as error:
+            log.error("model.unloaded agent=%s error=%a", name, str(error))
+
+    async def _host_model(self, name: str) -> HostModels:
         """Carry the tasks of a model agent.
 
         Raises:
-            Misuse: its library is not there, or another agent has the name.
+            Misuse: its library is not there.
         """
-        if self._kinds.setdefault(name, ("model", ""))[0] != "model":
-            raise Misuse(f"another agent that this hub runs is called {name!r}")
-        if name not in self._hosted:
-            if self._loaded_models is None:
-                self._loaded_models = await asyncio.to_thread(self._load_models)
+        if self._loaded_models is None:
+            self._loaded_models = await asyncio.to_thread(self._load_models)
+        if self._kinds.get(name) != ("model", ""):
             agent = self._loaded_models.agent(name, lambda tenant: self._model(tenant, name))
             made = self._executors.of(agent, self._settings, id=name)
+            self._kinds[name] = ("model", "")
             self._hosted[name] = [replace(one, answer_s=self._settings.inbox_ttl_s) for one in made]
+        return self._loaded_models
 
     def _model(self, tenant: str, name: str) -> ModelEntry | None:
         """The model that a tenant has under a name, while it takes work."""

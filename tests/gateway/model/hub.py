@@ -23,12 +23,20 @@ V03 = (("content-type", "application/json"),)
 class Caller:
     """Asks a hub over HTTP, without a network."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, key: str = "") -> None:
         self.hub = hub
+        self._key = (("x-api-key", key),) if key else ()
         self._client = InProcessHttpClient(hub.host)
+
+    async def tenant(self, name: str) -> Caller:
+        """A caller of a new tenant, by an operator."""
+        status, made = await self("POST /admin/tenants", {"name": name})
+        assert status == 201, made
+        return Caller(self.hub, made["token"])
 
     async def __call__(self, asked: str, body: Any = None, headers: Any = V1) -> tuple[int, Any]:
         method, path = asked.split(" ")
+        headers = (*headers, *self._key)
         sent = None if body is None else msgspec.json.encode(body)
         response = await self._client.open(HttpRequest(method, f"http://localhost{path}", headers, sent))
         told = await response.read(1 << 22)
@@ -71,11 +79,14 @@ class Caller:
 
 
 @asynccontextmanager
-async def opened(folder: Path, agents: str, dev: bool = True, **variables: str) -> AsyncGenerator[Caller]:
+async def opened(
+    folder: Path, agents: str, dev: bool = True, key: str = "", **variables: str
+) -> AsyncGenerator[Caller]:
     (folder / "agents.yaml").write_text(agents)
-    hub = Hub(folder, {"store": "memory:", "dev": dev}, variables)
+    keys = {"keys": (key,)} if key else {}
+    hub = Hub(folder, {"store": "memory:", "dev": dev, "cancel_limit": 0.5, **keys}, variables)
     async with hub.host.lifespan():
-        yield Caller(hub)
+        yield Caller(hub, key)
 
 
 def run(scene: Any) -> None:

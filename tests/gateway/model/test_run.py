@@ -306,3 +306,55 @@ def test_an_agent_that_is_removed_ends_what_it_has_begun_and_takes_nothing_new(t
                 assert status == 404
 
     run(scene())
+
+
+def test_a_cancelled_task_stops_listening_to_its_model(tmp_path: Path) -> None:
+    async def scene() -> None:
+        hold = threading.Event()
+        with ModelServer(lambda _: Reply(["first ", "then"], hold=hold)) as server:
+            async with model(tmp_path, entry(), server) as ask:
+                await ask.ready("helper")
+                message = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "go"}]}
+                sent = {"message": message, "configuration": {"returnImmediately": True}}
+                _, begun = await ask("POST /v1/a2a/agents/helper/message:send", sent)
+                place = f"/v1/a2a/agents/helper/tasks/{begun['task']['id']}"
+                await ask.until(f"GET {place}", lambda one: "first" in str(one.get("artifacts")))
+                await ask(f"POST {place}:cancel", {})
+                task = await ask.until(
+                    f"GET {place}", lambda one: one["status"]["state"] == "TASK_STATE_CANCELED"
+                )
+                assert answer(task) == "first "
+            hold.set()
+
+    run(scene())
+
+
+ASKER = """
+from trunkline import Agent, Turn
+
+agent = Agent("Asker", on_crash="resume")
+
+@agent.skill
+async def answer(turn: Turn) -> str:
+    return "you said " + await turn.ask("which colour?")
+"""
+
+
+def test_what_a_delegated_agent_asks_is_asked_of_the_caller(tmp_path: Path) -> None:
+    (tmp_path / "model_asker.py").write_text(ASKER)
+    agents = entry(capabilities='["/agent"]') + '  - {name: asker, import: "model_asker:agent"}\n'
+
+    async def scene() -> None:
+        with ModelServer(asking(("agent", {"name": "asker", "message": "paint"}))) as server:
+            async with model(tmp_path, agents, server) as ask:
+                await ask.ready("helper")
+                message = {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "go"}]}
+                _, begun = await ask("POST /v1/a2a/agents/helper/message:send", {"message": message})
+                task = begun["task"]
+                assert task["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+                assert "which colour?" in reason(task)
+                done = await ask.say("helper", "blue", taskId=task["id"], contextId=task["contextId"])
+                assert results(server.asked[-1]) == ["you said blue"]
+                assert answer(done) == "Done." and len(server.asked) == 2
+
+    run(scene())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol
 
 from pydantic_ai.exceptions import UserError
@@ -11,8 +12,6 @@ from pydantic_ai.providers import Provider, infer_provider_class
 
 from trunkline.errors import Misuse
 
-# How many are kept with their connections; beyond that the longest unused is made again when it is needed.
-_KEPT = 256
 # What a server of one's own is shown where no key is named: the library wants one.
 _NO_KEY = "none"
 _OPENAI = ("openai", "openai-chat", "openai-responses")
@@ -39,17 +38,30 @@ class ProviderModels:
 
     def __init__(self, variable: Callable[[str], str | None]) -> None:
         self._variable = variable
-        self._made: dict[tuple[str, str, str], Model] = {}
+        # By name, address and key: as many as the operator has set up, whatever models entries name.
+        self._providers: dict[tuple[str, str, str], Provider[Any]] = {}
 
     def find(self, name: str, base_url: str = "", api_key_env: str = "") -> Model:
         """See `ModelSource`."""
-        given = self._given(name.partition(":")[0], base_url, api_key_env)
-        key = name, given.get("base_url", ""), given.get("api_key", "")
-        made = self._made.pop(key, None) or self._make(name, given)
-        self._made[key] = made
-        if len(self._made) > _KEPT:
-            del self._made[next(iter(self._made))]
-        return made
+        provider, _, model = name.partition(":")
+        # What OpenAI's own line of models speaks first is spoken by few who serve models like them.
+        kind = "openai-chat" if provider == "openai" else provider
+        given = self._given(provider, base_url, api_key_env)
+        try:
+            return infer_model(f"{kind}:{model}", partial(self._provider, given=given))
+        except ImportError as error:
+            raise Misuse(
+                f"{name} needs a library of its provider: pip install 'pydantic-ai-slim[{provider}]'"
+            ) from error
+        except (UserError, TypeError, ValueError) as error:
+            raise Misuse(f"{name}: {_first_line(error)}") from None
+
+    def _provider(self, called: str, given: dict[str, str]) -> Provider[Any]:
+        key = called, given.get("base_url", ""), given.get("api_key", "")
+        known = self._providers.get(key)
+        if known is None:
+            known = self._providers[key] = infer_provider_class(called)(**given)
+        return known
 
     def _given(self, provider: str, base_url: str, api_key_env: str) -> dict[str, str]:
         """What the operator has said of where a provider is, and with which key."""
@@ -64,30 +76,13 @@ class ProviderModels:
             found["api_key"] = self._variable(api_key_env) or ""
         return found
 
-    def _make(self, name: str, given: dict[str, str]) -> Model:
-        provider, _, model = name.partition(":")
-        # What OpenAI's own line of models speaks first is spoken by few who serve models like them.
-        kind = "openai-chat" if provider == "openai" else provider
-
-        def provided(called: str) -> Provider[Any]:
-            return infer_provider_class(called)(**given)
-
-        try:
-            return infer_model(f"{kind}:{model}", provided)
-        except ImportError as error:
-            raise Misuse(
-                f"{name} needs a library of its provider: pip install 'pydantic-ai-slim[{provider}]'"
-            ) from error
-        except (UserError, TypeError, ValueError) as error:
-            raise Misuse(f"{name}: {_first_line(error)}") from None
-
     async def close(self) -> None:
         """See `ModelSource`."""
-        made = [*self._made.values()]
-        self._made.clear()
-        for model in made:
-            # Entered and left once, whoever made it closes what it holds.
-            async with model:
+        providers = [*self._providers.values()]
+        self._providers.clear()
+        for provider in providers:
+            # Whoever leaves it last closes what it holds.
+            async with provider:
                 pass
 
 

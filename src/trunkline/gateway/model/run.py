@@ -53,6 +53,8 @@ from trunkline.gateway.model.tools import (
 log = logging.getLogger("trunkline.gateway")
 RESPONSE, TOOL_CALL, SUB_AGENT = "response", "tool_call", "sub_agent_response"
 _ADVICE = "You advise another agent. Answer its question briefly and plainly."
+# Of a tool that there is not the model may say any name.
+_NAME = 80
 _CUT = "\n[cut: the rest is left out]"
 
 
@@ -174,14 +176,14 @@ class ModelRun:
 
     async def _use(self, call: ToolCallPart) -> ToolReturnPart:
         """Do what the model calls for; whatever comes of it, the model is told."""
-        turn, name = self._turn, call.tool_name
+        turn, name = self._turn, call.tool_name[:_NAME]
         self._uses += 1
         used = await self._used(call)
         if self._entry.artifacts:
             await turn.artifact(data={"tool": name, "ok": used.ok}, name=TOOL_CALL)
         text = used.text if used.ok else f"ERR: {used.text}"
         return ToolReturnPart(
-            tool_name=name,
+            tool_name=call.tool_name,
             content=_bounded(text, self._entry.limits.result_bytes),
             tool_call_id=call.tool_call_id,
         )
