@@ -90,7 +90,7 @@ class Inbox:
     def __init__(self, tasks: Tasks, say: Say, origin: str = "") -> None:
         self._tasks = tasks
         self._say = say
-        self._origin = origin
+        self.origin = origin
         self._lists = TaskLists(tasks)
 
     async def list(self, call: ApiCall, asked: InboxQuery) -> ApiPage:
@@ -104,10 +104,15 @@ class Inbox:
         where = Where(state=_ASKS if asked.state == "open" else None)
         return await self._lists.page(call.tenant, where, asked, made, f"{asked.state} questions")
 
+    async def state(self, tenant: str, task_id: str) -> State | None:
+        """The state of a task, if there is one."""
+        feed = await self._tasks.load(tenant, task_id)
+        return None if feed is None else feed.state
+
     async def asking(self, tenant: str, task_id: str) -> State | None:
         """The state of a task that asks people something now; None of all others."""
-        feed = await self._tasks.load(tenant, task_id)
-        return None if feed is None or self.question(feed.state) is None else feed.state
+        state = await self.state(tenant, task_id)
+        return None if state is None or self.question(state) is None else state
 
     def question(self, state: State) -> InboxItem | None:
         """The open question of a task; None if it asks nothing, or its parent asks it too."""
@@ -144,7 +149,7 @@ class Inbox:
         return InboxItem(
             task_id=state.task_id,
             context_id=state.context_id,
-            agent=state.agent or self._origin,
+            agent=state.agent or self.origin,
             skill=state.skill,
             principal=state.principal,
             question=asked.message_id,

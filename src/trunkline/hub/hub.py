@@ -281,10 +281,15 @@ class Hub:
             callers=CallerFirst(host.runner, dispatcher, inbox, self.catalogue.find, now_ms),
             # Agents are known by their keys.
             wanted=lambda: host.identity.enforced,
+            tenants=self._all_tenants,
             closed=self._closed,
         )
         self._discord = DiscordAnswers(made.notice_store, inbox, self.file.notify, now_ms)
         return made
+
+    def _all_tenants(self) -> set[str]:
+        made = {one.id for one in self._tenants.book.all() if not one.deleted_at}
+        return {DEFAULT_TENANT, *made, *[tenant for tenant, _ in self._key_quotas]}
 
     def _policy(self) -> Policy:
         drawn = self.file.routing

@@ -12,6 +12,7 @@ from trunkline.fleet.catalogue.documents import ENTRY_KIND, OVERRIDE_KIND
 from trunkline.fleet.ceremonies.ceremony_store import KIND as CEREMONY_KIND
 from trunkline.fleet.health.health_records import KIND as HEALTH_KIND
 from trunkline.fleet.journal import KIND as JOURNAL_KIND
+from trunkline.fleet.notify.task_updates import KIND as UPDATE_KIND
 from trunkline.gateway.audit import Audit
 from trunkline.gateway.closing import TenantClosing
 from trunkline.gateway.model.notes import NOTES, TODOS
@@ -31,6 +32,7 @@ KINDS = (
     CEREMONY_KIND,
     JOURNAL_KIND,
     HEALTH_KIND,
+    UPDATE_KIND,
     NOTES,
     TODOS,
     *WORKFLOW_KINDS,

@@ -64,6 +64,12 @@ class Fetcher:
         await self._egress.check(url)
 
     async def post(self, url: str, body: bytes, headers: Sequence[tuple[str, str]]) -> FullResponse:
+        """Post a body, see `submit`."""
+        return await self.submit("POST", url, body, headers)
+
+    async def submit(
+        self, method: str, url: str, body: bytes, headers: Sequence[tuple[str, str]]
+    ) -> FullResponse:
         """Send a body and take the response, whatever its status; redirects are responses like others.
 
         Of a body over 64 KiB, or one that goes on for too long, the rest is not read.
@@ -72,7 +78,7 @@ class Fetcher:
             Unreachable: there was no response, or the URL may not be called.
         """
         async with _within(target(url), self._timeout_s):
-            request = HttpRequest("POST", url, tuple(headers), body)
+            request = HttpRequest(method, url, tuple(headers), body)
             response, _ = await self._send(request, POST_BYTES, BODY_S)
         return response
 

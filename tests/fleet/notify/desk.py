@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -17,6 +17,8 @@ class Desk(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Posted)
         self.status = 204
+        # What is answered to a method, a path and a body.
+        self.answer: Callable[[str, str, bytes], bytes] = lambda method, path, body: b""
         self.heard: list[tuple[str, dict[str, str], bytes]] = []
 
     def bodies(self) -> list[Any]:
@@ -33,8 +35,15 @@ class Posted(BaseHTTPRequestHandler):
         assert isinstance(self.server, Desk)
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.server.heard.append((self.path, dict(self.headers), body))
+        answer = self.server.answer(self.command, self.path, body)
         self.send_response(self.server.status)
+        if answer:
+            self.send_header("Content-Length", str(len(answer)))
         self.end_headers()
+        self.wfile.write(answer)
+
+    def do_PATCH(self) -> None:
+        self.do_POST()
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

@@ -1,18 +1,19 @@
-"""Questions in a channel of Discord: with buttons and free text, over its HTTP API and its interactions.
+"""A channel of Discord: questions with buttons and free text, and messages that are edited.
 
-A bot posts the question. What somebody presses or writes comes back as a request that Discord has signed;
-it is answered at once, and the message then says who has answered.
+A bot posts over Discord's HTTP API. What somebody presses or writes comes back as a request that Discord has
+signed; it is answered at once, and the message then says who has answered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from http import HTTPStatus
+from typing import Annotated, Any
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from trunkline.auth.principal import Principal
 from trunkline.auth.principal import Scope as AuthScope
@@ -40,6 +41,10 @@ _GREY, _RED, _BLUE, _LINES, _TO_ONE = 2, 4, 1, 2, 64
 # A row takes five buttons, two of which are ours.
 _CHOICES, _LABEL = 3, 80
 _CLOSED = "This question is closed."
+
+
+class _Posted(Struct, frozen=True):
+    id: Annotated[str, Meta(pattern=r"^[0-9]{1,32}$")] = ""
 
 
 class _User(Struct, frozen=True):
@@ -85,12 +90,31 @@ class DiscordChannel:
         }
         if "question" in said.members:
             body["components"] = [{"type": _ROW, "components": _buttons(said)}]
+        return (await self._send("POST", self._url, body))[1]
+
+    async def show(self, content: str, nonce: str, message: str) -> tuple[str, str]:
+        """Post a message, or edit one by its id; see `EditedMessages`."""
+        body: dict[str, Any] = {"content": content[:CHAT], "allowed_mentions": {"parse": []}}
+        if not message:
+            body |= {"nonce": nonce, "enforce_nonce": True}
+            return await self._send("POST", self._url, body)
+        _, trouble = await self._send("PATCH", f"{self._url}/{message}", body)
+        # One that somebody has deleted is not wanted any more.
+        return message, "" if trouble == f"status {HTTPStatus.NOT_FOUND}" else trouble
+
+    async def _send(self, method: str, url: str, body: dict[str, Any]) -> tuple[str, str]:
+        """The id of the message that Discord answers with, and what went wrong."""
         headers = [("Content-Type", "application/json"), ("Authorization", f"Bot {self._token}")]
         try:
-            response = await self._fetcher.post(self._url, msgspec.json.encode(body), headers)
+            response = await self._fetcher.submit(method, url, msgspec.json.encode(body), headers)
         except Unreachable as error:
-            return error.reason
-        return "" if response.status // 100 == _SUCCESS else f"status {response.status}"
+            return "", error.reason
+        if response.status // 100 != _SUCCESS:
+            return "", f"status {response.status}"
+        try:
+            return msgspec.json.decode(response.body, type=_Posted).id, ""
+        except msgspec.MsgspecError:
+            return "", ""
 
 
 def _buttons(said: NoticeText) -> list[dict[str, Any]]:

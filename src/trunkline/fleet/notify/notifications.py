@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from trunkline.fleet.health.alerts import FleetAlert
 from trunkline.fleet.inbox import Inbox
@@ -14,6 +14,7 @@ from trunkline.fleet.notify.links import AnswerLinks
 from trunkline.fleet.notify.notices import NoticeStore
 from trunkline.fleet.notify.receiver import NoticeReceiver
 from trunkline.fleet.notify.sender import NoticeSender
+from trunkline.fleet.notify.task_updates import TaskUpdates
 from trunkline.net.fetch import Fetcher
 from trunkline.run.notification import Sign
 from trunkline.store.base import Store
@@ -39,6 +40,7 @@ class Notifications:
         now_ms: Callable[[], int],
         callers: CallerFirst | None = None,
         wanted: Callable[[], bool] = lambda: True,
+        tenants: Callable[[], Iterable[str]] = tuple[str],
         closed: Container[str] = (),
     ) -> None:
         """Take who asks callers first; where there are no receivers, only while that is `wanted`.
@@ -55,6 +57,7 @@ class Notifications:
         self._now = now_ms
         self._callers = callers
         self._wanted = wanted
+        self._tenants = tenants
         self._closed = closed
         self.notice_store = NoticeStore(
             store,
@@ -64,6 +67,7 @@ class Notifications:
         )
         self.reader = TailReader(store, NAME, self.notice_store)
         self.sender: NoticeSender | None = None
+        self.updates: TaskUpdates | None = None
 
     async def start(self) -> None:
         """Find the ways to the receivers.
@@ -84,6 +88,21 @@ class Notifications:
             now_ms=self._now,
             closed=self._closed,
         )
+        edited = {
+            one.name: (one, channel)
+            for one in self._receivers
+            if "progress" in one.about and isinstance(channel := channels[one.name], DiscordChannel)
+        }
+        if edited:
+            self.updates = TaskUpdates(
+                self._store,
+                self._inbox.state,
+                edited,
+                tenants=self._tenants,
+                closed=self._closed,
+                now_ms=self._now,
+                origin=self._inbox.origin,
+            )
 
     async def run(self) -> None:
         """Read the log and tell, until cancelled."""
@@ -95,6 +114,8 @@ class Notifications:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.reader.run())
             group.create_task(self.sender.run())
+            if self.updates is not None:
+                group.create_task(self.updates.run())
             if self._store.shared:
                 group.create_task(self.notice_store.mirror.follow())
 

@@ -11,7 +11,7 @@ from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.config import seconds
 from trunkline.errors import Misuse
 
-Topic = Literal["questions", "alerts"]
+Topic = Literal["questions", "alerts", "progress"]
 LIMIT = 50
 _ADDRESSES = ("webhook", "webhook_env", "apprise", "apprise_env", "discord")
 
@@ -45,6 +45,8 @@ class NoticeReceiver(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(f"{self.name}: give one of {', '.join(_ADDRESSES)}")
         if self.discord and not (self.discord_token_env and self.discord_public_key):
             raise ValueError(f"{self.name}: discord needs discord_token_env and discord_public_key")
+        if "progress" in self.about and not self.discord:
+            raise ValueError(f"{self.name}: progress needs messages that can be edited, those of discord")
         try:
             seconds(self.after)
         except ValueError as error:
