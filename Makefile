@@ -51,7 +51,7 @@ bench: dev  ## compare with other A2A servers; ARGS="--quick", "--only send,get"
 	$(BIN)/python -m bench.run $(ARGS)
 
 tck: setup  ## the official test kit: TCK=DIR (a checkout of a2aproject/a2a-tck) LINE=1.0 or 0.3
-	$(BIN)/python scripts/tck.py $(or $(TCK),$(error TCK=DIR names a checkout of the test kit)) $(or $(LINE),1.0)
+	$(BIN)/python scripts/tck.py $(or $(TCK),$(error TCK=DIR names a checkout of the test kit)) $(or $(LINE),1.0) $(ARGS)
 
 # What the tests need beside us is of its newest version; where that wants a newer one of ours, it gets the floor.
 define lowest

@@ -1,6 +1,9 @@
 """Run the official A2A test kit from a checkout of it against our test-kit agent, and judge what failed.
 
-    python scripts/tck.py DIR 1.0|0.3
+    python scripts/tck.py DIR 1.0|0.3 [--at agent|hub|listed]
+
+With `--at hub` the agent is the helm of a hub, and the kit meets the hub at its origin; with `--at listed` it
+meets the agent at the address that it has in the hub's catalogue.
 
 DIR is a checkout of a2aproject/a2a-tck: branch 1.0-dev for 1.0, branch 0.3.x for 0.3. It is only read; what
 the kit needs is installed under .bench/. Exits with 0 if every failure is void. The kit's push configs name
@@ -18,10 +21,11 @@ import time
 import tomllib
 import xml.etree.ElementTree as ET
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 WORK = Path(__file__).resolve().parents[1] / ".bench"
 HOST = "127.0.0.1"
@@ -116,20 +120,35 @@ def environment(kit: Path, line: str) -> Path:
 
 
 @contextmanager
-def agent(target: str, *flags: str) -> Generator[str]:
-    """Our agent on a free port, which tells webhooks on this machine too; its base URL."""
+def agent(target: str, place: str, *flags: str) -> Generator[str]:
+    """Our agent on a free port, which tells webhooks on this machine too; its base URL.
+
+    It is served alone, or by a hub, whose origin or whose address of the agent is the base.
+    """
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
-    command = [Path(sys.executable).with_name("trunkline"), "serve", target, "--port", str(port)]
-    process = subprocess.Popen([*command, "--store", "memory:", "--log-level", "error", "--dev", *flags])
+    with TemporaryDirectory() as workspace:
+        what = ["serve", target]
+        if place != "agent":
+            Path(workspace, "agents.yaml").write_text(f"agents: [{{name: tck, import: '{target}'}}]\n")
+            Path(workspace, "hub.yaml").write_text("helm: tck\n")
+            what = ["hub", workspace]
+        command = [Path(sys.executable).with_name("trunkline"), *what, "--port", str(port)]
+        with _served([*command, "--store", "memory:", "--log-level", "error", "--dev", *flags], port):
+            yield f"http://{HOST}:{port}" + ("/v1/a2a/agents/tck" if place == "listed" else "")
+
+
+@contextmanager
+def _served(command: Sequence[str | Path], port: int) -> Generator[None]:
+    process = subprocess.Popen(command)
     try:
         deadline = time.monotonic() + READY_S
         while not _listens(port):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"{target} did not start")
+                raise SystemExit(f"{command[1]} {command[2]} did not start")
             time.sleep(0.05)
-        yield f"http://{HOST}:{port}"
+        yield
     finally:
         process.terminate()
         process.wait(20)
@@ -187,6 +206,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run the official A2A test kit against our test-kit agent.")
     parser.add_argument("kit", type=Path, help="a checkout of a2aproject/a2a-tck")
     parser.add_argument("line", choices=list(VOID), help="the version to test")
+    places = ["agent", "hub", "listed"]
+    parser.add_argument("--at", choices=places, default="agent", help="where the kit meets the agent")
     options = parser.parse_args()
     line: str = options.line
     kit: Path = options.kit.resolve()
@@ -199,7 +220,7 @@ def main() -> int:
     print("| category | transport | passed | failed | skipped |\n|---|---|---|---|---|", flush=True)
     target = "trunkline.demo:tck" if line == "1.0" else "trunkline.demo:tck03"
     for chosen, flags in ((suites, ()), (keyed_suites, ("--key", "a-key-that-the-kit-has-not"))):
-        with agent(target, *flags) as base:
+        with agent(target, options.at, *flags) as base:
             for suite in chosen(line, base):
                 outcome = run(suite, kit, python)
                 counts = " | ".join(str(outcome.counts[word]) for word in ("passed", "failed", "skipped"))
