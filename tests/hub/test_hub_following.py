@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.hub.remote_agents import (
     until,
 )
 from tests.hub.test_hub import HubProcess
+from tests.sample import at_most
 from trunkline.mock.app import Mock
 from trunkline.mock.script import read_scenarios
 from trunkline.mock.serve import BackgroundServer
@@ -82,7 +84,10 @@ class Following:
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Following]:
     workspace: Path = tmp_path_factory.mktemp("following")
     remote = RemoteAgents(
-        RemoteAgent("poller"), RemoteAgent("pusher", push=True), RemoteAgent("streamer", streaming=True)
+        RemoteAgent("poller"),
+        RemoteAgent("pusher", push=True),
+        RemoteAgent("streamer", streaming=True),
+        RemoteAgent("racer", streaming=True, push=True),
     )
     mocks = [Mock(read_scenarios(text, where="mock")[0]) for text in (LEGACY, DUAL)]
     with (
@@ -128,6 +133,47 @@ def test_hb09_and_hb14_polls_find_the_end_and_a_look_that_hangs_holds_up_nobody_
     fleet.remote.say(poller.find("hangs"), state=COMPLETED, artifacts=_answer("at last"))
     assert fleet.until(hung, "completed")["text"] == "at last"
     assert poller.executed == {"hangs": 1, "goes on": 1}
+
+
+def _race(fleet: Following, place: int) -> str:
+    """A task whose end is told by its stream, or by a look that is under way, and by two webhooks at once."""
+    racer, text = fleet["racer"], f"race {place}"
+    is_polled = place % 2 == 1
+    if is_polled:
+        racer.breaking.add(text)
+        racer.hanging.add(text)
+    task_id, work = fleet.begun("racer", text)
+    if is_polled:
+        until(lambda: racer.looks[text])
+    ended = {**work.task(), "status": {"state": COMPLETED}, "artifacts": _answer(f"did {text}")}
+
+    def end() -> None:
+        fleet.remote.say(work, state=COMPLETED, artifacts=_answer(f"did {text}"))
+        racer.hanging.discard(text)
+
+    told: list[int] = []
+    ways = [end, *[lambda: told.append(call_back(work, {"task": ended}))] * 2]
+    threads = [threading.Thread(target=way) for way in ways]
+    for thread in threads[place % 3 :] + threads[: place % 3]:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert told == [200, 200]
+    return task_id
+
+
+@pytest.mark.sampled
+def test_hb11_push_poll_and_stream_at_once_give_one_outcome_over_processes(fleet: Following) -> None:
+    racer, count = fleet["racer"], at_most(1000, 16)
+    with ThreadPoolExecutor(8) as runners:
+        tasks = list(runners.map(lambda place: _race(fleet, place), range(count)))
+    for place, task_id in enumerate(tasks):
+        found = fleet.until(task_id, "completed")
+        assert found["text"] == f"did race {place}"
+        ends = [one for one in fleet.events(task_id, "status") if one["state"] == "completed"]
+        assert len(ends) == 1 and racer.executed[f"race {place}"] == 1
+    health = f"{fleet.hub.base}/api/fleet/health?agent=racer"
+    assert fleet.agent.http.get(health).json()["agents"][0]["classes"]["completed"] == count
 
 
 def test_hb12_a_webhook_needs_its_token_and_may_come_twice(fleet: Following) -> None:
