@@ -55,10 +55,10 @@ class EditedMessages(Protocol):
 
 
 class MessageShown(Struct, frozen=True, array_like=True):
-    """A message in one channel: its id, a digest of what it says, and when it may be changed again."""
+    """A message in one channel: its id, a hash of what it says, and when it may be changed again."""
 
     message: str = ""
-    digest: str = ""
+    said: str = ""
     next_at: int = 0
 
 
@@ -149,25 +149,22 @@ class TaskUpdates:
             await self._forget(tenant, task_id)
             return
         content = update_text(state, self._origin)
-        digest = sha256(content.encode()).hexdigest()[:16]
         for name, (receiver, _) in self._channels.items():
             if receiver.wants("progress", tenant):
-                await self._tell(tenant, task_id, name, (content, digest), is_over=state.over)
+                await self._tell(tenant, task_id, name, content, is_over=state.over)
         known = self._mirror.documents.get((tenant, task_id))
         if known is None or not state.over:
             return
-        is_told = all([one.digest == digest for one in known.value.shown.values()])
+        is_told = all([one.said == _hashed(content) for one in known.value.shown.values()])
         if is_told or self._now() - state.status_at > END_MS:
             await self._forget(tenant, task_id)
 
-    async def _tell(
-        self, tenant: str, task_id: str, name: str, said: tuple[str, str], *, is_over: bool
-    ) -> None:
-        content, digest = said
+    async def _tell(self, tenant: str, task_id: str, name: str, content: str, *, is_over: bool) -> None:
+        hashed = _hashed(content)
         known = self._mirror.documents.get((tenant, task_id))
         now = self._now()
         before = None if known is None else known.value.shown.get(name, MessageShown())
-        if known is None or before is None or before.digest == digest or before.next_at > now:
+        if known is None or before is None or before.said == hashed or before.next_at > now:
             return
         if is_over and before == MessageShown():
             # It ended before anybody was shown that it works.
@@ -185,7 +182,7 @@ class TaskUpdates:
             return
         known = self._mirror.documents.get((tenant, task_id))
         if known is not None:
-            made = known.value.told(name, MessageShown(message, digest))
+            made = known.value.told(name, MessageShown(message, hashed))
             await self._put(tenant, task_id, made, known.rev)
 
     def _may(self, name: str, now: int) -> bool:
@@ -226,6 +223,10 @@ def update_text(state: State, origin: str) -> str:
         words = text_of(state.status_message) or item.text
         words = words[-_WORDS:]
     return f"{item.agent}{skill}: {item.state}\n{words}".rstrip()[:CHAT]
+
+
+def _hashed(content: str) -> str:
+    return sha256(content.encode()).hexdigest()[:16]
 
 
 def _read(doc: Doc) -> ShownTask:
