@@ -13,6 +13,7 @@ from tests.chaos.history import REFUSED
 from tests.chaos.rows import POSTGRES, SQLITE, Result, Run, percentile, row, spread, verdict
 from trunkline.log import events as ev
 from trunkline.log.fold import State
+from trunkline.log.head import head_after
 from trunkline.store.base import Store
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Message, Part, Role, TaskState
@@ -72,7 +73,7 @@ async def _put(store: Store, task_id: str) -> None:
     message = Message(f"for-{task_id}", task_id, task_id, role=Role.USER, parts=(Part(text="long ago"),))
     events = (ev.Submitted(message, task_id, "somebody", "a-node"), ev.Status(TaskState.COMPLETED))
     at = now_ms()
-    await store.log.append("default", task_id, 0, events, at=at, head=State(task_id).head_after(events, at))
+    await store.log.append("default", task_id, 0, events, at=at, head=head_after(State(task_id), events, at))
 
 
 @row(2, "kill -9 exactly at the n-th fsync or write (strace)", "0 violations at 150 points", SQLITE)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from trunkline.log.events import Recorded
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.store.base import Store
 from trunkline.store.records import START, Where
 

@@ -19,6 +19,7 @@ from trunkline.auth.keys import Keyring
 from trunkline.config import Secret
 from trunkline.log import events as ev
 from trunkline.log.fold import State
+from trunkline.log.head import head_after
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Message, Part, Role, TaskState
 
@@ -290,7 +291,7 @@ async def _put(store: Any, owner: str, at: int, place: int) -> None:
     )
     skill = ("pieces", "again")[place % 2]
     events = (ev.Submitted(message, task_id, owner, "nobody", skill), ev.Status(TaskState.WORKING))
-    await store.log.append("default", task_id, 0, events, at=at, head=State(task_id).head_after(events, at))
+    await store.log.append("default", task_id, 0, events, at=at, head=head_after(State(task_id), events, at))
 
 
 async def unfinished(client: Client, fleet: Fleet) -> int:

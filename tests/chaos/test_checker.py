@@ -13,7 +13,8 @@ from tests.chaos.history import OK, REFUSED, UNKNOWN, Death, Got, History, Logge
 from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.compact import Append, compact
-from trunkline.log.fold import Head, fold
+from trunkline.log.fold import fold
+from trunkline.log.head import Head
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import Message, Part, Role, TaskState
 

@@ -25,7 +25,8 @@ from trunkline.demo import agent
 from trunkline.flow.local import LocalFlows
 from trunkline.log.decide import Notify
 from trunkline.log.events import Candidate, ChildAsked, ChildEnded, QuestionClosed, Routed
-from trunkline.log.fold import Head, fold
+from trunkline.log.fold import fold
+from trunkline.log.head import Head
 from trunkline.store.backup import export
 from trunkline.store.base import Store
 from trunkline.wire.types import TERMINAL, Message, Part, Role, SendRequest, Task, TaskState, TaskStatus

@@ -13,6 +13,7 @@ from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import FlowCaller
 from trunkline.log.events import FlowRow, FlowRows, Status, Submitted
 from trunkline.log.fold import State
+from trunkline.log.head import head_after
 from trunkline.wire.types import TaskState
 
 LIMIT_S = 60.0
@@ -49,7 +50,7 @@ async def seed(
     first = Submitted(message, task_id, "anonymous", node, "workflow", agent=engine.parts.agent)
     events = [first, Status(TaskState.WORKING), *([FlowRows(tuple(rows))] if rows else [])]
     at = now_ms()
-    head = State(task_id).head_after(events, at)
+    head = head_after(State(task_id), events, at)
     await store.log.append("default", task_id, 0, events, at=at, head=head)
     flows.runner._takeover.call()  # pyright: ignore[reportPrivateUsage] - as a look that comes by itself
 

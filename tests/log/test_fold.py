@@ -14,11 +14,12 @@ from msgspec.structs import replace
 from tests.log.samples import ends, logs, middle, opening, recorded, said
 from trunkline.log import encoding
 from trunkline.log import events as ev
-from trunkline.log.fold import NEVER, Head, State, fold
+from trunkline.log.fold import NEVER, State, fold
+from trunkline.log.head import Head, head_after
 from trunkline.wire.types import Artifact, Part, TaskState
 
 Log = tuple[ev.AnyEvent, ...]
-FIELDS = [name for name in State.__slots__ if not name.startswith("_")]
+FIELDS = [name for name in State.__slots__ if not name.startswith("_") and name != "artifacts"]
 
 
 def picture(state: State) -> dict[str, object]:
@@ -49,7 +50,7 @@ def test_steps_and_looks_change_nothing(log: Log, data: st.DataObject) -> None:
             case "history":
                 assert stepped.history == tuple(stepped.task().history)
             case "artifact":
-                assert [stepped.artifact(a.artifact_id) for a in stepped.task().artifacts] == list(
+                assert [stepped.artifacts.whole(a.artifact_id) for a in stepped.task().artifacts] == list(
                     stepped.task().artifacts
                 )
             case _:
@@ -70,7 +71,7 @@ def test_fold_of_all_is_fold_in_two_parts(log: Log, cut: int) -> None:
 @given(logs, st.lists(middle, max_size=4), st.lists(ends, max_size=1))
 def test_head_after_is_the_state_after(log: Log, more: list[ev.AnyEvent], end: list[ev.AnyEvent]) -> None:
     state = fold("t", recorded(log))
-    told = state.head_after([*more, *end], at=9_999)
+    told = head_after(state, [*more, *end], at=9_999)
     before, changed = listed(state), 0
     for place, event in enumerate([*more, *end], state.seq + 1):
         # One that a node holds is woken by nobody: its deadline stays what it is.
@@ -106,7 +107,7 @@ def listed(state: State) -> Head:
 
 def test_a_child_of_an_agent_is_listed_as_such() -> None:
     first = ev.Submitted(said(), "c", "o", "n1", agent="scribe", parent="p")
-    head = State("t").head_after((first,), 5)
+    head = head_after(State("t"), (first,), 5)
     assert head is not None
     assert (head.agent, head.parent, head.child, head.wake_at) == ("scribe", "p", "", None)
     assert msgspec.json.decode(encoding.encode((first,)))[0]["owner"] == "o"
@@ -142,7 +143,7 @@ def test_an_ended_task_is_not_parked() -> None:
 
 
 def test_head_of_a_new_task() -> None:
-    assert State("t").head_after((opening(),), 5) == Head("t", "c", "o", TaskState.SUBMITTED, 5, 1, "n1")
+    assert head_after(State("t"), (opening(),), 5) == Head("t", "c", "o", TaskState.SUBMITTED, 5, 1, "n1")
 
 
 def test_events_must_follow_each_other() -> None:
@@ -161,10 +162,10 @@ def test_a_range_stands_for_the_events_up_to_its_own() -> None:
     state = fold("t", recorded((opening(),)))
     state.apply(ev.Recorded(5, 0, ev.Compacted(4, (whole,))))
     assert (state.seq, state.task().artifacts) == (5, (whole,))
-    assert state.head_after((ev.Compacted(3), ev.Status(TaskState.COMPLETED)), 7) == Head(
+    assert head_after(state, (ev.Compacted(3), ev.Status(TaskState.COMPLETED)), 7) == Head(
         "t", "c", "o", TaskState.COMPLETED, 7, 9, "n1"
     )
-    assert state.head_after((ev.Compacted(3),), 7) is None
+    assert head_after(state, (ev.Compacted(3),), 7) is None
 
 
 @pytest.mark.parametrize("known", [1, 2, 3, 4])
@@ -287,7 +288,7 @@ def chunk(text: str, *, append: bool = False, media_type: str = "") -> ev.Chunk:
 )
 def test_how_an_artifact_grows(events: list[ev.AnyEvent], parts: list[str]) -> None:
     quiet = fold("t", recorded((opening(), *events)))
-    assert [part.text for part in quiet.artifact("a").parts] == parts
+    assert [part.text for part in quiet.artifacts.whole("a").parts] == parts
     watched = fold("t", recorded((opening(),)))
     for one in recorded(events, after=1):
         watched.apply(one)
@@ -302,7 +303,7 @@ def test_a_delta_does_not_touch_a_part_that_is_not_its_own() -> None:
         chunk("# y", append=True, media_type="text/markdown"),
         ev.Delta("a", "z"),
     )
-    parts = fold("t", recorded(log)).artifact("a").parts
+    parts = fold("t", recorded(log)).artifacts.whole("a").parts
     assert parts == (Part(text="x"), Part(text="# y", media_type="text/markdown"), Part(text="z"))
 
 
@@ -310,7 +311,7 @@ def test_appending_adds_to_what_is_known_of_an_artifact() -> None:
     first = Artifact("a", "name", "", (), {"k": 1, "l": 1}, ("e1",))
     more = Artifact("a", "", "words", (), {"l": 2}, ("e1", "e2"))
     state = fold("t", recorded((opening(), ev.Chunk(first), ev.Chunk(more, append=True))))
-    assert state.artifact("a") == Artifact("a", "name", "words", (), {"k": 1, "l": 2}, ("e1", "e2"))
+    assert state.artifacts.whole("a") == Artifact("a", "name", "words", (), {"k": 1, "l": 2}, ("e1", "e2"))
 
 
 def test_a_task_without_its_artifacts() -> None:

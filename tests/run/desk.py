@@ -205,7 +205,7 @@ def reason(feed: Feed) -> str:
 
 def answer(feed: Feed) -> str:
     """What was written so far."""
-    return "".join(part.text or "" for part in feed.state.artifact("answer").parts)
+    return "".join(part.text or "" for part in feed.state.artifacts.whole("answer").parts)
 
 
 async def follow(log: Log, feed: Feed, after: int) -> list[int]:

@@ -532,8 +532,9 @@ def _ids() -> Any:
 
 def _head(task_id: str, events: tuple[ev.AnyEvent, ...]) -> Any:
     from trunkline.log.fold import State
+    from trunkline.log.head import head_after
 
-    return State(task_id).head_after(events, 1)
+    return head_after(State(task_id), events, 1)
 
 
 def test_a_task_that_is_stored_after_its_caller_was_refused_is_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ from trunkline.errors import Duplicate, StoreError, TaskNotCancelable, TaskNotFo
 from trunkline.log import events as ev
 from trunkline.log.decide import Claim
 from trunkline.log.fold import State
+from trunkline.log.head import head_after
 from trunkline.run import takeover
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
@@ -634,7 +635,7 @@ def test_logs_without_an_agent_belong_to_the_origin() -> None:
         first = ev.Submitted(said(), "c", "me", "dead")
         task_id = Ids().new()
         state = State(task_id)
-        await store.log.append("t", task_id, 0, [first], at=1, head=state.head_after([first], 1))
+        await store.log.append("t", task_id, 0, [first], at=1, head=head_after(state, [first], 1))
         async with hosting(store, "alpha", "beta") as runner:
             feed = await runner.find(task_id)
             assert await runner.ended(feed) is TaskState.COMPLETED

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trunkline.config import Secret
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.telemetry.log_format import FORMATS, Change, timestamp
 from trunkline.wire.types import TaskState
 

@@ -15,7 +15,7 @@ from select import PIPE_BUF
 
 import pytest
 
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.telemetry import logs
 from trunkline.telemetry.log_format import FORMATS, Change
 from trunkline.wire.types import TaskState
@@ -208,7 +208,7 @@ def test_changes_go_through_logging_where_others_listen() -> None:
 def test_what_was_noted_is_written_at_the_end_of_the_process() -> None:
     code = """
 import asyncio
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.telemetry import logs
 from trunkline.wire.types import TaskState
 logs.set_up_logs("info", "json")

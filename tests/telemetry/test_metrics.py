@@ -23,6 +23,7 @@ from trunkline.fleet.health.fleet_health import FleetHealth
 from trunkline.host import Application
 from trunkline.log.events import Submitted
 from trunkline.log.fold import State
+from trunkline.log.head import head_after
 from trunkline.store.url import store_from_url
 from trunkline.telemetry import metrics as page
 from trunkline.wire.types import Message, Part, Role
@@ -241,7 +242,7 @@ def test_a_task_of_a_dead_process_is_a_takeover(tmp_path: Path) -> None:
         await store.open()
         said = Message(message_id="m", role=Role.USER, parts=(Part(text="hello"),))
         events = (Submitted(message=said, context_id="c", principal="anonymous", node="gone"),)
-        head = State(task_id).head_after(events, 1)
+        head = head_after(State(task_id), events, 1)
         await store.log.append("default", task_id, 0, events, at=1, head=head)
         await store.close()
 

@@ -71,12 +71,17 @@ class SkillExecutor:
     def admit(self, request: SendRequest) -> str:
         """The id of the skill that takes this message: by name, by a typed data part, or the default."""
         message = request.message
+        parts = message.parts
+        plain = parts[0].text is not None if len(parts) == 1 else all([one.text is not None for one in parts])
         skill = (
             self._hinted(message.metadata, "message.metadata")
             or self._hinted(request.metadata, "metadata")
-            or self._typed(message)
+            or (None if plain else self._typed(message))
             or self._skills[self._default]
         )
+        if plain and skill.takes_text:
+            # Nearly every message is one, and there is no part of it that the skill could not read.
+            return skill.id
         if self._reads_all:
             skill.check_media_types(message)
         skill.check(message)
@@ -109,9 +114,7 @@ class SkillExecutor:
         return [name for name, skill in self._skills.items() if skill.public]
 
     def _typed(self, message: Message) -> Skill | None:
-        parts = message.parts
-        plain = parts[0].text is not None if len(parts) == 1 else all([one.text is not None for one in parts])
-        if plain or len(self._skills) == 1:
+        if len(self._skills) == 1:
             return None
         typed = [skill for skill in self._skills.values() if skill.binding.model is not None]
         for skill in typed:
@@ -123,8 +126,8 @@ class SkillExecutor:
             return skill
         # The only one that reads data says what is wrong with it; a skill that reads none could not.
         default = self._skills[self._default]
-        unread = not any(default.reads(part) for part in parts)
-        has_data = any(part.data is not UNSET for part in parts)
+        unread = not any(default.reads(part) for part in message.parts)
+        has_data = any(part.data is not UNSET for part in message.parts)
         return typed[0] if unread and has_data and len(typed) == 1 and typed[0].public else None
 
     def named(self, name: str) -> str:

@@ -59,10 +59,7 @@ class Skill(Struct, frozen=True):
             ContentTypeNotSupported: no part has a media type that the skill reads.
             InvalidParams: what the skill needs is missing or does not fit.
         """
-        parts = message.parts
-        if self.takes_text and len(parts) == 1 and parts[0].text is not None:
-            return
-        readable = any([self.reads(part) for part in parts])
+        readable = any([self.reads(part) for part in message.parts])
         if not readable:
             self.check_media_types(message)
         if self.binding.model is not None:

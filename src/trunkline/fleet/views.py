@@ -13,7 +13,8 @@ import msgspec
 from trunkline.client.result import Result, text_of
 from trunkline.fleet.call import ApiStruct
 from trunkline.log.events import Candidate, PushTarget, Recorded, Stepped, Unread
-from trunkline.log.fold import NEVER, Head, State
+from trunkline.log.fold import NEVER, State
+from trunkline.log.head import Head
 from trunkline.store.records import DeliveryRecord
 from trunkline.wire import v03
 from trunkline.wire.spellings import plain_state, timestamp

@@ -10,7 +10,8 @@ from trunkline.errors import FlowRefused
 from trunkline.flow.definitions import Definitions
 from trunkline.flow.engine.run_messages import read_awaited, read_order, run_task_id
 from trunkline.flow.results import PHASES, ListedRun, RunPage, moment_text, read_moment
-from trunkline.log.fold import Head, State
+from trunkline.log.fold import State
+from trunkline.log.head import Head
 from trunkline.log.ids import Position
 from trunkline.run.tasks import Tasks
 from trunkline.store.records import Where

@@ -95,7 +95,7 @@ def _shrink(drafts: list[Append], segment: _Segment, state: State) -> None:
     if not segment.places:
         return
     *others, (number, place) = segment.places
-    last = state.compacted(ev.span(drafts[number].events[place]), segment.artifacts)
+    last = state.artifacts.compacted(ev.span(drafts[number].events[place]), segment.artifacts)
     if last.artifacts and len(encoding.encode_one(last)) > segment.size:
         return
     for each, where in others:

@@ -6,106 +6,35 @@ Nobody outside gets its lists: readers take `task()` or the encoded bytes made f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import assert_never
 
-from msgspec import Struct
-
 from trunkline.log import events as ev
-from trunkline.log.artifact import GrowingArtifact
-from trunkline.wire.reports import bare_reports
+from trunkline.log.artifact import Artifacts
+from trunkline.log.progress import RunProgress
 from trunkline.wire.spellings import timestamp
-from trunkline.wire.types import (
-    INTERRUPTED,
-    TERMINAL,
-    Artifact,
-    Message,
-    Metadata,
-    Part,
-    Role,
-    Task,
-    TaskState,
-    TaskStatus,
-)
+from trunkline.wire.types import INTERRUPTED, TERMINAL, Message, Metadata, Task, TaskState, TaskStatus
 
 # A parked task that no moment wakes; larger than any time, and still a number for every database.
 NEVER = 1 << 62
 
-# Said of a task in place of what cannot be read.
-DAMAGED = "The log of this task is damaged and cannot be read."
-
 NOBODY: Mapping[str, ev.PushTarget] = MappingProxyType({})
-
-
 CHILDLESS: Mapping[str, TaskState] = MappingProxyType({})
 QUIET: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-
-
-class Head(Struct, frozen=True, gc=False):
-    """The listed fields of a task: what the store keeps beside the log, rebuildable from it."""
-
-    task_id: str
-    context_id: str
-    principal: str
-    state: TaskState
-    status_at: int
-    seq: int
-    node: str
-    agent: str = ""
-    parent: str = ""
-    # The child it waits for, and when it is due again if it is parked: NEVER for "not by time".
-    child: str = ""
-    wake_at: int | None = None
 
 
 class State:
     """A task folded up to `seq`."""
 
     __slots__ = (
-        "_artifacts",
-        "_history",
-        "_restarted",
-        "_rewritten",
-        "active_at",
-        "agent",
-        "answered_by",
-        "answers",
-        "cancel_requested",
-        "child",
-        "child_questions",
-        "context_id",
-        "created_at",
-        "deadline",
-        "ended_children",
-        "extensions",
-        "interrupted",
-        "metadata",
-        "node",
-        "notice",
-        "notices",
-        "opened",
-        "output_modes",
-        "over",
-        "parent",
-        "principal",
-        "push",
-        "push_since",
-        "questions",
-        "reply",
-        "resting",
-        "seq",
-        "size",
-        "skill",
-        "state",
-        "status_at",
-        "status_message",
-        "taken",
-        "takeovers",
-        "task_id",
-        "trace",
-        "wake_at",
-    )
+        "_history", "_progress", "active_at", "agent", "answered_by", "answers", "artifacts",
+        "cancel_requested", "child", "child_questions", "context_id", "created_at", "deadline",
+        "ended_children", "extensions", "interrupted", "metadata", "node", "notice", "notices", "opened",
+        "output_modes", "over", "parent", "principal", "push", "push_since", "questions", "reply", "resting",
+        "seq", "size", "skill", "state", "status_at", "status_message", "taken", "takeovers", "task_id",
+        "trace", "wake_at",
+    )  # fmt: skip
 
     def __init__(self, task_id: str) -> None:
         self.task_id = task_id
@@ -139,8 +68,7 @@ class State:
         self.taken = 0
         # How many nodes in a row died over it without its executor having got any further.
         self.takeovers = 0
-        # Whether the run since the last takeover began from the beginning, or said something otherwise.
-        self._restarted = self._rewritten = False
+        self._progress: RunProgress | None = None
         self.cancel_requested = False
         # When the open question is closed without an answer; None if never, or if there is none.
         self.deadline: int | None = None
@@ -156,24 +84,7 @@ class State:
         self.notice: ev.Notified | None = None
         self.reply: Message | None = None
         self._history: list[Message] = []
-        self._artifacts: dict[str, GrowingArtifact] = {}
-
-    @classmethod
-    def from_head(cls, head: Head) -> State:
-        """What a head alone tells of a task, where its log cannot be read or was not yet."""
-        state = cls(head.task_id)
-        state.seq, state.context_id, state.principal = head.seq, head.context_id, head.principal
-        state.state, state.status_at = head.state, head.status_at
-        state.node, state.agent, state.parent = head.node, head.agent, head.parent
-        state.child, state.wake_at = head.child, head.wake_at
-        state.status_message = Message(
-            message_id=f"{head.task_id}:damaged",
-            context_id=head.context_id,
-            task_id=head.task_id,
-            role=Role.AGENT,
-            parts=(Part(text=DAMAGED),),
-        )
-        return state
+        self.artifacts = Artifacts()
 
     @property
     def message(self) -> Message:
@@ -198,14 +109,6 @@ class State:
         """Whether a child has ended, or asked more than these many questions."""
         return child in self.ended_children or len(self.child_questions.get(child, ())) > heard
 
-    def artifact(self, artifact_id: str) -> Artifact:
-        """The whole of an artifact as it stands."""
-        return self._artifacts[artifact_id].whole()
-
-    def bare_reports(self) -> Metadata:
-        """What runs have reported without having made anything; as metadata by URI."""
-        return bare_reports(tuple([grown.artifact for grown in self._artifacts.values() if grown.is_empty]))
-
     def status(self) -> TaskStatus:
         """The current status as the wire shows it."""
         return TaskStatus(state=self.state, message=self.status_message, timestamp=timestamp(self.status_at))
@@ -217,58 +120,9 @@ class State:
             id=self.task_id,
             context_id=self.context_id,
             status=self.status(),
-            artifacts=tuple(grown.whole() for grown in self._artifacts.values()) if artifacts else (),
+            artifacts=self.artifacts.all() if artifacts else (),
             history=tuple(history),
             metadata=self.metadata,
-        )
-
-    def head_after(self, events: Sequence[ev.AnyEvent], at: int) -> Head | None:
-        """The head once these events are appended here; None if they change no listed field."""
-        seq, changed = self.seq, 0
-        state, status_at, node = self.state, self.status_at, self.node
-        context_id, principal, agent, parent = self.context_id, self.principal, self.agent, self.parent
-        wake_at, child, deadline = self.wake_at, self.child, self.deadline
-        for event in events:
-            seq += 1
-            match event:
-                case ev.Status(state=state):
-                    status_at, changed, deadline = at, seq, _deadline(event)
-                    if node or state in TERMINAL:
-                        wake_at, child = deadline, ""
-                case ev.Submitted(
-                    context_id=context_id, principal=principal, node=node, agent=agent, parent=parent
-                ):
-                    status_at, changed = at, seq
-                case ev.Replied():
-                    state, status_at, changed = TaskState.COMPLETED, at, seq
-                    wake_at, child = None, ""
-                case ev.Claimed(node=node):
-                    wake_at, child, changed = deadline, "", seq
-                case ev.Parked(wake_at=moment, child=awaited):
-                    node, changed = "", seq
-                    if state not in TERMINAL:
-                        wake_at, child = moment or NEVER, awaited
-                case ev.Said() | ev.CancelRequested() | ev.ChildEnded() | ev.ChildAsked() | ev.Notified():
-                    if wake_at is not None and not node:
-                        wake_at, changed = at, seq
-                case ev.Compacted(count=count):
-                    seq += count - 1
-                case _:
-                    pass
-        if not changed:
-            return None
-        return Head(
-            self.task_id,
-            context_id,
-            principal,
-            state,
-            status_at,
-            changed,
-            node,
-            agent,
-            parent,
-            child,
-            wake_at,
         )
 
     def apply(self, recorded: ev.Recorded) -> None:
@@ -276,15 +130,14 @@ class State:
         if recorded.seq != self.seq + 1:
             self._check_range(recorded)
         self.seq = recorded.seq
-        if self.takeovers and self._gets_further(recorded.event):
-            self.takeovers = 0
+        if self._progress is not None and self._progress.is_shown_by(recorded.event, self.artifacts):
+            self.takeovers, self._progress = 0, None
         match recorded.event:
-            case ev.Delta() as event:
-                self._delta(event, recorded.at)
-            case ev.Chunk() as event:
-                self._chunk(event, recorded.at)
+            case ev.Delta() | ev.Chunk() as event:
+                self.active_at = recorded.at
+                self.artifacts.add(event)
             case ev.Status() as event:
-                self._enter(event.state, event.message, recorded.at, _deadline(event))
+                self._enter(event.state, event.message, recorded.at, deadline_of(event))
             case ev.Submitted() | ev.Routed() | ev.Stepped() as event:
                 self._open(event, recorded.at)
             case ev.Said() as event:
@@ -300,13 +153,8 @@ class State:
                 self._park(event)
             case ev.ChildEnded() | ev.ChildAsked() | ev.Notified() as event:
                 self._hear_of_work(event, recorded.at)
-            case ev.Compacted(artifacts=artifacts, open=growing):
-                self._artifacts.update(
-                    {
-                        whole.artifact_id: GrowingArtifact(whole, is_open=whole.artifact_id in growing)
-                        for whole in artifacts
-                    }
-                )
+            case ev.Compacted() as event:
+                self.artifacts.restore(event)
             case ev.Taken() | ev.QuestionClosed() as event:
                 self._settle_question(event)
             case ev.PushSet(target=target):
@@ -355,33 +203,10 @@ class State:
         if node and self.node and not self.interrupted:
             # From a node that had not let go of it, so that one died; a question outlives its node.
             self.takeovers += 1
-            self._restarted = self._rewritten = False
+            self._progress = RunProgress()
         self.node = node
         # Whoever has it may die too: an open question stays due.
         self.wake_at, self.child = self.deadline, ""
-
-    def _gets_further(self, event: ev.AnyEvent) -> bool:
-        """Whether an event shows that the run since the last takeover has done more than those that died."""
-        match event:
-            case ev.Delta(artifact_id=artifact_id, append=append):
-                return self._goes_on(artifact_id, append)
-            case ev.Chunk(artifact=artifact, append=append):
-                return self._goes_on(artifact.artifact_id, append)
-            case ev.Stepped(place=place):
-                self._restarted = self._restarted or place < 0
-                return not self._restarted
-            case ev.Status(state=state):
-                # A status adds nothing to the one before it; a run could say new ones for ever.
-                return state is not TaskState.WORKING
-            case ev.Taken() | ev.QuestionClosed() | ev.Parked() | ev.Replied() | ev.FlowRows():
-                return True
-            case _:
-                return False
-
-    def _goes_on(self, artifact_id: str, append: bool) -> bool:
-        if not append and artifact_id in self._artifacts:
-            self._rewritten = True
-        return not self._rewritten and not self._restarted
 
     def _park(self, event: ev.Parked) -> None:
         self.node = ""
@@ -452,31 +277,9 @@ class State:
         self.push = {name: target for name, target in self.push.items() if name != gone}
         self.push_since = {name: seq for name, seq in self.push_since.items() if name != gone}
 
-    def compacted(self, count: int, names: Collection[str]) -> ev.Compacted:
-        """A range of events that holds these artifacts as they stand."""
-        artifacts = tuple(self._artifacts[name].whole() for name in self._artifacts if name in names)
-        growing = tuple(one.artifact_id for one in artifacts if self._artifacts[one.artifact_id].open)
-        return ev.Compacted(count, artifacts, growing)
 
-    def _delta(self, event: ev.Delta, at: int) -> None:
-        self.active_at = at
-        growing = self._artifacts.get(event.artifact_id)
-        # As for chunks: stream readers are told to append or to begin anew, so the fold does the same.
-        if growing is None or not event.append:
-            artifact = Artifact(artifact_id=event.artifact_id, name=event.name)
-            growing = self._artifacts[event.artifact_id] = GrowingArtifact(artifact)
-        growing.write(event.text)
-
-    def _chunk(self, event: ev.Chunk, at: int) -> None:
-        self.active_at = at
-        growing = self._artifacts.get(event.artifact.artifact_id)
-        if growing is not None and event.append:
-            growing.extend(event.artifact)
-        else:
-            self._artifacts[event.artifact.artifact_id] = GrowingArtifact(event.artifact)
-
-
-def _deadline(event: ev.Status) -> int | None:
+def deadline_of(event: ev.Status) -> int | None:
+    """When the question of a status is closed without an answer; None if never, or if it asks nothing."""
     return event.deadline or None if event.state in INTERRUPTED else None
 
 

@@ -18,6 +18,7 @@ from trunkline.errors import Conflict, StoreError, TurnOver
 from trunkline.log.decide import Claim, Emit, ForceCancel, Release, decide
 from trunkline.log.events import Status
 from trunkline.log.fold import State
+from trunkline.log.head import state_from
 from trunkline.run.executor import Again, OnCrash
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
@@ -139,7 +140,7 @@ class Takeover:
                     continue
                 if node.draining or one.agent not in node.by_name:
                     continue
-                feed = Feed(one.tenant, State.from_head(one.released))
+                feed = Feed(one.tenant, state_from(one.released))
                 # Before it is written: from then on nobody but us would look for it.
                 self._unsure.add(one)
                 some.append(one)

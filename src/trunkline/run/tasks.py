@@ -17,7 +17,8 @@ from trunkline.clock import now_ms
 from trunkline.errors import Conflict, Duplicate, StoreError, TaskNotFound
 from trunkline.log.decide import Command, decide
 from trunkline.log.events import AnyEvent, PushSet, Recorded, Status, Submitted
-from trunkline.log.fold import Head, State
+from trunkline.log.fold import State
+from trunkline.log.head import Head, head_after, state_from
 from trunkline.log.ids import is_task_id
 from trunkline.log.notifications import announced, delivery_id, lane
 from trunkline.run.feed import PAGE, Feed, weight
@@ -148,7 +149,7 @@ class Tasks:
                 raise
             # One task that cannot be read must not take the others' list away.
             log.error("task.damaged task=%s error=%s", head.task_id, error)
-            return State.from_head(head)
+            return state_from(head)
         return None if feed is None else feed.state
 
     def behind(self, hint: Hint) -> Feed | None:
@@ -254,7 +255,7 @@ class Tasks:
         """Append at the feed's seq; the feed has taken the events in when `then` is called."""
         state = feed.state
         expected, at = state.seq, now_ms()
-        head = state.head_after(events, at)
+        head = head_after(state, events, at)
         # Only a caller brings a target along: with the first message, or by a command of its own.
         telling = state.push or ((feed.callers or not expected) and _brings(events))
         principal = state.principal if head is None else head.principal

@@ -77,11 +77,15 @@ def _encode(state: State, recorded: Recorded, dialect: Dialect, whole_limit: int
 
 
 def _length(state: State, artifact_id: str) -> int:
-    return sum([len(part.text or "") for part in state.artifact(artifact_id).parts])
+    return sum([len(part.text or "") for part in state.artifacts.whole(artifact_id).parts])
 
 
 def _status(state: State, status: TaskStatus, writer: Writer, metadata: Metadata | None = None) -> bytes:
-    if status.state in TERMINAL and writer is WRITERS[Dialect.V1] and (reports := state.bare_reports()):
+    if (
+        status.state in TERMINAL
+        and writer is WRITERS[Dialect.V1]
+        and (reports := state.artifacts.bare_reports())
+    ):
         # Nothing in 1.0 holds them but the task, and of that a stream tells its status alone.
         metadata = {**(metadata or {}), **reports}
     update = StatusUpdate(state.task_id, state.context_id, status, metadata)
@@ -90,7 +94,9 @@ def _status(state: State, status: TaskStatus, writer: Writer, metadata: Metadata
 
 def whole(state: State, artifact_id: str, writer: Writer) -> bytes:
     """An artifact as it stands at its end, in one frame."""
-    update = ArtifactUpdate(state.task_id, state.context_id, state.artifact(artifact_id), last_chunk=True)
+    update = ArtifactUpdate(
+        state.task_id, state.context_id, state.artifacts.whole(artifact_id), last_chunk=True
+    )
     return writer.artifact_frame(update)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from trunkline.auth.principal import Principal, Scope
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.log.ids import Position, page_token, read_page_token
 from trunkline.run.tasks import Tasks
 from trunkline.server.permissions import READ, permit, view

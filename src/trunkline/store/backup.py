@@ -17,6 +17,7 @@ from trunkline.errors import Conflict, Misuse
 from trunkline.log import encoding
 from trunkline.log import events as ev
 from trunkline.log.fold import State
+from trunkline.log.head import head_after
 from trunkline.log.ids import is_task_id
 from trunkline.store.base import Store
 from trunkline.store.check import AFTER_END, every_task
@@ -283,7 +284,7 @@ async def _append(store: Store, group: _TaskLines, events: Sequence[ev.Recorded]
         state.apply(recorded)
     for part in _appends(events):
         at, written = part[0].at, [recorded.event for recorded in part]
-        head = state.head_after(written, at)
+        head = head_after(state, written, at)
         try:
             await store.log.append(group.tenant, task_id, state.seq, written, at=at, head=head)
         except Conflict:

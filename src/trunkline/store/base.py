@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 from trunkline.log.events import AnyEvent, Recorded
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.log.ids import Position
 from trunkline.store.group_commit import Ack, Observer
 from trunkline.store.parts import Clock, Docs, Maintenance, Nodes, Outbox

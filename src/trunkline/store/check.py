@@ -13,7 +13,8 @@ from msgspec import Struct
 from trunkline.errors import StoreError
 from trunkline.log import encoding
 from trunkline.log import events as ev
-from trunkline.log.fold import Head, State
+from trunkline.log.fold import State
+from trunkline.log.head import Head, head_after
 from trunkline.store.base import Store
 from trunkline.store.records import START, Fault, TaskRef
 from trunkline.wire.spellings import plain_state
@@ -106,7 +107,7 @@ def _take(look: _Look, recorded: ev.Recorded) -> None:
         raise ValueError("does not begin with what was submitted")
     if state.over and not isinstance(event, AFTER_END):
         raise ValueError(f"event {recorded.seq} comes after the end at {look.ended}")
-    look.head = state.head_after((event,), recorded.at) or look.head
+    look.head = head_after(state, (event,), recorded.at) or look.head
     state.apply(recorded)
     if state.over:
         look.ended = look.ended or recorded.seq

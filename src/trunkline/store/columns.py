@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.log.ids import Position
 from trunkline.store.records import HeadPage, Orphan, Where
 from trunkline.wire.types import TaskState

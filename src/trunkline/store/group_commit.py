@@ -17,7 +17,7 @@ from trunkline.errors import Misuse, StoreError, TaskFull
 from trunkline.log.decide import BYTES_LIMIT, LIMITS
 from trunkline.log.encoding import written
 from trunkline.log.events import AnyEvent
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.store.hints import HintBroadcast
 from trunkline.store.records import Dedup, Hint, OutboxEntry
 

@@ -8,7 +8,7 @@ from enum import Enum
 from msgspec import Struct
 
 from trunkline.log.events import Recorded
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.log.ids import Position
 from trunkline.wire.types import TaskState
 

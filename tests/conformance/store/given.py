@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trunkline.log import events as ev
-from trunkline.log.fold import Head, State
+from trunkline.log.fold import State
+from trunkline.log.head import Head, head_after
 from trunkline.log.ids import Position
 from trunkline.store.base import Store
 from trunkline.store.records import HeadPage, Where
@@ -45,7 +46,7 @@ class Author:
 
     async def append(self, *events: ev.AnyEvent, at: int = AT) -> int:
         seq = self.state.seq
-        head = self.state.head_after(events, at)
+        head = head_after(self.state, events, at)
         last = await self.store.log.append(self.tenant, self.state.task_id, seq, events, at=at, head=head)
         for index, event in enumerate(events):
             self.state.apply(ev.Recorded(seq + index + 1, at, event))

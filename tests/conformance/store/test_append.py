@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.store.given import AT, A, B, delta, deltas, message, status, submitted
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.log import events as ev
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.store.records import Dedup, OutboxEntry
 from trunkline.wire.types import Artifact, Part, Role, TaskState
 

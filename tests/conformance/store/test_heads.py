@@ -20,7 +20,7 @@ from tests.conformance.store.given import (
     task,
 )
 from trunkline.log import events as ev
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.log.ids import Position
 from trunkline.store.records import Where
 from trunkline.wire.types import STATES, TaskState

@@ -8,6 +8,7 @@ import pytest
 
 from tests.conformance.store.given import AT, A, Author, B, delta, ids, listed, status, submitted, task
 from trunkline.errors import Conflict, Duplicate
+from trunkline.log.head import head_after
 from trunkline.store.records import Dedup, DeliveryOutcome, DeliveryResult, OutboxEntry, Where
 from trunkline.wire.types import STATES, TERMINAL, TaskState
 
@@ -86,7 +87,7 @@ def test_their_keys_stay_until_they_expire(run, store, clock):
         key = Dedup("k", b"digest", 1_000)
         author = Author(store, "t1")
         events = (submitted(), status(TaskState.COMPLETED))
-        head = author.state.head_after(events, AT)
+        head = head_after(author.state, events, AT)
         await store.log.append(A, "t1", 0, events, at=AT, head=head, dedup=key)
         clock.ms = AT + 999
         assert await store.maintenance.prune(AT + 1) == 1

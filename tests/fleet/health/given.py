@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from trunkline.log import events as ev
 from trunkline.log.fold import State
+from trunkline.log.head import head_after
 from trunkline.store.base import Store
 from trunkline.wire.types import Artifact, Message, Part, TaskState
 
@@ -40,7 +41,7 @@ class Moment:
 
 async def append(store: Store, state: State, *events: ev.AnyEvent, at: int, tenant: str = "north") -> None:
     """Add events to a task as the runner does."""
-    head = state.head_after(events, at)
+    head = head_after(state, events, at)
     last = await store.log.append(tenant, state.task_id, state.seq, events, at=at, head=head)
     for place, event in enumerate(events):
         state.apply(ev.Recorded(last - len(events) + place + 1, at, event))

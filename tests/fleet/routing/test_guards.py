@@ -9,6 +9,7 @@ from trunkline.fleet.routing.choose import Standing
 from trunkline.fleet.routing.guards import QUIET_MS, STORM, SUBJECTS, WINDOW_MS, Guards, Storm
 from trunkline.log import events as ev
 from trunkline.log.fold import State
+from trunkline.log.head import head_after
 from trunkline.store.base import Store
 from trunkline.wire.types import TaskState
 
@@ -57,7 +58,7 @@ def test_subjects_are_forgotten_when_there_are_too_many() -> None:
 async def open_task(store: Store, task_id: str, agent: str, state: TaskState | None = None) -> None:
     first = ev.Submitted(opening().message, context_id="c", principal="o", node="n", agent=agent)
     events = (first,) if state is None else (first, ev.Status(state))
-    await store.log.append("t", task_id, 0, events, at=AT, head=State(task_id).head_after(events, AT))
+    await store.log.append("t", task_id, 0, events, at=AT, head=head_after(State(task_id), events, AT))
 
 
 def test_what_is_in_work_is_counted_on_all_replicas(replicas: Replicas) -> None:

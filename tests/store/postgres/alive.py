@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from trunkline.log.events import Status, Submitted
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.store.url import store_from_url
 from trunkline.wire.types import Message, TaskState
 

@@ -17,7 +17,7 @@ from trunkline import clock
 from trunkline.clock import now_ms
 from trunkline.errors import Duplicate, StoreError
 from trunkline.log.events import Delta, Submitted
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.store.check import check
 from trunkline.store.postgres import maintenance, sessions
 from trunkline.store.postgres.address import EVERY_TENANT

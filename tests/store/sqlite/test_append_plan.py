@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trunkline.errors import Conflict, Duplicate
 from trunkline.log.events import Delta
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.store.records import START, Dedup
 from trunkline.store.sqlite import append_plan
 from trunkline.store.sqlite.append_plan import RowsStatement

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from trunkline.fleet.ceremonies.ceremony import Ceremony
 from trunkline.fleet.ceremonies.schedule import due_moments, planned_id
 from trunkline.fleet.journal import Journal, JournalRow
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.wire.spellings import plain_state, timestamp
 from trunkline.wire.types import TERMINAL, TaskState
 

@@ -12,7 +12,8 @@ from trunkline.errors import StoreError
 from trunkline.log.compact import Append
 from trunkline.log.encoding import DECODE_ERRORS, decode, placed
 from trunkline.log.events import Recorded, Unread
-from trunkline.log.fold import Head, State
+from trunkline.log.fold import State
+from trunkline.log.head import Head, head_after
 from trunkline.log.ids import Position
 from trunkline.store.columns import NUMBERS, HeadRow, filters, head_page
 from trunkline.store.postgres.address import EVERY_TENANT
@@ -234,7 +235,7 @@ async def _fold_head(connection: Connection, task_id: str) -> Head | None:
     head: Head | None = None
     for append in await appends_of(connection, task_id):
         for recorded in placed(append.last, append.at, append.events):
-            head = state.head_after((recorded.event,), recorded.at) or head
+            head = head_after(state, (recorded.event,), recorded.at) or head
             state.apply(recorded)
     return head
 

@@ -16,7 +16,7 @@ from itertools import chain
 from msgspec import Struct
 
 from trunkline.errors import Conflict, Duplicate
-from trunkline.log.fold import Head
+from trunkline.log.head import Head
 from trunkline.store.columns import NUMBERS
 from trunkline.store.group_commit import Entry, Outcome
 from trunkline.store.statements import Value, statements

@@ -13,7 +13,8 @@ from msgspec import Struct
 from trunkline.errors import StoreError
 from trunkline.log.encoding import DECODE_ERRORS, decode, placed
 from trunkline.log.events import Known, Recorded, Unread
-from trunkline.log.fold import Head, State
+from trunkline.log.fold import State
+from trunkline.log.head import Head, head_after
 from trunkline.log.ids import Position
 from trunkline.store.columns import HeadRow, filters, head_page
 from trunkline.store.records import START, Cursor, HeadPage, Hint, Poll, TailRecord, Where
@@ -253,7 +254,7 @@ def _fold_head(connection: sqlite3.Connection, tenant: str, task_id: str) -> tup
     seq = 0
     while page := read_events(connection, tenant, task_id, after=seq, limit=PAGE_EVENTS):
         for recorded in page:
-            head = state.head_after((recorded.event,), recorded.at) or head
+            head = head_after(state, (recorded.event,), recorded.at) or head
             state.apply(recorded)
         seq = page[-1].seq
     return head, seq
