@@ -55,14 +55,14 @@ class Obedient(AgentExecutor):
         await TaskUpdater(event_queue, context.task_id, context.context_id).cancel()
 
 
-def card(*versions: str) -> Any:
+def card(*versions: str, base: str = BASE) -> Any:
     """The card, with both bindings in each of these versions."""
     return pb.AgentCard(
         name="Official",
         description="Does what the first word says",
         version="1.0.0",
         supported_interfaces=[
-            pb.AgentInterface(url=f"{BASE}{path}", protocol_binding=binding, protocol_version=version)
+            pb.AgentInterface(url=f"{base}{path}", protocol_binding=binding, protocol_version=version)
             for version in versions
             for binding, path in (("JSONRPC", "/rpc"), ("HTTP+JSON", ""))
         ],
@@ -73,9 +73,9 @@ def card(*versions: str) -> Any:
     )
 
 
-def application(*versions: str) -> Starlette:
+def application(*versions: str, base: str = BASE) -> Starlette:
     """The agent as an ASGI application; 0.3 is served if it is among the versions."""
-    made = card(*versions)
+    made = card(*versions, base=base)
     calls = DefaultRequestHandler(
         agent_executor=Obedient(),
         task_store=InMemoryTaskStore(),
