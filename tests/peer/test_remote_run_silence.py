@@ -13,7 +13,7 @@ from trunkline import Turn
 from trunkline.peer.entry_executor import EntryExecutor
 from trunkline.peer.executor import remote_id
 from trunkline.peer.remote import CALL_KEY, Peer
-from trunkline.peer.remote_run import UNANSWERED
+from trunkline.peer.remote_run import NOBODY_ANSWERED
 from trunkline.run.node import Limits
 from trunkline.wire.types import Message, Part, SendRequest, TaskState
 
@@ -63,7 +63,7 @@ def test_hb_17_a_question_that_nobody_answers_ends_the_task_here_and_there(limit
             # Whoever reads the task sees until when.
             assert child.state.deadline
             assert await runner.ended(child) is TaskState.FAILED
-            assert reason(child) == UNANSWERED
+            assert reason(child) == NOBODY_ANSWERED
 
     run(main())
     assert stand.methods[-1] == "CancelTask"

@@ -21,7 +21,7 @@ from trunkline.client.session import AgentSession, CancelAttempt, Work, out_of_t
 from trunkline.client.stream import Stream
 from trunkline.client.transport import Frame, Transport, TransportFactory
 from trunkline.config import Secret
-from trunkline.errors import ExtendedCardNotConfigured, Misuse, Unreachable
+from trunkline.errors import ExtendedCardNotConfigured, MethodNotFound, Misuse, Unreachable
 from trunkline.net.egress import Egress, target
 from trunkline.net.http import Headers, HttpClient
 from trunkline.net.http_client import SocketHttpClient
@@ -45,13 +45,14 @@ T = TypeVar("T")
 class Capabilities(Struct, frozen=True):
     """What an agent can do beyond answering, and the interface by which it is called, in words.
 
-    With `deduplicates` it knows a message that comes twice.
+    With `deduplicates` it knows a message that comes twice; without `reads_tasks` nobody can look at a task.
     """
 
     interface: str
     streaming: bool
     push: bool
     deduplicates: bool
+    reads_tasks: bool = True
 
 
 class Client:
@@ -139,6 +140,8 @@ class Client:
     async def capabilities(self) -> Capabilities:
         """The capabilities on the agent's card; without a card it is assumed to stream and to push.
 
+        Whether tasks can be looked at no card says: they can until the agent refuses it.
+
         Raises:
             Unreachable: nobody is there.
             Unreadable: what is there is no agent.
@@ -155,7 +158,8 @@ class Client:
         known = self._capabilities
         if known is None or known[0] is not transport or known[1] is not card:
             push = card is None or card.push
-            able = Capabilities(transport.name, self._session.streams, push, self._session.deduplicates)
+            session, reads = self._session, self._negotiation.reads_tasks
+            able = Capabilities(transport.name, session.streams, push, session.deduplicates, reads)
             known = self._capabilities = transport, card, able
         return known[2]
 
@@ -278,7 +282,12 @@ class Client:
             TaskNotFound: the agent does not know it.
         """
         query = TaskQuery(_named(task_id), history_length)
-        return Result(await self._ask(lambda transport, call: transport.get(query, call)))
+        try:
+            return Result(await self._ask(lambda transport, call: transport.get(query, call)))
+        except MethodNotFound:
+            self._negotiation.reads_tasks = False
+            self._capabilities = None
+            raise
 
     async def _got(self, query: TaskQuery, limit: asyncio.Timeout) -> Result:
         return Result(
@@ -391,6 +400,8 @@ def _about(said: Sending) -> Headers:
         headers.append(("x-correlation-id", correlation_id))
     if parent_id := said.get("parent_id"):
         headers.append(("x-parent-id", parent_id))
+    if trace := said.get("traceparent"):
+        headers.append(("traceparent", trace))
     if extensions := said.get("extensions"):
         # Before 1.0 the header had a prefix.
         named = ", ".join(extensions)

@@ -32,6 +32,8 @@ class Sending(TypedDict, total=False):
     extensions: Sequence[str]
     correlation_id: str
     parent_id: str
+    # The W3C trace context that the work is part of.
+    traceparent: str
     timeout_s: float | None
 
 

@@ -57,8 +57,9 @@ class Negotiation:
         # The card as it was when the interface was chosen, or as it came last; None if there is none.
         self.known = card
         self.transport: Transport | None = None
-        # Whether the chosen interface has ever answered as one.
+        # Whether the chosen interface has ever answered as one; and whether it can tell of a task later.
         self.proven = False
+        self.reads_tasks = True
         self._url = url
         self._options = options
         self._auth = auth
@@ -227,7 +228,7 @@ class Negotiation:
     def _take(self, interface: Interface, why: str) -> Transport:
         if self._chosen is not None:
             log.warning("client.interface_changed from=%a to=%a", in_words(self._chosen), in_words(interface))
-        self._chosen = interface
+        self._chosen, self.reads_tasks = interface, True
         self.transport = self._made(interface)
         self._tell(f"{self.transport.name}: chosen, as {why}")
         return self.transport

@@ -126,7 +126,7 @@ class AgentSession:
         if self._troubled:
             self._admit()
         trace = traceparent("")
-        if trace:
+        if trace and not any([name == "traceparent" for name, _ in headers]):
             headers = (*headers, ("traceparent", trace))
         if message_id and self.deduplicates:
             headers = (*headers, ("idempotency-key", message_id))

@@ -22,6 +22,7 @@ from trunkline.fleet.catalogue.listed import CardFacts, Listed
 from trunkline.fleet.catalogue.model_entry import MODEL_ENTRY, ModelEntry
 from trunkline.fleet.journal import KIND as JOURNAL_KIND
 from trunkline.hosting import ExecutorFactory, SiteFactory, check_agents
+from trunkline.hub.agent_cards import card_of
 from trunkline.log.events import Stepped
 from trunkline.peer.clients import PeerClients
 from trunkline.peer.entry_executor import ENTRY, EntryExecutor
@@ -33,9 +34,7 @@ from trunkline.server.encoding import EncodedOperations
 from trunkline.server.operations import OpenTask
 from trunkline.server.site import Site
 from trunkline.wire.card import Card, card_v1
-from trunkline.wire.card import Skill as CardSkill
 from trunkline.wire.peer_card import read_card
-from trunkline.wire.spellings import timestamp
 
 if TYPE_CHECKING:
     from trunkline.flow.definitions import Loaded
@@ -43,11 +42,9 @@ if TYPE_CHECKING:
     from trunkline.hub.models import HostModels
 
 log = logging.getLogger("trunkline.hub")
-_TEXT = ("text/plain",)
 _LOOK_S = 5.0
 _SITES_LIMIT = 1024
 _OF_AGENT = "agent:"
-_VERSION = "1"
 
 
 def load_agent(imported: str) -> Agent:
@@ -380,40 +377,6 @@ class CarriedAgents:
 def _names(agent: str) -> tuple[str, str]:
     """The names under which the tasks of an agent are recorded, and those that its skills had done."""
     return agent, remote_id(agent)
-
-
-def card_of(listed: Listed) -> Card:
-    """The card of an agent of the catalogue, at whose address the hub answers."""
-    name = listed.entry.name
-    skills = tuple([_card_skill(one, name) for one in listed.skills])
-    return Card(
-        name=name,
-        description=listed.description or name,
-        version=_version(listed.entry),
-        rpc_url="",
-        rest_url="",
-        skills=skills,
-        default_input_modes=_TEXT,
-        default_output_modes=_TEXT if listed.entry.model is None else (*_TEXT, "application/json"),
-        streaming=True,
-    )
-
-
-def _version(entry: Entry) -> str:
-    """A model is another one with each change of its entry: when that was, or what it then said."""
-    if entry.model is None:
-        return _VERSION
-    return timestamp(entry.changed_at) if entry.changed_at else entry.revision
-
-
-def _card_skill(skill: EntrySkill, agent: str) -> CardSkill:
-    return CardSkill(
-        id=skill.id,
-        name=skill.name or skill.id,
-        description=skill.description or skill.name or skill.id,
-        # A skill on a card has at least one.
-        tags=skill.tags or (agent,),
-    )
 
 
 def _facts(agent: Agent) -> CardFacts:

@@ -8,13 +8,17 @@ from __future__ import annotations
 from trunkline.client.retry import Fate, fate_of, is_peer_failure
 from trunkline.errors import TimedOut, TooManyRequests, TrunklineError, Unreachable
 
+# In the metadata of what is said of a task whose agent is away.
+AWAY_KEY = "trunkline.away"
+# Waiting changes nothing: our own rules refuse it, or what it has to say is too much.
+_FINAL = frozenset({"refused", "url", "size"})
 # The reason of an agent that is given up because it says nothing more.
 SILENT = "silent"
 
 
 def is_away(error: TrunklineError) -> bool:
     """Whether an agent cannot be reached or takes nothing now, and may later."""
-    if is_silent(error):
+    if is_silent(error) or (isinstance(error, Unreachable) and error.reason in _FINAL):
         return False
     return isinstance(error, Unreachable | TooManyRequests) or is_peer_failure(error)
 

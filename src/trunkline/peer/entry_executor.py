@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from hashlib import blake2b
 from typing import Literal
@@ -15,11 +16,13 @@ from trunkline.log.events import Status, Stepped, Submitted
 from trunkline.net.egress import shown
 from trunkline.peer.callbacks import Following
 from trunkline.peer.clients import PeerClients
+from trunkline.peer.failure import UNCALLABLE, UNLISTED
 from trunkline.peer.remote import Peer, Target, spoken
 from trunkline.peer.remote_run import SENT, RemoteRun
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.wire.types import Metadata, SendRequest, TaskState
 
+log = logging.getLogger("trunkline.peer")
 # The step that says who does a task, at a place behind those of all messages to it.
 ENTRY, ENTRY_PLACE = "peer.entry", 1_000_000
 _HINTS = ("skillHint", "skill", "skillId")
@@ -103,7 +106,7 @@ class EntryExecutor:
             peer = _chosen(None if recorded is None else convert(recorded.result, RecordedPeer), listed)
         if peer is None:
             why = f"{self._name} is disabled or not listed; nothing was sent to it"
-            return spoken(work, TaskState.FAILED, why)
+            return spoken(work, TaskState.FAILED, why, UNLISTED)
         if recorded is None:
             # Written together with what comes next: before that nothing was sent to anybody.
             await work.emit(self._described(peer).step)
@@ -111,7 +114,10 @@ class EntryExecutor:
         try:
             client = self._clients.of(key, peer)
         except Misuse as misuse:
-            return spoken(work, TaskState.FAILED, str(misuse))
+            # It names what the operator has set, or not.
+            log.error("peer.uncallable task=%s error=%a", work.state.task_id, str(misuse))
+            why = f"{self._name} cannot be called: its entry lacks what that needs"
+            return spoken(work, TaskState.FAILED, why, UNCALLABLE)
         polls = self._clients.polls(key)
         run = RemoteRun(work, target, peer, client, following=self._following, polls=polls)
         verdict = await run.run()

@@ -16,6 +16,8 @@ from trunkline.client.result import Result, artifact_text
 from trunkline.errors import TurnOver
 from trunkline.log.events import Chunk, Delta, Status
 from trunkline.log.fold import State
+from trunkline.peer.absence import AWAY_KEY
+from trunkline.peer.remote import REASON_KEY
 from trunkline.run.executor import Verdict, Work
 from trunkline.wire.question import answered_question, question_metadata, read_question
 from trunkline.wire.types import (
@@ -32,6 +34,7 @@ from trunkline.wire.types import (
 ANSWER = "answer"
 # In the metadata of a question: its id at the remote agent.
 ASKED_KEY = "trunkline.asked"
+_OURS = frozenset({AWAY_KEY, REASON_KEY})
 # Pieces of text are gathered: at first for this many characters or seconds, then more as the text grows, so
 # that however long it is and however small its pieces are, it becomes some thousand events.
 _CHARACTERS = 24
@@ -114,7 +117,7 @@ class Relay:
             task_id=state.task_id,
             role=message.role,
             parts=message.parts,
-            metadata=message.metadata,
+            metadata=_told_by_agent(message.metadata),
             extensions=message.extensions,
         )
 
@@ -194,6 +197,13 @@ class Relay:
         await self.flush()
         self._said = message
         await self._work.emit(Status(TaskState.WORKING, self.own(message), metadata))
+
+
+def _told_by_agent(metadata: Metadata | None) -> Metadata | None:
+    """The metadata of a remote agent's message without what only we may say of a task."""
+    if metadata is None or metadata.keys().isdisjoint(_OURS):
+        return metadata
+    return {key: value for key, value in metadata.items() if key not in _OURS}
 
 
 def _is_plain(artifact: Artifact) -> bool:

@@ -20,6 +20,8 @@ from trunkline.wire.types import Message, Metadata, Part, Role, TaskState
 
 # In the metadata of the message that opens a task: who is to do it, by which skill, in which context.
 CALL_KEY = "trunkline.call"
+# In the metadata of the message that comes with the end of a task: why, for programs.
+REASON_KEY = "trunkline.reason"
 # How the id ends under which such tasks are recorded; no author can take it.
 CALLS = "/remote"
 # What a remote agent is told of the metadata of a message: the chain of agents that it is part of.
@@ -190,8 +192,11 @@ def passed_on(metadata: Metadata | None) -> Metadata | None:
     return {key: value for key, value in (metadata or {}).items() if key in _PASSED_ON} or None
 
 
-def spoken(work: Work, state: TaskState, text: str) -> Status:
-    """A state of a task with a word of ours."""
+def spoken(work: Work, state: TaskState, text: str, reason: str = "") -> Status:
+    """A state of a task with a word of ours, and the reason for it that programs read."""
     known = work.state
     parts = (Part(text=text.encode(errors="replace").decode()),)
-    return Status(state, Message(work.ids.new(), known.context_id, known.task_id, Role.AGENT, parts))
+    metadata = {REASON_KEY: reason} if reason else None
+    return Status(
+        state, Message(work.ids.new(), known.context_id, known.task_id, Role.AGENT, parts, metadata)
+    )

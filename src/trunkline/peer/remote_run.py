@@ -37,8 +37,9 @@ from trunkline.errors import (
 )
 from trunkline.log.events import Status, Stepped
 from trunkline.net.egress import shown
-from trunkline.peer.absence import SILENT, is_away, is_silent, is_unsent
+from trunkline.peer.absence import AWAY_KEY, SILENT, is_away, is_silent, is_unsent
 from trunkline.peer.callbacks import Following
+from trunkline.peer.failure import UNANSWERED, UNCERTAIN, explain
 from trunkline.peer.relay import ASKED_KEY, Relay, deadline_of, is_bounded_there
 from trunkline.peer.remote import (
     CALLS,
@@ -52,6 +53,7 @@ from trunkline.peer.remote import (
     spoken,
 )
 from trunkline.run.executor import Verdict, Work
+from trunkline.telemetry.traces import traceparent
 from trunkline.wire.question import QUESTION_CLOSED, question_metadata
 from trunkline.wire.types import (
     INTERRUPTED,
@@ -72,11 +74,10 @@ LOOK_S, OVERDUE_S = 10.0, 60.0
 # What an agent may say that does not take a push config, having taken nothing.
 PUSH_REFUSALS = (PushNotSupported, InvalidParams, UnsupportedOperation)
 LISTEN_S = 0.1
-AWAY_KEY = "trunkline.away"
 LOST_TIMES = 3
 CANCEL_S = 4.0
 AGAIN, NOT_AGAIN = "send again", "leave it"
-UNANSWERED = "Nobody answered the agent's question in time."
+NOBODY_ANSWERED = "Nobody answered the agent's question in time."
 LOST = "The message to {} was sent and its answer lost: the agent may be doing the work, or not."
 
 
@@ -134,11 +135,9 @@ class RemoteRun:
             await self._relay.flush()
             if is_silent(error):
                 await self._cancel()
-            kind = "does not take it" if isinstance(error, Refused) else "failed"
-            if isinstance(error, TaskNotFound) and self._remote.task:
-                kind = "no longer knows its task"
-            log.warning("peer.failed task=%s error=%a", work.state.task_id, str(error))
-            return spoken(work, TaskState.FAILED, f"{self._name} {kind}: {error}")
+            why = explain(error, has_task=bool(self._remote.task))
+            log.warning("peer.failed task=%s reason=%s error=%a", work.state.task_id, why.reason, str(error))
+            return spoken(work, TaskState.FAILED, f"{self._name} {why.words}", why.reason)
 
     async def _converse(self) -> Verdict:
         work, place = self._work, 0
@@ -157,20 +156,20 @@ class RemoteRun:
                 if result is not None and result.state not in INTERRUPTED:
                     return await self._relay.verdict(result)
                 if result is None and self._peer.uncertain == "fail":
-                    return spoken(work, TaskState.FAILED, f"uncertain: {LOST.format(self._name)}")
+                    return spoken(work, TaskState.FAILED, f"uncertain: {LOST.format(self._name)}", UNCERTAIN)
                 question = await self._question(result)
             try:
                 answer = await work.ask(question, lambda: self._told() is not None)
             except (Unanswered, TimeoutError) as error:
                 if isinstance(error, Unanswered) and not is_bounded_there(work.state, place):
                     await self._cancel()
-                    return spoken(work, TaskState.FAILED, UNANSWERED)
+                    return spoken(work, TaskState.FAILED, NOBODY_ANSWERED, UNANSWERED)
                 # It closes there by the same deadline, or has ended; what the agent then does is followed.
                 answer = None
             if answer is None or not self._remote.lost:
                 message = answer
             elif text_of(answer).strip().lower() != AGAIN:
-                return spoken(work, TaskState.FAILED, f"uncertain: {LOST.format(self._name)}")
+                return spoken(work, TaskState.FAILED, f"uncertain: {LOST.format(self._name)}", UNCERTAIN)
             place += 1
 
     async def _question(self, result: Result | None) -> Status:
@@ -287,6 +286,7 @@ class RemoteRun:
             skill=self._target.skill,
             correlation_id=correlation_of(self._work.state),
             parent_id=self._work.state.task_id,
+            traceparent=traceparent(self._work.state.trace),
             push=push,
         )
         metadata = passed_on(message.metadata)
@@ -295,8 +295,8 @@ class RemoteRun:
         content = Message("", role=Role.USER, parts=message.parts, metadata=metadata)
         if known.streaming:
             return await self._heard(self._read(self._client.stream(content, **said), place))
-        # Its task is known at once this way, so that a crash meanwhile leaves no doubt.
-        result = await self._client.send(content, wait=False, **said)
+        # Its task is known at once where it can be looked at later: a crash meanwhile leaves no doubt.
+        result = await self._client.send(content, wait=not known.reads_tasks, **said)
         await self._take(place, result)
         await self._relay.settle(result)
         return result if result.state in RESTING else await self._poll()

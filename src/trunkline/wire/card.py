@@ -93,6 +93,16 @@ _CONTROL = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029]")
 _CONTROL_BUT_LINES = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f]")
 
 
+def plain_name(text: str) -> str:
+    """A name of somebody else's without what would end a line or steer a terminal."""
+    return _CONTROL.sub(" ", text).strip()
+
+
+def plain_prose(text: str) -> str:
+    """A text of somebody else's, which may have several lines, without what would steer a terminal."""
+    return _CONTROL_BUT_LINES.sub(" ", text)
+
+
 def check_card(card: Card) -> None:
     """Check the texts of a card: names go into headers, logs and terminals, and may not end a line there.
 

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from trunkline.fleet.catalogue.entry import EntrySkill
 from trunkline.fleet.catalogue.listed import CardFacts
 from trunkline.net.egress import shown
+from trunkline.wire.card import plain_name, plain_prose
 from trunkline.wire.peer_card import PeerCard
 
 _FIRST_PAUSE_S = 2.0
@@ -18,9 +19,9 @@ def facts_of(card: PeerCard, url: str, at: int) -> CardFacts:
     skills = {
         one.id: EntrySkill(
             id=one.id,
-            name=(one.name or one.id)[:_TEXT],
-            description=one.description[:_TEXT],
-            tags=tuple(tag[:_TEXT] for tag in one.tags[:_TAGS]),
+            name=plain_name(one.name or one.id)[:_TEXT],
+            description=plain_prose(one.description)[:_TEXT],
+            tags=tuple(plain_name(tag)[:_TEXT] for tag in one.tags[:_TAGS]),
         )
         for one in card.skills[:_SKILLS]
         if one.id and len(one.id) <= _TEXT and one.id.isprintable()
@@ -28,7 +29,7 @@ def facts_of(card: PeerCard, url: str, at: int) -> CardFacts:
     versions = {".".join((one.words or one.version).split(".")[:2]) for one in card.interfaces} - {""}
     return CardFacts(
         at=at,
-        description=card.description[:_TEXT],
+        description=plain_prose(card.description)[:_TEXT],
         skills=tuple(skills.values()),
         streaming=card.streaming,
         push=card.push,

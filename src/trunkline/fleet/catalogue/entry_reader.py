@@ -24,6 +24,7 @@ from trunkline.fleet.catalogue.model_entry import (
     read_model,
 )
 from trunkline.peer.remote import Peer, check_address
+from trunkline.wire.card import plain_name, plain_prose
 from trunkline.yaml_reader import snake_case
 
 # The value of a variable of the environment, None where it is unset or empty.
@@ -112,6 +113,7 @@ def read_entry(
     expanded = _expanded(raw, variable, "") if owner == "file" else raw
     form = _form(cast("dict[str, Any]", expanded))
     _check_name(form.name)
+    _check_texts("", form.description, form.tags)
     if owner != "file":
         _refuse_of_others(form, raw)
     kind = _kind(form)
@@ -280,6 +282,15 @@ def _tenants(form: _EntryForm) -> tuple[str, ...]:
     return tuple(dict.fromkeys(form.tenants))
 
 
+def _check_texts(place: str, description: str, tags: tuple[str, ...], name: str = "") -> None:
+    """Let texts pass that a card may show: they go into headers, logs and terminals."""
+    if plain_prose(description) != description:
+        raise InvalidParams("a description holds no control characters", field=f"{place}description")
+    for field, told in (("name", (name,)), ("tags", tags)):
+        if any(plain_name(one) != one.strip() for one in told):
+            raise InvalidParams("it holds no line ends and no control characters", field=f"{place}{field}")
+
+
 def _skills(form: _EntryForm) -> tuple[EntrySkill, ...]:
     found: dict[str, EntrySkill] = {}
     for n, one in enumerate(form.skills):
@@ -289,6 +300,7 @@ def _skills(form: _EntryForm) -> tuple[EntrySkill, ...]:
             raise InvalidParams("a skill has a name, or an id and a name", field=f"skills[{n}]")
         if known in found:
             raise InvalidParams(f"there are two skills {known!r}", field=f"skills[{n}]")
+        _check_texts(f"skills[{n}].", skill.description, skill.tags, skill.name)
         found[known] = EntrySkill(
             id=known, name=skill.name or known, description=skill.description, tags=skill.tags
         )

@@ -1,0 +1,69 @@
+"""The card of an agent of the catalogue, as its callers see it: what it can do, at the hub's address. Pure.
+
+Of the card of a remote agent only what is named here is shown: its skills, the media types that it reads and
+writes, its version. Its addresses, its security, its provider and its extensions are its own: callers deal
+with the hub, whose addresses, schemes and extensions are put on the card where it is served.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from trunkline.fleet.catalogue.listed import Listed, ListedSkill
+from trunkline.wire.card import Card, plain_name, plain_prose
+from trunkline.wire.card import Skill as CardSkill
+from trunkline.wire.spellings import timestamp
+
+_TEXT = ("text/plain",)
+_VERSION = "1"
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+*-]{1,64}/[A-Za-z0-9!#$&^_.+*-]{1,64}")
+_MODES, _EXAMPLES, _LONGEST_EXAMPLE, _LONGEST_VERSION = 64, 16, 1024, 64
+
+
+def card_of(listed: Listed) -> Card:
+    """The card of an agent, at whose address the hub answers."""
+    name, own = listed.entry.name, listed.card
+    detailed = {} if own is None else {one.id: one for one in own.skills}
+    skills = tuple([_skill(one, name, detailed.get(one.id)) for one in listed.skills])
+    given = _TEXT if listed.entry.model is None else (*_TEXT, "application/json")
+    return Card(
+        name=name,
+        description=listed.description or name,
+        version=_version(listed),
+        rpc_url="",
+        rest_url="",
+        skills=skills,
+        default_input_modes=(() if own is None else _modes(own.default_input_modes)) or _TEXT,
+        default_output_modes=(() if own is None else _modes(own.default_output_modes)) or given,
+        streaming=True,
+    )
+
+
+def _version(listed: Listed) -> str:
+    """That of the agent's own card; a model is another one with each change of its entry."""
+    entry, own = listed.entry, listed.card
+    if entry.model is not None:
+        return timestamp(entry.changed_at) if entry.changed_at else entry.revision
+    return ("" if own is None else plain_name(own.version)[:_LONGEST_VERSION]) or _VERSION
+
+
+def _skill(skill: ListedSkill, agent: str, own: CardSkill | None) -> CardSkill:
+    return CardSkill(
+        id=skill.id,
+        name=skill.name or skill.id,
+        description=skill.description or skill.name or skill.id,
+        # A skill on a card has at least one.
+        tags=skill.tags or (agent,),
+        examples=() if own is None else _examples(own.examples),
+        input_modes=() if own is None else _modes(own.input_modes),
+        output_modes=() if own is None else _modes(own.output_modes),
+    )
+
+
+def _modes(told: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([one for one in told if _MEDIA_TYPE.fullmatch(one)]))[:_MODES]
+
+
+def _examples(told: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple([plain_prose(one)[:_LONGEST_EXAMPLE] for one in told[:_EXAMPLES] if one])
