@@ -71,6 +71,11 @@ class Ids:
         self._last = millisecond
 
 
+def first_id(millisecond: int) -> str:
+    """Where the ids begin that are made from a moment on: all earlier ones sort before it."""
+    return f"{millisecond >> 16:08x}-{millisecond & 0xFFFF:04x}"
+
+
 # For who has no source of its own. Threads that share it lose the order of ids, never their being unique:
 # 62 bits of each are drawn.
 new_id = Ids().new

@@ -178,7 +178,9 @@ class Restless:
     async def changes(self, kind: str, cursor: str, limit: int) -> tuple[list[DocChange], str]:
         return [], ""
 
-    async def put(self, tenant: str, kind: str, doc_id: str, body: bytes, expected_rev: int) -> int:
+    async def put(
+        self, tenant: str, kind: str, doc_id: str, body: bytes, expected_rev: int, **_: object
+    ) -> int:
         raise Conflict(7)
 
 

@@ -86,3 +86,55 @@ def test_a_stream_hears_of_the_cancel_and_a_deleted_tenant_leaves_only_the_audit
             await case()
 
     asyncio.run(whole())
+
+
+def test_two_replicas_close_a_tenant_together_and_count_its_requests_together(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    (tmp_path / "agents.yaml").write_text(AGENTS)
+    (tmp_path / "closing_agent.py").write_text(LOCAL)
+    flags = {"store": postgres_url, "keys": (OPERATOR[1].decode(),), "log_level": "error"}
+    near, far = [Hub(tmp_path, {**flags, "drain_limit": 0.2, "cancel_limit": 0.2}, {}) for _ in range(2)]
+    version = ((b"a2a-version", b"1.0"),)
+
+    async def said(hub: Hub, verb: str, path: str, key: tuple[bytes, bytes], **body: Any) -> Any:
+        sent = msgspec.json.encode(body) if body else b""
+        answer = await ask(hub.host, Ask("", verb, path, sent, version), key)
+        return msgspec.json.decode(answer.body) if answer.status < 300 else answer.status
+
+    async def until_far(key: tuple[bytes, bytes], *, known: bool) -> None:
+        while isinstance(await said(far, "GET", "/api/tasks", key), dict) is not known:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    async def case() -> None:
+        made = await said(near, "POST", "/admin/tenants", OPERATOR, name="acme")
+        key = (b"x-api-key", made["token"].encode())
+        await until_far(key, known=True)
+        await said(near, "PATCH", "/admin/tenants/acme", OPERATOR, quota={"requests_per_minute": 3})
+        order = {"agent": "local", "message": "go"}
+        statuses = [await said(hub, "POST", "/api/dispatch", key, **order) for hub in (near, near, near)]
+        assert all([isinstance(one, dict) for one in statuses])
+        # The other one has let nobody in, and yet there is no place.
+        shown = await said(far, "GET", "/admin/tenants/acme", OPERATOR)
+        assert shown["quota"] == {"requests_per_minute": 3}
+        assert await said(far, "POST", "/api/dispatch", key, **order) == 429
+        task = statuses[0]["tasks"][0]["taskId"]
+        stream = asyncio.create_task(
+            ask(
+                far.host, Ask("", "POST", f"/v1/a2a/agents/local/tasks/{task}:subscribe", b"{}", version), key
+            )
+        )
+        await asyncio.sleep(0)
+        loop = asyncio.get_running_loop()
+        assert (await said(near, "PATCH", "/admin/tenants/acme", OPERATOR, disabled=True))["disabled"]
+        asked = loop.time()
+        await stream
+        # A second for the stream; the rest for a machine that has much else to do.
+        assert loop.time() - asked < 5.0
+        await until_far(key, known=False)
+
+    async def whole() -> None:
+        async with asyncio.timeout(60), near.host.lifespan(), far.host.lifespan():
+            await case()
+
+    asyncio.run(whole())

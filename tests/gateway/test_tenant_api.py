@@ -14,11 +14,11 @@ from trunkline.auth.identity import ClosedTenants, Identity
 from trunkline.auth.key_store import KeyStore
 from trunkline.auth.keys import Keyring
 from trunkline.auth.principal import OPERATOR, Principal
-from trunkline.errors import InvalidParams, RouteNotFound, Unauthenticated
+from trunkline.errors import InvalidParams, RouteNotFound, StoreError, Unauthenticated
 from trunkline.fleet.call import ApiCall, PageQuery
 from trunkline.gateway.audit import Audit
 from trunkline.gateway.tenant_api import ADMIN_SCOPES, TenantApi, TenantChange, TenantForm, slug
-from trunkline.gateway.tenants import TenantBook, TenantQuota
+from trunkline.gateway.tenants import TenantBook, TenantQuota, TenantSettings, filled
 from trunkline.store.sqlite.store import SqliteStore
 
 BOSS = Principal("default", "boss", OPERATOR)
@@ -183,6 +183,67 @@ def test_the_audit_says_who_did_what_and_nothing_secret() -> None:
     run(case)
 
 
+class Unwritable:
+    """Documents of which the audit cannot be written."""
+
+    def __init__(self, docs: Any) -> None:
+        self._docs = docs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._docs, name)
+
+    async def put(self, *given: Any, beside: Any = None) -> int:
+        if beside is not None:
+            raise StoreError("the disk is full")
+        return await self._docs.put(*given)
+
+
+def test_nothing_changes_that_cannot_be_written_down() -> None:
+    async def case(desk: Desk) -> None:
+        token = (await desk.api.create(desk.call(), TenantForm(name="acme"))).token
+        docs: Any = Unwritable(desk.store.docs)
+        for mirror in (desk.book.mirror, desk.keys.mirror):
+            monkey: Any = mirror
+            monkey._docs = docs
+        for act in (
+            desk.api.create(desk.call(), TenantForm(name="other")),
+            desk.api.change(desk.call("acme"), TenantChange(disabled=True)),
+            desk.api.rotate(desk.call("acme")),
+            desk.api.delete(desk.call("acme")),
+        ):
+            with pytest.raises(StoreError):
+                await act
+        await desk.book.mirror.refresh()
+        assert desk.who(token) is not None
+        assert [one.id for one in (await desk.api.list(PageQuery())).items] == ["acme"]
+        assert [one["action"] for one in await desk.rows()] == ["tenant.created"]
+
+    run(case)
+
+
+def test_settings_are_kept_shown_and_checked() -> None:
+    async def case(desk: Desk) -> None:
+        await desk.api.create(desk.call(), TenantForm(name="acme"))
+        settings = TenantSettings(egress_hosts=("crm.internal",), retention="1d", kinds=("peer",))
+        changed = await desk.api.change(desk.call("acme"), TenantChange(settings=settings))
+        assert changed.settings == settings and settings.kept_s == 86400
+        assert (await desk.rows())[0]["after"]["settings"]["kinds"] == ["peer"]
+        assert (await desk.api.change(desk.call("acme"), TenantChange(settings=None))).settings == (
+            TenantSettings()
+        )
+
+    run(case)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"retention": "soon"}, {"egress_networks": ["10.0.0.0/99"]}, {"kinds": ["robot"]}, {"more": 1}],
+)
+def test_settings_that_do_not_fit(wrong: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"settings": wrong}, TenantChange)
+
+
 def test_tenants_are_listed_in_pages() -> None:
     async def case(desk: Desk) -> None:
         for name in "cab":
@@ -211,6 +272,6 @@ def test_a_name_that_gives_no_id(name: str) -> None:
 
 def test_limits_of_a_tenant_win_over_those_of_the_hub() -> None:
     hub = TenantQuota(requests_per_minute=60, concurrent_tasks=10)
-    assert TenantQuota(concurrent_tasks=3).over(hub) == TenantQuota(
+    assert filled(TenantQuota(concurrent_tasks=3), hub) == TenantQuota(
         requests_per_minute=60, concurrent_tasks=3
     )

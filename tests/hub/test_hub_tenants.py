@@ -89,7 +89,7 @@ def test_only_operators_have_to_do_with_tenants(hub: TenantHub) -> None:
     key = hub.tenant("Acme")
     listed = hub.operate("GET", "tenants").json()
     assert [one["id"] for one in listed["items"]] == ["acme"] and listed["next"] is None
-    assert set(listed["items"][0]) == {"id", "name", "disabled", "createdAt", "quota"}
+    assert set(listed["items"][0]) == {"id", "name", "disabled", "createdAt", "quota", "settings"}
     for method, path, body in [
         ("GET", "/admin/tenants", None),
         ("POST", "/admin/tenants", {"name": "x"}),
@@ -298,6 +298,8 @@ def test_the_same_by_the_command_line(hub: TenantHub, workspace: Path, trunkline
     limited = asked("limit", "typed", "--concurrent-tasks", "3", "--cost-per-day", "1.5")
     assert limited["quota"] == {"concurrent_tasks": 3, "cost_per_day": 1.5}
     assert asked("limit", "typed", "--none")["quota"] == {}
+    settings = asked("set", "typed", "--kind", "peer", "--egress-network", "10.0.0.0/8", "--retention", "1d")
+    assert settings["settings"] == {"egress_networks": ["10.0.0.0/8"], "retention": "1d", "kinds": ["peer"]}
     again = asked("rotate", "typed")["token"]
     assert hub.ask("GET", "/api/tasks", **key).status_code == 401
     assert hub.ask("GET", "/api/tasks", **{"X-API-Key": again}).status_code == 200

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trunkline.errors import Misuse
-from trunkline.gateway.tenants import KeyQuota, TenantQuota
+from trunkline.gateway.tenants import TenantQuota
 from trunkline.hub.workspace import KeyFile, read_hub, read_keys
 
 
@@ -29,9 +29,9 @@ def test_limits_of_tenants_and_keys_stand_in_the_files(
     monkeypatch.setenv("CI_KEY", "a-key-of-the-test")
     keys = tmp_path / "keys.yaml"
     keys.write_text("keys: {ci: {env: CI_KEY, quota: {concurrent_tasks: 2}}}")
-    assert [one.quota for one in read_keys(tmp_path)] == [KeyQuota(concurrent_tasks=2)]
-    keys.write_text("keys:\n  ci:\n    env: CI_KEY\n    quota: {cost_per_day: 2}\n")
-    with pytest.raises(Misuse, match=r"keys.yaml, line 2: .*cost_per_day"):
+    assert [one.quota for one in read_keys(tmp_path)] == [TenantQuota(concurrent_tasks=2)]
+    keys.write_text("keys:\n  ci:\n    env: CI_KEY\n    quota: {cost_per_year: 2}\n")
+    with pytest.raises(Misuse, match=r"keys.yaml, line 2: .*cost_per_year"):
         read_keys(tmp_path)
 
 

@@ -16,7 +16,7 @@ from trunkline.clock import random_bits
 from trunkline.errors import Conflict, Misuse, StoreError
 from trunkline.store.mirror import Mirror
 from trunkline.store.parts import Docs
-from trunkline.store.records import Doc
+from trunkline.store.records import AddedDoc, Doc
 from trunkline.wire.spellings import timestamp
 
 log = logging.getLogger("trunkline.auth")
@@ -76,8 +76,9 @@ class KeyStore:
         tenant: str = DEFAULT_TENANT,
         scopes: Sequence[str] = (),
         lasts_ms: int = 0,
+        beside: AddedDoc | None = None,
     ) -> IssuedKey:
-        """Make a key; 0 lasts for ever.
+        """Make a key; 0 lasts for ever. What goes `beside` is written with it, or neither is.
 
         Raises:
             Misuse: the owner, the tenant or a scope does not fit.
@@ -96,7 +97,7 @@ class KeyStore:
             created_at=now,
             expires_at=now + lasts_ms if lasts_ms else 0,
         )
-        await self._put(key, expected_rev=0)
+        await self._put(key, expected_rev=0, beside=beside)
         return IssuedKey(self._shown(key), token, first)
 
     async def revoke(self, key_id: str) -> KeyInfo:
@@ -107,8 +108,8 @@ class KeyStore:
         """
         return self._shown(await self._change(key_id, self._revoked))
 
-    async def rotate(self, key_id: str, grace_ms: int) -> IssuedKey:
-        """Give a key a new secret; the old one holds for a while longer.
+    async def rotate(self, key_id: str, grace_ms: int, *, beside: AddedDoc | None = None) -> IssuedKey:
+        """Give a key a new secret; the old one holds for a while longer. `beside` is as in `create`.
 
         Raises:
             Misuse: there is no such key, or it has been revoked.
@@ -122,26 +123,29 @@ class KeyStore:
                 raise Misuse(f"key {key_id} was revoked; create another one")
             return replace(key, digest=digest, previous=key.digest, previous_until=until)
 
-        return IssuedKey(self._shown(await self._change(key_id, rotated)), token)
+        return IssuedKey(self._shown(await self._change(key_id, rotated, beside)), token)
 
     def _revoked(self, key: StoredKey) -> StoredKey:
         return key if key.revoked_at else replace(key, revoked_at=self._now())
 
-    async def _change(self, key_id: str, change: Callable[[StoredKey], StoredKey]) -> StoredKey:
+    async def _change(
+        self, key_id: str, change: Callable[[StoredKey], StoredKey], beside: AddedDoc | None = None
+    ) -> StoredKey:
         for _ in range(_TRIES):
             doc = await self._docs.get(DEFAULT_TENANT, KIND, key_id)
             if doc is None:
                 raise Misuse(f"there is no key {key_id!r}; trunkline keys list shows them")
             changed = change(_read(doc))
             try:
-                await self._put(changed, expected_rev=doc.rev)
+                await self._put(changed, expected_rev=doc.rev, beside=beside)
             except Conflict:
                 continue
             return changed
         raise StoreError(f"key {key_id} changes faster than it can be written")
 
-    async def _put(self, key: StoredKey, *, expected_rev: int) -> None:
-        await self.mirror.put(DEFAULT_TENANT, key.id, msgspec.json.encode(key), expected_rev=expected_rev)
+    async def _put(self, key: StoredKey, *, expected_rev: int, beside: AddedDoc | None = None) -> None:
+        body = msgspec.json.encode(key)
+        await self.mirror.put(DEFAULT_TENANT, key.id, body, expected_rev=expected_rev, beside=beside)
 
     def _shown(self, key: StoredKey) -> KeyInfo:
         over = key.expires_at and key.expires_at <= self._now()

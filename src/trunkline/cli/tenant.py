@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -42,7 +42,7 @@ class TenantCommands:
             print("no tenants but the default one")
 
     def change(self, tenant: str, change: Mapping[str, Any]) -> None:
-        """Disable, enable or limit a tenant."""
+        """Disable, enable, limit or set a tenant."""
         changed = ask(self._settings, "PATCH", _path(tenant), change)
         if not self._print_json(changed):
             print(self._row(changed))
@@ -71,9 +71,10 @@ class TenantCommands:
             query["after"] = page["next"]
 
     def _row(self, one: Mapping[str, Any]) -> str:
-        limits = "  ".join([f"{name} {value:g}" for name, value in one["quota"].items()])
+        limits = [f"{name} {value:.15g}" for name, value in one["quota"].items()]
+        settings = [f"{name} {_listed(value)}" for name, value in one["settings"].items()]
         state = "disabled" if one["disabled"] else "enabled"
-        return f"{one['id']}  {state:<8}  {one['createdAt']}  {limits}".rstrip()
+        return f"{one['id']}  {state:<8}  {one['createdAt']}  {'  '.join([*limits, *settings])}".rstrip()
 
     def _print_json(self, found: object) -> bool:
         if self._as_json:
@@ -84,6 +85,11 @@ class TenantCommands:
         if not self._print_json(made):
             print(f"tenant {made['id']}: a key that may do everything of it\n\n  {made['token']}\n")
             print("It is shown this once.")
+
+
+def _listed(value: object) -> str:
+    several = cast("list[object]", value) if isinstance(value, list) else [value]
+    return ",".join([str(one) for one in several])
 
 
 def _path(tenant: str) -> str:

@@ -13,6 +13,7 @@ from trunkline.clock import random_bits
 from trunkline.errors import StoreError
 from trunkline.fleet.call import ApiPage
 from trunkline.store.parts import Docs
+from trunkline.store.records import AddedDoc
 from trunkline.wire.spellings import timestamp
 
 KIND = "audit"
@@ -39,23 +40,18 @@ class Audit:
         self._docs = docs
         self._now = now_ms
 
-    async def add(
+    def row(
         self,
         by: str,
         action: str,
         tenant: str,
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
-    ) -> None:
-        """Write an act down.
-
-        Raises:
-            StoreError: it was not written.
-        """
+    ) -> AddedDoc:
+        """An act as it is written down: beside what it changes, so that neither is without the other."""
         now = self._now()
         row = AuditRow(at=timestamp(now), by=by, action=action, tenant=tenant, before=before, after=after)
-        row_id = f"{_LATEST_MS - now:014d}{random_bits(64):016x}"
-        await self._docs.put(DEFAULT_TENANT, KIND, row_id, msgspec.json.encode(row), 0)
+        return AddedDoc(KIND, f"{_LATEST_MS - now:014d}{random_bits(64):016x}", msgspec.json.encode(row))
 
     async def page(self, limit: int, after: str, tenant: str = "") -> ApiPage:
         """A page of acts, newest first: all, or those on one tenant.

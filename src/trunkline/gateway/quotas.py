@@ -1,7 +1,7 @@
 """How much a tenant and a key may have done: how often, how much at once, and what it may cost in a day.
 
-Only what asks for work is counted, never who reads or follows it. How often is counted by each process for
-itself; what is in work and what it cost the store knows.
+Only what asks for work is counted, never who reads or follows it. It is read from the store, so that it holds
+over replicas and restarts; what this process is just opening is counted beside it.
 """
 
 from __future__ import annotations
@@ -10,56 +10,128 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from math import ceil
-from time import monotonic
 from typing import Protocol
 
+from trunkline.clock import first_id, now_ms
 from trunkline.errors import TooManyRequests
 from trunkline.fleet.routing.dispatcher import DispatchOrder
-from trunkline.gateway.tenants import KeyQuota, TenantQuota
+from trunkline.gateway.tenants import NO_QUOTA, TenantQuota
 from trunkline.store.base import Heads
 from trunkline.store.records import Where
 from trunkline.wire.types import TaskState
 
 # Tenant, and the name of a key; "" for all of a tenant.
 Payer = tuple[str, str]
-_MINUTE_S = 60.0
+_SECOND_MS, _MINUTE_MS = 1000, 60_000
 _IN_WORK = (TaskState.SUBMITTED, TaskState.WORKING)
 _SCHEDULED = "ceremony:"
-_FREE_TENANT, _FREE_KEY = TenantQuota(), KeyQuota()
 _ROOM = 4096
-# A day's cost falls when the oldest five minutes of it are over.
-_COST_RETRY_S = 300.0
+# For how long a count of the store holds, where other processes write to it too.
+_HOLDS_MS = 250
+# Where the wait is looked for by the store: so many seconds from now.
+_WAITS_S = (1, 2, 5, 10, 20, 30, 45)
+# What a day cost falls when the oldest five minutes of it are over.
+_DAY_RETRY_S = 300
 
 
-class Costs(Protocol):
+class Spending(Protocol):
     """The costs of the tasks of tenants in the last day."""
 
-    def cost_of(self, tenant: str) -> float:
-        """The cost of the tasks of one tenant, in dollars."""
+    def spent(self, tenant: str, principal: str = "") -> tuple[float, int]:
+        """The cost of the tasks of a tenant or of one principal of it: in dollars, and in tokens."""
         ...
 
 
-class MinuteRates:
-    """How often each payer has asked: a bucket that holds a minute's requests and fills evenly."""
+class _Minute:
+    """What one payer was let in for by this process, by the second, and what the store last said of it."""
 
-    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
-        self._clock = clock
-        # The moment at which a bucket will be full again: an idle one is like one never seen.
-        self._full_at: dict[Payer, float] = {}
+    __slots__ = ("by_second", "known", "known_at", "met_until", "own_then")
 
-    def wait_s(self, payer: Payer, per_minute: float) -> float:
-        """How long until a payer may ask again; 0 if it may now."""
-        now = self._clock()
-        full_at = max(self._full_at.get(payer, now), now) + _MINUTE_S / per_minute
-        # A bucket holds one request at least, however few a minute has.
-        return max(0.0, full_at - now - max(_MINUTE_S, _MINUTE_S / per_minute))
+    def __init__(self) -> None:
+        self.by_second: Counter[int] = Counter()
+        self.known = 0
+        self.known_at = 0
+        self.own_then = 0
+        self.met_until = 0
 
-    def take(self, payer: Payer, per_minute: float) -> None:
-        """Count a request."""
-        now = self._clock()
-        self._full_at[payer] = max(self._full_at.get(payer, now), now) + _MINUTE_S / per_minute
-        if len(self._full_at) > _ROOM:
-            self._full_at = {one: full_at for one, full_at in self._full_at.items() if full_at > now}
+    def own(self, now: int) -> int:
+        first = (now - _MINUTE_MS) // _SECOND_MS
+        for second in [one for one in self.by_second if one <= first]:
+            del self.by_second[second]
+        return self.by_second.total()
+
+    def wait_s(self, now: int, limit: int) -> int:
+        """How many seconds until there is place again, by what this process knows."""
+        left = self.own(now)
+        for second in sorted(self.by_second):
+            left -= self.by_second[second]
+            if left < limit:
+                return max(1, second + 61 - now // _SECOND_MS)
+        return 1
+
+
+class MinuteCounts:
+    """How many tasks each payer has asked for in the last minute."""
+
+    def __init__(self, heads: Heads, now_ms: Callable[[], int], *, shared: bool) -> None:
+        """Take whether other processes write to the store too."""
+        self._heads = heads
+        self._now = now_ms
+        self._shared = shared
+        self._began = now_ms()
+        self._minutes: dict[Payer, _Minute] = {}
+
+    async def enter(self, payer: Payer, limit: int, count: int) -> int:
+        """Count tasks that a payer asks for; gives 0, or after how many seconds it may ask again.
+
+        Then nothing was counted. Whoever has place for one has place for all of one request.
+        """
+        now = self._now()
+        minute = self._minutes.get(payer) or self._new(payer, now)
+        own = minute.own(now)
+        if own >= limit:
+            return minute.wait_s(now, limit)
+        if now < minute.met_until:
+            return ceil((minute.met_until - now) / _SECOND_MS)
+        # Counted before the store is asked: others ask meanwhile.
+        self.count(payer, count)
+        # What this process let in is all there is, once it is old enough to have seen the whole minute.
+        if self._shared or now - self._began < _MINUTE_MS:
+            wait_s = await self._wait_s(payer, minute, now, own, limit)
+            if wait_s:
+                minute.by_second[now // _SECOND_MS] -= count
+                minute.met_until = now + wait_s * _SECOND_MS
+            return wait_s
+        return 0
+
+    def count(self, payer: Payer, count: int) -> None:
+        """Count tasks of a payer, or with a number below 0 such as were not opened."""
+        now = self._now()
+        minute = self._minutes.get(payer) or self._new(payer, now)
+        minute.by_second[now // _SECOND_MS] += count
+
+    async def _wait_s(self, payer: Payer, minute: _Minute, now: int, own: int, limit: int) -> int:
+        if limit < _ROOM or not 0 <= now - minute.known_at < _HOLDS_MS:
+            known = await self._stored(payer, now, 0)
+            minute.known, minute.known_at, minute.own_then = known, now, own
+        if minute.known + own - minute.own_then < limit:
+            return 0
+        for wait_s in _WAITS_S:
+            if await self._stored(payer, now, wait_s) < limit:
+                return wait_s
+        return _MINUTE_MS // _SECOND_MS
+
+    def _new(self, payer: Payer, now: int) -> _Minute:
+        if len(self._minutes) >= _ROOM:
+            self._minutes = {one: minute for one, minute in self._minutes.items() if minute.own(now)}
+        made = self._minutes[payer] = _Minute()
+        return made
+
+    async def _stored(self, payer: Payer, now: int, later_s: int) -> int:
+        tenant, name = payer
+        since = now - _MINUTE_MS + later_s * _SECOND_MS
+        where = Where(principal=name or None, status_from=since, born_from=first_id(since))
+        return (await self._heads.list(tenant, where, size=1)).total
 
 
 class Quotas:
@@ -68,17 +140,18 @@ class Quotas:
     def __init__(
         self,
         heads: Heads,
-        costs: Costs,
+        spending: Spending,
         *,
         of_tenant: Callable[[str], TenantQuota],
-        of_key: Callable[[str, str], KeyQuota],
-        clock: Callable[[], float] = monotonic,
+        of_key: Callable[[str, str], TenantQuota],
+        shared: bool = False,
+        now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._heads = heads
-        self._costs = costs
+        self._spending = spending
         self._of_tenant = of_tenant
         self._of_key = of_key
-        self._rates = MinuteRates(clock)
+        self._minutes = MinuteCounts(heads, now_ms, shared=shared)
         # Tasks that are being opened, which the store does not know yet.
         self._opening: Counter[Payer] = Counter()
 
@@ -89,24 +162,20 @@ class Quotas:
             TooManyRequests: a limit is met; its name is the field, and nothing is counted.
         """
         tenant, key = self._of_tenant(order.tenant), self._of_key(order.tenant, order.principal)
-        if tenant == _FREE_TENANT and key == _FREE_KEY:
+        if tenant == NO_QUOTA and key == NO_QUOTA:
             return nullcontext()
         return self._counted(order, count, tenant, key)
 
     @asynccontextmanager
     async def _counted(
-        self, order: DispatchOrder, count: int, tenant: TenantQuota, key: KeyQuota
+        self, order: DispatchOrder, count: int, tenant: TenantQuota, key: TenantQuota
     ) -> AsyncGenerator[None]:
-        limits: list[tuple[Payer, KeyQuota]] = [
+        limits: list[tuple[Payer, TenantQuota]] = [
             ((order.tenant, ""), tenant),
             ((order.tenant, order.principal), key),
         ]
-        self._check_cost(order.tenant, tenant.cost_per_day)
-        # What the clock asks for is no request of anybody's.
-        rates = [] if order.trigger.startswith(_SCHEDULED) else _rates(limits)
-        for payer, per_minute in rates:
-            if (wait_s := self._rates.wait_s(payer, per_minute)) > 0:
-                raise _refusal("requests_per_minute", per_minute, payer, wait_s)
+        for payer, quota in limits:
+            self._check_day(payer, quota)
         taken: list[Payer] = []
         try:
             for payer, quota in limits:
@@ -116,9 +185,10 @@ class Quotas:
                     taken.append(payer)
                     # Counted twice for a moment, a task may keep another one out; never let one too many in.
                     if before + count + await self._in_work(payer) > quota.concurrent_tasks:
-                        raise _refusal("concurrent_tasks", quota.concurrent_tasks, payer, 1.0)
-            for payer, per_minute in rates:
-                self._rates.take(payer, per_minute)
+                        raise _refusal("concurrent_tasks", quota.concurrent_tasks, payer, 1)
+            # What the clock asks for is held back by nobody's haste.
+            if not order.trigger.startswith(_SCHEDULED):
+                await self._enter(limits, count)
             yield
         finally:
             for payer in taken:
@@ -126,9 +196,26 @@ class Quotas:
                 if not self._opening[payer]:
                     del self._opening[payer]
 
-    def _check_cost(self, tenant: str, limit: float | None) -> None:
-        if limit is not None and self._costs.cost_of(tenant) >= limit:
-            raise _refusal("cost_per_day", limit, (tenant, ""), _COST_RETRY_S)
+    def _check_day(self, payer: Payer, quota: TenantQuota) -> None:
+        if quota.cost_per_day is None and quota.tokens_per_day is None:
+            return
+        cost, tokens = self._spending.spent(*payer)
+        if quota.cost_per_day is not None and cost >= quota.cost_per_day:
+            raise _refusal("cost_per_day", quota.cost_per_day, payer, _DAY_RETRY_S)
+        if quota.tokens_per_day is not None and tokens >= quota.tokens_per_day:
+            raise _refusal("tokens_per_day", quota.tokens_per_day, payer, _DAY_RETRY_S)
+
+    async def _enter(self, limits: list[tuple[Payer, TenantQuota]], count: int) -> None:
+        entered: list[Payer] = []
+        for payer, quota in limits:
+            limit = quota.requests_per_minute
+            if limit is None:
+                continue
+            if wait_s := await self._minutes.enter(payer, limit, count):
+                for one in entered:
+                    self._minutes.count(one, -count)
+                raise _refusal("requests_per_minute", limit, payer, wait_s)
+            entered.append(payer)
 
     async def _in_work(self, payer: Payer) -> int:
         tenant, name = payer
@@ -139,17 +226,10 @@ class Quotas:
         return sum([page.total for page in pages])
 
 
-def _rates(limits: list[tuple[Payer, KeyQuota]]) -> list[tuple[Payer, float]]:
-    return [
-        (payer, quota.requests_per_minute) for payer, quota in limits if quota.requests_per_minute is not None
-    ]
-
-
-def _refusal(name: str, limit: float, payer: Payer, wait_s: float) -> TooManyRequests:
+def _refusal(name: str, limit: float, payer: Payer, wait_s: int) -> TooManyRequests:
     whose = "this key" if payer[1] else "this tenant"
-    seconds = max(1, ceil(wait_s))
     return TooManyRequests(
-        f"the limit {name} of {whose} is met: {limit:g}; try again in {seconds} s",
-        retry_after_s=seconds,
+        f"the limit {name} of {whose} is met: {limit:.15g}; try again in {wait_s} s",
+        retry_after_s=wait_s,
         field=name,
     )

@@ -1,4 +1,4 @@
-"""What operators do with tenants: make, list, disable, limit, give a new key, delete; and the audit of it."""
+"""What operators do with tenants: make, list, disable, limit, set, give a new key, delete; and its audit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from trunkline.errors import Conflict, InvalidParams, Misuse, RouteNotFound
 from trunkline.fleet.call import ApiCall, ApiPage, ApiStruct, PageQuery
 from trunkline.fleet.route import ApiRoute
 from trunkline.gateway.audit import Audit
-from trunkline.gateway.tenants import Tenant, TenantBook, TenantQuota
+from trunkline.gateway.tenants import NO_QUOTA, Tenant, TenantBook, TenantQuota, TenantSettings
+from trunkline.store.records import AddedDoc
 from trunkline.wire.spellings import timestamp
 
 # What the key may do that is made with a tenant: everything of that tenant, and nothing of the server.
@@ -37,6 +38,7 @@ class TenantChange(ApiStruct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     disabled: bool | UnsetType = UNSET
     quota: TenantQuota | None | UnsetType = UNSET
+    settings: TenantSettings | None | UnsetType = UNSET
 
 
 class TenantItem(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -47,6 +49,7 @@ class TenantItem(Struct, frozen=True, kw_only=True, rename="camel"):
     disabled: bool
     created_at: str
     quota: TenantQuota
+    settings: TenantSettings
 
 
 class TenantToken(TenantItem, frozen=True, kw_only=True):
@@ -74,14 +77,13 @@ class TenantApi:
         tenant = Tenant(id=tenant_id, name=form.name.strip(), created_at=self._now())
         if tenant_id == DEFAULT_TENANT:
             raise _taken(tenant_id)
+        told = self._audit.row(call.principal.name, "tenant.created", tenant_id, None, _shown(tenant))
         try:
-            await self._book.add(tenant)
+            await self._book.add(tenant, told)
         except Conflict:
             await self._book.mirror.refresh()
             raise _taken(tenant_id) from None
-        token = await self._new_key(tenant)
-        await self._audit.add(call.principal.name, "tenant.created", tenant_id, None, _shown(tenant))
-        return _with_token(tenant, token)
+        return _with_token(tenant, await self._new_key(tenant))
 
     async def list(self, query: PageQuery) -> ApiPage:
         """A page of tenants, by their ids."""
@@ -97,14 +99,14 @@ class TenantApi:
         return tenant_item(self._known(call.id))
 
     async def change(self, call: ApiCall, form: TenantChange) -> TenantItem:
-        """Disable, enable or limit a tenant.
+        """Disable, enable, limit or set a tenant.
 
         Raises:
             InvalidParams: nothing is to be changed, or it is the tenant that cannot be disabled.
             RouteNotFound: there is no such tenant.
         """
-        if form.disabled is UNSET and form.quota is UNSET:
-            raise InvalidParams("name what is to be changed: disabled or quota", field="disabled")
+        if form == TenantChange():
+            raise InvalidParams("name what is to be changed: disabled, quota or settings", field="disabled")
         if call.id == DEFAULT_TENANT:
             await self._begin_default(form)
 
@@ -113,7 +115,9 @@ class TenantApi:
             if form.disabled is not UNSET:
                 tenant = replace(tenant, disabled=form.disabled)
             if form.quota is not UNSET:
-                tenant = replace(tenant, quota=form.quota or TenantQuota())
+                tenant = replace(tenant, quota=form.quota or NO_QUOTA)
+            if form.settings is not UNSET:
+                tenant = replace(tenant, settings=form.settings or TenantSettings())
             return tenant
 
         return tenant_item(await self._changed(call, call.id, changed, "tenant.changed"))
@@ -126,11 +130,9 @@ class TenantApi:
         """
         await self._book.mirror.refresh()
         tenant = self._known(call.id.removesuffix(_ROTATE))
-        token = await self._new_key(tenant)
-        await self._audit.add(
-            call.principal.name, "tenant.rotated", tenant.id, _shown(tenant), _shown(tenant)
-        )
-        return _with_token(tenant, token)
+        shown = _shown(tenant)
+        told = self._audit.row(call.principal.name, "tenant.rotated", tenant.id, shown, shown)
+        return _with_token(tenant, await self._new_key(tenant, told))
 
     async def delete(self, call: ApiCall) -> TenantItem:
         """Disable a tenant for good and end its keys; its data goes with retention, the audit stays.
@@ -157,13 +159,13 @@ class TenantApi:
         del call
         return await self._audit.page(query.limit, query.after, query.tenant)
 
-    async def _new_key(self, tenant: Tenant) -> str:
-        """Make or replace the admin key of a tenant; gives its token."""
+    async def _new_key(self, tenant: Tenant, told: AddedDoc | None = None) -> str:
+        """Make or replace the admin key of a tenant, and write with it what tells of it; gives its token."""
         if tenant.key:
             # Revoked meanwhile, it cannot be given a new secret.
             with suppress(Misuse):
-                return (await self._keys.rotate(tenant.key, 0)).token
-        made = await self._keys.create(_OWNER, tenant=tenant.id, scopes=ADMIN_SCOPES)
+                return (await self._keys.rotate(tenant.key, 0, beside=told)).token
+        made = await self._keys.create(_OWNER, tenant=tenant.id, scopes=ADMIN_SCOPES, beside=told)
         await self._book.change(tenant.id, lambda known: replace(known, key=made.key.id))
         return made.token
 
@@ -176,11 +178,14 @@ class TenantApi:
     async def _changed(
         self, call: ApiCall, tenant_id: str, change: Callable[[Tenant], Tenant], action: str
     ) -> Tenant:
-        done = await self._book.change(tenant_id, change)
-        if done is None:
+        by = call.principal.name
+        after = await self._book.change(
+            tenant_id,
+            change,
+            lambda before, after: self._audit.row(by, action, tenant_id, _shown(before), _shown(after)),
+        )
+        if after is None:
             raise _unknown(tenant_id)
-        before, after = done
-        await self._audit.add(call.principal.name, action, tenant_id, _shown(before), _shown(after))
         return after
 
     def _known(self, tenant_id: str) -> Tenant:
@@ -225,7 +230,7 @@ def tenant_routes(api: TenantApi) -> list[ApiRoute]:
         ApiRoute(
             pattern="PATCH /{id}",
             scope=Scope.OPERATOR,
-            summary="Disable, enable or limit a tenant.",
+            summary="Disable, enable, limit or set a tenant.",
             act=lambda call, _, form: api.change(call, form),
             answer=TenantItem,
             body=TenantChange,
@@ -283,6 +288,7 @@ def tenant_item(tenant: Tenant) -> TenantItem:
         disabled=tenant.disabled,
         created_at=timestamp(tenant.created_at),
         quota=tenant.quota,
+        settings=tenant.settings,
     )
 
 
@@ -298,6 +304,7 @@ def _with_token(tenant: Tenant, token: str) -> TenantToken:
         disabled=shown.disabled,
         created_at=shown.created_at,
         quota=shown.quota,
+        settings=shown.settings,
         token=token,
     )
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated
+from ipaddress import ip_network
+from typing import Annotated, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -11,31 +12,62 @@ from msgspec.structs import replace
 
 from trunkline.auth.identity import ClosedTenants
 from trunkline.auth.principal import DEFAULT_TENANT
+from trunkline.config import seconds
 from trunkline.errors import Conflict, StoreError
+from trunkline.fleet.catalogue.entry import Kind
 from trunkline.store.mirror import Mirror
 from trunkline.store.parts import Docs
-from trunkline.store.records import Doc
+from trunkline.store.records import AddedDoc, Doc
 
 KIND = "tenant"
 _TRIES = 10
+_LONGEST_LIST = 256
+_Host = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
-class KeyQuota(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How much a key may use; what is None is not limited."""
+class TenantQuota(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How much a tenant or a key may use; what is None is not limited."""
 
-    requests_per_minute: Annotated[float, Meta(gt=0, le=1e6)] | None = None
+    requests_per_minute: Annotated[int, Meta(gt=0, le=1_000_000)] | None = None
     concurrent_tasks: Annotated[int, Meta(gt=0, le=1_000_000)] | None = None
-
-
-class TenantQuota(KeyQuota, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How much a tenant may use; what is None is not limited, or as the hub has it for every tenant."""
-
+    tokens_per_day: Annotated[int, Meta(gt=0, le=10**15)] | None = None
     cost_per_day: Annotated[float, Meta(gt=0, le=1e9)] | None = None
 
-    def over(self, other: TenantQuota) -> TenantQuota:
-        """This quota, with the limits of another one where it has none."""
-        given = {name: getattr(self, name) for name in self.__struct_fields__}
-        return replace(other, **{name: limit for name, limit in given.items() if limit is not None})
+
+NO_QUOTA = TenantQuota()
+
+
+class TenantSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How a tenant is served; what is None is as the hub has it for every tenant.
+
+    Where its agents may be beside public addresses, how long its ended tasks are kept at most, and the
+    kinds of agents that it may have.
+    """
+
+    egress_hosts: Annotated[tuple[_Host, ...], Meta(max_length=_LONGEST_LIST)] | None = None
+    egress_networks: Annotated[tuple[_Host, ...], Meta(max_length=_LONGEST_LIST)] | None = None
+    retention: float | str | None = None
+    kinds: Annotated[tuple[Kind, ...], Meta(max_length=8)] | None = None
+
+    def __post_init__(self) -> None:
+        if self.retention is not None:
+            seconds(self.retention)
+        for network in self.egress_networks or ():
+            ip_network(network, strict=False)
+
+    @property
+    def kept_s(self) -> float:
+        """How many seconds ended tasks are kept at most; 0 if the hub alone decides."""
+        return 0.0 if self.retention is None else seconds(self.retention)
+
+
+Given = TypeVar("Given", TenantQuota, TenantSettings)
+
+
+def filled(own: Given, other: Given) -> Given:
+    """What a tenant has of its own, and of another one what it has not."""
+    given = {name: getattr(own, name) for name in own.__struct_fields__}
+    return replace(other, **{name: value for name, value in given.items() if value is not None})
 
 
 class Tenant(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -47,7 +79,8 @@ class Tenant(Struct, frozen=True, kw_only=True, omit_defaults=True):
     disabled: bool = False
     deleted_at: int = 0
     key: str = ""
-    quota: TenantQuota = TenantQuota()
+    quota: TenantQuota = NO_QUOTA
+    settings: TenantSettings = TenantSettings()
 
 
 class TenantBook:
@@ -73,16 +106,22 @@ class TenantBook:
         """Every tenant of the store by id, deleted ones too."""
         return sorted([one.value for one in self.mirror.documents.values()], key=lambda one: one.id)
 
-    async def add(self, tenant: Tenant) -> None:
-        """Keep a new tenant.
+    async def add(self, tenant: Tenant, told: AddedDoc | None = None) -> None:
+        """Keep a new tenant, and with it the row that tells of it.
 
         Raises:
             Conflict: there is one of this id.
         """
-        await self.mirror.put(DEFAULT_TENANT, tenant.id, msgspec.json.encode(tenant), expected_rev=0)
+        body = msgspec.json.encode(tenant)
+        await self.mirror.put(DEFAULT_TENANT, tenant.id, body, expected_rev=0, beside=told)
 
-    async def change(self, tenant: str, change: Callable[[Tenant], Tenant]) -> tuple[Tenant, Tenant] | None:
-        """Change a tenant; gives it as it was and as it is, None if there is no such tenant.
+    async def change(
+        self,
+        tenant: str,
+        change: Callable[[Tenant], Tenant],
+        tell: Callable[[Tenant, Tenant], AddedDoc | None] = lambda before, after: None,
+    ) -> Tenant | None:
+        """Change a tenant, and write with it the row that tells of it; None if there is no such tenant.
 
         Raises:
             StoreError: it was not written.
@@ -95,10 +134,11 @@ class TenantBook:
             after = change(before)
             try:
                 body = msgspec.json.encode(after)
-                await self.mirror.put(DEFAULT_TENANT, tenant, body, expected_rev=doc.rev)
+                told = tell(before, after)
+                await self.mirror.put(DEFAULT_TENANT, tenant, body, expected_rev=doc.rev, beside=told)
             except Conflict:
                 continue
-            return before, after
+            return after
         raise StoreError(f"tenant {tenant} changes faster than it can be written")
 
     async def forget(self, tenant: str) -> None:

@@ -37,7 +37,7 @@ from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, Policy
 from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.gateway.mounts import tenant_mounts
 from trunkline.gateway.quotas import Quotas
-from trunkline.gateway.tenants import KeyQuota
+from trunkline.gateway.tenants import NO_QUOTA, TenantQuota
 from trunkline.host import Host
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
@@ -74,7 +74,6 @@ CEREMONIES = "ceremonies"
 # Where files of the workspace may have reports posted: they are the operator's word.
 EVERYWHERE = ("0.0.0.0/0", "::/0")
 _KEYS_S = 2.0
-NO_QUOTA = KeyQuota()
 # Without a key, on loopback, everybody is the admin of the one tenant there is, and never an operator.
 _ADMIN = Principal(DEFAULT_TENANT, ANONYMOUS.name, frozenset(Scope) - {Scope.OPERATOR})
 
@@ -142,7 +141,7 @@ class Hub:
         self._keyring.take_named([*[(one.secret, one.principal) for one in named], *tokens])
         self._key_quotas = {(one.principal.tenant, one.principal.name): one.quota for one in named}
 
-    def _key_quota(self, tenant: str, name: str) -> KeyQuota:
+    def _key_quota(self, tenant: str, name: str) -> TenantQuota:
         return self._key_quotas.get((tenant, name), NO_QUOTA)
 
     def assemble(self, host: Host) -> Site:
@@ -152,10 +151,10 @@ class Hub:
         self.catalogue.changed.clear()
         key = find_key(host.settings)
         vault = None if key is None else Vault(key)
+        self._tenants = self._tenants_of(host)
         self._service = self._kept(host, vault)
         clients = self._service.clients
         fleet = CatalogueFleet(self.catalogue, self._health.records)
-        self._tenants = Tenants(host, self._closed, self.file.quota)
         dispatcher = Dispatcher(runner, fleet, self._policy(), admitted=self._quotas(host).admitted)
         self.carried.assemble(runner, host.executors, host.sites, host.settings, clients)
         self.carried.open_by(partial(opening, dispatcher))
@@ -216,9 +215,27 @@ class Hub:
             search_url=self.file.search,
         )
 
+    def _tenants_of(self, host: Host) -> Tenants:
+        made = Tenants(
+            host,
+            self._closed,
+            self.file.quota,
+            self.file.tenant_settings,
+            lambda: {tenant for tenant, _ in self._key_quotas},
+        )
+        made.changed = self.catalogue.forget_view
+        self.catalogue.allows = made.allows
+        return made
+
     def _quotas(self, host: Host) -> Quotas:
         records, tenants = self._health.records, self._tenants
-        return Quotas(host.store.heads, records, of_tenant=tenants.quota_of, of_key=self._key_quota)
+        return Quotas(
+            host.store.heads,
+            records,
+            of_tenant=tenants.quota_of,
+            of_key=self._key_quota,
+            shared=host.store.shared,
+        )
 
     def _own_cards(self, tenant: str) -> Cards | None:
         return self._front.cards(tenant) if self.shared else None
@@ -254,7 +271,7 @@ class Hub:
             self.catalogue,
             host.store.docs,
             now_ms,
-            egress=host.egress,
+            egress=self._tenants.egress_of,
             vault=vault,
             card_refresh_s=host.settings.card_refresh_s,
             health=self._health.records.of,

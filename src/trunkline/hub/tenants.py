@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import asyncio
+from collections.abc import Callable, Collection, Coroutine
 
 from trunkline.auth.identity import ClosedTenants
 from trunkline.auth.principal import DEFAULT_TENANT
@@ -18,10 +19,11 @@ from trunkline.gateway.closing import TenantClosing
 from trunkline.gateway.model.notes import NOTES, TODOS
 from trunkline.gateway.mounts import routes_of
 from trunkline.gateway.tenant_api import TenantApi
-from trunkline.gateway.tenants import TenantBook, TenantQuota
+from trunkline.gateway.tenants import TenantBook, TenantQuota, TenantSettings, filled
 from trunkline.host import Host
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
+from trunkline.net.egress import Egress
 
 # Definitions, and the ids of registered ones: by name, as their room needs the libraries of the extra `flow`.
 WORKFLOW_KINDS = ("workflow", "workflow.id")
@@ -42,10 +44,22 @@ KINDS = (
 class Tenants:
     """The tenants of one host and store; `closed` is what the host asks of each request."""
 
-    def __init__(self, host: Host, closed: ClosedTenants, quota: TenantQuota) -> None:
-        """Take the limits of every tenant that has none of its own."""
+    def __init__(
+        self,
+        host: Host,
+        closed: ClosedTenants,
+        quota: TenantQuota,
+        settings: TenantSettings,
+        named: Callable[[], Collection[str]] = tuple,
+    ) -> None:
+        """Take the limits and settings of every tenant that has none of its own, and who else is `named`."""
         self._host = host
+        self._named = named
         self._quota = quota
+        self._settings = settings
+        self._egress: dict[str, Egress] = {}
+        # Told the id of each tenant that has changed.
+        self.changed: Callable[[str], None] = lambda tenant: None
         docs = host.store.docs
         self.book = TenantBook(docs, closed, self._changed)
         self._closing = TenantClosing(
@@ -55,6 +69,7 @@ class Tenants:
             kept_s=host.settings.kept_s,
             look=self._look,
         )
+        host.runner.keep_of(self.kept_s)
         self._routes = routes_of(TenantApi(self.book, host.key_store, Audit(docs, now_ms), now_ms))
 
     @property
@@ -67,7 +82,40 @@ class Tenants:
     def quota_of(self, tenant: str) -> TenantQuota:
         """The limits of a tenant."""
         found = self.book.find(tenant)
-        return self._quota if found is None else found.quota.over(self._quota)
+        return self._quota if found is None else filled(found.quota, self._quota)
+
+    def settings_of(self, tenant: str) -> TenantSettings:
+        """How a tenant is served."""
+        found = self.book.find(tenant)
+        return self._settings if found is None else filled(found.settings, self._settings)
+
+    def allows(self, tenant: str, kind: str) -> bool:
+        """Whether a tenant may have agents of a kind."""
+        kinds = self.settings_of(tenant).kinds
+        return kinds is None or kind in kinds
+
+    def egress_of(self, tenant: str) -> Egress:
+        """Where what a tenant names may be: one object while the hub runs, which has today's rule."""
+        settings = self.settings_of(tenant)
+        if settings.egress_hosts is None and settings.egress_networks is None and tenant not in self._egress:
+            return self._host.egress
+        if tenant not in self._egress:
+            self._egress[tenant] = Egress(loopback=self._host.settings.dev)
+        self._set_egress(tenant)
+        return self._egress[tenant]
+
+    def kept_s(self) -> dict[str, float]:
+        """The tenants whose ended tasks are kept for so many seconds at most."""
+        known = {DEFAULT_TENANT, *self._named(), *[one.id for one in self.book.all()]}
+        found = {tenant: self.settings_of(tenant).kept_s for tenant in known}
+        return {tenant: kept_s for tenant, kept_s in found.items() if kept_s}
+
+    def _set_egress(self, tenant: str) -> None:
+        own, hub = self.settings_of(tenant), self._host.settings
+        self._egress[tenant].allow(
+            hub.egress_hosts if own.egress_hosts is None else own.egress_hosts,
+            hub.egress_networks if own.egress_networks is None else own.egress_networks,
+        )
 
     async def start(self) -> None:
         """Know who is let in, before anybody is.
@@ -89,6 +137,14 @@ class Tenants:
 
     def _changed(self, tenant: str) -> None:
         self._closing.wake(tenant)
+        # The book has the tenant as it is now once this has been told.
+        asyncio.get_running_loop().call_soon(self._apply, tenant)
+
+    def _apply(self, tenant: str) -> None:
+        self._host.runner.keep_of(self.kept_s)
+        if tenant in self._egress:
+            self._set_egress(tenant)
+        self.changed(tenant)
 
     def _look(self) -> None:
         self._host.streams.look()

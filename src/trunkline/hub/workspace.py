@@ -18,7 +18,7 @@ from trunkline.errors import Misuse
 from trunkline.fleet.health.alerts import AlertLimits
 from trunkline.fleet.notify.channels import check_receivers
 from trunkline.fleet.notify.receiver import LIMIT, NoticeReceiver
-from trunkline.gateway.tenants import KeyQuota, TenantQuota
+from trunkline.gateway.tenants import TenantQuota, TenantSettings
 from trunkline.peer.remote import check_address
 from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
 
@@ -52,13 +52,14 @@ class HubFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     notify: Annotated[tuple[NoticeReceiver, ...], Meta(max_length=LIMIT)] = ()
     quota: TenantQuota = TenantQuota()
     search: str = ""
+    tenant_settings: TenantSettings = TenantSettings()
 
 
 class _KeyForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     env: str
     scopes: tuple[str, ...] = ("tasks:read", "tasks:write")
     tenant: str = DEFAULT_TENANT
-    quota: KeyQuota = KeyQuota()
+    quota: TenantQuota = TenantQuota()
 
 
 class NamedKey(Struct, frozen=True):
@@ -66,7 +67,7 @@ class NamedKey(Struct, frozen=True):
 
     secret: Secret
     principal: Principal
-    quota: KeyQuota
+    quota: TenantQuota
 
 
 class _KeysFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -179,12 +179,16 @@ class Egress:
         resolver: Resolver | None = None,
         name_s: float = _NAME_S,
     ) -> None:
-        self._hosts = {host for text in hosts if (host := _host(text)) is not None}
-        self._networks = [network for text in networks if (network := _network(text)) is not None]
+        self.allow(hosts, networks)
         self._loopback = loopback
         self._resolver = resolver or ask_system
         self._check_resolver = resolver or check_system
         self._name_s = name_s
+
+    def allow(self, hosts: Iterable[str], networks: Iterable[str]) -> None:
+        """Allow these hosts and networks from now on, and no others beside public addresses."""
+        self._hosts = {host for text in hosts if (host := _host(text)) is not None}
+        self._networks = [network for text in networks if (network := _network(text)) is not None]
 
     async def check(self, url: str) -> None:
         """Let a URL pass if it could be called now.

@@ -24,11 +24,11 @@ class PeerClients:
     def __init__(
         self,
         *,
-        egress: Egress | None = None,
+        egress: Callable[[str], Egress] = lambda tenant: Egress(),
         reveal: Callable[[str], str] | None = None,
     ) -> None:
-        """Take where foreign agents may be, and what opens their secrets."""
-        self._egress = egress or Egress()
+        """Take where the foreign agents of a tenant may be, and what opens their secrets."""
+        self._egress = egress
         self._reveal = reveal
         # The cards that are known already, told by whoever looks for them.
         self.card: Callable[[Peer], PeerCard | None] = lambda _: None
@@ -36,8 +36,10 @@ class PeerClients:
         self._cards: dict[str, PeerCard | None] = {}
         self._polls: dict[str, asyncio.Semaphore] = {}
 
-    def of(self, named: str, peer: Peer) -> Client:
+    def of(self, named: str, peer: Peer, tenant: str = "") -> Client:
         """The client for an agent; whoever asks first makes it, and a new one where its card is another.
+
+        A foreign one is of the tenant that named it, and so is what it is `named`.
 
         Raises:
             Misuse: a variable that is named for a key is not set, or a secret cannot be opened.
@@ -45,7 +47,7 @@ class PeerClients:
         client = self._clients.pop(named, None)
         card = self.card(peer)
         if client is None or card is not self._cards.get(named):
-            client = self.make(peer, card)
+            client = self.make(peer, card, tenant)
             self._cards[named] = card
         # The newest last: what is called again and again is not what goes.
         self._clients[named] = client
@@ -57,7 +59,7 @@ class PeerClients:
             self._polls.pop(oldest, None)
         return client
 
-    def make(self, peer: Peer, card: PeerCard | None = None) -> Client:
+    def make(self, peer: Peer, card: PeerCard | None = None, tenant: str = "") -> Client:
         """A client of its own for an agent; whoever asked for it closes it.
 
         Raises:
@@ -78,7 +80,7 @@ class PeerClients:
             card=card,
             card_url=peer.card_url,
             verify_tls=peer.verify_tls,
-            egress=self._egress if peer.foreign else None,
+            egress=self._egress(tenant) if peer.foreign else None,
             # How long the work may take is the task's own business, not that of a request.
             timeout_s=LONGEST_S,
         )

@@ -111,8 +111,11 @@ class EntryExecutor:
             # Written together with what comes next: before that nothing was sent to anybody.
             await work.emit(self._described(peer).step)
         target, key = Target(self._name, work.state.skill), self._described(peer).key
+        if peer.foreign:
+            # Where it may be called is a rule of the tenant that named it.
+            key = f"{work.tenant} {key}"
         try:
-            client = self._clients.of(key, peer)
+            client = self._clients.of(key, peer, work.tenant)
         except Misuse as misuse:
             # It names what the operator has set, or not.
             log.error("peer.uncallable task=%s error=%a", work.state.task_id, str(misuse))

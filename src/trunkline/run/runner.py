@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from msgspec.structs import replace
@@ -84,6 +84,10 @@ class Runner:
     def names_of(self, agent: str) -> tuple[str, ...]:
         """The names under which the tasks of an agent are recorded: two for the one at the origin."""
         return self._node.names_of(agent)
+
+    def keep_of(self, tenants: Callable[[], Mapping[str, float]]) -> None:
+        """Keep the ended tasks of these tenants for so many seconds at most."""
+        self._retention.keep_of(tenants)
 
     async def carry(
         self, agents: Sequence[HostedAgent], former: Sequence[tuple[tuple[str, ...], float]] = ()

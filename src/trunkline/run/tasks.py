@@ -123,6 +123,12 @@ class Tasks:
             if state.over and state.status_at < before and (agents is None or state.agent in agents):
                 self._feeds.pop(key, None)
 
+    def forget_of(self, tenant: str, before: int) -> None:
+        """Let go of the tasks of a tenant that ended before a moment; the store is asked again."""
+        for key, feed in list(self._feeds.items()):
+            if key[0] == tenant and feed.state.over and feed.state.status_at < before:
+                self._feeds.pop(key, None)
+
     def pruned_before(self, agents: Collection[str] | None) -> int:
         """When a task of these agents must have ended to be in the store still, whoever has pruned it."""
         names = self._pruned if agents is None else (None, *agents)

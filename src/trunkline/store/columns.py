@@ -65,6 +65,7 @@ def filters(where: Where) -> dict[str, object]:
         "parent": where.parent,
         "state": None if where.state is None else NUMBERS[where.state],
         "status_from": where.status_from,
+        "born_from": where.born_from,
     }
     return {name: value for name, value in given.items() if value is not None}
 

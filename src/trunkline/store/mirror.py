@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from trunkline.errors import Misuse, StoreError
 from trunkline.store.parts import Docs
-from trunkline.store.records import START, Cursor, Doc, DocChange, Poll
+from trunkline.store.records import START, AddedDoc, Cursor, Doc, DocChange, Poll
 
 log = logging.getLogger("trunkline.store")
 PAGE = 500
@@ -75,14 +75,18 @@ class Mirror(Generic[T]):
             # It is raised as often as somebody looks: its traceback must not grow with each.
             raise error.with_traceback(None)
 
-    async def put(self, tenant: str, doc_id: str, body: bytes, *, expected_rev: int) -> None:
+    async def put(
+        self, tenant: str, doc_id: str, body: bytes, *, expected_rev: int, beside: AddedDoc | None = None
+    ) -> None:
         """Write a document over the revision `expected_rev`; this process has it at once.
+
+        What goes `beside` is written with it, or neither is.
 
         Raises:
             Conflict: the document stands at another revision; it is known after a refresh.
         """
         async with self._turn:
-            rev = await self._docs.put(tenant, self._kind, doc_id, body, expected_rev)
+            rev = await self._docs.put(tenant, self._kind, doc_id, body, expected_rev, beside=beside)
             self._take(DocChange(tenant, doc_id, Doc(doc_id, rev, body)))
 
     async def follow(self) -> None:

@@ -11,6 +11,7 @@ from typing import Protocol
 from trunkline.store.records import (
     EVERYTHING,
     START,
+    AddedDoc,
     Cursor,
     Delivery,
     DeliveryRecord,
@@ -138,11 +139,22 @@ class Clock(Protocol):
 class Docs(Protocol):
     """Small documents by tenant and kind, changed by compare-and-set on their revision."""
 
-    async def put(self, tenant: str, kind: str, doc_id: str, body: bytes, expected_rev: int) -> int:
+    async def put(
+        self,
+        tenant: str,
+        kind: str,
+        doc_id: str,
+        body: bytes,
+        expected_rev: int,
+        *,
+        beside: AddedDoc | None = None,
+    ) -> int:
         """Write over revision `expected_rev` (0: must not exist); gives the new revision.
 
+        What goes `beside` is written with it, or neither is.
+
         Raises:
-            Conflict: the document stands at another revision.
+            Conflict: the document stands at another revision, or the one beside it is there.
         """
         ...
 
@@ -182,8 +194,10 @@ class Docs(Protocol):
 class Maintenance(Protocol):
     """Work over all tasks: what retention, checks and exports need."""
 
-    async def prune(self, before: int, agents: Sequence[str] | None = None) -> int:
-        """Forget tasks (of these agents) that ended before this moment, and expired keys; gives how many.
+    async def prune(self, before: int, agents: Sequence[str] | None = None, tenant: str | None = None) -> int:
+        """Forget tasks (of these agents, of one tenant) that ended before this moment; gives how many.
+
+        Unless it is for one tenant, expired keys go with them.
 
         One of which somebody is still to be told stays; but not for what nobody posted in five days more.
         """

@@ -148,7 +148,10 @@ START: Cursor = ""
 
 
 class Where(Struct, frozen=True, gc=False):
-    """A filter over heads; what is None does not filter. `agents` of an origin are its own id and ''."""
+    """A filter over heads; what is None does not filter. `agents` of an origin are its own id and ''.
+
+    `born_from` is where the ids of tasks begin that were opened from a moment on, children not among them.
+    """
 
     principal: str | None = None
     context_id: str | None = None
@@ -156,6 +159,7 @@ class Where(Struct, frozen=True, gc=False):
     status_from: int | None = None
     agents: tuple[str, ...] | None = None
     parent: str | None = None
+    born_from: str | None = None
 
 
 class HeadPage(Struct, frozen=True, gc=False):
@@ -218,6 +222,14 @@ class Doc(Struct, frozen=True, gc=False):
 
     id: str
     rev: int
+    body: bytes
+
+
+class AddedDoc(Struct, frozen=True, gc=False):
+    """A document that is written beside another one of its tenant, and must not be there yet."""
+
+    kind: str
+    id: str
     body: bytes
 
 

@@ -119,3 +119,13 @@ def test_prune_of_some_agents(run, store):
         return counts, ids(await listed(store, Where())), await store.maintenance.prune(AT + 1)
 
     assert run(case()) == ([2, 0, 0], ["t2"], 1)
+
+
+def test_prune_of_one_tenant(run, store):
+    async def case():
+        for tenant, agent in ((A, "alpha"), (A, "beta"), (B, "alpha")):
+            await task(store, f"{tenant}-{agent}", agent=agent, tenant=tenant, state=DONE)
+        counts = [await store.maintenance.prune(AT + 1, agents, A) for agents in (("alpha",), None)]
+        return counts, (await store.heads.list(B, Where(), size=9)).total
+
+    assert run(case()) == ([1, 1], 1)

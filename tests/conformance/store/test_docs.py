@@ -8,7 +8,7 @@ import pytest
 
 from tests.conformance.store.given import A, B
 from trunkline.errors import Conflict
-from trunkline.store.records import START, Doc, DocHint, TenantDoc
+from trunkline.store.records import START, AddedDoc, Doc, DocHint, TenantDoc
 
 KIND = "agent"
 
@@ -229,3 +229,18 @@ def test_a_change_is_hinted_with_its_kind(run, store):
         return first, [await anext(listener), await anext(listener)]
 
     assert run(case()) == (DocHint(KIND), [DocHint("other"), DocHint(KIND)])
+
+
+def test_what_goes_beside_is_written_with_it_or_neither_is(run, store):
+    row = AddedDoc("row", "r1", b"told")
+
+    async def case():
+        first = await store.docs.put(A, KIND, "x", b"1", 0, beside=row)
+        told = await store.docs.get(A, "row", "r1")
+        for doc_id, rev, beside in (("x", 1, row), ("y", 3, AddedDoc("row", "r2", b"lost"))):
+            with pytest.raises(Conflict):
+                await store.docs.put(A, KIND, doc_id, b"2", rev, beside=beside)
+        found = [await store.docs.get(A, "row", "r2"), await store.docs.get(A, KIND, "y")]
+        return first, told, (await store.docs.get(A, KIND, "x")).rev, found
+
+    assert run(case()) == (1, Doc("r1", 1, b"told"), 1, [None, None])

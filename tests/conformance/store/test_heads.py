@@ -372,3 +372,14 @@ def test_appends_go_on_after_a_rebuild(run, store):
         return (await store.heads.get(A, "t1")).state
 
     assert run(case()) is TaskState.COMPLETED
+
+
+def test_tasks_that_were_opened_from_a_moment_on(run, store):
+    async def case():
+        for name, parent in (("01", ""), ("05", ""), ("06", "05"), ("07", "")):
+            await task(store, name, parent=parent)
+        await task(store, "08", tenant=B)
+        wheres = (Where(born_from="05"), Where(born_from="05", status_from=AT), Where(born_from="08"))
+        return [ids(await listed(store, where)) for where in wheres]
+
+    assert run(case()) == [["07", "05"], ["07", "05"], []]

@@ -84,7 +84,7 @@ def fleet(
 
 def made_of(store: Store, now: Callable[[], int], loopback: bool) -> CatalogueService:
     return CatalogueService(
-        Catalogue(now), store.docs, now, egress=Egress(loopback=loopback), vault=Vault(b"k" * 32)
+        Catalogue(now), store.docs, now, egress=lambda _: Egress(loopback=loopback), vault=Vault(b"k" * 32)
     )
 
 

@@ -20,7 +20,7 @@ tenant_app = typer.Typer(
     help="The tenants of a hub: create, list, disable, enable, limit, rotate, delete, audit.",
 )
 TenantId = Annotated[str, typer.Argument(metavar="TENANT", help="The id of the tenant.")]
-Limit = Annotated[float | None, typer.Option(help="A number above 0.")]
+Limit = Annotated[int | None, typer.Option(help="A number above 0.")]
 
 
 def _commands(store: str | None, *, as_json: bool) -> TenantCommands:
@@ -68,7 +68,8 @@ def tenant_limit(
     tenant: TenantId,
     *,
     requests_per_minute: Limit = None,
-    concurrent_tasks: Annotated[int | None, typer.Option(help="A number above 0.")] = None,
+    concurrent_tasks: Limit = None,
+    tokens_per_day: Annotated[int | None, typer.Option(help="Into models and out of them.")] = None,
     cost_per_day: Annotated[float | None, typer.Option(help="In dollars.")] = None,
     none: Annotated[bool, typer.Option("--none", help="As the hub has it for every tenant.")] = False,
     store: StoreUrl = None,
@@ -78,12 +79,39 @@ def tenant_limit(
     given: dict[str, Any] = {
         "requests_per_minute": requests_per_minute,
         "concurrent_tasks": concurrent_tasks,
+        "tokens_per_day": tokens_per_day,
         "cost_per_day": cost_per_day,
     }
     quota = {name: value for name, value in given.items() if value is not None}
     if bool(quota) is none:
         raise Misuse("name a limit, for example --concurrent-tasks 10, or say --none")
     _commands(store, as_json=as_json).change(tenant, {"quota": quota})
+
+
+@tenant_app.command("set", cls=UsageCommand)
+@prints_json
+def tenant_set(
+    tenant: TenantId,
+    *,
+    kinds: Annotated[list[str] | None, typer.Option("--kind", help="It may have such agents alone.")] = None,
+    hosts: Annotated[list[str] | None, typer.Option("--egress-host", help="Its agents may be there.")] = None,
+    networks: Annotated[list[str] | None, typer.Option("--egress-network", help="And there.")] = None,
+    retention: Annotated[str | None, typer.Option(help="How long its ended tasks are kept.")] = None,
+    none: Annotated[bool, typer.Option("--none", help="As the hub has it for every tenant.")] = False,
+    store: StoreUrl = None,
+    as_json: bool,
+) -> None:
+    """Say how a tenant is served; what is not named is as the hub has it for every tenant."""
+    given: dict[str, Any] = {
+        "kinds": kinds,
+        "egress_hosts": hosts,
+        "egress_networks": networks,
+        "retention": retention,
+    }
+    settings = {name: value for name, value in given.items() if value}
+    if bool(settings) is none:
+        raise Misuse("name a setting, for example --kind peer, or say --none")
+    _commands(store, as_json=as_json).change(tenant, {"settings": settings})
 
 
 @tenant_app.command("rotate", cls=UsageCommand)

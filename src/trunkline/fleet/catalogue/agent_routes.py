@@ -101,7 +101,7 @@ def _finding(agents: AgentsApi, parts: CatalogueParts) -> list[ApiRoute]:
             pattern="POST /a2a/probe",
             scope=AuthScope.WRITE,
             summary="Whether an agent is at an address.",
-            act=lambda _call, _query, form: probe(form.url, parts.egress),
+            act=lambda call, _query, form: probe(form.url, parts.egress(call.tenant)),
             answer=Probed,
             body=ProbeForm,
         ),

@@ -81,7 +81,8 @@ class CatalogueParts(Struct, frozen=True, kw_only=True):
     documents: CatalogueDocuments
     discovery: CardDiscovery
     history: CatalogueHistory
-    egress: Egress
+    # Where what a tenant names may be.
+    egress: Callable[[str], Egress]
     vault: Vault | None
     now_ms: Callable[[], int]
     health: Callable[[str, str], AgentHealth]
@@ -201,7 +202,7 @@ class AgentsApi:
         if earlier is not None and earlier.by != call.principal.name:
             raise _taken(call.id, "announce")
         self._check_free(call.id)
-        await self._check_address(form.url)
+        await self._check_address(call.tenant, form.url)
         if not form.ttl:
             gone = AgentItem(**self._item(call, self._found(call)))
             await self._parts.documents.delete(call.tenant, call.id)
@@ -214,8 +215,12 @@ class AgentsApi:
     ) -> AgentItem:
         plain = _without_credentials(raw)
         entry = self._read(call, plain)
+        if not self._parts.catalogue.allows(call.tenant, entry.kind):
+            raise InvalidParams(
+                f"no agents of the kind {entry.kind} here: the operator sets kinds", field="kind"
+            )
         if entry.peer is not None:
-            await self._check_address(entry.peer.url)
+            await self._check_address(call.tenant, entry.peer.url)
         sealed = self._sealed(call.tenant, name, raw, "" if known is None else known.sealed)
         now = self._parts.now_ms()
         kept = KeptEntry(owner="api", raw=plain, by=call.principal.name, sealed=sealed, at=now)
@@ -229,9 +234,9 @@ class AgentsApi:
     def _read(self, call: ApiCall, raw: dict[str, Any]) -> Entry:
         return read_entry(raw, "api", tenant=call.tenant, searches=self._parts.catalogue.searches)
 
-    async def _check_address(self, url: str) -> None:
+    async def _check_address(self, tenant: str, url: str) -> None:
         try:
-            await self._parts.egress.check(url)
+            await self._parts.egress(tenant).check(url)
         except Unreachable as error:
             raise InvalidParams(refusal_text(url, error), field="url") from None
 

@@ -40,6 +40,10 @@ class Catalogue:
         self._breakers: dict[Key, AgentBreaker] = {}
         self._views: dict[str, dict[str, Listed]] = {}
         self._by_skill: dict[str, dict[str, list[str]]] = {}
+        # Names by who has them, so that a tenant's view is made of its own entries alone.
+        self._names: dict[str, set[str]] = {}
+        # Whether a tenant may have agents of a kind; `forget_view` where that has changed.
+        self.allows: Callable[[str, str], bool] = lambda tenant, kind: True
         self.changed: list[Changed] = []
 
     # Reading.
@@ -66,6 +70,10 @@ class Catalogue:
                 for known in one.skills:
                     index.setdefault(known.id, []).append(name)
         return [self._with_breaker(view[name]) for name in index.get(skill, ())]
+
+    def entry(self, key: Key) -> Entry | None:
+        """An entry by whose it is and its name."""
+        return self._entries.get(key)
 
     def entries(self) -> dict[Key, Entry]:
         """Every entry, of all tenants."""
@@ -168,46 +176,55 @@ class Catalogue:
         before = self._entries.get(key)
         if before == entry:
             return
+        names = self._names.setdefault(key[0], set())
         if entry is None:
             del self._entries[key]
+            names.discard(key[1])
         else:
             self._entries[key] = entry
+            names.add(key[1])
         if before is None or entry is None or _source(before) != _source(entry):
             # Another address is another agent.
             self._facts.pop(key, None)
             self._failures.pop(key, None)
             self._breakers.pop(key, None)
-        self._views.clear()
-        self._by_skill.clear()
+        if key[0] == OF_FILES:
+            self._views.clear()
+            self._by_skill.clear()
+        else:
+            self.forget_view(key[0])
         self._tell(key, before, entry)
+
+    def forget_view(self, tenant: str) -> None:
+        """Make the list of a tenant anew when it is asked for."""
+        self._views.pop(tenant, None)
+        self._by_skill.pop(tenant, None)
 
     def _renew(self, key: Key) -> None:
         entry = self._entries[key]
-        is_other = False
-        for tenant, view in self._views.items():
+        changes: list[bool] = []
+        for tenant in self._views if key[0] == OF_FILES else (key[0],):
+            view = self._views.get(tenant, {})
             before = view.get(entry.name)
             if before is None or self.key_of(tenant, entry.name) != key:
                 continue
             after = view[entry.name] = self._made(tenant, key, entry)
             if before.skills != after.skills:
                 self._by_skill.pop(tenant, None)
-            is_other = is_other or _told(before) != _told(after)
-        if is_other or not self._views:
+            changes.append(_told(before) != _told(after))
+        # Of what nobody has looked at it is not known whether it is another.
+        if any(changes) or not changes:
             self._tell(key, entry, entry)
 
     def _view(self, tenant: str) -> dict[str, Listed]:
         view = self._views.get(tenant)
         if view is None:
-            names = sorted(
-                {
-                    name
-                    for (owner, name), one in self._entries.items()
-                    if owner == tenant or one.serves(tenant)
-                }
-            )
+            of_files = self._names.get(OF_FILES, ())
+            names = {name for name in of_files if self._entries[OF_FILES, name].serves(tenant)}
             view = self._views[tenant] = {}
-            for name in names:
-                if (key := self.key_of(tenant, name)) is not None:
+            for name in sorted(names | self._names.get(tenant, set())):
+                key = self.key_of(tenant, name)
+                if key is not None and self.allows(tenant, self._entries[key].kind):
                     view[name] = self._made(tenant, key, self._entries[key])
         return view
 

@@ -130,7 +130,7 @@ class CardDiscovery:
         await self._ask_and_plan(key)
 
     async def _ask(self, key: Key) -> None:
-        entry = self._catalogue.entries().get(key)
+        entry = self._catalogue.entry(key)
         peer = None if entry is None else entry.peer
         if peer is None:
             self._due.pop(key, None)

@@ -35,7 +35,7 @@ class CatalogueService:
         docs: Docs,
         now_ms: Callable[[], int],
         *,
-        egress: Egress,
+        egress: Callable[[str], Egress],
         vault: Vault | None,
         card_refresh_s: float = CARD_REFRESH_S,
         health: Callable[[str, str], AgentHealth] = lambda tenant, name: AgentHealth(),

@@ -17,6 +17,7 @@ from trunkline.fleet.health.periods import (
     FailedRun,
     Period,
     newest_failures,
+    start_of,
     summarize,
 )
 from trunkline.fleet.health.tally import Summary
@@ -26,6 +27,7 @@ from trunkline.store.records import Doc
 
 KIND = "health"
 HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 # The edge of a window moves on while nothing happens: what was computed holds for this long at most.
 _HOLDS_MS = 5000
 
@@ -70,6 +72,7 @@ class HealthRecords:
         # Of hours that are whole in a window, so that only its edges are counted row by row.
         self._hours: dict[tuple[str, int], dict[Cell, Summary]] = {}
         self._versions: dict[str, int] = {}
+        self._spent: dict[str, tuple[int, int, dict[str, tuple[float, int]]]] = {}
         self._computed: dict[str, _Computed] = {}
         # The same few agents and skills are in hundreds of periods.
         self._cells: dict[Cell, Cell] = {}
@@ -106,10 +109,23 @@ class HealthRecords:
         """What ended in the window, by agent and skill."""
         return self._now(tenant).window
 
-    def cost_of(self, tenant: str) -> float:
-        """What the tasks of a tenant cost in the window, in dollars."""
-        window = self._now(tenant).window
-        return sum([one.tally.cost for skills in window.values() for one in skills.values()])
+    def spent(self, tenant: str, principal: str = "") -> tuple[float, int]:
+        """What the tasks of a tenant, or of one principal of it, cost in a day: in dollars, and in tokens.
+
+        It falls when the oldest five minutes of the day are over.
+        """
+        now, version = start_of(self.now_ms()), self._versions.get(tenant, 0)
+        known = self._spent.get(tenant)
+        if known is None or known[:2] != (now, version):
+            found = {"": (0.0, 0)}
+            for start, period in self._periods.get(tenant, {}).items():
+                if start + DAY_MS > now:
+                    for name, (cost, tokens) in period.spent.items():
+                        for payer in {"", name}:
+                            before = found.get(payer, (0.0, 0))
+                            found[payer] = before[0] + cost, before[1] + tokens
+            known = self._spent[tenant] = now, version, found
+        return known[2].get(principal, (0.0, 0))
 
     def last_hour(self, tenant: str) -> Fleet:
         """What ended in the last hour, by agent and skill."""
@@ -210,6 +226,7 @@ class HealthRecords:
         if not kept:
             del self._periods[tenant]
             self._computed.pop(tenant, None)
+            self._spent.pop(tenant, None)
 
 
 def merged(skills: Mapping[str, Summary] | None, skill: str = "") -> Summary:

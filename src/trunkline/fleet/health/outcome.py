@@ -33,7 +33,8 @@ _NAME_LENGTH = 128
 class TaskOutcome(Struct, frozen=True, array_like=True, gc=False):
     """A task that ended or asked, by the agent that did the work; `ms` is from its first event to its end.
 
-    `caller` is the agent whose task asked for it. `task` and `correlation` are there if it failed.
+    `caller` is the agent whose task asked for it, `principal` whose task it is. `task` and
+    `correlation` are there if it failed.
     """
 
     tenant: str
@@ -49,6 +50,7 @@ class TaskOutcome(Struct, frozen=True, array_like=True, gc=False):
     caller: str = ""
     task: str = ""
     correlation: str = ""
+    principal: str = ""
 
     @property
     def ends(self) -> bool:
@@ -59,7 +61,17 @@ class TaskOutcome(Struct, frozen=True, array_like=True, gc=False):
 class OpenTask:
     """What is kept of a task until it ends: who does it, since when, and what it has reported."""
 
-    __slots__ = ("_reports", "agent", "caller", "created_at", "correlation", "parent", "seq", "skill")
+    __slots__ = (
+        "_reports",
+        "agent",
+        "caller",
+        "created_at",
+        "correlation",
+        "parent",
+        "principal",
+        "seq",
+        "skill",
+    )
 
     def __init__(self, seq: int, at: int, event: ev.Submitted) -> None:
         self.seq = seq
@@ -67,6 +79,7 @@ class OpenTask:
         self.agent = event.agent
         self.skill = event.skill[:_NAME_LENGTH]
         self.parent = event.parent
+        self.principal = event.principal
         # The agent of the parent, once somebody has found it.
         self.caller = ""
         self.correlation = _correlation(event.metadata)
@@ -117,6 +130,7 @@ class OpenTask:
             self.caller,
             task_id if kind == FAILED else "",
             (self.correlation or task_id) if kind == FAILED else "",
+            self.principal,
         )
 
     def _read(self, artifact: Artifact, append: bool) -> None:

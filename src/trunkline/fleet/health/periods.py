@@ -54,7 +54,10 @@ class Calls(Struct, array_like=True, gc=False):
 
 
 class Period(Struct, array_like=True):
-    """What came to its end in five minutes. `batch` is the last one that is in it; `rows` are packed."""
+    """What came to its end in five minutes. `batch` is the last one that is in it; `rows` are packed.
+
+    `spent` is what the tasks of each principal cost, in dollars and in tokens.
+    """
 
     batch: int = 0
     cells: list[Cell] = field(default_factory=list[Cell])
@@ -62,6 +65,7 @@ class Period(Struct, array_like=True):
     more: dict[int, Tally] = field(default_factory=dict[int, Tally])
     failures: list[FailedRun] = field(default_factory=list[FailedRun])
     calls: list[Calls] = field(default_factory=list[Calls])
+    spent: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
 
 
 def start_of(at: int) -> int:
@@ -97,6 +101,8 @@ def fold(period: Period, start: int, outcomes: Iterable[TaskOutcome]) -> None:
             period.failures.append(FailedRun(one.at, one.agent, one.skill, one.task, one.correlation))
         if one.caller and one.kind != ASKED:
             _call(calls, one)
+        if one.cost or one.tokens_in or one.tokens_out:
+            _spend(period.spent, one)
     period.rows += b"".join(packed)
     period.calls = list(calls.values())
     period.failures = newest_failures(period.failures)
@@ -159,6 +165,13 @@ def _pack(number: int, start: int, row: Row) -> bytes:
     return _ROW.pack(
         number, row.at - start, row.ms, row.kind, cost, confidence, row.tokens_in, row.tokens_out
     )
+
+
+def _spend(spent: dict[str, tuple[float, int]], one: TaskOutcome) -> None:
+    # Where there are too many to tell apart, the tenant still pays.
+    name = one.principal if one.principal in spent or len(spent) < CELLS else ""
+    cost, tokens = spent.get(name, (0.0, 0))
+    spent[name] = cost + (one.cost or 0.0), tokens + one.tokens_in + one.tokens_out
 
 
 def _call(calls: dict[Cell, Calls], one: TaskOutcome) -> None:

@@ -10,7 +10,7 @@ from trunkline.errors import Conflict, StoreError
 from trunkline.store.postgres.address import EVERY_TENANT
 from trunkline.store.postgres.database import PostgresDatabase
 from trunkline.store.postgres.sessions import fetch
-from trunkline.store.records import START, Cursor, Doc, DocChange, DocHint, Poll, TenantDoc
+from trunkline.store.records import START, AddedDoc, Cursor, Doc, DocChange, DocHint, Poll, TenantDoc
 
 if TYPE_CHECKING:
     from trunkline.store.postgres.address import Connection
@@ -22,22 +22,38 @@ class PostgresDocs:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
-    async def put(self, tenant: str, kind: str, doc_id: str, body: bytes, expected_rev: int) -> int:
+    async def put(
+        self,
+        tenant: str,
+        kind: str,
+        doc_id: str,
+        body: bytes,
+        expected_rev: int,
+        *,
+        beside: AddedDoc | None = None,
+    ) -> int:
         """See `Docs`."""
         key = {"tenant": tenant, "kind": kind, "id": doc_id}
 
         async def put(connection: Connection) -> int:
+            other = None if beside is None else {"tenant": tenant, "kind": beside.kind, "id": beside.id}
+            # Before anything is written: a conflict undoes nothing.
+            if other is not None and (there := await fetch(connection, "get_doc", **other)):
+                raise Conflict(there[0]["rev"])
             if expected_rev == 0:
                 rows = await fetch(connection, "add_doc", **key, body=body)
             else:
                 rows = await fetch(connection, "put_doc", **key, body=body, rev=expected_rev)
             if rows:
+                if other is not None and beside is not None:
+                    await fetch(connection, "add_doc", **other, body=beside.body)
                 return rows[0][0]
             found = await fetch(connection, "get_doc", **key)
             raise Conflict(found[0]["rev"] if found else 0)
 
         rev = await self._database.change(put, tenant)
-        self._database.tell_docs(kind)
+        for one in (kind, *([beside.kind] if beside else [])):
+            self._database.tell_docs(one)
         return rev
 
     async def get(self, tenant: str, kind: str, doc_id: str) -> Doc | None:

@@ -42,27 +42,32 @@ class PostgresMaintenance:
         self._database = database
         self._nodes = nodes
 
-    async def prune(self, before: int, agents: Sequence[str] | None = None) -> int:
+    async def prune(self, before: int, agents: Sequence[str] | None = None, tenant: str | None = None) -> int:
         """See `Maintenance`."""
         count = 0
         gone: list[str] = []
         for agent in await self._database.change(_ended_agents) if agents is None else agents:
             after: tuple[int, str] = (_BEGINNING, "")
             while page := await self._database.change(
-                partial(_ended, agent=agent, before=before, after=after)
+                partial(_ended, agent=agent, before=before, after=after, tenant=tenant)
             ):
                 await self._drop_remains(gone)
                 gone = await self._database.change(partial(_drop, page=page, before=before))
                 count += len(gone)
                 after = page[-1][:2]
+        if tenant is None:
+            await self._drop_old(before)
+        await self._drop_remains(gone)
+        return count
+
+    async def _drop_old(self, before: int) -> None:
+        """Let go of what is no task's: keys that have expired, fires, dead nodes, deleted documents."""
         await self._drop_pages("drop_stale_keys", now=self._database.now_ms(), limit=PAGE_ROWS)
         await self._drop_pages("drop_fires", before=before, limit=PAGE_ROWS)
         dead = await self._nodes.dead()
         await self._database.change(partial(fetch, name="drop_nodes", nodes=dead, age=_DEAD_NODE_MS))
         now = self._database.now_ms()
         await self._database.change(partial(fetch, name="drop_gone_docs", now=now, age=DAY_MS))
-        await self._drop_remains(gone)
-        return count
 
     async def compact(self, before: int) -> int:
         """See `Maintenance`."""
@@ -121,10 +126,19 @@ async def _ended_agents(connection: Connection) -> list[str]:
     return [agent for (agent,) in await fetch(connection, "ended_agents")]
 
 
-async def _ended(connection: Connection, *, agent: str, before: int, after: tuple[int, str]) -> list[_Ended]:
+async def _ended(
+    connection: Connection, *, agent: str, before: int, after: tuple[int, str], tenant: str | None
+) -> list[_Ended]:
     at, task_id = after
     rows = await fetch(
-        connection, "ended_tasks", agent=agent, before=before, after_at=at, after_id=task_id, limit=PAGE_TASKS
+        connection,
+        "ended_tasks",
+        agent=agent,
+        before=before,
+        after_at=at,
+        after_id=task_id,
+        tenant=tenant,
+        limit=PAGE_TASKS,
     )
     return [(status_at, task_id, tenant) for status_at, task_id, tenant in rows]
 

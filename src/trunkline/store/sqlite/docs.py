@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import AsyncIterator
 
 from trunkline.errors import Conflict
-from trunkline.store.records import START, Cursor, Doc, DocChange, DocHint, Poll, TenantDoc
+from trunkline.store.records import START, AddedDoc, Cursor, Doc, DocChange, DocHint, Poll, TenantDoc
 from trunkline.store.sqlite.database import SqliteDatabase
 from trunkline.store.statements import statements
 
@@ -19,7 +19,16 @@ class SqliteDocs:
     def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
 
-    async def put(self, tenant: str, kind: str, doc_id: str, body: bytes, expected_rev: int) -> int:
+    async def put(
+        self,
+        tenant: str,
+        kind: str,
+        doc_id: str,
+        body: bytes,
+        expected_rev: int,
+        *,
+        beside: AddedDoc | None = None,
+    ) -> int:
         """See `Docs`."""
 
         def put(connection: sqlite3.Connection) -> int:
@@ -27,12 +36,15 @@ class SqliteDocs:
             rev = 0 if row is None else row[1]
             if rev != expected_rev:
                 raise Conflict(rev)
+            # Before anything is written: a conflict undoes nothing.
+            if beside is not None:
+                _add(connection, tenant, beside)
             values = {"tenant": tenant, "kind": kind, "id": doc_id, "rev": rev + 1, "body": body}
             connection.execute(_SQL["put_doc"], values)
             return rev + 1
 
         rev = await self._database.change(put)
-        self._database.doc_hints.tell([DocHint(kind)])
+        self._database.doc_hints.tell([DocHint(kind), *([DocHint(beside.kind)] if beside else [])])
         return rev
 
     async def get(self, tenant: str, kind: str, doc_id: str) -> Doc | None:
@@ -85,3 +97,11 @@ class SqliteDocs:
             for tenant, doc_id, rev, body, gone, _ in rows
         ]
         return found, str(rows[-1][-1]) if rows else cursor
+
+
+def _add(connection: sqlite3.Connection, tenant: str, new: AddedDoc) -> None:
+    row = connection.execute(_SQL["get_doc"], (tenant, new.kind, new.id)).fetchone()
+    if row is not None:
+        raise Conflict(row[1])
+    values = {"tenant": tenant, "kind": new.kind, "id": new.id, "rev": 1, "body": new.body}
+    connection.execute(_SQL["put_doc"], values)

@@ -56,11 +56,11 @@ class SqliteMaintenance:
         self._database = database
         self._keys_at: int | None = None
 
-    async def prune(self, before: int, agents: Sequence[str] | None = None) -> int:
+    async def prune(self, before: int, agents: Sequence[str] | None = None, tenant: str | None = None) -> int:
         """See `Maintenance`."""
         count, dropped = 0, -1
         while dropped:
-            found = await self._database.read(partial(_ended, before=before, agents=agents))
+            found = await self._database.read(partial(_ended, before=before, agents=agents, tenant=tenant))
             dropped = 0
             for nums in _portions(found):
                 dropped += await self._database.change(partial(self._drop, nums=nums, before=before))
@@ -138,10 +138,10 @@ class SqliteMaintenance:
 
 
 def _ended(
-    connection: sqlite3.Connection, *, before: int, agents: Sequence[str] | None
+    connection: sqlite3.Connection, *, before: int, agents: Sequence[str] | None, tenant: str | None
 ) -> list[tuple[int, int]]:
     wanted = None if agents is None else json_text(agents)
-    values = {"before": before, "agents": wanted, "limit": PAGE_ENDED}
+    values = {"before": before, "agents": wanted, "tenant": tenant, "limit": PAGE_ENDED}
     return connection.execute(_SQL["ended_tasks"], values).fetchall()
 
 

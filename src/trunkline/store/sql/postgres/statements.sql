@@ -221,6 +221,9 @@ AND state = :state::smallint;
 -- name: filter_status_from
 AND status_at >= :status_from::bigint;
 
+-- name: filter_born_from
+AND task_id >= :born_from AND parent = '';
+
 -- name: filter_after
 AND (status_at, task_id) < (:after_at::bigint, :after_id);
 
@@ -605,6 +608,7 @@ SELECT status_at, task_id, tenant
 FROM tasks
 WHERE state >= 5 AND agent = :agent AND status_at < :before::bigint
     AND (status_at, task_id) > (:after_at::bigint, :after_id)
+    AND (:tenant::text IS NULL OR tenant = :tenant::text)
 ORDER BY status_at, task_id
 LIMIT :limit::bigint;
 

@@ -149,6 +149,9 @@ AND state = :state;
 -- name: filter_status_from
 AND status_at >= :status_from;
 
+-- name: filter_born_from
+AND task_id >= :born_from AND parent = '';
+
 -- name: filter_after
 AND (status_at, task_id) < (:after_at, :after_id);
 
@@ -411,6 +414,7 @@ SELECT t.num, t.seq
 FROM owners AS o CROSS JOIN tasks AS t INDEXED BY tasks_by_owner
     ON t.tenant = o.tenant AND t.owner = o.owner AND t.status_at < :before AND t.state >= 5
     AND (:agents IS NULL OR t.agent IN (SELECT value FROM json_each(:agents)))
+    AND (:tenant IS NULL OR t.tenant = :tenant)
 WHERE NOT EXISTS (
     SELECT 1 FROM outbox AS d
     WHERE d.tenant = t.tenant AND d.task_id = t.task_id AND +d.due >= :before - 432000000
