@@ -7,16 +7,25 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from pydantic_ai.messages import ModelMessage
+from msgspec.structs import replace
+from pydantic_ai.messages import ModelMessage, ToolReturnPart
 from pydantic_ai.models import Model
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel as EveryTool
 
 from tests.gateway.model.hub import answer, named
 from tests.harness import plain_state
+from tests.peer.rig import calling
+from tests.peer.test_remote_run import Mortal, drive
+from tests.run.desk import run, said
+from tests.run.pair import die
+from trunkline import Agent, Turn
+from trunkline.fleet.catalogue.entry import Entry
+from trunkline.fleet.catalogue.listed import Listed
 from trunkline.fleet.catalogue.model_entry import CAPABILITIES, ModelEntry
 from trunkline.gateway.model.agent import card_facts, model_agent
 from trunkline.gateway.model.tools import ModelParts
+from trunkline.wire.types import SendRequest, TaskState
 
 
 class OneModel:
@@ -91,3 +100,69 @@ def test_the_card_lists_chat_and_a_skill_for_each_capability_in_their_order() ->
 @pytest.mark.parametrize("capability", ["/exec", "/a2a"])
 def test_there_is_no_tool_that_runs_commands(capability: str) -> None:
     assert capability not in CAPABILITIES
+
+
+def listed(name: str) -> Listed:
+    return Listed(entry=Entry(name=name, owner="api"), state="ready")
+
+
+def test_whichever_append_is_the_last_the_model_and_the_agent_that_it_asks_are_asked_once(
+    tmp_path: Path,
+) -> None:
+    async def scenario(deadly: int) -> bool:
+        """Whether the process died at all."""
+        paid: list[str] = []
+        runs: list[str] = []
+        store = Mortal(deadly)
+        await store.open()
+        writer = Agent("writer", on_crash="resume")
+
+        @writer.skill
+        async def write(turn: Turn) -> str:
+            runs.append(turn.task_id)
+            return "a verse"
+
+        async def words(messages: list[ModelMessage], info: AgentInfo) -> Any:
+            if store.dead.is_set():
+                await asyncio.Event().wait()
+            if len(messages) == 1:
+                paid.append("first")
+                yield {
+                    0: DeltaToolCall(name="write", json_args='{"path": "a", "text": "b"}'),
+                    1: DeltaToolCall(name="agent", json_args='{"name": "writer", "message": "go"}'),
+                }
+            else:
+                told = [str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+                yield " ".join(told)
+
+        entry = ModelEntry(model="any:thing", capabilities=("/write", "/agent"))
+        made = parts(FunctionModel(stream_function=words), tmp_path)
+        agent = model_agent("caller", lambda _: entry, replace(made, agents=lambda _: [listed("writer")]))
+        chat = cast("Any", agent.skills["chat"].function)
+        async with calling(chat, None, writer, store=store) as first:
+            feed, _ = first.submit("t", "me", SendRequest(said("go")), agent=first.origin)
+            task_id = feed.state.task_id
+            while not feed.state.seq and not store.dead.is_set():  # noqa: ASYNC110 - either may come
+                await asyncio.sleep(0)
+            ended = await drive(first, store, task_id)
+            if not ended:
+                await die(first)
+                store.revive()
+                async with calling(chat, None, writer, store=store) as second:
+                    assert await drive(second, store, task_id)
+                    feed = await second.find(task_id)
+            assert feed.state.state is TaskState.COMPLETED, (deadly, feed.state.status_message)
+            artifacts = {one.name: one for one in feed.state.task().artifacts}
+            assert artifacts["response"].parts[0].text == "a has 1 bytes. a verse", deadly
+            assert (paid, len(set(runs))) == (["first"], 1), deadly
+        await store.close()
+        return not ended
+
+    died: list[bool] = []
+
+    async def note(deadly: int) -> None:
+        died.append(await scenario(deadly))
+
+    while not died or died[-1]:
+        run(note(len(died) + 1))
+    assert len(died) > 10
