@@ -100,3 +100,10 @@ def test_a_mistake_in_a_file_is_named_with_its_line(tmp_path: Path) -> None:
     assert check(str(tmp_path)) == []
     (tmp_path / "hub.yaml").write_text("name: x\nsearch: here\n")
     assert "hub.yaml, line 2: this is no http://" in check(str(tmp_path))[0]
+
+
+def test_the_entry_of_the_page_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "gateway.md").read_text()
+    shown = page.partition("## Agents that are models")[2].partition("```yaml\n")[2].partition("```")[0]
+    (tmp_path / "agents.yaml").write_text(shown)
+    assert "model: openai:" in shown and check(str(tmp_path)) == []

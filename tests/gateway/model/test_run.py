@@ -358,3 +358,54 @@ def test_what_a_delegated_agent_asks_is_asked_of_the_caller(tmp_path: Path) -> N
                 assert answer(done) == "Done." and len(server.asked) == 2
 
     run(scene())
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "advisor", "said", "why"),
+    [
+        (["CONTINUE fine"], "", "draft 1", ""),
+        (["REDIRECT: add tea", "Continue."], "", "draft 2", ""),
+        (["HALT\nno secrets"], "", "", "advisor_halted: no secrets"),
+        (["REDIRECT more"] * 2, ", maxRedirects: 1", "", "advisor_halted: more"),
+        (["Well, hm."], "", "", "advisor_halted: the advisor gave no verdict"),
+        (["Well, hm."], ", malformedHalts: false", "draft 1", ""),
+        ([], "", "", "rate_limited: "),
+    ],
+)
+def test_an_advisor_that_is_a_gate_decides_what_goes_out(
+    tmp_path: Path, verdicts: list[str], advisor: str, said: str, why: str
+) -> None:
+    left = [*verdicts]
+
+    def both(body: dict[str, Any]) -> Reply:
+        if body["model"] == "wise":
+            return Reply([left.pop(0)]) if left else Reply(status=429)
+        return Reply([f"draft {1 + sum('add tea' in str(one) for one in body['messages'])}"])
+
+    async def scene() -> None:
+        agents = entry(advisor=f'{{model: "openai:wise", mode: gate{advisor}}}')
+        with ModelServer(both) as server:
+            async with model(tmp_path, agents, server) as ask:
+                await ask.ready("helper")
+                task = await ask.say("helper", "go")
+                assert answer(task) == said
+                assert ("message" in task["status"]) == bool(why)
+                assert not why or reason(task).startswith(why)
+                judged = next(one for one in server.asked if one["model"] == "wise")
+                assert "The answer:\ndraft 1" in str(judged["messages"][-1]["content"])
+
+    run(scene())
+
+
+def test_an_advisor_that_is_off_is_not_asked(tmp_path: Path) -> None:
+    async def scene() -> None:
+        agents = entry(capabilities='["/advise"]', advisor='{model: "openai:wise", mode: "off"}')
+        with ModelServer(asking(("advise", {"question": "now?"}))) as server:
+            async with model(tmp_path, agents, server) as ask:
+                await ask.ready("helper")
+                await ask.say("helper", "go")
+                assert results(server.asked[-1]) == [
+                    "ERR: the capability /advise is not granted to this agent"
+                ]
+
+    run(scene())

@@ -61,10 +61,17 @@ class ModelMemory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Advisor(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who is asked for advice: a second model, and what it is told first."""
+    """Who is asked for advice: a second model, and what it is told first.
+
+    One that is a `gate` also decides whether an answer goes out, is written again (`max_redirects` times at
+    most) or is held back; `malformed_halts` says what a reply means that decides nothing.
+    """
 
     model: str
+    mode: Literal["off", "consult", "gate"] = "consult"
     prompt: _Long = ""
+    max_redirects: Annotated[int, Meta(ge=0, le=10)] = 2
+    malformed_halts: bool = True
 
 
 class ModelEntry(Struct, frozen=True, kw_only=True):

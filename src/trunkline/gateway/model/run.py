@@ -38,6 +38,7 @@ from trunkline.fleet.catalogue.model_entry import Advisor, ModelEntry
 from trunkline.fleet.health.prices import price_of
 from trunkline.gateway.model.conversation import conversation, instructions
 from trunkline.gateway.model.failures import EXPECTED, code_of, reason_of
+from trunkline.gateway.model.gate import GATE, gate_question, verdict_of
 from trunkline.gateway.model.roster import roster
 from trunkline.gateway.model.tools import (
     TOOLS,
@@ -76,7 +77,14 @@ class ModelRun:
         self._parts = parts
         self._uses = 0
         self._delegated = 0
-        self._offered = {one.removeprefix("/"): TOOLS[one.removeprefix("/")] for one in entry.capabilities}
+        self._redirected = 0
+        advisor = entry.advisor or Advisor(model=entry.model)
+        self._advisor = advisor
+        # Of an answer that may be held back nothing goes out before.
+        self._gate = advisor.mode == "gate"
+        off = {"/advise"} if advisor.mode == "off" else set[str]()
+        named = [one.removeprefix("/") for one in entry.capabilities if one not in off]
+        self._offered = {name: TOOLS[name] for name in named}
 
     async def run(self, model: Model) -> None:
         """Answer the task; what was said is written to it."""
@@ -89,9 +97,12 @@ class ModelRun:
         for _ in range(entry.limits.model_calls):
             response = await self._ask(model, messages)
             messages.append(response)
-            if not response.tool_calls:
-                return
             parts: list[ModelRequestPart] = [await self._use(call) for call in response.tool_calls]
+            if not parts:
+                refused = await self._judged(_said(response)) if self._gate else ""
+                if not refused:
+                    return
+                parts = [UserPromptPart(f"Your advisor does not let this out: {refused} Answer again.")]
             messages.append(ModelRequest(parts=parts, instructions=told))
         turn.fail(f"limit_reached: {entry.limits.model_calls} calls of the model have brought no end.")
 
@@ -110,8 +121,8 @@ class ModelRun:
         recorded = await turn.step(f"model {self._entry.model}", asked)
         (response,) = ModelMessagesTypeAdapter.validate_python(recorded)
         answered = cast("ModelResponse", response)
-        text = "".join([part.content for part in answered.parts if isinstance(part, TextPart)])
-        if not said and text:
+        text = _said(answered)
+        if not said and text and not self._gate:
             # The words of a run that died stand in the log; said again they are compared, and not repeated.
             await turn.write(between + text)
         self._count(answered)
@@ -136,7 +147,7 @@ class ModelRun:
                 ) as stream,
             ):
                 async for event in stream:
-                    if text := _text(event):
+                    if (text := _text(event)) and not self._gate:
                         await turn.write(between + text)
                         between = ""
                 return stream.get()
@@ -261,18 +272,40 @@ class ModelRun:
             return Used(False, f"there is no agent {form.name[:80]!r}; there are {', '.join(sorted(known))}")
         return Used(True, "")
 
+    # Its advisor.
+
+    async def _judged(self, answer: str) -> str:
+        """Let an answer out, or give why it must be written again."""
+        turn, advisor = self._turn, self._advisor
+        asked = gate_question(turn.text, answer)
+        replied = await turn.step("gate", self._advice, "\n".join([GATE, advisor.prompt]).strip(), asked)
+        self._count_advice(replied)
+        if not replied.ok:
+            turn.fail(replied.text)
+        verdict = verdict_of(replied.text, malformed_halts=advisor.malformed_halts)
+        log.info("advisor.gate task=%s verdict=%s", turn.task_id, verdict.kind)
+        if verdict.kind == "continue":
+            await turn.write(answer)
+            return ""
+        self._redirected += 1
+        if verdict.kind == "halt" or self._redirected > advisor.max_redirects:
+            turn.fail(f"advisor_halted: {verdict.why or 'the advisor lets no answer out.'}")
+        return verdict.why
+
     async def _advised(self, form: AdviceForm) -> Used:
-        entry = self._entry
-        advisor = entry.advisor or Advisor(model=entry.model)
-        used = await self._turn.step("tool advise", self._advice, advisor, form.question)
-        for one in ModelMessagesTypeAdapter.validate_python(used.response):
-            self._count(cast("ModelResponse", one))
+        used = await self._turn.step(
+            "tool advise", self._advice, self._advisor.prompt or _ADVICE, form.question
+        )
+        self._count_advice(used)
         return used
 
-    async def _advice(self, advisor: Advisor, question: str) -> Used:
-        entry = self._entry
+    def _count_advice(self, used: Used) -> None:
+        for one in ModelMessagesTypeAdapter.validate_python(used.response):
+            self._count(cast("ModelResponse", one))
+
+    async def _advice(self, told: str, question: str) -> Used:
+        entry, advisor = self._entry, self._advisor
         is_own = advisor.model == entry.model
-        told = advisor.prompt or _ADVICE
         try:
             model = self._parts.models.find(
                 advisor.model, entry.base_url if is_own else "", entry.api_key_env if is_own else ""
@@ -291,6 +324,11 @@ class ModelRun:
             return Used(False, reason_of(code))
         recorded = ModelMessagesTypeAdapter.dump_python([response], mode="json")
         return Used(True, response.text or "", recorded)
+
+
+def _said(response: ModelResponse) -> str:
+    """The text of an answer."""
+    return "".join([part.content for part in response.parts if isinstance(part, TextPart)])
 
 
 def _text(event: ModelResponseStreamEvent) -> str:
