@@ -6,7 +6,7 @@ import asyncio
 import logging
 from base64 import urlsafe_b64decode
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from trunkline.config import Issuer
 from trunkline.errors import Unauthenticated, Unavailable, Unreachable
+from trunkline.net.fetch import Fetcher
 
 log = logging.getLogger("trunkline.auth")
 DISCOVERY = "/.well-known/openid-configuration"
@@ -27,32 +28,6 @@ FIRST_PAUSE_S = 3.0
 _MOST_KEYS = 100
 _FEWEST_RSA_BYTES = 256
 _KINDS = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-
-
-class Page(Protocol):
-    """The answer to a request for keys."""
-
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        ...
-
-    @property
-    def body(self) -> bytes:
-        """The whole body."""
-        ...
-
-
-class Fetch(Protocol):
-    """Fetches a page from outside, guarded."""
-
-    async def get(self, url: str) -> Page:
-        """The page at this address.
-
-        Raises:
-            Unreachable: it may not be called, or did not answer.
-        """
-        ...
 
 
 class _Discovered(Struct, frozen=True):
@@ -67,9 +42,9 @@ class _Jwks(Struct, frozen=True):
 class IssuerKeys:
     """The keys of an issuer; one fetch at a time, whoever asks."""
 
-    def __init__(self, issuer: Issuer, fetch: Fetch, clock: Callable[[], float]) -> None:
+    def __init__(self, issuer: Issuer, fetcher: Fetcher, clock: Callable[[], float]) -> None:
         self._issuer = issuer
-        self._fetch = fetch
+        self._fetcher = fetcher
         self._clock = clock
         self._keys: list[Key] = []
         self._fetched_at = float("-inf")
@@ -137,7 +112,7 @@ class IssuerKeys:
         return await self._get(url)
 
     async def _get(self, url: str) -> bytes:
-        page = await self._fetch.get(url)
+        page = await self._fetcher.get(url)
         if page.status != 200:
             raise ValueError(f"{urlsplit(url).hostname} answered {page.status}")
         return page.body

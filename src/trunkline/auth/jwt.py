@@ -20,10 +20,11 @@ from joserfc.jwk import Key
 from joserfc.jws import JWSRegistry, deserialize_compact
 from msgspec import Struct
 
-from trunkline.auth.jwks import Fetch, IssuerKeys
+from trunkline.auth.jwks import IssuerKeys
 from trunkline.auth.principal import SCOPES, Principal, Scope, check_tenant, scopes_of
 from trunkline.config import Issuer
 from trunkline.errors import Misuse, Unauthenticated
+from trunkline.net.fetch import Fetcher
 from trunkline.wire.card import BearerScheme, OpenIdScheme, Scheme
 
 log = logging.getLogger("trunkline.auth")
@@ -74,7 +75,7 @@ class TokenVerifier:
     def __init__(
         self,
         issuers: Sequence[Issuer],
-        fetch: Fetch,
+        fetcher: Fetcher,
         *,
         now_ms: Callable[[], int],
         clock: Callable[[], float],
@@ -90,7 +91,7 @@ class TokenVerifier:
             _check(issuer)
             if issuer.issuer in self._trusted:
                 raise Misuse(f"issuers: {issuer.issuer} is there twice")
-            keys = IssuerKeys(issuer, fetch, clock)
+            keys = IssuerKeys(issuer, fetcher, clock)
             scopes, otherwise = _known_scopes(issuer.scopes), _known_scopes(issuer.default_scopes)
             self._trusted[issuer.issuer] = _Trusted(issuer, keys, scopes, otherwise)
         self._kept: dict[bytes, _VerifiedToken] = {}

@@ -11,8 +11,7 @@ import asyncio
 import logging
 from asyncio import CancelledError, Event, Semaphore, Task
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -21,6 +20,7 @@ from trunkline.errors import Misuse, StoreError, Unreachable
 from trunkline.log.decide import DeletePush
 from trunkline.log.notifications import lane as lane_of
 from trunkline.net.breaker import Breaker
+from trunkline.net.fetch import Fetcher
 from trunkline.net.resolver import on_behalf_of
 from trunkline.run.feed import Feed
 from trunkline.run.notification import NotificationComposer, OutgoingNotification
@@ -65,32 +65,6 @@ LOG_LINES = {
 }
 
 
-class WebhookResponse(Protocol):
-    """The response of a receiver, as far as it decides what becomes of a delivery."""
-
-    @property
-    def status(self) -> int:
-        """The HTTP status."""
-        ...
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The headers, by names in lower case."""
-        ...
-
-
-class WebhookPoster(Protocol):
-    """Posts to addresses that callers gave us."""
-
-    async def post(self, url: str, body: bytes, headers: Sequence[tuple[str, str]]) -> WebhookResponse:
-        """Post and read the response.
-
-        Raises:
-            Unreachable: nobody answered, or nobody may be asked.
-        """
-        ...
-
-
 class DeliveryCounts(Struct):
     """How many deliveries of a process ended in which way, for metrics."""
 
@@ -109,7 +83,7 @@ class DeliveryWorker:
         self,
         tasks: Tasks,
         composer: NotificationComposer,
-        poster: WebhookPoster,
+        poster: Fetcher,
         breaker: Breaker,
         schedule: RetrySchedule,
         *,

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from asyncio import Task
 from collections.abc import Collection, Coroutine
-from typing import Protocol
 
 from trunkline.auth.signing import Signer
 from trunkline.auth.vault import Vault, find_key
@@ -14,9 +13,10 @@ from trunkline.clock import Ids, now_ms
 from trunkline.config import Settings
 from trunkline.errors import Misuse
 from trunkline.net.breaker import Breaker
-from trunkline.run.delivery import DeliveryCounts, DeliveryWorker, WebhookPoster
+from trunkline.net.fetch import Fetcher
+from trunkline.run.delivery import DeliveryCounts, DeliveryWorker
 from trunkline.run.notification import NotificationComposer
-from trunkline.run.push_configs import PushConfigs, UrlCheck
+from trunkline.run.push_configs import PushConfigs
 from trunkline.run.retry import RetrySchedule
 from trunkline.run.tasks import Tasks
 
@@ -25,10 +25,6 @@ log = logging.getLogger("trunkline.webhook")
 LINGER_S = 1.5
 # And the store this long to hear what became of it.
 SETTLE_S = 1.0
-
-
-class WebhookClient(UrlCheck, WebhookPoster, Protocol):
-    """Judges addresses, and posts to them. Whoever made it closes it."""
 
 
 class Notifier:
@@ -45,8 +41,8 @@ class Notifier:
         self._running: list[Task[None]] = []
         self.counts = DeliveryCounts()
 
-    async def start(self, client: WebhookClient) -> None:
-        """Begin to deliver what is due.
+    async def start(self, client: Fetcher) -> None:
+        """Begin to deliver what is due by a client that its maker closes.
 
         Raises:
             Misuse: the secrets that were sealed here cannot be opened.

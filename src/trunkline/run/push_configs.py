@@ -7,7 +7,6 @@ reads it from the log at that moment.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -19,23 +18,12 @@ from trunkline.log.decide import DeletePush, SetPush
 from trunkline.log.events import PushTarget
 from trunkline.log.fold import NOBODY
 from trunkline.net.egress import refusal_text
+from trunkline.net.fetch import Fetcher
 from trunkline.run.feed import Feed
 from trunkline.run.tasks import Tasks
 from trunkline.wire.types import PushConfig
 
 _encode = msgspec.json.Encoder().encode
-
-
-class UrlCheck(Protocol):
-    """Judges where a notification may go."""
-
-    async def check(self, url: str) -> None:
-        """Let an address pass.
-
-        Raises:
-            Unreachable: nothing may be sent there.
-        """
-        ...
 
 
 class Proof(Struct, frozen=True, omit_defaults=True):
@@ -68,7 +56,7 @@ def _about(config_id: str) -> str:
 class PushConfigs:
     """Sets, shows and deletes the push configs of tasks."""
 
-    def __init__(self, tasks: Tasks, ids: Ids, url_check: UrlCheck, vault: Vault, *, show: bool) -> None:
+    def __init__(self, tasks: Tasks, ids: Ids, url_check: Fetcher, vault: Vault, *, show: bool) -> None:
         self._tasks = tasks
         self._ids = ids
         self._url_check = url_check

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from trunkline.errors import CallFailed
 from trunkline.flow.activities.base import Activity, Outcome, failed
 from trunkline.flow.activities.models import seconds
+from trunkline.peer.remote import ToolCaller
 
 LONGEST_S = 45.0
-
-
-class ToolServers(Protocol):
-    """Whoever calls the tools of the manifest's servers."""
-
-    async def call_tool(
-        self, server: str, tool: str, arguments: dict[str, Any], timeout_s: float
-    ) -> dict[str, Any]:
-        """The result of a tool.
-
-        Raises:
-            CallFailed: it gave nothing; its code says why.
-        """
-        ...
 
 
 class ToolExecutor:
     """Does tool calls at the servers of the operator's manifest; arguments go as they are written."""
 
-    def __init__(self, servers: ToolServers) -> None:
+    def __init__(self, servers: ToolCaller) -> None:
         self._servers = servers
 
     async def execute(self, activity: Activity) -> Outcome:

@@ -8,8 +8,9 @@ from typing import Protocol
 from trunkline.errors import CallFailed
 from trunkline.flow.activities.base import DelegateOrder, Outcome, failed
 from trunkline.flow.activities.models import seconds
-from trunkline.flow.activities.tools import LONGEST_S, ToolServers
+from trunkline.flow.activities.tools import LONGEST_S
 from trunkline.flow.delegates.mock import agent_id_of, derived_task, unsupported
+from trunkline.peer.remote import ToolCaller
 
 
 class DelegateTool(Protocol):
@@ -29,7 +30,7 @@ class DelegateTool(Protocol):
 class ToolDelegates:
     """Has one tool call do what is delegated to an agent; its arguments are the input."""
 
-    def __init__(self, tools: Mapping[str, DelegateTool], servers: ToolServers) -> None:
+    def __init__(self, tools: Mapping[str, DelegateTool], servers: ToolCaller) -> None:
         self._tools = tools
         self._servers = servers
 
