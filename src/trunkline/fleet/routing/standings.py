@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from trunkline.fleet.catalogue.catalogue import Catalogue
 from trunkline.fleet.catalogue.listed import Listed
+from trunkline.fleet.health.health_records import AgentHealth, HealthRecords
 from trunkline.fleet.routing.choose import Standing
 from trunkline.fleet.routing.ranking import TrackRecord
 
@@ -14,50 +14,14 @@ from trunkline.fleet.routing.ranking import TrackRecord
 _MADE_LIMIT = 1024
 
 
-class KnownHealth(Protocol):
-    """How an agent did, as far as the choice asks; `cost_usd` is what all its tasks cost."""
-
-    @property
-    def total(self) -> int:
-        """How many tasks have ended."""
-        ...
-
-    @property
-    def success_rate(self) -> float | None:
-        """The share of counted tasks that ended well; None where there are none."""
-        ...
-
-    @property
-    def p50_ms(self) -> int | None:
-        """The median duration of a counted task; None where there are none."""
-        ...
-
-    @property
-    def cost_usd(self) -> float:
-        """The cost of all counted tasks together, in US dollars."""
-        ...
-
-
-class Healths(Protocol):
-    """The health of agents by tenant, agent and skill."""
-
-    def of(self, tenant: str, agent: str, skill: str = "") -> KnownHealth:
-        """The health of an agent, or of one of its skills."""
-        ...
-
-    def sureness(self, tenant: str, agent: str, skill: str = "") -> tuple[int, float]:
-        """How many of its successes said how sure they were, and how sure on average."""
-        ...
-
-
 class CatalogueFleet:
     """A catalogue, and the health of its agents where somebody keeps it."""
 
-    def __init__(self, catalogue: Catalogue, healths: Healths | None = None) -> None:
+    def __init__(self, catalogue: Catalogue, healths: HealthRecords | None = None) -> None:
         self._catalogue = catalogue
         self._healths = healths
         # What was said last of an agent and a skill, and of what: the same again while that is the same.
-        self._made: dict[tuple[str, str, str], tuple[Listed, KnownHealth | None, Standing]] = {}
+        self._made: dict[tuple[str, str, str], tuple[Listed, AgentHealth | None, Standing]] = {}
 
     def find(self, tenant: str, name: str, skill: str) -> Standing | None:
         """An agent by its name."""
@@ -84,7 +48,7 @@ class CatalogueFleet:
             made = self._made[tenant, entry.name, skill] = listed, known, standing
         return made[2]
 
-    def _compare(self, tenant: str, listed: Listed, skill: str, known: KnownHealth | None) -> Standing:
+    def _compare(self, tenant: str, listed: Listed, skill: str, known: AgentHealth | None) -> Standing:
         entry, track = listed.entry, self._track(tenant, listed.entry.name, skill, known)
         rate = None if known is None else known.success_rate
         succeeded = 0.0 if known is None else known.total * (rate or 0.0)
@@ -100,7 +64,7 @@ class CatalogueFleet:
             cooldown_s=entry.cooldown_s.get(skill, 0.0),
         )
 
-    def _track(self, tenant: str, agent: str, skill: str, known: KnownHealth | None) -> TrackRecord:
+    def _track(self, tenant: str, agent: str, skill: str, known: AgentHealth | None) -> TrackRecord:
         if self._healths is None or known is None:
             return TrackRecord()
         sure, confidence = self._healths.sureness(tenant, agent, skill)
