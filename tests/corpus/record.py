@@ -23,7 +23,7 @@ from tests.flow.documents import DELEGATE, flow_document
 from trunkline import Agent, Turn, Unanswered
 from trunkline.demo import agent
 from trunkline.flow.local import LocalFlows
-from trunkline.log.decide import Notify
+from trunkline.log.delegation import Notify
 from trunkline.log.events import Candidate, ChildAsked, ChildEnded, QuestionClosed, Routed
 from trunkline.log.fold import fold
 from trunkline.log.head import Head

@@ -9,25 +9,11 @@ from hypothesis import strategies as st
 from tests.log.samples import ENDS, ends, logs, middle, opening, recorded, said
 from trunkline.errors import InvalidParams, TaskFull, TaskNotCancelable, TurnOver, UnsupportedOperation
 from trunkline.log import events as ev
-from trunkline.log.decide import (
-    BYTES_LIMIT,
-    EVENTS_LIMIT,
-    PUSH_EVENTS_LIMIT,
-    PUSH_LIMIT,
-    Cancel,
-    Claim,
-    DeletePush,
-    Emit,
-    ForceCancel,
-    Park,
-    Release,
-    RestChild,
-    Say,
-    SetPush,
-    decide,
-    is_full,
-)
+from trunkline.log.decide import Cancel, Claim, Emit, ForceCancel, Park, Release, Say, decide
+from trunkline.log.delegation import RestChild
 from trunkline.log.fold import State, fold
+from trunkline.log.limits import BYTES_LIMIT, EVENTS_LIMIT, is_full
+from trunkline.log.push_targets import PUSH_EVENTS_LIMIT, PUSH_LIMIT, DeletePush, SetPush
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import STATES, Artifact, TaskState
 

@@ -14,7 +14,7 @@ from tests.run.pair import die
 from trunkline.clock import Ids, now_ms
 from trunkline.errors import Refused, TaskNotCancelable, UnsupportedOperation
 from trunkline.log import events as ev
-from trunkline.log.decide import RestChild
+from trunkline.log.delegation import RestChild
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Limits

@@ -12,7 +12,10 @@ from msgspec import Struct
 
 from trunkline import errors
 from trunkline.log import events as ev
+from trunkline.log.delegation import Notify, RestChild, notify, rest_child
 from trunkline.log.fold import NEVER, State
+from trunkline.log.limits import BYTES_LIMIT, EVENTS_LIMIT, LIMITS, is_full
+from trunkline.log.push_targets import DeletePush, SetPush, delete_push, set_push
 from trunkline.wire.question import (
     QUESTION_CLOSED,
     QUESTION_KEY,
@@ -21,7 +24,7 @@ from trunkline.wire.question import (
     read_question,
 )
 from trunkline.wire.spellings import plain_state
-from trunkline.wire.types import TERMINAL, Message, Task, TaskState
+from trunkline.wire.types import TERMINAL, Message, TaskState
 
 
 class Say(Struct, frozen=True):
@@ -73,52 +76,12 @@ class Park(Struct, frozen=True):
     child: str = ""
 
 
-class RestChild(Struct, frozen=True):
-    """A child of the task has come to its end, or asks the question of this id."""
-
-    child: str
-    state: TaskState
-    question: str = ""
-
-
-class Notify(Struct, frozen=True):
-    """The agent elsewhere that does the work tells of it, as a `Notified` has it."""
-
-    state: TaskState | None = None
-    task: Task | None = None
-
-
-class SetPush(Struct, frozen=True):
-    """Somebody wants to be told of the task, also when it has ended."""
-
-    target: ev.PushTarget
-    by: str
-
-
-class DeletePush(Struct, frozen=True):
-    """A target is told nothing more; `only` this one, if another of its id may have come meanwhile."""
-
-    id: str
-    by: str
-    cause: str = ""
-    only: ev.PushTarget | None = None
-
-
 class Emit(Struct, frozen=True):
     """The owner's executor has something to record."""
 
     node: str
     events: tuple[ev.AnyEvent, ...]
 
-
-EVENTS_LIMIT = 20_000
-BYTES_LIMIT = 64 << 20
-LIMITS = "20 000 events or 64 MiB"
-# An ended task still takes targets; so that nobody lets it grow for ever, not beyond this.
-PUSH_EVENTS_LIMIT = EVENTS_LIMIT + 1000
-PUSH_LIMIT = 16
-# What an agent elsewhere tells beyond this is heard when it is asked.
-NOTICES_LIMIT = 1000
 
 Command = (
     Say | Cancel | ForceCancel | Claim | Release | Park | RestChild | Notify | SetPush | DeletePush | Emit
@@ -150,13 +113,13 @@ def decide(state: State, command: Command) -> tuple[ev.AnyEvent, ...]:
         case Park():
             return _park(state, command)
         case RestChild():
-            return _rest_child(state, command)
+            return rest_child(state, command)
         case Notify():
-            return _notify(state, command)
+            return notify(state, command)
         case SetPush(target=target, by=by):
-            return _set_push(state, target, by)
+            return set_push(state, target, by)
         case DeletePush():
-            return _delete_push(state, command)
+            return delete_push(state, command)
         case _:
             assert_never(command)
 
@@ -173,44 +136,6 @@ def _park(state: State, command: Park) -> tuple[ev.AnyEvent, ...]:
     if state.cancel_requested or len(state.answers) > state.taken or command.child in state.ended_children:
         return ()
     return (ev.Parked(command.wake_at, command.child),)
-
-
-def _rest_child(state: State, command: RestChild) -> tuple[ev.AnyEvent, ...]:
-    child = command.child
-    if state.over or child in state.ended_children:
-        return ()
-    if command.state in TERMINAL:
-        return (ev.ChildEnded(child, command.state),)
-    known = command.question in state.child_questions.get(child, ())
-    return () if known or is_full(state) else (ev.ChildAsked(child, command.question),)
-
-
-def _notify(state: State, command: Notify) -> tuple[ev.AnyEvent, ...]:
-    # A webhook may come again and again; after an end nothing of it is news.
-    has_end = state.notice is not None and state.notice.state in TERMINAL
-    if state.over or has_end or is_full(state):
-        return ()
-    if state.notices >= NOTICES_LIMIT and command.state not in TERMINAL:
-        return ()
-    return (ev.Notified(command.state, command.task),)
-
-
-def _set_push(state: State, target: ev.PushTarget, by: str) -> tuple[ev.AnyEvent, ...]:
-    if target.id not in state.push and len(state.push) >= PUSH_LIMIT:
-        raise errors.InvalidParams(
-            f"task {state.task_id} has {PUSH_LIMIT} push configs, as many as a task may have; delete one",
-            field="id",
-        )
-    if state.seq >= PUSH_EVENTS_LIMIT or state.size >= BYTES_LIMIT:
-        raise errors.UnsupportedOperation(f"task {state.task_id} has reached its limit ({LIMITS})")
-    return (ev.PushSet(target, by),)
-
-
-def _delete_push(state: State, command: DeletePush) -> tuple[ev.AnyEvent, ...]:
-    known = state.push.get(command.id)
-    if known is None or (command.only is not None and command.only != known):
-        return ()
-    return (ev.PushDeleted(command.id, command.by, command.cause),)
 
 
 def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
@@ -231,7 +156,7 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
             field="message.taskId",
         )
     _check_answer(state, message, command.by)
-    push = () if command.push is None else _set_push(state, command.push, state.principal)
+    push = () if command.push is None else set_push(state, command.push, state.principal)
     said = ev.Said(message, command.by)
     if not state.interrupted:
         return (*push, said)
@@ -283,11 +208,6 @@ def _emit(state: State, command: Emit) -> tuple[ev.AnyEvent, ...]:
 def _is_answered(state: State, event: ev.AnyEvent) -> bool:
     # An answer that came before the deadline was recorded as passed is one.
     return isinstance(event, ev.QuestionClosed) and not event.withdrawn and event.place < len(state.answers)
-
-
-def is_full(state: State) -> bool:
-    """Whether a task may only end from here on."""
-    return state.seq >= EVENTS_LIMIT or state.size >= BYTES_LIMIT
 
 
 def _overflows(state: State, events: tuple[ev.AnyEvent, ...]) -> bool:

@@ -244,27 +244,10 @@ class Unread(Event, frozen=True):
 
 
 Known = (
-    Submitted
-    | Routed
-    | Claimed
-    | Said
-    | Status
-    | Delta
-    | Chunk
-    | Replied
-    | CancelRequested
-    | Stepped
-    | FlowRows
-    | Parked
-    | ChildEnded
-    | ChildAsked
-    | Notified
-    | Taken
-    | QuestionClosed
-    | PushSet
-    | PushDeleted
+    Submitted | Routed | Claimed | Said | Status | Delta | Chunk | Replied | CancelRequested | Stepped
+    | FlowRows | Parked | ChildEnded | ChildAsked | Notified | Taken | QuestionClosed | PushSet | PushDeleted
     | Compacted
-)
+)  # fmt: skip
 AnyEvent = Known | Unread
 
 

@@ -16,7 +16,7 @@ from trunkline.auth.vault import Vault, can_seal, find_key
 from trunkline.clock import now_ms
 from trunkline.config import Settings
 from trunkline.errors import Misuse, Unauthenticated
-from trunkline.log.decide import Notify
+from trunkline.log.delegation import Notify
 from trunkline.net.egress import target
 from trunkline.peer.remote import Peer
 from trunkline.wire.answers import read_notice

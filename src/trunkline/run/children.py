@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 
 from trunkline.errors import StoreError, TaskNotCancelable, TaskNotFound
-from trunkline.log.decide import RestChild
+from trunkline.log.delegation import RestChild
 from trunkline.run.feed import Feed
 from trunkline.run.node import Node
 from trunkline.run.owner import Owner

@@ -39,19 +39,9 @@ class Feed:
     """A task's committed state, its newest events, and those who wait for more."""
 
     __slots__ = (
-        "__weakref__",
-        "_broken",
-        "_resters",
-        "_waiters",
-        "base",
-        "callers",
-        "frames",
-        "readers",
-        "records",
-        "runner",
-        "state",
-        "tenant",
-    )
+        "__weakref__", "_broken", "_resters", "_waiters", "base", "callers", "frames", "readers", "records",
+        "runner", "state", "tenant",
+    )  # fmt: skip
 
     def __init__(self, tenant: str, state: State) -> None:
         self.tenant = tenant

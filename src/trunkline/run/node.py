@@ -12,12 +12,14 @@ from collections.abc import Callable, Coroutine, Sequence
 from msgspec import Struct
 
 from trunkline.clock import Ids
-from trunkline.log.events import Stepped, Submitted
+from trunkline.log.events import Status, Stepped, Submitted
+from trunkline.log.fold import State
 from trunkline.run.executor import ChildTasks, Executor
 from trunkline.run.feed import Feed
 from trunkline.run.hops import Bounds
 from trunkline.run.tasks import Tasks
 from trunkline.store.base import Store
+from trunkline.wire.types import Message, Part, Role, TaskState
 
 log = logging.getLogger("trunkline.run")
 
@@ -113,6 +115,18 @@ class Node:
     def names_of(self, agent: str) -> tuple[str, ...]:
         """The names under which tasks of one agent are recorded: two for the one at the origin."""
         return (agent, "") if agent == self.agents[0].id and agent else (agent,)
+
+    def failed(self, task: State, text: str) -> Status:
+        """The end of a task that failed for this reason, in the words of its agent."""
+        message = Message(
+            message_id=self.ids.new(),
+            context_id=task.context_id,
+            task_id=task.task_id,
+            role=Role.AGENT,
+            # An exception's text may hold what no JSON can.
+            parts=(Part(text=text.encode(errors="replace").decode()),),
+        )
+        return Status(TaskState.FAILED, message)
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Run something in the background until the runner stops."""

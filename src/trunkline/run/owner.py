@@ -13,32 +13,30 @@ from collections.abc import Callable, Collection, Sequence
 
 from trunkline.clock import now_ms
 from trunkline.errors import Misuse, StoreError, TaskFull, TurnOver
-from trunkline.log.decide import LIMITS, Park
 from trunkline.log.events import AnyEvent, Recorded, Replied, Status, Stepped
 from trunkline.log.fold import State
-from trunkline.run import contexts, hops
+from trunkline.log.limits import LIMITS
+from trunkline.run import contexts
 from trunkline.run.buffer import RETRY_S, UNFLUSHED_LIMIT, EventBuffer
-from trunkline.run.executor import Again, ChildTasks, OnCrash, Verdict, never
+from trunkline.run.executor import Again, ChildTasks, Verdict, never
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
-from trunkline.run.parking import is_bounded
+from trunkline.run.parking import Waits
 from trunkline.run.questions import Questions, bounded
-from trunkline.run.replay import Replay, replay
+from trunkline.run.replay import Replay, conclude, replay
 from trunkline.telemetry import traces
-from trunkline.wire.types import TERMINAL, Message, Part, Role, TaskState
+from trunkline.wire.types import TERMINAL, Message, TaskState
 
 log = logging.getLogger("trunkline.run")
-# A wait without a moment looks at the log this often even if nobody says that it has moved.
-LONGEST_WAIT_S = 3600.0
 
 
 class Owner:
     """Runs one task's executor and records what it says; begins as soon as it is made."""
 
     __slots__ = (
-        "_abandoned", "_again", "_begun", "_buffer", "_continues", "_force", "_left", "_loop", "_main",
-        "_node", "_open_steps", "_park_due", "_parkable", "_questions", "_replay", "_spoken", "_started_at",
-        "_stop", "_task", "_waits", "agent", "awaited", "earlier", "feed", "heard_at", "ids", "tenant",
+        "_abandoned", "_again", "_begun", "_buffer", "_continues", "_force", "_left", "_loop", "_node",
+        "_questions", "_replay", "_spoken", "_started_at", "_stop", "_task", "_waiting",
+        "agent", "earlier", "feed", "heard_at", "ids", "open_steps", "tenant",
     )  # fmt: skip
 
     def __init__(
@@ -56,10 +54,9 @@ class Owner:
         self.agent = agent
         self.ids = node.ids
         self.earlier: tuple[Message, ...] = ()
-        # The tasks whose end the executor waits for.
-        self.awaited: set[str] = set()
-        self._waits = self._open_steps = 0
-        self._park_due = self._parkable = False
+        # Steps that are under way, or have raised.
+        self.open_steps = 0
+        self._waiting: Waits | None = None
         self._node = node
         self._left = left
         self._loop = node.tasks.loop
@@ -74,7 +71,7 @@ class Owner:
         self._force: asyncio.TimerHandle | None = None
         self._begun = self._spoken = self._abandoned = False
         feed.runner = self
-        self._task = self._main = self._loop.create_task(self._run())
+        self._task = self._loop.create_task(self._run())
         self._task.add_done_callback(self._done)
 
     @property
@@ -106,7 +103,8 @@ class Owner:
     def idle(self) -> bool:
         """Whether nothing is lost if the process ends now."""
         # What waits as a whole could be parked as well: a stop need not sit out the seconds before that.
-        parkable = self._parkable and not (self._open_steps or self._buffer.busy or self._buffer.unflushed)
+        unsaid = self.open_steps or self._buffer.busy or self._buffer.unflushed
+        parkable = self._waiting is not None and self._waiting.parkable and not unsaid
         return parkable or self.asking or self._abandoned or self.feed.state.over
 
     @property
@@ -117,7 +115,17 @@ class Owner:
     @property
     def waiting(self) -> bool:
         """Whether the executor waits for anything; then it is not silent, however long it says nothing."""
-        return self._waits > 0
+        return self._waiting is not None and self._waiting.count > 0
+
+    @property
+    def awaited(self) -> Collection[str]:
+        """The tasks whose end the executor waits for."""
+        return () if self._waiting is None else self._waiting.children
+
+    @property
+    def let_go(self) -> bool:
+        """Whether the executor is being ended, or its task was left."""
+        return self._abandoned or self._stop is not None
 
     def _first_pause(self) -> None:
         # Whatever the executor said before it first waits goes into one append.
@@ -137,20 +145,25 @@ class Owner:
 
     def put(self, event: AnyEvent) -> None:
         """Record an event with the next flush, unless a dead run has recorded it."""
-        self._check()
+        self.check()
         if self._questions is not None and isinstance(event, Status) and self._questions.open:
             # Another coroutine of the executor has a question open; only the answer may close it.
             if event.state is TaskState.WORKING:
                 return
         if isinstance(event, Stepped):
-            self._open_steps -= 1
+            self.open_steps -= 1
         if self._replay is None:
             self._buffer.put(event)
         else:
             for left in self._replay.take(event):
                 self._buffer.put(left)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """See that the executor still speaks for the task.
+
+        Raises:
+            TurnOver: it does not.
+        """
         if self._abandoned or self.feed.state.over:
             raise TurnOver(f"task {self.feed.state.task_id} has ended or been left")
         self.heard_at = self._loop.time()
@@ -169,25 +182,27 @@ class Owner:
         Raises:
             Misuse: the log holds another one at this place.
         """
-        self._check()
+        self.check()
         replayed = self._replay
         found = self.feed.opening_step(place) if replayed is None else replayed.step(place, name)
         if found is None:
-            self._open_steps += 1
+            self.open_steps += 1
         return found
 
     async def ask(self, status: Status, is_moot: Callable[[], bool] = never) -> Message:
         """Interrupt the task and wait for the caller."""
-        self._check()
+        self.check()
         if self._questions is None:
             state = self.feed.state
             reopens = self._again is Again.RESUME and state.interrupted
-            self._questions = Questions(state, self._buffer, self._wait, self._goes_on, reopens=reopens)
+            self._questions = Questions(
+                state, self._buffer, self._waits().until, self._goes_on, reopens=reopens
+            )
         return await self._questions.ask(bounded(status, self.agent.answer_s), is_moot)
 
     async def sleep_until(self, moment: int) -> None:
         """Wait for a moment, in milliseconds since the epoch."""
-        await self._wait(lambda: now_ms() >= moment, moment)
+        await self._waits().until(lambda: now_ms() >= moment, moment)
 
     async def child_rest(self, child: str, heard: int) -> None:
         """Wait until a child of this task has ended, or asked more than these many questions."""
@@ -195,7 +210,7 @@ class Owner:
 
     async def notified(self, heard: int, until: int) -> None:
         """Wait until the agent elsewhere has told more often of it than this, or for a moment."""
-        await self._wait(lambda: self.feed.state.notices > heard or 0 < until <= now_ms(), until)
+        await self._waits().until(lambda: self.feed.state.notices > heard or 0 < until <= now_ms(), until)
 
     async def step_before(self, name: str, fits: Callable[[Message], bool]) -> tuple[Stepped | None, bool]:
         """See `Work`."""
@@ -204,7 +219,7 @@ class Owner:
 
     async def appended(self, after: int) -> None:
         """Wait until the log holds something after this seq."""
-        await self._wait(lambda: self.feed.state.seq > after)
+        await self._waits().until(lambda: self.feed.state.seq > after)
 
     async def until(
         self,
@@ -215,13 +230,7 @@ class Owner:
         parks: bool = True,
     ) -> None:
         """Wait until something is so, or for a moment."""
-        self.awaited.update(children)
-        try:
-            # A parked task names one child; with several it is kept, and they are found by that.
-            child, parks = next(iter(children), ""), parks and len(children) < 2
-            await self._wait(lambda: ready() or 0 < wake_at <= now_ms(), wake_at, child, parks=parks)
-        finally:
-            self.awaited.difference_update(children)
+        await self._waits().until(ready, wake_at, children, parks=parks)
 
     def nudge(self) -> None:
         """Have whatever waits look again."""
@@ -233,62 +242,13 @@ class Owner:
 
     def mark_main(self) -> None:
         """Take the asyncio task that calls this for the one in which the whole executor waits."""
-        self._main = asyncio.current_task(self._loop) or self._main
+        self._waits().mark_main()
 
-    async def _wait(
-        self, ready: Callable[[], bool], wake_at: int = 0, child: str = "", *, parks: bool = True
-    ) -> None:
-        """Wait until something is so; after a while without a coroutine, where that is possible."""
-        self._check()
-        timer = self._consider_parking_later() if parks else None
-        self._waits += 1
-        self._parkable = self._parkable or timer is not None
-        try:
-            while not ready():
-                if self._park_due and timer is not None:
-                    self._park_due = False
-                    await self._park(ready, wake_at, child)
-                    timer = self._consider_parking_later()
-                    continue
-                left_s = (wake_at - now_ms()) / 1000 if wake_at else LONGEST_WAIT_S
-                await self._node.tasks.move(self.feed, min(left_s, LONGEST_WAIT_S))
-        finally:
-            if timer is not None:
-                timer.cancel()
-                self._park_due = self._parkable = False
-            self._waits -= 1
-            self.heard_at = self._loop.time()
-
-    def _consider_parking_later(self) -> asyncio.TimerHandle | None:
-        # Only the wait of the executor as a whole: what is asked inside a gather has siblings at work.
-        if asyncio.current_task(self._loop) is not self._main:
-            return None
-        if self.agent.executor.on_crash(self.feed.state.skill) is not OnCrash.RESUME:
-            return None
-        return self._loop.call_later(self._node.limits.park_after_s, self._consider_parking)
-
-    def _consider_parking(self) -> None:
-        # By a timer: only while the executor is suspended can be seen in which blocks it stands.
-        if self._abandoned or self._stop is not None or is_bounded(self._task):
-            return
-        # A step that is under way or has raised is not in the log: the next run would do it again though
-        # nothing has crashed, and might then take another way than the recorded one.
-        self._park_due = not self._open_steps
-        self.feed.nudge()
-
-    async def _park(self, ready: Callable[[], bool], wake_at: int, child: str) -> None:
-        """Let go of the task until it is due; returns if it is to go on here instead."""
-        if not self.asking:
-            deadline = hops.deadline(self.feed.state)
-            wake_at = min(wake_at or deadline, deadline) if deadline else wake_at
-        try:
-            await self._buffer.drain()
-            # When this is appended the task is nobody's: `moved` drops the executor.
-            await self._node.tasks.change(self.feed, Park(self._node.id, wake_at, child), unless=ready)
-        except StoreError as error:
-            # If it was written all the same, the next word finds that out; until then it just waits on.
-            log.error("task.unparked task=%s error=%s", self.feed.state.task_id, error)
-        self._check()
+    def _waits(self) -> Waits:
+        # Most executors never wait.
+        if self._waiting is None:
+            self._waiting = Waits(self, self._node, self._task)
+        return self._waiting
 
     def moved(self) -> None:
         """The log moved: an end or a claim that is not ours, or a cancel, stops the executor."""
@@ -310,7 +270,7 @@ class Owner:
 
     def stop_with(self, text: str) -> None:
         """Ask the executor to end as failed, for this reason."""
-        self.stop(self._say(TaskState.FAILED, text))
+        self.stop(self._node.failed(self.feed.state, text))
 
     def abandon(self) -> None:
         """Leave the task as it is; whoever claims it next goes on from the log."""
@@ -396,7 +356,8 @@ class Owner:
             else:
                 verdict = await self.agent.executor.run(self)
             if self._replay is not None:
-                self._conclude(self._replay, verdict)
+                for event in conclude(self._replay, verdict):
+                    self._buffer.put(event)
         except BaseException as error:  # noqa: BLE001 - raised, or logged with a reason id that the caller is given
             return self._broken(error)
         match verdict:
@@ -405,7 +366,7 @@ class Owner:
             case Status() if verdict.state in TERMINAL:
                 return verdict
             case _:
-                return self._say(TaskState.FAILED, "The executor ended without a verdict.")
+                return self._node.failed(self.feed.state, "The executor ended without a verdict.")
 
     async def _prepare(self) -> None:
         """Read what the executor needs of the log before it begins."""
@@ -428,20 +389,6 @@ class Owner:
             for event in self._replay.opening():
                 self._buffer.put(event)
 
-    def _conclude(self, played: Replay, verdict: Verdict) -> None:
-        """The executor has ended: the log is to hold what it said, if it said what it may.
-
-        Raises:
-            Misuse: it did not do what is recorded of it.
-        """
-        strayed, closing = played.trouble, played.closing()
-        # A failure may come before the recorded steps, and its own reason tells more.
-        failed = isinstance(verdict, Status) and verdict.state is TaskState.FAILED
-        if strayed or (played.trouble and not failed):
-            raise Misuse(played.trouble)
-        for event in closing:
-            self._buffer.put(event)
-
     def _broken(self, error: BaseException) -> Status:
         """The verdict on an executor that raised."""
         match error:
@@ -458,7 +405,7 @@ class Owner:
                 raise error
             case _ if self._replay is not None and self._replay.trouble:
                 log.error("task.changed task=%s", self.feed.state.task_id, exc_info=error)
-                return self._stop or self._say(TaskState.FAILED, self._replay.trouble)
+                return self._stop or self._node.failed(self.feed.state, self._replay.trouble)
             case _:
                 # Also an exit, which would end the process, or a cancel that is the executor's own.
                 failed = self._failed(error)
@@ -475,7 +422,9 @@ class Owner:
         """Stop the executor because its words cannot be recorded; gives how the task ends."""
         if isinstance(error, TaskFull):
             log.warning("task.full task=%s", self.feed.state.task_id)
-            verdict = self._say(TaskState.FAILED, f"The task has reached its limit ({LIMITS}) and was ended.")
+            verdict = self._node.failed(
+                self.feed.state, f"The task has reached its limit ({LIMITS}) and was ended."
+            )
         else:
             verdict = self._failed(error)
         self.interrupt(verdict)
@@ -485,16 +434,6 @@ class Owner:
         reason = self.ids.new()
         log.error("task.raised task=%s reason=%s", self.feed.state.task_id, reason, exc_info=error)
         detail = f" {type(error).__name__}: {error}." if self._node.dev else ""
-        return self._say(TaskState.FAILED, f"The skill failed unexpectedly.{detail} Reason id {reason}.")
-
-    def _say(self, state: TaskState, text: str) -> Status:
-        known = self.feed.state
-        message = Message(
-            message_id=self.ids.new(),
-            context_id=known.context_id,
-            task_id=known.task_id,
-            role=Role.AGENT,
-            # An exception's text may hold what no JSON can.
-            parts=(Part(text=text.encode(errors="replace").decode()),),
+        return self._node.failed(
+            self.feed.state, f"The skill failed unexpectedly.{detail} Reason id {reason}."
         )
-        return Status(state, message)

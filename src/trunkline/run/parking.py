@@ -1,4 +1,4 @@
-"""Whether a run that waits may be dropped now and begun again when what it waits for has come.
+"""How a run waits: with its coroutine at first; later it is dropped, and begun again when it is due.
 
 Its log makes up for the coroutine. But a time limit, or the tasks of a group, live in the coroutine alone.
 """
@@ -7,9 +7,117 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
+from trunkline.clock import now_ms
+from trunkline.errors import StoreError
+from trunkline.log.decide import Park
+from trunkline.run import hops
+from trunkline.run.executor import OnCrash
+from trunkline.run.node import Node
+
+if TYPE_CHECKING:
+    from trunkline.run.owner import Owner
+
+log = logging.getLogger("trunkline.run")
+# A wait without a moment looks at the log this often even if nobody says that it has moved.
+LONGEST_WAIT_S = 3600.0
 # `asyncio.timeout` and groups; those of anyio are known by where their classes come from.
 _LIMITS = (asyncio.Timeout, asyncio.TaskGroup)
+
+
+class Waits:
+    """The waits of one executor: after a while without its coroutine, where its log can play it again."""
+
+    __slots__ = ("_main", "_node", "_owner", "_park_due", "_task", "children", "count", "parkable")
+
+    def __init__(self, owner: Owner, node: Node, task: asyncio.Task[None]) -> None:
+        self._owner = owner
+        self._node = node
+        self._task = self._main = task
+        # Whether one may be parked after a while; whether that is now.
+        self.parkable = self._park_due = False
+        # How many there are now, and the tasks whose end is waited for.
+        self.count = 0
+        self.children: set[str] = set()
+
+    def mark_main(self) -> None:
+        """Take the asyncio task that calls this for the one in which the whole executor waits."""
+        self._main = asyncio.current_task(self._owner.loop) or self._main
+
+    async def until(
+        self,
+        ready: Callable[[], bool],
+        wake_at: int = 0,
+        children: Collection[str] = (),
+        *,
+        parks: bool = True,
+    ) -> None:
+        """Wait until something is so, or for a moment. See `Work.until`."""
+        self.children.update(children)
+        try:
+            # A parked task names one child; with several it is kept, and they are found by that.
+            child, parks = next(iter(children), ""), parks and len(children) < 2
+            await self._wait(lambda: ready() or 0 < wake_at <= now_ms(), wake_at, child, parks=parks)
+        finally:
+            self.children.difference_update(children)
+
+    async def _wait(
+        self, ready: Callable[[], bool], wake_at: int = 0, child: str = "", *, parks: bool = True
+    ) -> None:
+        """Wait until something is so; after a while without a coroutine, where that is possible."""
+        self._owner.check()
+        timer = self._consider_parking_later() if parks else None
+        self.count += 1
+        self.parkable = self.parkable or timer is not None
+        try:
+            while not ready():
+                if self._park_due and timer is not None:
+                    self._park_due = False
+                    await self._park(ready, wake_at, child)
+                    timer = self._consider_parking_later()
+                    continue
+                left_s = (wake_at - now_ms()) / 1000 if wake_at else LONGEST_WAIT_S
+                await self._node.tasks.move(self._owner.feed, min(left_s, LONGEST_WAIT_S))
+        finally:
+            if timer is not None:
+                timer.cancel()
+                self._park_due = self.parkable = False
+            self.count -= 1
+            self._owner.heard_at = self._owner.loop.time()
+
+    def _consider_parking_later(self) -> asyncio.TimerHandle | None:
+        # Only the wait of the executor as a whole: what is asked inside a gather has siblings at work.
+        if asyncio.current_task(self._owner.loop) is not self._main:
+            return None
+        if self._owner.agent.executor.on_crash(self._owner.feed.state.skill) is not OnCrash.RESUME:
+            return None
+        return self._owner.loop.call_later(self._node.limits.park_after_s, self._consider_parking)
+
+    def _consider_parking(self) -> None:
+        # By a timer: only while the executor is suspended can be seen in which blocks it stands.
+        if self._owner.let_go or is_bounded(self._task):
+            return
+        # A step that is under way or has raised is not in the log: the next run would do it again though
+        # nothing has crashed, and might then take another way than the recorded one.
+        self._park_due = not self._owner.open_steps
+        self._owner.feed.nudge()
+
+    async def _park(self, ready: Callable[[], bool], wake_at: int, child: str) -> None:
+        """Let go of the task until it is due; returns if it is to go on here instead."""
+        if not self._owner.asking:
+            deadline = hops.deadline(self._owner.feed.state)
+            wake_at = min(wake_at or deadline, deadline) if deadline else wake_at
+        try:
+            await self._owner.drain()
+            # When this is appended the task is nobody's: `Owner.moved` drops the executor.
+            await self._node.tasks.change(self._owner.feed, Park(self._node.id, wake_at, child), unless=ready)
+        except StoreError as error:
+            # If it was written all the same, the next word finds that out; until then it just waits on.
+            log.error("task.unparked task=%s error=%s", self._owner.feed.state.task_id, error)
+        self._owner.check()
 
 
 def is_bounded(task: asyncio.Task[None]) -> bool:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from trunkline.errors import Misuse
 from trunkline.log.events import AnyEvent, Chunk, Delta, Recorded, Status, Stepped
-from trunkline.run.executor import Again
+from trunkline.run.executor import Again, Verdict
 from trunkline.wire.types import TaskState
 
 # A piece of an artifact: text, parts, or the word that this was the last.
@@ -61,6 +61,20 @@ def replay(again: Again, records: Sequence[Recorded], works_elsewhere: bool = Fa
             return Restarted(records)
         case Again.RESUME:
             return Resumed(records)
+
+
+def conclude(played: Replay, verdict: Verdict) -> Iterable[AnyEvent]:
+    """What is still to be recorded when the executor has ended, if it said what it may.
+
+    Raises:
+        Misuse: it did not do what is recorded of it.
+    """
+    strayed, closing = played.trouble, played.closing()
+    # A failure may come before the recorded steps, and its own reason tells more.
+    failed = isinstance(verdict, Status) and verdict.state is TaskState.FAILED
+    if strayed or (played.trouble and not failed):
+        raise Misuse(played.trouble)
+    return closing
 
 
 class Restarted:

@@ -17,7 +17,8 @@ from trunkline.errors import (
     TaskNotCancelable,
     Unavailable,
 )
-from trunkline.log.decide import Cancel, ForceCancel, Notify, Release, Say
+from trunkline.log.decide import Cancel, ForceCancel, Release, Say
+from trunkline.log.delegation import Notify
 from trunkline.log.events import AnyEvent, PushTarget, Routed, Status, Submitted
 from trunkline.log.fold import NEVER
 from trunkline.run import hops

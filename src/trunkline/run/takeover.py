@@ -16,7 +16,6 @@ from heapq import heappop, heappush
 from trunkline.clock import now_ms
 from trunkline.errors import Conflict, StoreError, TurnOver
 from trunkline.log.decide import Claim, Emit, ForceCancel, Release, decide
-from trunkline.log.events import Status
 from trunkline.log.fold import State
 from trunkline.log.head import state_from
 from trunkline.run.executor import Again, OnCrash
@@ -24,7 +23,6 @@ from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
 from trunkline.store.group_commit import Ack
 from trunkline.store.records import Orphan, TaskRef
-from trunkline.wire.types import Message, Part, Role, TaskState
 
 log = logging.getLogger("trunkline.run")
 SHARED_S = 0.15
@@ -242,13 +240,13 @@ class Takeover:
         if state.cancel_requested and not agent.executor.works_elsewhere:
             await node.tasks.change(feed, ForceCancel())
         elif again is Again.NO:
-            verdict = Status(TaskState.FAILED, self._message(state, LEFT if own else DIED))
+            verdict = node.failed(state, LEFT if own else DIED)
             await node.tasks.change(feed, Emit(node.id, (verdict,)))
         elif state.takeovers > node.limits.takeovers and not agent.executor.works_elsewhere:
             # It may be what ends the processes, and would go on until none is left. What is done elsewhere
             # only waits here, however often its process dies meanwhile.
             log.error("task.deadly task=%s takeovers=%d", state.task_id, state.takeovers)
-            verdict = Status(TaskState.FAILED, self._message(state, DEADLY.format(node.limits.takeovers)))
+            verdict = node.failed(state, DEADLY.format(node.limits.takeovers))
             await node.tasks.change(feed, Emit(node.id, (verdict,)))
         else:
             self._claimed.append((feed, agent, again))
@@ -256,15 +254,6 @@ class Takeover:
     def _is_idle(self, feed: Feed) -> bool:
         state = feed.state
         return state.node == self._node.id and not state.resting and feed.runner is None
-
-    def _message(self, state: State, text: str) -> Message:
-        return Message(
-            message_id=self._node.ids.new(),
-            context_id=state.context_id,
-            task_id=state.task_id,
-            role=Role.AGENT,
-            parts=(Part(text=text),),
-        )
 
 
 def _again(state: State, on_crash: OnCrash) -> Again:

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 from trunkline import errors
 from trunkline.auth.principal import Principal
 from trunkline.clock import new_id
-from trunkline.log.decide import LIMITS
 from trunkline.log.events import DISPATCH_KEY, PushTarget
 from trunkline.log.fold import NOBODY, State
 from trunkline.log.ids import UUID
+from trunkline.log.limits import LIMITS
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.run.tasks import not_found
@@ -29,14 +29,7 @@ from trunkline.server.subscription import Subscription, direct_answer, read_plac
 from trunkline.server.task_pages import TaskPages
 from trunkline.store.records import Dedup
 from trunkline.telemetry import traces
-from trunkline.wire.types import (
-    ListQuery,
-    Message,
-    SendRequest,
-    Task,
-    TaskPage,
-    TaskQuery,
-)
+from trunkline.wire.types import ListQuery, Message, SendRequest, Task, TaskPage, TaskQuery
 from trunkline.wire.writer import Dialect
 
 DEDUP_MS = 24 * 3600 * 1000

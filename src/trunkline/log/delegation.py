@@ -1,0 +1,50 @@
+"""Work that others do for a task, by a child or by an agent elsewhere: what its log is told of it. Pure."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from trunkline.log import events as ev
+from trunkline.log.fold import State
+from trunkline.log.limits import is_full
+from trunkline.wire.types import TERMINAL, Task, TaskState
+
+# What an agent elsewhere tells beyond this is heard when it is asked.
+NOTICES_LIMIT = 1000
+
+
+class RestChild(Struct, frozen=True):
+    """A child of the task has come to its end, or asks the question of this id."""
+
+    child: str
+    state: TaskState
+    question: str = ""
+
+
+class Notify(Struct, frozen=True):
+    """The agent elsewhere that does the work tells of it, as a `Notified` has it."""
+
+    state: TaskState | None = None
+    task: Task | None = None
+
+
+def rest_child(state: State, command: RestChild) -> tuple[ev.AnyEvent, ...]:
+    """What the end or the question of a child adds, the first time it is told."""
+    child = command.child
+    if state.over or child in state.ended_children:
+        return ()
+    if command.state in TERMINAL:
+        return (ev.ChildEnded(child, command.state),)
+    known = command.question in state.child_questions.get(child, ())
+    return () if known or is_full(state) else (ev.ChildAsked(child, command.question),)
+
+
+def notify(state: State, command: Notify) -> tuple[ev.AnyEvent, ...]:
+    """What a webhook of the agent elsewhere adds, while it is news."""
+    # A webhook may come again and again; after an end nothing of it is news.
+    has_end = state.notice is not None and state.notice.state in TERMINAL
+    if state.over or has_end or is_full(state):
+        return ()
+    if state.notices >= NOTICES_LIMIT and command.state not in TERMINAL:
+        return ()
+    return (ev.Notified(command.state, command.task),)
