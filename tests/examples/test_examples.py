@@ -44,7 +44,7 @@ def serve(folder: Path, *targets: str, **variables: str) -> ServerProcess:
 def test_every_example_is_listed_and_short() -> None:
     programs = sorted(EXAMPLES.glob("*.py"))
     listing = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    assert len(programs) == 9
+    assert len(programs) == 12
     for program in programs:
         assert f"({program.name})" in listing
         assert len(program.read_text(encoding="utf-8").splitlines()) <= LINES
@@ -115,6 +115,35 @@ def test_host_loop(tmp_path: Path) -> None:
         "awaiting_activity at implement",
         "interrupted at approve",
         "completed {'task': 'implement feature X', 'patch': '// implement feature X', 'merge': True}",
+    ]
+
+
+def test_a_workflow_that_delegates(tmp_path: Path) -> None:
+    key = "a-long-random-key"
+    with serve(tmp_path, "flow_delegate:coder", "--key", key) as server:
+        said = run("flow_delegate.py", f"{server.base}/delegate", CODER_KEY=key).splitlines()
+    assert said[0].startswith("run-1:delegate:implement is task ")
+    state = (
+        "{'task': 'implement feature X', 'patch': '// implement feature X', 'delegate_status': 'completed'}"
+    )
+    assert said[1:] == [f"completed {state}"]
+
+
+def test_a_host_that_answers_what_a_delegate_asks(tmp_path: Path) -> None:
+    (tmp_path / "agent").mkdir()
+    with FlowProcess(tmp_path) as engine, serve(tmp_path / "agent", "flow_questions:coder") as agent:
+        said = run("flow_questions.py", engine.base, agent.base)
+    assert said.splitlines() == [
+        "awaiting_activity coder {'task': 'implement feature X'}",
+        "Which API style should the patch use?",
+        "completed {'task': 'implement feature X', 'patch': '// implement feature X (REST)'}",
+    ]
+
+
+def test_a_transport_of_ones_own() -> None:
+    assert run("flow_transport.py").splitlines() == [
+        "submitted to coder",
+        "completed {'task': 'implement feature X', 'patch': '// implement feature X'}",
     ]
 
 

@@ -114,7 +114,11 @@ async def local_flows(store: str, config: OperatorConfig) -> AsyncGenerator[Loca
     executors = FlowExecutors(config, http_client)
     try:
         flows = LocalFlows(
-            store, limits=_LIMITS, activities=executors.activities, delegates=executors.delegates
+            store,
+            limits=_LIMITS,
+            signatures=config.signatures,
+            activities=executors.activities,
+            delegates=executors.delegates,
         )
         async with flows:
             yield flows

@@ -6,12 +6,15 @@ from typing import TypedDict
 
 from trunkline.flow.activities.base import ActivityExecutor, AgentDelegates, DelegateExecutor
 from trunkline.flow.activities.composite import StubActivities
+from trunkline.flow.definition.signing import SignaturePolicy
 from trunkline.flow.definitions import Definitions, KnownWorkflows
 from trunkline.flow.delegates.mock import MockDelegate
 from trunkline.flow.engine.executor import FlowExecutor
-from trunkline.flow.engine.parts import FlowParts
+from trunkline.flow.engine.parts import FlowParts, WorkflowRefs
+from trunkline.flow.fetched import FetchedWorkflows
 from trunkline.flow.jq.filters import Filters
 from trunkline.flow.port import WAIT_S, FlowPort
+from trunkline.net.fetch import Fetcher
 from trunkline.run.node import HostedAgent
 from trunkline.run.runner import Runner
 from trunkline.store.parts import Docs
@@ -49,6 +52,12 @@ class FlowEngine:
     def hosted(self, stall_s: float = 900.0, retention_s: float = 0.0) -> HostedAgent:
         """The agent that a runner carries."""
         return HostedAgent(AGENT, FlowExecutor(self.parts), stall_s, retention_s)
+
+    def fetch_by(
+        self, fetcher: Fetcher, signatures: SignaturePolicy, known: WorkflowRefs | None = None
+    ) -> None:
+        """Have references that are addresses fetched, where they are not `known`."""
+        self.parts.refs = FetchedWorkflows(known or self.workflows, self.definitions, fetcher, signatures)
 
     def port(self, runner: Runner, *, also: tuple[str, ...] = (), wait_s: float = WAIT_S) -> FlowPort:
         """The operations on runs, by a runner that carries the agent."""

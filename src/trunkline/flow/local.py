@@ -12,10 +12,13 @@ import msgspec
 from trunkline.clock import Ids
 from trunkline.errors import FlowRefused, Misuse
 from trunkline.flow.assembly import FlowEngine, NodeExecutors
+from trunkline.flow.definition.signing import SignaturePolicy
 from trunkline.flow.engine.run_messages import Mode
 from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.port import ActivitySubmission, FlowCaller, FlowPort
 from trunkline.flow.results import RunResult, RunStatus
+from trunkline.net.egress import Egress
+from trunkline.net.fetch import Fetcher
 from trunkline.run.node import HostedAgent, Limits
 from trunkline.run.runner import Runner
 from trunkline.store.url import store_from_url
@@ -109,10 +112,15 @@ class LocalFlows:
         *,
         carried: Sequence[HostedAgent] = (),
         limits: Limits | None = None,
+        egress: Egress | None = None,
+        signatures: SignaturePolicy | None = None,
         **executors: Unpack[NodeExecutors],
     ) -> None:
+        """Take a store; `egress` says where workflows may be fetched from by their addresses."""
         self.store = store_from_url(store)
         self.engine = FlowEngine(self.store.docs, executors)
+        self._fetcher = Fetcher(egress or Egress())
+        self.engine.fetch_by(self._fetcher, signatures or SignaturePolicy())
         self.runner = Runner(self.store, [self.engine.hosted(), *carried], Ids(), limits)
         self.port = self.engine.port(self.runner)
         self._open = AsyncExitStack()
@@ -121,6 +129,7 @@ class LocalFlows:
         """Open the store and take up what was left."""
         await self.store.open()
         self._open.push_async_callback(self.store.close)
+        self._open.push_async_callback(self._fetcher.close)
         self._open.push_async_callback(self.engine.close)
         await self.runner.start()
         self._open.push_async_callback(self.runner.stop)

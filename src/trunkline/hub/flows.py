@@ -79,8 +79,9 @@ class HostFlows:
             },
         )
         self.files = WorkflowFiles(self._workspace or Path(), self._engine.definitions)
-        if self._workspace is not None:
-            self._engine.parts.refs = self.files
+        self._known = self._engine.workflows if self._workspace is None else self.files
+        # Whoever starts a run names the address: it obeys the rules for what strangers name.
+        self._engine.fetch_by(host.fetcher, self.config.signatures, self._known)
         self.port: FlowPort = self._engine.port(host.runner)
         return self._engine.hosted(host.settings.stall_limit, host.settings.kept_s)
 
@@ -96,7 +97,7 @@ class HostFlows:
         Raises:
             FlowRefused: there is none.
         """
-        return await self._engine.parts.refs.resolve(tenant, workflow_id)
+        return await self._known.resolve(tenant, workflow_id)
 
     def tell(self) -> None:
         """Write to the log who does what."""

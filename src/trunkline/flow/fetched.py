@@ -1,0 +1,61 @@
+"""Workflows that others refer to by an address: fetched through the egress guard, then read like all."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from trunkline.errors import FlowRefused, Unreachable
+from trunkline.flow.definition.signing import SignaturePolicy
+from trunkline.flow.definitions import LARGEST, Definitions, Loaded, beside
+from trunkline.flow.engine.parts import WorkflowRefs
+from trunkline.net.egress import shown
+from trunkline.net.fetch import Fetcher
+
+_HEADERS = (("accept", "application/json"),)
+
+
+class FetchedWorkflows:
+    """References that somebody knows, and addresses where nobody does; nothing is kept of what was fetched.
+
+    A run goes on with the definition that it began with, and `version_pin` says which one that must be.
+    """
+
+    def __init__(
+        self, known: WorkflowRefs, definitions: Definitions, fetcher: Fetcher, signatures: SignaturePolicy
+    ) -> None:
+        self._known = known
+        self._definitions = definitions
+        self._fetcher = fetcher
+        self._signatures = signatures
+
+    async def resolve(self, tenant: str, ref: str) -> Loaded:
+        """See `WorkflowRefs`."""
+        try:
+            return await self._known.resolve(tenant, ref)
+        except FlowRefused as unknown:
+            if unknown.code != "WORKFLOW_NOT_FOUND" or not ref.startswith(("http://", "https://")):
+                raise
+        size, document = await self._fetched(ref)
+        await beside(size, self._signatures.check, document)
+        return await self._definitions.load(document)
+
+    async def _fetched(self, ref: str) -> tuple[int, dict[str, Any]]:
+        try:
+            answer = await self._fetcher.get(ref, headers=_HEADERS, limit=LARGEST)
+        except Unreachable as error:
+            raise _missing(ref, str(error)) from None
+        if not 200 <= answer.status < 300:
+            raise _missing(ref, f"HTTP {answer.status}")
+        try:
+            found = msgspec.json.decode(answer.body)
+        except (msgspec.DecodeError, RecursionError):
+            raise _missing(ref, "it is not JSON") from None
+        if not isinstance(found, dict):
+            raise _missing(ref, "it is no object")
+        return len(answer.body), cast("dict[str, Any]", found)
+
+
+def _missing(ref: str, reason: str) -> FlowRefused:
+    return FlowRefused("WORKFLOW_NOT_FOUND", f"there is no workflow to be had at {shown(ref)}: {reason}")
