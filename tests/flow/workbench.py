@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, cast
 
 from trunkline.clock import now_ms
-from trunkline.flow.activities.base import Activity, DelegateOrder, Outcome
+from trunkline.flow.activities.base import Activity, DelegateOrder, Outcome, failed
 from trunkline.flow.engine.run_messages import RunOrder, run_task_id
 from trunkline.flow.local import LocalFlows
 from trunkline.flow.port import FlowCaller
@@ -82,3 +82,19 @@ class Counting:
             several = cast("list[Any]", found)
             found = several[min(self.calls[node], len(several)) - 1]
         return found if isinstance(found, Outcome) else Outcome(ok=True, output=found)
+
+
+class RejectingActivities:
+    """Fails always: a replay that reaches it has done again what was recorded already."""
+
+    async def execute(self, activity: Activity) -> Outcome:
+        """See `ActivityExecutor`."""
+        return failed("CONFORMANCE_ACTIVITY_PORT_INVOKED", f"{activity.node.id}: no activity was expected")
+
+
+class RejectingDelegate:
+    """Fails always: a replay that reaches it has called what was recorded already."""
+
+    async def delegate(self, order: DelegateOrder) -> Outcome:
+        """See `DelegateExecutor`."""
+        return failed("CONFORMANCE_DELEGATE_PORT_INVOKED", f"{order.node.id}: no delegation was expected")

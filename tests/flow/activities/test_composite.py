@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+from tests.flow.workbench import RejectingActivities
 from trunkline.flow.activities.base import Activity, Outcome
-from trunkline.flow.activities.composite import CompositeActivities, RejectingActivities, StubActivities
+from trunkline.flow.activities.composite import CompositeActivities, StubActivities
 from trunkline.flow.definition.document import Node
 
 STEP = Activity("e1", Node("a", "step", {}), {})

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
+from tests.flow.workbench import RejectingDelegate
 from trunkline.errors import CallFailed
 from trunkline.flow.activities.base import DelegateOrder
 from trunkline.flow.definition.document import Node
 from trunkline.flow.delegates.functions import FunctionDelegates
-from trunkline.flow.delegates.mock import MockDelegate, ProtocolDelegates, RejectingDelegate
+from trunkline.flow.delegates.mock import MockDelegate, ProtocolDelegates
 from trunkline.flow.delegates.tools import ToolDelegates
 
 

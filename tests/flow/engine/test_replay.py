@@ -9,12 +9,12 @@ import pytest
 from tests.flow import vectors
 from tests.flow.documents import DELEGATE, flow_document, fork, tool
 from tests.flow.surfaces import PARKING
-from tests.flow.workbench import CALLER, Counting, seed
+from tests.flow.workbench import CALLER, Counting, RejectingActivities, RejectingDelegate, seed
 from trunkline.errors import FlowRefused
 from trunkline.flow.activities.base import Activity, Outcome
-from trunkline.flow.activities.composite import RejectingActivities, StubActivities
+from trunkline.flow.activities.composite import StubActivities
 from trunkline.flow.activities.steps import StepExecutor, StepRegistry
-from trunkline.flow.delegates.mock import MockDelegate, RejectingDelegate
+from trunkline.flow.delegates.mock import MockDelegate
 from trunkline.flow.engine.rows import is_command
 from trunkline.flow.engine.run_messages import run_task_id
 from trunkline.flow.engine.view import ShownRow

@@ -9,7 +9,8 @@ from trunkline.fleet.ceremonies.ceremonies import Ceremonies
 from trunkline.fleet.ceremonies.ceremony import ALL
 from trunkline.fleet.ceremonies.scheduler import Fire
 from trunkline.fleet.routing.choose import fan_out
-from trunkline.fleet.routing.dispatcher import Dispatcher, DispatchOrder, Fleet
+from trunkline.fleet.routing.dispatcher import Dispatcher, DispatchOrder
+from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.net.fetch import Fetcher
 from trunkline.run.runner import Runner
 
@@ -17,7 +18,7 @@ from trunkline.run.runner import Runner
 def ceremonies_of(
     runner: Runner,
     dispatcher: Dispatcher,
-    fleet: Fleet,
+    fleet: CatalogueFleet,
     *,
     guarded: Fetcher,
     own: Fetcher,

@@ -18,7 +18,8 @@ from trunkline.fleet.openai.failure import ErrorBody, failure, failure_of, write
 from trunkline.fleet.openai.stream import CompletionStream
 from trunkline.fleet.routing.chat_api import ChatApi, ChatForm
 from trunkline.fleet.routing.dispatch_api import DispatchApi
-from trunkline.fleet.routing.dispatcher import Dispatcher, Fleet
+from trunkline.fleet.routing.dispatcher import Dispatcher
+from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.exchange import JSON
 from trunkline.http.mounts import App, Mount, Route
@@ -55,7 +56,7 @@ class OpenAiApi:
         self,
         runner: Runner,
         dispatcher: Dispatcher,
-        fleet: Fleet,
+        fleet: CatalogueFleet,
         listed: Callable[[str], Sequence[Listed]],
         *,
         hub: str,

@@ -17,7 +17,8 @@ from trunkline.errors import InvalidParams, PeerError, Refused, RouteNotFound, T
 from trunkline.fleet.call import ApiCall, ApiStruct
 from trunkline.fleet.route import ApiRoute
 from trunkline.fleet.routing.dispatch_api import DispatchApi, Name, Short, Text, message_of
-from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, Fleet
+from trunkline.fleet.routing.dispatcher import HUB, Dispatcher
+from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.fleet.views import task_item
 from trunkline.log.fold import State
 from trunkline.peer.remote import correlation_of
@@ -97,7 +98,9 @@ class DelegateAnswer(ApiStruct, frozen=True, kw_only=True):
 class ChatApi:
     """Conversations through the dispatcher of this process."""
 
-    def __init__(self, runner: Runner, dispatcher: Dispatcher, fleet: Fleet, wait_s: float = WAIT_S) -> None:
+    def __init__(
+        self, runner: Runner, dispatcher: Dispatcher, fleet: CatalogueFleet, wait_s: float = WAIT_S
+    ) -> None:
         self._runner = runner
         self._dispatcher = dispatcher
         self._fleet = fleet

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from hashlib import blake2b
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -37,6 +36,7 @@ from trunkline.fleet.routing.choose import (
     nobody,
 )
 from trunkline.fleet.routing.guards import Guards, Storm
+from trunkline.fleet.routing.standings import CatalogueFleet
 from trunkline.log.events import DISPATCH_KEY, PushTarget, Routed
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
@@ -90,22 +90,6 @@ class Dispatched(Struct, frozen=True):
     is_new: bool = True
 
 
-class Fleet(Protocol):
-    """The agents of a tenant as the choice sees them; `skill` is the one that their health is asked for."""
-
-    def find(self, tenant: str, name: str, skill: str) -> Standing | None:
-        """An agent by its name."""
-        ...
-
-    def with_skill(self, tenant: str, skill: str) -> Sequence[Standing]:
-        """The agents that have a skill."""
-        ...
-
-    def tell_try(self, tenant: str, name: str) -> None:
-        """Work has gone to an agent."""
-        ...
-
-
 class Policy(Struct, frozen=True, kw_only=True):
     """What an operator may set: who takes what names no skill, how latency weighs, and splits by skill."""
 
@@ -125,7 +109,7 @@ class Dispatcher:
     def __init__(
         self,
         runner: Runner,
-        fleet: Fleet,
+        fleet: CatalogueFleet,
         policy: Policy | None = None,
         *,
         now: Callable[[], int] = now_ms,

@@ -42,11 +42,3 @@ class StubActivities:
     async def execute(self, activity: Activity) -> Outcome:
         """See `ActivityExecutor`."""
         return Outcome(ok=True, output=dict(self._outputs.get(activity.node.id, {})))
-
-
-class RejectingActivities:
-    """Fails always: a replay that reaches it has done again what was recorded already."""
-
-    async def execute(self, activity: Activity) -> Outcome:
-        """See `ActivityExecutor`."""
-        return failed("CONFORMANCE_ACTIVITY_PORT_INVOKED", f"{activity.node.id}: no activity was expected")

@@ -36,14 +36,6 @@ class MockDelegate:
         )
 
 
-class RejectingDelegate:
-    """Fails always: a replay that reaches it has called what was recorded already."""
-
-    async def delegate(self, order: DelegateOrder) -> Outcome:
-        """See `DelegateExecutor`."""
-        return failed("CONFORMANCE_DELEGATE_PORT_INVOKED", f"{order.node.id}: no delegation was expected")
-
-
 class UnknownAgents:
     """Where agents have a catalogue: one that it does not list can do nothing."""
 

@@ -17,7 +17,6 @@ from trunkline.wire.types import Message, Part, Role
 # In the metadata of messages: what they say to a workflow's run, or what its run waits for.
 FLOW_KEY = "trunkline.flow"
 Mode = Literal["in_process", "host_mediated"]
-MODES = ("in_process", "host_mediated")
 DEPTH_LIMIT = 4
 
 
