@@ -353,3 +353,9 @@ ANEW = ev.Stepped(-1, "")
 )
 def test_takeovers_without_progress_are_counted(events: tuple[ev.AnyEvent, ...], takeovers: int) -> None:
     assert fold("t", recorded((opening(), *events))).takeovers == takeovers
+
+
+def test_the_first_piece_of_an_answer_says_what_it_is_called() -> None:
+    log = (opening(), ev.Delta("a", "x", append=False, name="response"), ev.Delta("a", "y"))
+    (made,) = fold("t", recorded(log)).task().artifacts
+    assert (made.name, made.parts) == ("response", (Part(text="xy"),))

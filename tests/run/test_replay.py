@@ -294,3 +294,12 @@ def test_a_restarted_run_forgets_the_steps_of_dead_ones() -> None:
     untouched = replay(Again.RESTART, placed([SUBMITTED]))
     assert untouched is not None
     assert list(untouched.opening()) == []
+
+
+def test_an_answer_that_is_written_anew_keeps_its_name() -> None:
+    first = ev.Delta("answer", "one", append=False, name="response")
+    resumed = replay(Again.RESUME, placed([*FIRST, first]))
+    assert resumed is not None
+    assert list(resumed.take(ev.Delta("answer", "two", append=False, name="response"))) == [
+        ev.Delta("answer", "two", append=False, name="response")
+    ]

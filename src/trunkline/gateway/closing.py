@@ -38,8 +38,13 @@ class TenantClosing:
         kinds: Sequence[str],
         kept_s: float,
         look: Callable[[], None],
+        remove_files: Callable[[str], None] = lambda tenant: None,
     ) -> None:
-        """Take the kinds of documents that tenants have, and how long what ended is kept (0: for ever)."""
+        """Take the kinds of documents that tenants have, and how long what ended is kept (0: for ever).
+
+        `remove_files` is called in a thread when the data of a tenant go.
+        """
+        self._remove_files = remove_files
         self._book = book
         self._runner = runner
         self._store = runner.tasks.store
@@ -91,8 +96,13 @@ class TenantClosing:
         return feed.state.over
 
     async def _purge(self, tenant: str) -> None:
-        """Remove what retention does not: the documents of a tenant, and the last that is known of it."""
+        """Remove what retention does not: documents and files of a tenant, and the last known of it."""
         docs = self._store.docs
+        try:
+            await asyncio.to_thread(self._remove_files, tenant)
+        except OSError as error:
+            log.error("tenant.files_left tenant=%s error=%s", tenant, error)
+            return
         for kind in self._kinds:
             while found := await docs.list(tenant, kind):
                 for doc in found:

@@ -35,6 +35,7 @@ from trunkline.fleet.routing.chat_api import ChatApi, chat_routes
 from trunkline.fleet.routing.dispatch_api import DispatchApi, dispatch_routes
 from trunkline.fleet.routing.dispatcher import HUB, Dispatcher, Policy
 from trunkline.fleet.routing.standings import CatalogueFleet
+from trunkline.gateway.model.folder import FILES, TenantFolder
 from trunkline.gateway.mounts import tenant_mounts
 from trunkline.gateway.quotas import Quotas
 from trunkline.gateway.tenants import NO_QUOTA, TenantQuota
@@ -212,6 +213,7 @@ class Hub:
             workspace=self.workspace,
             ceremonies=self._ceremonies.api,
             own=self._own,
+            egress_of=self._tenants.egress_of,
             search_url=self.file.search,
         )
 
@@ -224,6 +226,7 @@ class Hub:
             lambda: {tenant for tenant, _ in self._key_quotas},
         )
         made.changed = self.catalogue.forget_view
+        made.remove_files = lambda tenant: TenantFolder(self.workspace / FILES, tenant).remove()
         self.catalogue.allows = made.allows
         return made
 

@@ -60,6 +60,8 @@ class Tenants:
         self._egress: dict[str, Egress] = {}
         # Told the id of each tenant that has changed.
         self.changed: Callable[[str], None] = lambda tenant: None
+        # Has the files of a tenant removed whose data go.
+        self.remove_files: Callable[[str], None] = lambda tenant: None
         docs = host.store.docs
         self.book = TenantBook(docs, closed, self._changed)
         self._closing = TenantClosing(
@@ -68,6 +70,7 @@ class Tenants:
             kinds=KINDS,
             kept_s=host.settings.kept_s,
             look=self._look,
+            remove_files=lambda tenant: self.remove_files(tenant),
         )
         host.runner.keep_of(self.kept_s)
         self._routes = routes_of(TenantApi(self.book, host.key_store, Audit(docs, now_ms), now_ms))

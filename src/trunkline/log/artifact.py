@@ -88,7 +88,7 @@ class Artifacts:
         growing = self._growing.get(event.artifact_id)
         # As for chunks: stream readers are told to append or to begin anew, so the fold does the same.
         if growing is None or not event.append:
-            artifact = Artifact(artifact_id=event.artifact_id)
+            artifact = Artifact(artifact_id=event.artifact_id, name=event.name)
             growing = self._growing[event.artifact_id] = GrowingArtifact(artifact)
         growing.write(event.text)
 

@@ -90,3 +90,15 @@ def test_there_is_a_bound_on_files_and_bytes(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "acme" / "a").write_bytes(b"x" * 11)
     with pytest.raises(Misuse, match="more than"):
         folder.read("a")
+
+
+def test_a_tenant_that_goes_takes_its_files_along(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x").write_bytes(b"stays")
+    folder = TenantFolder(tmp_path, "acme")
+    folder.remove()
+    folder.write("deep/a", b"own")
+    (tmp_path / "acme" / "link").symlink_to(tmp_path / "other")
+    folder.remove()
+    assert [one.name for one in tmp_path.iterdir()] == ["other"]
+    assert (tmp_path / "other" / "x").read_bytes() == b"stays"

@@ -198,6 +198,29 @@ def test_pages_are_fetched_only_where_the_egress_rule_allows(tmp_path: Path) -> 
         run(scene(base, server))
 
 
+def test_the_egress_rule_of_a_tenant_is_its_models_too(tmp_path: Path) -> None:
+    async def scene(base: str, server: ModelServer) -> None:
+        folder = workspace(tmp_path)
+        async with opened(
+            folder, "agents: []", dev=False, key="operators-key-1", OPENAI_BASE_URL=server.url
+        ) as boss:
+            entry = {"name": "helper", "model": "openai:small", "capabilities": ["/fetch"]}
+            said: list[str] = []
+            for name in ("north", "south"):
+                caller = await boss.tenant(name)
+                await caller("POST /api/agents", entry)
+                await caller.ready("helper")
+                if name == "north":
+                    settings = {"settings": {"egress_networks": ["127.0.0.0/8"]}}
+                    status, answered = await boss("PATCH /admin/tenants/north", settings)
+                    assert status == 200, answered
+                said += await use(caller, server, ("fetch", {"url": f"{base}/page"}))
+            assert said[0] == "Tea is green" and said[1].startswith("ERR: ")
+
+    with web() as base, ModelServer(scripted) as server:
+        run(scene(base, server))
+
+
 def test_arguments_are_what_the_schema_says() -> None:
     assert TOOLS["mem"].schema == {
         "type": "object",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +11,8 @@ from pathlib import Path
 
 from trunkline.errors import Misuse
 
+# The folder of a workspace that has a folder of files for each tenant.
+FILES = "files"
 FILE_LIMIT = 1 << 20
 FILES_LIMIT = 1000
 TOTAL_LIMIT = 64 << 20
@@ -84,6 +87,11 @@ class TenantFolder:
         with self._opened(folders) as folder:
             prefix = "".join([f"{one}/" for one in folders])
             return sorted(_found(folder, prefix, _DEPTH))
+
+    def remove(self) -> None:
+        """Remove all of it."""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._path)
 
     @contextmanager
     def _opened(self, folders: list[str], *, make: bool = False) -> Generator[int]:
