@@ -94,5 +94,6 @@ def _trusted(database: str) -> set[int]:
     """The users whose file is believed: whoever runs the command, and the owner of the database."""
     users = {os.geteuid()}
     with contextlib.suppress(OSError):
+        # A server may run as another user than its operator: whoever owns the database has its tasks anyway.
         users.add(os.stat(database).st_uid)
     return users

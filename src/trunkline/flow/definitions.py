@@ -158,6 +158,7 @@ class Definitions:
 
 async def beside(size: int, work: Callable[[Given], Made], given: Given) -> Made:
     """The result of a function, called in a thread where its input is large and it takes long."""
+    # A thread costs more than a small definition takes; a large one would keep everybody else waiting.
     return work(given) if size < _LARGE else await asyncio.to_thread(work, given)
 
 

@@ -77,4 +77,4 @@ def _route(pattern: str) -> Route:
 
 
 async def _nobody(*_: object) -> None:
-    """Nothing is served: only the patterns are asked for."""
+    """An application that serves nothing: only its patterns are asked for."""

@@ -92,7 +92,7 @@ class EntryExecutor:
         return "" if name == self._name else name
 
     def on_crash(self, skill: str) -> OnCrash:
-        """Go on with the remote task."""
+        """Say that a task goes on with its remote task."""
         del skill
         return OnCrash.RESUME
 

@@ -44,7 +44,7 @@ class PeerExecutor:
         raise InvalidParams(f"there is no agent or skill {name!r} here", field="agent_id")
 
     def on_crash(self, skill: str) -> OnCrash:
-        """Go on with the remote task."""
+        """Say that a task goes on with its remote task."""
         del skill
         return OnCrash.RESUME
 

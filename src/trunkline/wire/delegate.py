@@ -206,6 +206,7 @@ def _output(task: Task) -> Metadata:
 
 def _is_report(part: Part) -> bool:
     """Whether a part is a report of the run on itself, such as its cost, and no part of its result."""
+    # Extensions mark their parts by a media type in the metadata, ours and those of other agents alike.
     return "mimeType" in (part.metadata or {})
 
 

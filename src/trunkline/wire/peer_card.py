@@ -178,7 +178,7 @@ class _CardReader:
         return Interface(url, _binding(binding), version, text(take(given, "tenant")))
 
     def _old_interfaces(self, *, alone: bool) -> list[Interface]:
-        """Those of 0.3 and before: one address, and others beside it."""
+        """The interfaces of a card of 0.3 and before: one address, and others beside it."""
         document = self._document
         url = text(take(document, "url"))
         version = _version(take(document, "protocolVersion"))

@@ -152,6 +152,7 @@ class ChatApi:
         """The refusal of a message: the caller named a skill that the agent has not, or the agent refused."""
         found = self._fleet.find(call.tenant, form.agent, form.skill)
         skills = None if found is None else found.skills
+        # Only then is it the caller's mistake; whatever else the agent says is the agent's.
         is_unknown = form.skill and skills is not None and form.skill not in skills
         if is_unknown and answer.task_state == plain_state(TaskState.REJECTED):
             return InvalidParams(answer.error, field="skill")

@@ -41,7 +41,7 @@ def broken(path: Iterable[str | int], keyword: str, rule: str, message: str, **p
 
 
 def told(document: object, diagnostics: list[Diagnostic]) -> list[Diagnostic]:
-    """Those that help a reader: of a node that fits no type, what its own type wants and no other one.
+    """The diagnostics that help a reader: of a node that fits no type, only those of its own type.
 
     A node is checked against every type, so that one wrong letter breaks the rules of twelve.
     """

@@ -156,7 +156,7 @@ class Walk:
         return None
 
     def _replayed(self) -> bool:
-        """Go on with what is recorded; whether anything was."""
+        """Continue with an effect's recorded result; gives whether there was one."""
         history = self._history
         if self._new and isinstance(self._new[0].effect, UNRECORDED):
             return False
