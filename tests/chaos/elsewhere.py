@@ -18,7 +18,7 @@ from tests.chaos.checker import Violation
 from tests.chaos.client import now_ms
 from tests.chaos.fleet import ROOT, TARGET, judge
 from tests.chaos.history import Death, collect
-from tests.chaos.peer import FORGETS, KNOWS
+from tests.chaos.peer import FORGETS, KNOWS, OLD
 from tests.chaos.rows import POSTGRES, SQLITE, Result, Run, row, verdict
 from tests.harness import NO_TLS, SECRET, ServerProcess
 from trunkline.log.events import Submitted
@@ -55,22 +55,25 @@ class Process(ServerProcess):
 class Orders:
     """What was asked for, and the task that each became."""
 
+    agents: tuple[str, ...] = (KNOWS, FORGETS, STREAMS)
+
     def __init__(self, hubs: list[Process], seed: int) -> None:
         self.hubs = hubs
         self.random = random.Random(seed)
         # By the text of the order, which is unique: its agent and its task.
         self.tasks: dict[str, tuple[str, str]] = {}
         self.refused = self.answered = self.uncertain = self.unsent = 0
+        self.broken: list[Violation] = []
         self.stopping = False
         self._number = 0
-        self._http = httpx2.AsyncClient(timeout=30, verify=NO_TLS)
+        self.http = httpx2.AsyncClient(timeout=30, verify=NO_TLS)
 
     async def call(self, verb: str, path: str, body: Any = None) -> Any:
         """The answer of a hub that is up; None if the connection broke."""
         hub = self.random.choice(self.hubs)
         await hub.up.wait()
         try:
-            answer = await self._http.request(verb, f"{hub.base}/api/{path}", json=body)
+            answer = await self.http.request(verb, f"{hub.base}/api/{path}", json=body)
         except httpx2.HTTPError:
             return None
         return answer.json() if answer.status_code < 500 else None
@@ -79,23 +82,23 @@ class Orders:
         """Ask for work again and again, until it is enough; what broke is asked for again."""
         while not self.stopping:
             self._number += 1
-            agent = self.random.choice((KNOWS, FORGETS, STREAMS))
+            agent = self.random.choice(self.agents)
             text = self._text(agent, self._number)
-            body = {
-                "agent": agent,
-                "skill": _SKILLS.get(agent, agent),
-                "message": text,
-                "correlationId": text,
-            }
-            while (answer := await self.call("POST", "dispatch", body)) is None:  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
-            (task,) = answer["tasks"]
-            if task["state"] == "rejected":
+            task_id, state = await self.begin(agent, text)
+            if state == "rejected":
                 # Nobody takes it now, and its caller knows.
                 self.refused += 1
             else:
-                self.tasks[text] = agent, task["taskId"]
+                self.tasks[text] = agent, task_id
             await asyncio.sleep(self.random.uniform(0, 0.2))
+
+    async def begin(self, agent: str, text: str) -> tuple[str, str]:
+        """Have an agent do something; the task and its state."""
+        body = {"agent": agent, "skill": SKILLS.get(agent, agent), "message": text, "correlationId": text}
+        while (answer := await self.call("POST", "dispatch", body)) is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        (task,) = answer["tasks"]
+        return task["taskId"], task["state"]
 
     def _text(self, agent: str, number: int) -> str:
         if agent == STREAMS:
@@ -134,38 +137,43 @@ class Orders:
             state, error = task.get("state"), str(task.get("error", ""))
             if taken[text] > 1:
                 found.append(Violation("TWICE", task_id, f"{agent} has {text!r} {taken[text]} times"))
-            if state == "failed" and error.startswith("uncertain") and agent == FORGETS:
+            if state == "failed" and error.startswith("uncertain") and agent in (FORGETS, OLD):
                 self.uncertain += 1
             elif state == "failed" and not taken[text]:
                 # Nobody was there when it was to be sent, and its caller is told so.
                 self.unsent += 1
             elif state != "completed":
                 found.append(Violation("LOST", task_id, f"{agent}, {text!r}: {state} {error}"))
-            elif taken[text] != 1 or task["text"].strip() != _wanted(agent, text):
+            elif taken[text] != 1 or task["text"].strip() != wanted(agent, text):
                 found.append(
                     Violation("WRONG", task_id, f"{agent}, {text!r}, {taken[text]}: {task['text']!r}")
                 )
         return found
 
+    def more(self) -> str:
+        """What else was counted."""
+        return ""
+
     async def close(self) -> None:
-        await self._http.aclose()
+        await self.http.aclose()
 
 
-_SKILLS = {STREAMS: "steady"}
+SKILLS = {STREAMS: "steady"}
 
 
-def _wanted(agent: str, text: str) -> str:
+def wanted(agent: str, text: str) -> str:
     if agent == STREAMS:
         return " ".join(str(place * place) for place in range(int(text.split()[0])))
     return f"heard {ANSWER}" if text.startswith("ask") else f"did {text}"
 
 
-def _agents(run: Run) -> dict[str, Process]:
+def _agents(run: Run, kinds: tuple[str, ...]) -> dict[str, Process]:
     own = run.directory / "agents"
     own.mkdir()
     made = {
         kind: Process(own, "-m", "tests.chaos.peer", "PORT", f"{own}/{kind}.jsonl", kind, name=kind)
-        for kind in (KNOWS, FORGETS)
+        for kind in kinds
+        if kind != STREAMS
     }
     serve = ("-m", "trunkline.cli", "serve", TARGET, "--port", "PORT", "--store", f"sqlite:///{own}/agent.db")
     return {**made, STREAMS: Process(own, *serve, "--log-level", "warning", name=STREAMS)}
@@ -173,7 +181,7 @@ def _agents(run: Run) -> dict[str, Process]:
 
 def _hubs(run: Run, agents: dict[str, Process]) -> list[Process]:
     lines = [
-        f'  - {{name: {name}, url: "{one.base}", skills: [{_SKILLS.get(name, name)}]}}'
+        f'  - {{name: {name}, url: "{one.base}", skills: [{SKILLS.get(name, name)}]}}'
         for name, one in agents.items()
     ]
     made: list[Process] = []
@@ -190,8 +198,8 @@ def _hubs(run: Run, agents: dict[str, Process]) -> list[Process]:
 def _taken(run: Run) -> Counter[str]:
     """How often each text has reached an agent and become work there."""
     found: Counter[str] = Counter()
-    for kind in (KNOWS, FORGETS):
-        for line in (run.directory / "agents" / f"{kind}.jsonl").read_text().splitlines():
+    for file in (run.directory / "agents").glob("*.jsonl"):
+        for line in file.read_text().splitlines():
             said = json.loads(line)
             found[said["text"]] += said["new"]
     return found
@@ -217,35 +225,28 @@ async def _streamed(run: Run) -> Counter[str]:
     SQLITE, POSTGRES, name="fleet",
 )  # fmt: skip
 async def row_80(run: Run) -> Result:
-    kills = run.count(100, option="kills")
-    agents = _agents(run)
+    return await endure(run, Orders, 100)
+
+
+async def endure(run: Run, ordering: type[Orders], full: int) -> Result:
+    """Kill hubs, agents or both while work is ordered, so many times; then judge what became of each order."""
+    kills = run.count(full, option="kills")
+    agents = _agents(run, ordering.agents)
     hubs = _hubs(run, agents)
     processes = [*agents.values(), *hubs]
-    killed: Counter[str] = Counter()
-    orders = Orders(hubs, run.seed)
+    orders = ordering(hubs, run.seed)
     try:
         for one in processes:
             await one.begin()
         callers = [asyncio.create_task(orders.order()) for _ in range(run.options.get("clients") or 6)]
         answering = asyncio.create_task(orders.answer())
-        for number in range(kills):
-            await asyncio.sleep(run.random.uniform(0.2, 1.5))
-            what = run.random.choice(("hub", "agent", "both"))
-            victims = [run.random.choice(hubs)] if what != "agent" else []
-            victims += [run.random.choice([*agents.values()])] if what != "hub" else []
-            killed[what] += 1
-            for victim in victims:
-                run.history.deaths.append(Death(victim.name, now_ms()))
-                await victim.end()
-            await asyncio.sleep(run.random.uniform(0, 0.5))
-            await asyncio.gather(*(victim.begin() for victim in victims))
-            run.say(f"{number + 1} of {kills} kills, {len(orders.tasks)} tasks, {orders.answered} answers")
+        killed = await _kill(run, kills, orders, [*agents.values()])
         orders.stopping = True
         await asyncio.gather(*callers)
         violations = await orders.settle()
         answering.cancel()
         await agents[STREAMS].end()
-        violations += await orders.judge(_taken(run) + await _streamed(run))
+        violations += await orders.judge(_taken(run) + await _streamed(run)) + orders.broken
         for hub in hubs:
             code = await asyncio.to_thread(hub.stop)
             violations += [Violation("END", "-", f"{hub.name} ended with {code}")] if code else []
@@ -264,5 +265,22 @@ async def row_80(run: Run) -> Result:
         violations,
         f"{sum(killed.values())} times killed {dict(killed)}, {len(orders.tasks)} tasks, {orders.answered} answers, "
         f"{orders.refused} refused and {orders.unsent} failed unsent while an agent was away, "
-        f"{orders.uncertain} uncertain",
+        f"{orders.uncertain} uncertain{orders.more()}",
     )
+
+
+async def _kill(run: Run, kills: int, orders: Orders, agents: list[Process]) -> Counter[str]:
+    killed: Counter[str] = Counter()
+    for number in range(kills):
+        await asyncio.sleep(run.random.uniform(0.2, 1.5))
+        what = run.random.choice(("hub", "agent", "both"))
+        victims = [run.random.choice(orders.hubs)] if what != "agent" else []
+        victims += [run.random.choice(agents)] if what != "hub" else []
+        killed[what] += 1
+        for victim in victims:
+            run.history.deaths.append(Death(victim.name, now_ms()))
+            await victim.end()
+        await asyncio.sleep(run.random.uniform(0, 0.5))
+        await asyncio.gather(*(victim.begin() for victim in victims))
+        run.say(f"{number + 1} of {kills} kills, {len(orders.tasks)} tasks, {orders.answered} answers")
+    return killed

@@ -1,12 +1,14 @@
-"""An agent elsewhere whose tasks outlive it: `python -m tests.chaos.peer PORT FILE knows|forgets`.
+"""An agent elsewhere whose tasks outlive it: `python -m tests.chaos.peer PORT FILE knows|forgets|old`.
 
 What it has taken is a line of a file, and the state of a task follows from its lines and the time. One that
 `knows` says that it deduplicates, and does; one that `forgets` makes a task of every message, also of one that
-comes twice, so that whoever reads the file sees what was sent twice.
+comes twice, so that whoever reads the file sees what was sent twice. So does the `old` one, which speaks 0.3
+alone and has streams, whose events have no ids.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import uuid
@@ -18,7 +20,7 @@ import uvicorn
 from tests.chaos.client import now_ms
 from trunkline.wire.service_parameters import IDEMPOTENT_SEND
 
-KNOWS, FORGETS = "knows", "forgets"
+KNOWS, FORGETS, OLD = "knows", "forgets", "old"
 _ASK_MS, _ANSWER_MS = 100, 200
 _CARD = "/.well-known/agent-card.json"
 
@@ -51,6 +53,9 @@ class Peer:
                 break
         asked = json.loads(body)
         params = asked.get("params", {})
+        if self._kind == OLD:
+            await self._answer_of_old(send, asked)
+            return
         if asked["method"] == "SendMessage":
             result: Any = {"task": self._show(self._said(params["message"]))}
         elif (task := self._tasks.get(params.get("id", ""))) is None:
@@ -60,6 +65,43 @@ class Peer:
         else:
             result = self._show(task)
         await _answer(send, {"jsonrpc": "2.0", "id": asked["id"], "result": result})
+
+    async def _answer_of_old(self, send: Any, asked: dict[str, Any]) -> None:
+        """What an agent of 0.3 says."""
+        method, params = asked["method"], asked["params"]
+        is_said = method in ("message/send", "message/stream")
+        task = self._said(params["message"]) if is_said else self._tasks.get(params["id"])
+        if task is None:
+            error = {"code": -32001, "message": "there is no such task"}
+            await _answer(send, {"jsonrpc": "2.0", "id": asked["id"], "error": error})
+        elif method == "message/stream":
+            await self._stream(send, asked["id"], task)
+        else:
+            await _answer(send, {"jsonrpc": "2.0", "id": asked["id"], "result": _old(self._show(task))})
+
+    async def _stream(self, send: Any, request: Any, task: dict[str, Any]) -> None:
+        kind = [(b"content-type", b"text/event-stream")]
+        await send({"type": "http.response.start", "status": 200, "headers": kind})
+
+        async def frame(result: dict[str, Any]) -> None:
+            body = json.dumps({"jsonrpc": "2.0", "id": request, "result": result}).encode()
+            await send({"type": "http.response.body", "body": b"data: " + body + b"\n\n", "more_body": True})
+
+        shown = _old(self._show(task))
+        await frame({**shown, "artifacts": []})
+        ids, told, final = {"taskId": shown["id"], "contextId": shown["contextId"]}, "", False
+        while not final:
+            shown = _old(self._show(task))
+            text = "".join([one["parts"][0]["text"] for one in shown["artifacts"]])
+            if more := text[len(told) :]:
+                artifact = {"artifactId": "a", "parts": [{"kind": "text", "text": more}]}
+                await frame({"kind": "artifact-update", **ids, "artifact": artifact, "append": bool(told)})
+                told = text
+            final = shown["status"]["state"] != "working"
+            if not final:
+                await asyncio.sleep(0.03)
+        await frame({"kind": "status-update", **ids, "status": shown["status"], "final": True})
+        await send({"type": "http.response.body", "body": b""})
 
     def _said(self, message: dict[str, Any]) -> dict[str, Any]:
         known = self._messages.get(message["messageId"])
@@ -87,6 +129,10 @@ class Peer:
         state, text = "WORKING", ""
         if word[0] == "work" and past > int(word[1]):
             state, text = "COMPLETED", f"did {task['text']}"
+        elif word[0] == "work" and self._kind == OLD:
+            # It writes while it works.
+            whole = f"did {task['text']}"
+            text = whole[: len(whole) * past // max(int(word[1]), 1)]
         elif word[0] == "ask" and answer is not None:
             if now_ms() - answer["at"] > _ANSWER_MS:
                 state, text = "COMPLETED", f"heard {answer['text']}"
@@ -100,6 +146,13 @@ class Peer:
         return {"id": task["task"], "contextId": task["context"], "status": status, "artifacts": artifacts}
 
     def _card(self) -> dict[str, Any]:
+        if self._kind == OLD:
+            return {
+                "protocolVersion": "0.3.0", "name": OLD, "description": "Outlives itself.", "version": "1",
+                "url": f"{self._base}/rpc", "preferredTransport": "JSONRPC", "capabilities": {"streaming": True},
+                "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
+                "skills": [{"id": OLD, "name": OLD, "description": "Works.", "tags": []}],
+            }  # fmt: skip
         extensions = [{"uri": IDEMPOTENT_SEND}] if self._kind == KNOWS else []
         return {
             "name": self._kind, "description": "Outlives itself.", "version": "1",
@@ -108,6 +161,17 @@ class Peer:
             "defaultInputModes": ["text/plain"], "defaultOutputModes": ["text/plain"],
             "skills": [{"id": self._kind, "name": self._kind, "description": "Works.", "tags": []}],
         }  # fmt: skip
+
+
+def _old(task: dict[str, Any]) -> dict[str, Any]:
+    """A task of 1.0 as one of 0.3."""
+    text = json.dumps({"kind": "task", **task})
+    for state in ("WORKING", "COMPLETED", "INPUT_REQUIRED"):
+        text = text.replace(f"TASK_STATE_{state}", state.lower().replace("_", "-"))
+    text = text.replace('"ROLE_AGENT"', '"agent", "kind": "message"').replace(
+        '{"text":', '{"kind": "text", "text":'
+    )
+    return json.loads(text)
 
 
 async def _answer(send: Any, body: Any) -> None:

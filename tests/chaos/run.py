@@ -29,6 +29,7 @@ from tests.chaos import (  # noqa: F401 - their rows enter the table
     liveness,
     load,
     protocol,
+    relayed,
     replicas,
     set_back,
     shutdown,
