@@ -29,6 +29,7 @@ class RemoteWork:
         self.id = str(uuid.uuid4())
         self.context = message.get("contextId") or str(uuid.uuid4())
         self.text = text
+        self.parts: list[dict[str, Any]] = message["parts"]
         self.push = push
         self.said = [text]
         self.state = WORKING
@@ -130,7 +131,7 @@ class RemoteAgents:
             known = f"/{rest}" == _CARD
             await _answer(send, agent.card(f"http://{headers['host']}/{name}") if known else None)
             return
-        asked = json.loads((await receive())["body"])
+        asked = json.loads(await _whole(receive))
         if "method" not in asked:
             # A report of something else, at whatever path.
             agent.calls[rest] += 1
@@ -191,6 +192,15 @@ async def _hang(agent: RemoteAgent, text: str) -> None:
             await asyncio.sleep(0.02)
     finally:
         agent.looks[text] -= 1
+
+
+async def _whole(receive: Any) -> bytes:
+    body, more = b"", True
+    while more:
+        piece = await receive()
+        body += piece.get("body", b"")
+        more = piece.get("more_body", False)
+    return body
 
 
 async def _answer(send: Any, body: Any) -> None:
