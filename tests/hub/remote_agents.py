@@ -29,7 +29,7 @@ class RemoteWork:
         self.id = str(uuid.uuid4())
         self.context = message.get("contextId") or str(uuid.uuid4())
         self.text = text
-        self.parts: list[dict[str, Any]] = message["parts"]
+        self.parts: list[dict[str, Any]] = message.get("parts", [])
         self.push = push
         self.said = [text]
         self.state = WORKING

@@ -39,8 +39,8 @@ class NearClients(PeerClients):
         super().__init__()
         self._app = app
 
-    def of(self, named: str, peer: Peer) -> Client:
-        del named, peer
+    def of(self, named: str, peer: Peer, tenant: str = "") -> Client:
+        del named, peer, tenant
         if "near" not in self._clients:
             http = InProcessHttpClient(self._app)
             self._clients["near"] = Client(HOME, http_client=http, poll_s=0.01, timeout_s=1000)

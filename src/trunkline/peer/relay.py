@@ -21,6 +21,7 @@ from trunkline.peer.remote import REASON_KEY
 from trunkline.run.executor import Verdict, Work
 from trunkline.wire.question import answered_question, question_metadata, read_question
 from trunkline.wire.types import (
+    TERMINAL,
     Artifact,
     ArtifactUpdate,
     Message,
@@ -28,6 +29,7 @@ from trunkline.wire.types import (
     Part,
     Role,
     StatusUpdate,
+    Task,
     TaskState,
 )
 
@@ -67,6 +69,9 @@ class Relay:
         elif isinstance(answer, StatusUpdate):
             if answer.status.state is TaskState.WORKING:
                 await self._status(answer.status.message, answer.metadata)
+        elif isinstance(answer, Task) and answer.artifacts and answer.status.state not in TERMINAL:
+            # After a break: what came meanwhile belongs before what comes now.
+            await self.settle(Result(answer))
 
     async def settle(self, result: Result) -> None:
         """Record what of a whole answer our log does not hold."""
@@ -75,7 +80,8 @@ class Relay:
             await self._work.drain()
             known = {one.artifact_id: one for one in self._work.state.task().artifacts}
             for artifact in result.artifacts:
-                if not _same(known.get(artifact.artifact_id), artifact):
+                ours = known.get(artifact.artifact_id)
+                if not (_same(ours, artifact) or (not result.ended and _is_ahead(ours, artifact))):
                     await self._emit(Chunk(artifact, last=result.ended))
         if result.task is not None and result.state is TaskState.WORKING:
             await self._status(result.task.status.message, None)
@@ -139,6 +145,9 @@ class Relay:
             if update.last_chunk:
                 await self.flush()
                 await self._work.emit(Delta(name, "", last=True))
+            return
+        if not (update.append or update.last_chunk) and _same(self._told(name), artifact):
+            # A snapshot has told it already.
             return
         await self._emit(
             Chunk(artifact, append=update.append and name in self._known, last=update.last_chunk)
@@ -220,6 +229,13 @@ def _same(ours: Artifact | None, theirs: Artifact) -> bool:
     if artifact_text(ours) != artifact_text(theirs):
         return False
     return _others(ours) == _others(theirs)
+
+
+def _is_ahead(ours: Artifact | None, theirs: Artifact) -> bool:
+    """Whether our log holds an artifact and more of its text: an agent may keep less than it streams."""
+    if ours is None or _others(ours) != _others(theirs):
+        return False
+    return artifact_text(ours).startswith(artifact_text(theirs))
 
 
 def _others(artifact: Artifact) -> list[Part]:
