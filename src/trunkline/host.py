@@ -196,7 +196,8 @@ class Host:
             return None
         whole = [agent.id for agent, own in self._agents if own.push_format == "task"]
         names = {name for agent in whole for name in runner.names_of(agent)}
-        return Notifier(runner.tasks, runner.ids, settings, names)
+        everybody = self._fleet is not None and settings.push_format == "task"
+        return Notifier(runner.tasks, runner.ids, settings, None if everybody else names)
 
     def _known(self) -> tuple[Keyring, Identity]:
         """The keys that open this host, and who is known by them."""

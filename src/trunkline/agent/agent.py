@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound=AuthorFunction)
 
 _TEXT = ("text/plain",)
-_IDEMPOTENT = Extension(
+IDEMPOTENT = Extension(
     IDEMPOTENT_SEND,
     "The same message, known by a messageId that is a UUID or by Idempotency-Key, is the same task for a day",
     required=False,
@@ -133,7 +133,7 @@ class Agent:
             default_input_modes=_modes(self.input_modes, [skill.input_modes for skill in skills]),
             default_output_modes=_modes(self.output_modes, [skill.output_modes for skill in skills]),
             streaming=self.streaming,
-            extensions=(*self.extensions, _IDEMPOTENT),
+            extensions=(*self.extensions, IDEMPOTENT),
             provider=self.provider,
             icon_url=self.icon_url,
             documentation_url=self.documentation_url,

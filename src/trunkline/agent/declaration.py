@@ -166,6 +166,10 @@ def extensions_of(
     return (*found, _parameters(schemas)) if schemas else found
 
 
+# Of somebody who hands on what others report.
+REPORTED = extensions_of(_EMITTED, {})
+
+
 def _parameters(schemas: Mapping[str, Mapping[str, object]]) -> Extension:
     skills = {skill: {"schema": schema} for skill, schema in schemas.items()}
     about = "The JSON schema of what a skill reads in a data part."

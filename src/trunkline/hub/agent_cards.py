@@ -2,7 +2,8 @@
 
 Of the card of a remote agent only what is named here is shown: its skills, the media types that it reads and
 writes, its version. Its addresses, its security, its provider and its extensions are its own: callers deal
-with the hub, whose addresses, schemes and extensions are put on the card where it is served.
+with the hub, whose addresses and schemes are put on the card where it is served.
+What agents report the hub hands on, and declares.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from trunkline.agent.agent import IDEMPOTENT
+from trunkline.agent.declaration import REPORTED
 from trunkline.fleet.catalogue.listed import Listed, ListedSkill
-from trunkline.wire.card import Card, plain_name, plain_prose
+from trunkline.wire.card import Card, Extension, plain_name, plain_prose
 from trunkline.wire.card import Skill as CardSkill
 from trunkline.wire.spellings import timestamp
 
@@ -21,8 +24,8 @@ _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+*-]{1,64}/[A-Za-z0-9!#$&^_.+*-]{1,6
 _MODES, _EXAMPLES, _LONGEST_EXAMPLE, _LONGEST_VERSION = 64, 16, 1024, 64
 
 
-def card_of(listed: Listed) -> Card:
-    """The card of an agent, at whose address the hub answers."""
+def card_of(listed: Listed, declared: tuple[Extension, ...] = REPORTED) -> Card:
+    """The card of an agent, at whose address the hub answers, with the extensions that it declares."""
     name, own = listed.entry.name, listed.card
     detailed = {} if own is None else {one.id: one for one in own.skills}
     skills = tuple([_skill(one, name, detailed.get(one.id)) for one in listed.skills])
@@ -37,6 +40,7 @@ def card_of(listed: Listed) -> Card:
         default_input_modes=(() if own is None else _modes(own.default_input_modes)) or _TEXT,
         default_output_modes=(() if own is None else _modes(own.default_output_modes)) or given,
         streaming=True,
+        extensions=(*declared, IDEMPOTENT),
     )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from trunkline.agent.agent import Agent
+from trunkline.agent.declaration import REPORTED
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.clock import now_ms
 from trunkline.config import Settings
@@ -33,7 +34,7 @@ from trunkline.run.runner import Runner
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.operations import OpenTask
 from trunkline.server.site import Site
-from trunkline.wire.card import Card, card_v1
+from trunkline.wire.card import Card, Extension, card_v1
 from trunkline.wire.peer_card import read_card
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ class CarriedAgents:
         self._hosted: dict[str, list[HostedAgent]] = {}
         self._executors = replace(executors, local=AgentNames(self._hosted))
         self._kinds: dict[str, tuple[str, str]] = {}
+        # What the skills of an agent in Python emit and change, by its name.
+        self._declared: dict[str, tuple[Extension, ...]] = {}
         # By tenant and name, the longest unread first; and by name what all tenants share of an agent's site.
         self._made: dict[Key, tuple[Listed, Card, Site]] = {}
         self._operations: dict[str, EncodedOperations] = {}
@@ -232,6 +235,7 @@ class CarriedAgents:
             self._catalogue.fail(key, f"{entry.imported}: {error}")
             return
         self._kinds[entry.name] = ("skill", entry.imported)
+        self._declared[entry.name] = agent.extensions
         made = self._executors.of(agent, self._settings, id=entry.name)
         self._hosted[entry.name] = [replace(one, answer_s=self._settings.inbox_ttl_s) for one in made]
         self._catalogue.learn(key, _facts(agent))
@@ -356,7 +360,8 @@ class CarriedAgents:
         if listed is None or listed.entry.fault or name not in self._hosted:
             return None
         if made is None or made[0] is not listed:
-            card = card_of(listed)
+            is_skill = self._kinds.get(name, ("", ""))[0] == "skill"
+            card = card_of(listed, self._declared[name] if is_skill else REPORTED)
             site = made[2] if made is not None and made[1] == card else self._new_site(name, card)
             made = listed, card, site
         self._made[tenant, name] = made

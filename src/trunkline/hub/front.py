@@ -7,6 +7,8 @@ import logging
 from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
+from trunkline.agent.agent import IDEMPOTENT
+from trunkline.agent.declaration import REPORTED
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.config import Settings
 from trunkline.errors import InvalidParams, Misuse, RouteNotFound
@@ -183,6 +185,7 @@ def _card(about: HubFile, skills: tuple[Skill, ...]) -> Card:
         rpc_url="",
         rest_url="",
         skills=skills,
+        extensions=(*REPORTED, IDEMPOTENT),
     )
 
 

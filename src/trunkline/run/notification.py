@@ -42,9 +42,9 @@ class OutgoingNotification(Struct, frozen=True):
 
 
 class NotificationComposer:
-    """Writes the body and headers of notifications; those of the agents in `whole` tell the whole task."""
+    """Writes the body and headers of notifications; of the agents in `whole`, None is all, whole tasks."""
 
-    def __init__(self, tasks: Tasks, vault: Vault, sign: Sign, *, whole: Collection[str]) -> None:
+    def __init__(self, tasks: Tasks, vault: Vault, sign: Sign, *, whole: Collection[str] | None) -> None:
         self._tasks = tasks
         self._vault = vault
         self._sign = sign
@@ -69,7 +69,7 @@ class NotificationComposer:
         recorded = await self._record(feed, delivery.seq)
         if recorded is None:
             return None
-        whole = feed.state.agent in self._whole
+        whole = self._whole is None or feed.state.agent in self._whole
         task, metadata = await self._snapshot(feed, recorded, whole=whole)
         body = push.notification_body(task, target.version, whole=whole, metadata=metadata)
         headers, state = self._headers(delivery, target, body), task.status.state

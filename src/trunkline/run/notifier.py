@@ -31,9 +31,9 @@ class Notifier:
     """Push configs, the delivery worker and its signing keys, of one process."""
 
     def __init__(
-        self, tasks: Tasks, ids: Ids, settings: Settings, whole: Collection[str] = frozenset()
+        self, tasks: Tasks, ids: Ids, settings: Settings, whole: Collection[str] | None = frozenset()
     ) -> None:
-        """Take the tasks of a process; those of the agents in `whole` are told as whole tasks."""
+        """Take the tasks of a process; those of the agents in `whole`, None is all, are told whole."""
         self._tasks = tasks
         self._settings = settings
         self._whole = whole
