@@ -41,6 +41,15 @@ def dispatch(contender: Contender, scale: Scale) -> Sample:
         return run(loads.send_cpu(hub, scale))
 
 
+def relay_stream(contender: Contender, scale: Scale) -> Sample:
+    """CPU of the server for each chunk of a stream; a hub passes on what an agent streams."""
+    if "hub" not in contender.arguments:
+        return served(loads.stream_cpu)(contender, scale)
+    with _fleet(contender, "trunkline-memory") as (hub, _):
+        # The last frame has the whole artifact.
+        return run(loads.stream_cpu(hub, scale, 49 + 50))
+
+
 def in_flight(contender: Contender, scale: Scale) -> Sample:
     """Memory of a hub while so many tasks are at work elsewhere."""
     with _fleet(contender, "trunkline-quiet") as (hub, _):

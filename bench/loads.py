@@ -55,9 +55,9 @@ async def get(server: Server, scale: Scale) -> Sample:
     return _rate(await call_loop_of(server, Load(lambda: next(requests)), scale, 16))
 
 
-async def stream(server: Server, scale: Scale) -> Sample:
-    """16 streams of 50 chunks at once."""
-    loop = StreamLoop(50, server.endpoint.send("chunks 50", stream=True))
+async def stream(server: Server, scale: Scale, told: int = 50) -> Sample:
+    """16 streams of 50 chunks at once, in which a chunk is `told` so often."""
+    loop = StreamLoop(told, server.endpoint.send("chunks 50", stream=True), 50)
     window = await stream_loop(
         server.endpoint, loop, connections=16, warm=scale.warm, seconds=scale.seconds, cpu=server.cpu
     )
@@ -65,6 +65,13 @@ async def stream(server: Server, scale: Scale) -> Sample:
     sample.extra["first_event_ms"] = statistics.median(loop.firsts) * 1e3
     sample.extra["whole_ms"] = statistics.median(loop.wholes) * 1e3
     return sample
+
+
+async def stream_cpu(server: Server, scale: Scale, told: int = 50) -> Sample:
+    """The same, but what counts is the server's own work for each chunk."""
+    sample = await stream(server, scale, told)
+    each = sample.cpu_us * told / 50
+    return Sample(each, sample.bad, each, {"chunks_s": sample.value * 50 / told, **sample.extra})
 
 
 async def fan_out(server: Server, scale: Scale) -> Sample:

@@ -222,6 +222,15 @@ SCENARIOS = (
         rounds=3,
     ),
     Scenario(
+        "relay-stream",
+        "16 streams of 50 chunks: by a hub from an agent that streams",
+        "µs of CPU a chunk",
+        hub.relay_stream,
+        ("trunkline-hub", "trunkline"),
+        (Hold("trunkline-hub", 2, "trunkline", at_least=False),),
+        rounds=3,
+    ),
+    Scenario(
         "in-flight",
         "tasks at work elsewhere",
         "MiB in all",

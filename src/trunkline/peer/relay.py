@@ -127,24 +127,21 @@ class Relay:
             extensions=message.extensions,
         )
 
-    async def flush(self) -> None:
-        """Record the text that is held."""
+    async def flush(self, *, last: bool = False) -> None:
+        """Record the text that is held; with `last` also that no more of it comes."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._held:
+        if self._held or last:
             text, self._held = "".join(self._held), []
             self._grow(text)
-            await self._work.emit(Delta(self._holding, text))
+            await self._work.emit(Delta(self._holding, text, last=last))
 
     async def _artifact(self, update: ArtifactUpdate, text: str) -> None:
         artifact = update.artifact
         name = artifact.artifact_id
         if update.append and name in self._known and _is_plain(artifact):
-            await self._text(name, text)
-            if update.last_chunk:
-                await self.flush()
-                await self._work.emit(Delta(name, "", last=True))
+            await self._text(name, text, update.last_chunk)
             return
         if not (update.append or update.last_chunk) and _same(self._told(name), artifact):
             # A snapshot has told it already.
@@ -153,14 +150,17 @@ class Relay:
             Chunk(artifact, append=update.append and name in self._known, last=update.last_chunk)
         )
 
-    async def _text(self, name: str, text: str) -> None:
+    async def _text(self, name: str, text: str, last: bool) -> None:
         if name != self._holding:
             await self.flush()
             self._holding = name
-        if not text:
+        if text:
+            self._held.append(text)
+        if last:
+            await self.flush(last=True)
+        elif not text:
             return
-        self._held.append(text)
-        if sum(map(len, self._held)) >= max(_CHARACTERS, self._known[name] // _PIECES):
+        elif sum(map(len, self._held)) >= max(_CHARACTERS, self._known[name] // _PIECES):
             await self.flush()
         elif self._timer is None:
             self._timer = self._work.loop.call_later(_SECONDS, self._due)
