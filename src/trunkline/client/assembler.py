@@ -294,7 +294,9 @@ class Assembler:
         """Note an id; true if it is older than the newest."""
         self._seen.add(given)
         self._size.note(given)
-        place, before = _number(given), self._place
+        before = self._place
+        # Nearly always the next one.
+        place = before + 1 if before is not None and given == str(before + 1) else _number(given)
         if place is None or before is None or place > before:
             # What is between may be nothing: not every event of a task is on the wire.
             self._skipped = place is not None and before is not None and place > before + 1

@@ -64,6 +64,16 @@ class Stream:
         """The answer as far as it has come; None before the first frame."""
         return self._engine.assembler.result()
 
+    @property
+    def task_id(self) -> str:
+        """The id of the task; empty before the first frame, and where the answer is a message."""
+        return "" if self._engine.assembler.message is not None else self._engine.assembler.task_id
+
+    @property
+    def context_id(self) -> str:
+        """The id of its context, as far as it was told."""
+        return self._engine.assembler.context_id
+
     def send_whole(self) -> None:
         """Ask for the whole answer at once, though the agent has streams; before the first step only."""
         self._engine.streams = False

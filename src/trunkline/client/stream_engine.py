@@ -152,7 +152,8 @@ class StreamEngine:
 
     async def _move(self) -> None:
         """Take the step that the resume is at."""
-        resume = cast("ResumePoint", self._resume)
+        resume = self._resume
+        assert resume is not None
         if resume.step is ResumeStep.POLL:
             await self._poll()
             return
@@ -189,7 +190,8 @@ class StreamEngine:
             assembler.damaged = assembler.damaged or type(frame.notice.answer) is not Task
         if not told:
             return
-        resume = cast("ResumePoint", self._resume)
+        resume = self._resume
+        assert resume is not None
         # A snapshot alone is no progress: an agent may give one and break off for ever.
         if not resume.moved and (resume.step is ResumeStep.STREAM or type(frame.notice.answer) is not Task):
             resume.moved = True

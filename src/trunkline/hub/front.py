@@ -190,7 +190,7 @@ def _card(about: HubFile, skills: tuple[Skill, ...]) -> Card:
 
 
 def _skill(metadata: Metadata | None) -> str:
-    for name in _HINTS:
+    for name in _HINTS if metadata else ():
         wanted = (metadata or {}).get(name)
         if isinstance(wanted, str):
             return wanted

@@ -83,6 +83,9 @@ class Emit(Struct, frozen=True):
     events: tuple[ev.AnyEvent, ...]
 
 
+# The kinds that may end a task.
+_ENDING = frozenset({ev.Status, ev.Replied})
+
 Command = (
     Say | Cancel | ForceCancel | Claim | Release | Park | RestChild | Notify | SetPush | DeletePush | Emit
 )
@@ -197,7 +200,11 @@ def _emit(state: State, command: Emit) -> tuple[ev.AnyEvent, ...]:
         raise errors.TurnOver(f"task {state.task_id} has ended ({plain_state(state.state)})")
     if state.node != command.node:
         raise errors.TurnOver(f"task {state.task_id} is now run by another node")
-    events = _to_the_end(tuple([event for event in command.events if not _is_answered(state, event)]))
+    events, kinds = command.events, set(map(type, command.events))
+    if ev.QuestionClosed in kinds:
+        events = tuple([event for event in events if not _is_answered(state, event)])
+    if not kinds.isdisjoint(_ENDING):
+        events = _to_the_end(events)
     if _overflows(state, events):
         raise errors.TaskFull(f"task {state.task_id} has reached its limit ({LIMITS})")
     if state.state is TaskState.SUBMITTED and not _opens(events[0]):

@@ -264,14 +264,13 @@ class ClientConnection(asyncio.Protocol):
             body.end()
             # The parser would take what follows for a body: this is the last answer of the connection.
             self._done = True
-        if not cast("asyncio.Future[SocketResponse]", self._waiter).done():
-            cast("asyncio.Future[SocketResponse]", self._waiter).set_result(
-                SocketResponse(self, status, headers, body)
-            )
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(SocketResponse(self, status, headers, body))
 
     def on_body(self, piece: bytes) -> None:
         """Add a piece of the body."""
-        body = cast("Body", self._body)
+        body = self._body
+        assert body is not None
         self._carried += len(piece)
         self._since = 0
         if not body.whole and body.feed(piece) and not self._paused:
@@ -286,7 +285,8 @@ class ClientConnection(asyncio.Protocol):
         if not self._done:
             self._done = True
             self._keep = self._parser.should_keep_alive()
-            cast("Body", self._body).end()
+            if self._body is not None:
+                self._body.end()
 
     def _read_on(self) -> None:
         if self._paused and self._transport is not None and not self._transport.is_closing():

@@ -195,7 +195,7 @@ def _digest(peer: Peer) -> str:
 
 
 def _skill(metadata: Metadata | None, place: str) -> str:
-    for name in _HINTS:
+    for name in _HINTS if metadata else ():
         wanted = (metadata or {}).get(name)
         if wanted is None:
             continue

@@ -58,7 +58,7 @@ class Relay:
         self._whole: dict[str, tuple[Artifact, list[str]]] = {}
         self._said = work.state.status_message
         self._holding = ""
-        self._held: list[str] = []
+        self._held = ""
         self._timer: asyncio.TimerHandle | None = None
 
     async def take(self, update: Update) -> None:
@@ -133,8 +133,7 @@ class Relay:
             self._timer.cancel()
             self._timer = None
         if self._held or last:
-            text, self._held = "".join(self._held), []
-            self._grow(text)
+            text = self._grow()
             await self._work.emit(Delta(self._holding, text, last=last))
 
     async def _artifact(self, update: ArtifactUpdate, text: str) -> None:
@@ -154,22 +153,17 @@ class Relay:
         if name != self._holding:
             await self.flush()
             self._holding = name
-        if text:
-            self._held.append(text)
-        if last:
-            await self.flush(last=True)
-        elif not text:
-            return
-        elif sum(map(len, self._held)) >= max(_CHARACTERS, self._known[name] // _PIECES):
-            await self.flush()
-        elif self._timer is None:
+        self._held += text
+        size = len(self._held)
+        if last or (size >= _CHARACTERS and size * _PIECES >= self._known[name]):
+            await self.flush(last=last)
+        elif size and self._timer is None:
             self._timer = self._work.loop.call_later(_SECONDS, self._due)
 
     def _due(self) -> None:
         self._timer = None
-        text, self._held = "".join(self._held), []
-        if text:
-            self._grow(text)
+        if self._held:
+            text = self._grow()
             # A task that has ended is no news for a timer.
             with contextlib.suppress(TurnOver):
                 self._work.put(Delta(self._holding, text))
@@ -186,11 +180,13 @@ class Relay:
             self._whole[name] = chunk.artifact, []
         await self._work.emit(chunk)
 
-    def _grow(self, text: str) -> None:
-        """Note a piece of the text that is held for an artifact."""
+    def _grow(self) -> str:
+        """The text that is held, noted as a piece of its artifact."""
+        text, self._held = self._held, ""
         self._known[self._holding] += len(text)
         if (whole := self._whole.get(self._holding)) is not None:
             whole[1].append(text)
+        return text
 
     def _told(self, name: str) -> Artifact | None:
         """An artifact as it was told here from its beginning to now; None where only the log knows it."""
@@ -219,7 +215,7 @@ def _is_plain(artifact: Artifact) -> bool:
     """Whether a piece of an artifact is text and nothing else."""
     if artifact.metadata or artifact.extensions:
         return False
-    return all([part.text is not None and part == Part(text=part.text) for part in artifact.parts])
+    return all([part.text is not None and part == Part(part.text) for part in artifact.parts])
 
 
 def _same(ours: Artifact | None, theirs: Artifact) -> bool:

@@ -290,14 +290,14 @@ class RemoteRun:
             push=push,
         )
         metadata = passed_on(message.metadata)
-        if asked := self._asked(place):
+        if place and (asked := self._asked(place)):
             metadata = {**(metadata or {}), **question_metadata(asked)}
         content = Message("", role=Role.USER, parts=message.parts, metadata=metadata)
         if known.streaming:
             return await self._heard(self._read(self._client.stream(content, **said), place))
         # Its task is known at once where it can be looked at later: a crash meanwhile leaves no doubt.
         result = await self._client.send(content, wait=not known.reads_tasks, **said)
-        await self._take(place, result)
+        await self._take(place, result.task_id if result.task is not None else "", result.context_id)
         await self._relay.settle(result)
         return result if result.state in RESTING else await self._poll()
 
@@ -312,18 +312,18 @@ class RemoteRun:
         async with stream:
             async for update in stream:
                 if place >= 0:
-                    await self._take(place, cast("Result", stream.result))
+                    await self._take(place, stream.task_id, stream.context_id)
                     place = -1
                 if self._is_away():
                     await self._back()
                 await self._relay.take(update)
             return await stream.finish()
 
-    async def _take(self, place: int, result: Result) -> None:
-        if result.task is None:
+    async def _take(self, place: int, task: str, context: str) -> None:
+        if not task:
             # Answered with a message: there is nothing that could be gone on with.
             return
-        self._remote = RemoteTask(result.task_id, result.context_id or self._remote.context)
+        self._remote = RemoteTask(task, context or self._remote.context)
         self._is_taken = True
         # On its way at once, together with whatever else has come already; nobody need wait for it.
         await self._work.emit(Stepped(2 * place + 1, TAKEN, to_builtins(self._remote)))
