@@ -155,10 +155,11 @@ class Client:
         transport, card = self._negotiation.transport, self._negotiation.known
         if transport is None:
             return None
-        known = self._capabilities
-        if known is None or known[0] is not transport or known[1] is not card:
+        known, reads = self._capabilities, self._negotiation.reads_tasks
+        is_old = known is None or known[0] is not transport or known[1] is not card
+        if known is None or is_old or known[2].reads_tasks is not reads:
             push = card is None or card.push
-            session, reads = self._session, self._negotiation.reads_tasks
+            session = self._session
             able = Capabilities(transport.name, session.streams, push, session.deduplicates, reads)
             known = self._capabilities = transport, card, able
         return known[2]

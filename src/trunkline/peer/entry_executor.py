@@ -110,10 +110,7 @@ class EntryExecutor:
         if recorded is None:
             # Written together with what comes next: before that nothing was sent to anybody.
             await work.emit(self._described(peer).step)
-        target, key = Target(self._name, work.state.skill), self._described(peer).key
-        if peer.foreign:
-            # Where it may be called is a rule of the tenant that named it.
-            key = f"{work.tenant} {key}"
+        target, key = Target(self._name, work.state.skill), self._key(work.tenant, peer)
         try:
             client = self._clients.of(key, peer, work.tenant)
         except Misuse as misuse:
@@ -136,14 +133,19 @@ class EntryExecutor:
         peer = self._listed(tenant)
         if peer is None:
             return ()
-        described = self._described(peer)
+        step = self._described(peer).step
         try:
-            known = self._clients.of(described.key, peer).known_capabilities
+            known = self._clients.of(self._key(tenant, peer), peer, tenant).known_capabilities
         except Misuse:
             return ()
         if known is None or not known.deduplicates:
-            return (described.step,)
-        return described.step, Stepped(0, SENT, {"message": new_id(), "interface": known.interface})
+            return (step,)
+        return step, Stepped(0, SENT, {"message": new_id(), "interface": known.interface})
+
+    def _key(self, tenant: str, peer: Peer) -> str:
+        """The name of an agent's client; where a foreign one may be called is a rule of who named it."""
+        key = self._described(peer).key
+        return f"{tenant} {key}" if peer.foreign else key
 
     def _described(self, peer: Peer) -> _Described:
         if peer is not self._known.peer:
