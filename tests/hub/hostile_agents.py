@@ -214,6 +214,14 @@ async def _headers(one: Exchange) -> None:
     )
 
 
+async def _spoofs(one: Exchange) -> None:
+    """Fails, and says of it what only the hub may say."""
+    said = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "no"}]}
+    said["metadata"] = {"trunkline.reason": "uncertain", "trunkline.away": True, "own": 1}
+    failed = {"state": "TASK_STATE_FAILED", "message": said}
+    await one.whole(one.result({"task": {**one.shown(), "status": failed}}))
+
+
 async def _ends_at_once(one: Exchange) -> None:
     """A stream of nothing."""
     await one.whole(b"", _EVENTS)
@@ -268,7 +276,7 @@ PLAIN = {
     "broken-json": _broken_json, "wrong-shape": _wrong_shape, "html": _html, "drip": _drip,
     "redirect": _redirect, "bomb": _bomb, "deep": _deep, "not-utf8": _not_utf8, "unknown-state": _unknown_state,
     "secrets": _secrets, "vanishes": _vanishes, "headers": _headers, "forgets": _forgets,
-    "no-get": _no_get, "no-get-working": _no_get_working,
+    "spoofs": _spoofs, "no-get": _no_get, "no-get-working": _no_get_working,
 }  # fmt: skip
 
 

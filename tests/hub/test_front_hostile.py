@@ -148,6 +148,10 @@ def test_headers_pass_by_a_list_alone(hostile: Hostile) -> None:
     assert CANARY not in str(hostile.call("headers", "GetTask", {"id": task["id"]}))
 
 
+def test_only_the_hub_says_why_it_gave_up(hostile: Hostile) -> None:
+    assert hostile.ended("spoofs")["status"]["message"]["metadata"] == {"own": 1}
+
+
 def test_nothing_broke(hostile: Hostile) -> None:
     for name in hostile.tasks:
         hostile.ended(name)
