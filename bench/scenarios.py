@@ -6,6 +6,7 @@ from bench import clients, hub, loads, replicas, webhooks
 from bench.append import append
 from bench.flow import flow
 from bench.scenario import Hold, Scenario, served
+from bench.waiting_runs import waiting
 
 SCENARIOS = (
     Scenario(
@@ -123,6 +124,18 @@ SCENARIOS = (
         ("spine-memory", "flow-memory", "spine-sqlite", "flow-sqlite"),
         (Hold("flow-memory", 0.15, "spine-memory"), Hold("flow-sqlite", 0.12, "spine-sqlite")),
         rounds=3,
+    ),
+    Scenario(
+        "waiting",
+        "waiting runs of workflows",
+        "MiB in all",
+        waiting,
+        ("flow-sqlite",),
+        (
+            Hold("flow-sqlite", 64, at_least=False),
+            Hold("flow-sqlite", 0.1, at_least=False, extra="cpu_s"),
+        ),
+        rounds=1,
     ),
     Scenario(
         "append",

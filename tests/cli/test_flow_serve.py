@@ -33,16 +33,18 @@ def test_runs_outlive_the_process_of_the_tools(tmp_path: Path) -> None:
     document = workflow(step, ASK)
     same = {"execution_id": "e", "definition": document}
 
-    def served() -> Any:
+    def served(mode: str) -> Any:
         command = StdioServerParameters(command=sys.executable, args=COMMAND, env=variables, cwd=tmp_path)
-        return Client(stdio_client(command))
+        return Client(stdio_client(command), mode=mode)
 
     async def scene() -> None:
-        async with served() as client:
+        async with served("legacy") as client:
+            assert client.protocol_version == "2025-11-25"
             assert len((await client.list_tools()).tools) == 7
             told = await _call(client, "workflow_start", **same, input={})
             assert (told["status"], told["state"]) == ("interrupted", {"word": "hello"})
-        async with served() as client:
+        async with served("auto") as client:
+            assert client.protocol_version == "2026-07-28"
             told = await _call(client, "workflow_resume", **same, resume_payload={"ok": True})
             assert (told["status"], told["result"]) == ("completed", {"word": "hello", "ok": True})
 
