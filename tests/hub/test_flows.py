@@ -11,7 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.flow import vectors
 from tests.flow.surfaces import ASK, SIGNAL, workflow
+from tests.harness import ServerProcess
 from trunkline.cli.hub import check
 from trunkline.errors import Misuse
 from trunkline.flow.definitions import KIND, REGISTERED
@@ -147,6 +149,33 @@ def test_workflows_of_files_are_started_and_nested_by_their_names(tmp_path: Path
             assert (status, told["status"]) == (200, "interrupted")
 
     run(scene())
+
+
+def test_the_example_that_delegates_is_done_by_an_agent_elsewhere(tmp_path: Path) -> None:
+    """By A2A itself, over a socket, to an agent in another process."""
+    delegating = vectors.example("conformance-agent-delegate-linear")
+    (tmp_path / "hub").mkdir()
+    code = {"PYTHONPATH": str(Path(__file__).parents[2])}
+    with ServerProcess(tmp_path, "tests.flow.coder:agent", store="memory:", env=code) as server:
+
+        async def scene() -> None:
+            agents = f"agents:\n  - {{name: coder, url: '{server.base}'}}\n"
+            async with opened(workspace(tmp_path / "hub", agents)) as ask:
+                await ask.until("GET /api/agents/coder", lambda one: one.get("state") == "ready")
+                start = {"definition": delegating, "input": {"task": "add a test"}, "execution_id": "far"}
+                status, told = await ask("POST /v1/executions", start)
+                assert (status, told["status"], told["result"]) == (
+                    200, "completed", {"task": "add a test", "patch": "// add a test"},
+                )  # fmt: skip
+                _, told = await ask("GET /v1/executions/far")
+                assert told["delegate_correlation_id"] == "far:delegate:implement"
+                _, told = await ask("GET /v1/executions/far/events")
+                (done,) = [row["payload"] for row in told["events"] if row["name"] == "ActivityCompleted"]
+                assert done["result"]["patch"] == "// add a test"
+                _, children = await ask("GET /api/tasks?agent=coder")
+                assert [one["taskId"] for one in children["items"]] == [done["externalTaskId"]]
+
+        run(scene())
 
 
 def test_a_delegation_to_an_agent_that_is_not_in_the_catalogue_fails(tmp_path: Path) -> None:
