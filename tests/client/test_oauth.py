@@ -12,7 +12,7 @@ import pytest
 
 from tests.client.web import Asked, Page, Web
 from trunkline.client.credentials import Guarded
-from trunkline.client.oauth import ClientCredentials
+from trunkline.client.oauth import EXCHANGE, ClientCredentials, TokenExchange
 from trunkline.errors import Misuse, Unauthenticated, Unreadable
 from trunkline.net.http import HttpRequest
 
@@ -159,3 +159,21 @@ def test_a_secret_is_not_sent_in_the_clear() -> None:
     with pytest.raises(Misuse, match="https://"):
         ClientCredentials("http://id.example/token", "me", SECRET)
     ClientCredentials("http://localhost:9/token", "me", SECRET)
+
+
+@pytest.mark.parametrize("secret", ["", SECRET])
+def test_a_token_of_ours_is_exchanged(secret: str) -> None:
+    async def main() -> None:
+        issuer = Issuer()
+        web = Web({ISSUER: issuer.token, HOME: issuer.agent})
+        auth = TokenExchange(
+            ISSUER, "ours", client_id="me", client_secret=secret, scopes=("read",), audience="b"
+        )
+        assert await call(Guarded(web, auth, HOME)) == (200, "Bearer t1")
+        form = parse_qs(web.asked[0].body.decode())
+        assert (form["grant_type"], form["subject_token"], form["audience"]) == ([EXCHANGE], ["ours"], ["b"])
+        assert form["subject_token_type"] == ["urn:ietf:params:oauth:token-type:access_token"]
+        assert ("authorization" in web.asked[0].headers) is bool(secret)
+        assert ("client_id" in form) is not bool(secret)
+
+    asyncio.run(main())

@@ -13,7 +13,7 @@ from tests.hub.test_hub import HubProcess
 
 __all__ = ["trunkline"]
 FIRST, THEN, ANNOUNCED = [block.splitlines() for block in blocks("docs/hub.md", "sh")]
-(TENANTS,) = [block.splitlines() for block in blocks("docs/gateway.md", "sh")]
+TENANTS, A2A = [block.splitlines() for block in blocks("docs/gateway.md", "sh")]
 
 
 def test_the_page(tmp_path: Path, trunkline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +24,11 @@ def test_the_page(tmp_path: Path, trunkline: Run, monkeypatch: pytest.MonkeyPatc
     with HubProcess(workspace):
         monkeypatch.chdir(workspace)
         said = [trunkline(*shlex.split(line)[1:]) for line in THEN]
+        lines = [trunkline(*shlex.split(line)[1:]) for line in A2A]
         acts = [trunkline(*shlex.split(line)[1:]) for line in TENANTS]
+    assert [(code, err) for code, _, err in lines] == [(0, "")] * 3
+    assert lines[0][1].startswith("[/a2a list]\n3 agents elsewhere\n")
+    assert "A first version of what you asked for." in lines[2][1]
     assert [(code, err) for code, _, err in acts] == [(0, "")] * len(acts)
     assert "tl_" in acts[0][1] and "acme" in acts[1][1] and "tenant.deleted" in acts[-1][1]
     assert [(code, err) for code, _, err in said] == [(0, "")] * len(said)

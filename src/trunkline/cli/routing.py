@@ -1,7 +1,8 @@
-"""`trunkline dispatch` and `trunkline route …`: work for the agents of a hub, and who does it and why."""
+"""`trunkline dispatch`, `route …` and `a2a …`: work for the agents of a hub, and who does it and why."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,6 +12,7 @@ import msgspec
 from trunkline.cli.admin import ask, settings_for
 from trunkline.cli.console import one_line
 from trunkline.errors import Misuse
+from trunkline.fleet.routing.a2a_tool import perform_line
 from trunkline.log.ids import is_task_id
 
 DISPATCH, ROUTE, TASKS = "/api/dispatch", "/api/route", "/api/tasks"
@@ -47,6 +49,19 @@ def dispatch(
             said = one_line(one.get("error") or one.get("text") or "")
             print(f"{one['taskId']}  {one['agent']}  {one['state']}  {said}".rstrip())
     return int(any([one["state"] in ("failed", "rejected") for one in tasks]))
+
+
+def perform_a2a(url: str | None, tenant: str, line: str) -> int:
+    """Perform a line of `/a2a` on the hub of a store and print its result; 1 if it is an error."""
+    settings = settings_for(url)
+
+    async def asked(method: str, path: str, body: dict[str, Any] | None) -> Any:
+        # It has a loop of its own.
+        return await asyncio.to_thread(ask, settings, method, f"/api{path}", body, {"tenant": tenant})
+
+    said = asyncio.run(perform_line(line, asked))
+    print(said)
+    return int("\nERR: " in said)
 
 
 def explain(url: str | None, tenant: str, task_id: str, query: Mapping[str, str], *, as_json: bool) -> None:

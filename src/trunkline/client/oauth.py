@@ -28,6 +28,9 @@ _ANSWER_BYTES = 64 << 10
 _IDLE_S = 30.0
 _SAID = 300
 _FORM: Headers = (("content-type", "application/x-www-form-urlencoded"), ("accept", "application/json"))
+# RFC 8693.
+EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -175,7 +178,43 @@ class ClientCredentials:
             "scope": " ".join(self._scopes),
             "audience": self._audience,
         }
+        return self._shown(form)
+
+    def _shown(self, form: dict[str, str]) -> tuple[dict[str, str], Headers]:
+        """A form with who asks."""
         if self._login == "body":
             return form | {"client_id": self._id, "client_secret": self._secret.reveal()}, ()
         login = f"{quote_plus(self._id)}:{quote_plus(self._secret.reveal())}".encode()
         return form, (("authorization", f"Basic {b64encode(login).decode()}"),)
+
+
+class TokenExchange(ClientCredentials):
+    """A token of ours that is exchanged at a token endpoint for one that an agent takes (RFC 8693).
+
+    Without a `client_id` nothing but the token shows who asks.
+    """
+
+    def __init__(
+        self,
+        token_url: str,
+        subject_token: str | Secret,
+        *,
+        client_id: str = "",
+        client_secret: str | Secret = "",
+        scopes: Sequence[str] = (),
+        audience: str = "",
+    ) -> None:
+        super().__init__(token_url, client_id, client_secret, scopes=scopes, audience=audience)
+        self._subject = subject_token if isinstance(subject_token, Secret) else Secret(subject_token)
+
+    def _login_form(self) -> tuple[dict[str, str], Headers]:
+        form = {
+            "grant_type": EXCHANGE,
+            "subject_token": self._subject.reveal(),
+            "subject_token_type": _ACCESS_TOKEN,
+            "scope": " ".join(self._scopes),
+            "audience": self._audience,
+        }
+        if not self._secret.reveal():
+            return form | {"client_id": self._id}, ()
+        return self._shown(form)

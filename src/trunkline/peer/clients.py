@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 
 from trunkline.client.client import Client
-from trunkline.config import LONGEST_S, Secret
+from trunkline.client.credentials import Auth
+from trunkline.client.oauth import ClientCredentials, TokenExchange
+from trunkline.config import LONGEST_S, Secret, environment
 from trunkline.errors import Misuse
 from trunkline.net.egress import Egress
-from trunkline.peer.remote import Peer
+from trunkline.peer.remote import Peer, PeerLogin
 from trunkline.wire.peer_card import PeerCard
 
 # Kept for agents that are called again, each with its card; an author may call any number of addresses.
@@ -69,12 +71,14 @@ class PeerClients:
         if sealed and self._reveal is None:
             raise Misuse("the credentials of this agent cannot be opened here")
         secret = Secret(self._reveal(sealed)) if sealed and self._reveal is not None else ""
+        login = peer.login
         return Client(
             peer.url,
+            auth=None if login is None else _login(login, secret or _variable(peer.bearer_env)),
             api_key=secret if scheme == "apiKey" else "",
             bearer=secret if scheme == "bearer" else "",
             api_key_env=peer.api_key_env,
-            bearer_env=peer.bearer_env,
+            bearer_env="" if login is not None else peer.bearer_env,
             headers=peer.headers,
             version=peer.version,
             card=card,
@@ -94,3 +98,22 @@ class PeerClients:
         clients, self._clients = list(self._clients.values()), {}
         for client in clients:
             await client.close()
+
+
+def _variable(name: str) -> Secret:
+    if not name:
+        raise Misuse("the credentials of this agent went with its entry")
+    found = environment(name).get(name)
+    if not found:
+        raise Misuse(f"the variable {name} is not set")
+    return Secret(found)
+
+
+def _login(login: PeerLogin, secret: Secret) -> Auth:
+    if login.grant == "token_exchange":
+        return TokenExchange(
+            login.token_url, secret, client_id=login.client_id, scopes=login.scopes, audience=login.audience
+        )
+    return ClientCredentials(
+        login.token_url, login.client_id, secret, scopes=login.scopes, audience=login.audience
+    )

@@ -17,7 +17,7 @@ from trunkline.net.egress import shown
 from trunkline.peer.callbacks import Following
 from trunkline.peer.clients import PeerClients
 from trunkline.peer.failure import UNCALLABLE, UNLISTED
-from trunkline.peer.remote import Peer, Target, spoken
+from trunkline.peer.remote import Peer, PeerLogin, Target, spoken
 from trunkline.peer.remote_run import SENT, RemoteRun
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.wire.types import Metadata, SendRequest, TaskState
@@ -41,6 +41,7 @@ class RecordedPeer(Struct, frozen=True, kw_only=True):
     uncertain: Literal["fail", "ask"] = "fail"
     foreign: bool = False
     external: bool = False
+    login: PeerLogin | None = None
 
 
 class _Described(Struct, frozen=True):
@@ -184,6 +185,8 @@ def _recorded(peer: Peer) -> RecordedPeer:
         foreign=peer.foreign,
         external=peer.external,
         uncertain=peer.uncertain,
+        # Without it a secret would be shown to the agent itself.
+        login=peer.login,
     )
 
 

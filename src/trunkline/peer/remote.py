@@ -29,12 +29,23 @@ _PASSED_ON = frozenset({hops.KEY})
 _LONGEST_URL = 2048
 
 
+class PeerLogin(Struct, frozen=True, kw_only=True):
+    """The login of a program for tokens of a remote agent: by its secret, or in exchange for its token."""
+
+    token_url: str
+    client_id: str = ""
+    scopes: tuple[str, ...] = ()
+    audience: str = ""
+    grant: Literal["client_credentials", "token_exchange"] = "client_credentials"
+
+
 class Peer(Struct, frozen=True, kw_only=True):
     """A remote agent: where it is, what is shown to it, and what to do when the fate of a message is unknown.
 
     A `foreign` one came from somebody else than the operator: it is called only where the egress rule allows.
     An `external` one does not reach this machine by its own address, however near its own looks.
     `sealed` is a secret of it that only the vault opens, with the scheme before it: `bearer …`, `apiKey …`.
+    With a `login` that secret, or the one that `bearer_env` names, is shown only to its token endpoint.
     `uncertain` is `fail`, or `ask`: then whoever asked for the work decides whether it is sent again.
     """
 
@@ -49,6 +60,7 @@ class Peer(Struct, frozen=True, kw_only=True):
     foreign: bool = False
     external: bool = False
     sealed: str = ""
+    login: PeerLogin | None = None
 
     def __post_init__(self) -> None:
         check_address(self.url)

@@ -178,7 +178,9 @@ def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path, monkeypatch:
     looks = ["", half, changed]
     taken: list[list[str]] = []
 
-    def look(_: Path) -> str:
+    def look(path: Path) -> str:
+        if path.name != "agents.yaml":
+            raise FileNotFoundError
         return looks.pop(0) if len(looks) > 1 else looks[0]
 
     def take(entries: Sequence[Entry]) -> None:
@@ -197,3 +199,24 @@ def test_a_file_that_is_being_written_is_waited_for(tmp_path: Path, monkeypatch:
 
     asyncio.run(main())
     assert taken == [["a", "c"]]
+
+
+def test_agents_elsewhere_by_name_in_json(tmp_path: Path) -> None:
+    at = Workspace(tmp_path, TOKEN="t0ken")
+    at.write(
+        "a2a_agents.json",
+        '{"agents": {"one": {"url": "https://one.example", "auth": {"token_env": "TOKEN"}},'
+        ' "two": {"url": "https://two.example", "auth": {"type": "bearer", "token": "s3cret"}},'
+        ' "three": {"url": "https://three.example", "auth": {"type": "digest", "token": "s3cret"}},'
+        ' "four": {}}}',
+    )
+    at.files.start()
+    one, two, three, four = [at.entries[name] for name in ("one", "two", "three", "four")]
+    assert one.peer is not None and one.peer.bearer_env == "TOKEN" and one.owner == "file"
+    assert two.peer is not None and two.peer.headers == {"Authorization": "Bearer s3cret"}
+    assert "s3cret" not in repr(two)
+    assert "auth.scheme" in three.fault and "s3cret" not in three.fault
+    assert "a2a_agents.json" in four.fault
+    at.write("a2a_agents.json", '{"agents": [')
+    at.files.check()
+    assert at.entries["one"] == one and "a2a_agents.json" in at.entries["a2a_agents.json"].fault

@@ -14,6 +14,10 @@ from trunkline.errors import Misuse
 route_app = typer.Typer(
     cls=ClientGroup, no_args_is_help=True, help="Which agent of a hub does something, and why: explain."
 )
+a2a_app = typer.Typer(
+    cls=ClientGroup, no_args_is_help=True, help="Agents elsewhere that a hub knows: list, card, call."
+)
+RemoteName = Annotated[str, typer.Argument(metavar="NAME", help="The agent, by its name on the hub.")]
 Skill = Annotated[str, typer.Option("--skill", help="The skill that is asked for.")]
 Context = Annotated[str, typer.Option("--context-id", help="The conversation that it belongs to.")]
 
@@ -62,7 +66,38 @@ def route_explain(
     explain(store, tenant, task_id, query, as_json=as_json)
 
 
+@a2a_app.command("list", cls=UsageCommand)
+def a2a_list(*, tenant: Tenant = "", store: StoreUrl = None) -> None:
+    """List the agents elsewhere that the hub knows."""
+    _perform_a2a(store, tenant, "list")
+
+
+@a2a_app.command("card", cls=UsageCommand)
+def a2a_card(name: RemoteName, *, tenant: Tenant = "", store: StoreUrl = None) -> None:
+    """Show what an agent elsewhere says of itself."""
+    _perform_a2a(store, tenant, f"card {name}")
+
+
+@a2a_app.command("call", cls=UsageCommand)
+def a2a_call(
+    name: RemoteName,
+    message: Annotated[list[str], typer.Argument(metavar="MESSAGE", help="What it is told.")],
+    *,
+    tenant: Tenant = "",
+    store: StoreUrl = None,
+) -> None:
+    """Tell an agent elsewhere something, and print its answer."""
+    _perform_a2a(store, tenant, f"call {name} {' '.join(message)}")
+
+
+def _perform_a2a(store: str | None, tenant: str, line: str) -> None:
+    from trunkline.cli.routing import perform_a2a
+
+    raise typer.Exit(perform_a2a(store, tenant, line))
+
+
 def add_to(app: typer.Typer) -> None:
     """Register these commands."""
     app.command("dispatch", cls=UsageCommand, rich_help_panel=SERVE)(dispatch)
     app.add_typer(route_app, name="route", rich_help_panel=SERVE)
+    app.add_typer(a2a_app, name="a2a", rich_help_panel=SERVE)

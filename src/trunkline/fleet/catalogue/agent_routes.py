@@ -16,6 +16,7 @@ from trunkline.fleet.catalogue.agents import (
 )
 from trunkline.fleet.catalogue.listed import Override
 from trunkline.fleet.catalogue.probe import Probed, ProbeForm, probe
+from trunkline.fleet.catalogue.roster import Roster
 from trunkline.fleet.route import ApiRoute
 
 _OVERRIDES: dict[str, tuple[Override, str]] = {
@@ -47,6 +48,13 @@ def _reading(agents: AgentsApi) -> list[ApiRoute]:
             summary="An agent of the catalogue, with what happened to its entry.",
             act=lambda call, _query, _form: agents.get(call),
             answer=AgentDetail,
+        ),
+        ApiRoute(
+            pattern="GET /roster",
+            scope=AuthScope.READ,
+            summary="The agents elsewhere in a few lines, for models and routers; who is dead is marked.",
+            act=lambda call, _query, _form: agents.roster(call),
+            answer=Roster,
         ),
     ]
 

@@ -18,6 +18,7 @@ from trunkline.fleet.catalogue.entry_reader import read_entry
 from trunkline.fleet.catalogue.files import ENTRIES_LIMIT
 from trunkline.fleet.catalogue.history import CatalogueHistory
 from trunkline.fleet.catalogue.listed import Listed, ListedSkill, Override
+from trunkline.fleet.catalogue.roster import Roster, roster
 from trunkline.fleet.health.health_records import AgentHealth
 from trunkline.net.egress import Egress, refusal_text, shown
 from trunkline.wire.spellings import timestamp
@@ -100,6 +101,10 @@ class AgentsApi:
         page = found[: asked.limit]
         following = page[-1].entry.name if len(found) > len(page) else None
         return ApiPage([AgentItem(**self._item(call, one)) for one in page], following)
+
+    async def roster(self, call: ApiCall) -> Roster:
+        """The agents elsewhere of a tenant, in a few lines."""
+        return roster(self._parts.catalogue.listed(call.tenant))
 
     async def get(self, call: ApiCall) -> AgentDetail:
         """An agent with its history.
@@ -221,6 +226,8 @@ class AgentsApi:
             )
         if entry.peer is not None:
             await self._check_address(call.tenant, entry.peer.url)
+            if entry.peer.login is not None:
+                await self._check_address(call.tenant, entry.peer.login.token_url, "auth.tokenUrl")
         sealed = self._sealed(call.tenant, name, raw, "" if known is None else known.sealed)
         now = self._parts.now_ms()
         kept = KeptEntry(owner="api", raw=plain, by=call.principal.name, sealed=sealed, at=now)
@@ -234,11 +241,11 @@ class AgentsApi:
     def _read(self, call: ApiCall, raw: dict[str, Any]) -> Entry:
         return read_entry(raw, "api", tenant=call.tenant, searches=self._parts.catalogue.searches)
 
-    async def _check_address(self, tenant: str, url: str) -> None:
+    async def _check_address(self, tenant: str, url: str, field: str = "url") -> None:
         try:
             await self._parts.egress(tenant).check(url)
         except Unreachable as error:
-            raise InvalidParams(refusal_text(url, error), field="url") from None
+            raise InvalidParams(refusal_text(url, error), field=field) from None
 
     def _sealed(self, tenant: str, name: str, raw: dict[str, Any], known: str) -> str:
         auth = raw.get("auth")

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
+from trunkline.client.oauth import is_secret_safe
 from trunkline.config import seconds
 from trunkline.errors import InvalidParams, Misuse
 from trunkline.fleet.catalogue.entry import EVERY_TENANT, NAME, RESERVED, Entry, EntrySkill, Kind, Owner
@@ -23,7 +24,7 @@ from trunkline.fleet.catalogue.model_entry import (
     ModelMemory,
     read_model,
 )
-from trunkline.peer.remote import Peer, check_address
+from trunkline.peer.remote import Peer, PeerLogin, check_address
 from trunkline.wire.card import plain_name, plain_prose
 from trunkline.yaml_reader import snake_case
 
@@ -42,8 +43,14 @@ _Tags = Annotated[tuple[_Text, ...], Meta(max_length=64)]
 
 
 class _AuthForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    scheme: Literal["apiKey", "bearer"] = "apiKey"
+    scheme: Literal["apiKey", "bearer", "oauth2"] = "apiKey"
     credentials_env: str = ""
+    # Of oauth2: the credentials are the secret of a client, or a token that is exchanged.
+    token_url: _Text = ""
+    client_id: _Text = ""
+    scopes: _Tags = ()
+    audience: _Text = ""
+    grant: Literal["client_credentials", "token_exchange"] = "client_credentials"
 
 
 class _SkillForm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -315,12 +322,13 @@ def _peer(form: _EntryForm, owner: Owner) -> Peer:
     if named and _VARIABLE_NAME.fullmatch(named) is None:
         where = "auth.credentialsEnv" if auth is not None and auth.credentials_env else "apiKeyEnv"
         raise InvalidParams("give the name of a variable, not the secret itself", field=where)
-    is_bearer = auth is not None and auth.scheme == "bearer"
+    is_bearer = auth is not None and auth.scheme != "apiKey"
     for name, value in form.headers.items():
         if _HEADER.fullmatch(name) is None or not value.isprintable() or not value.isascii():
             raise InvalidParams("a header has a name and a printable value", field=f"headers.{name}")
     if "#" in form.url or "?" in form.url or "@" in form.url.partition("://")[2].partition("/")[0]:
         raise InvalidParams("an address has no query, fragment or login; use auth", field="url")
+    login = None if auth is None else _login(auth)
     try:
         if form.card_url:
             check_address(form.card_url)
@@ -337,10 +345,35 @@ def _peer(form: _EntryForm, owner: Owner) -> Peer:
             verify_tls=form.verify_tls,
             uncertain=form.uncertain,
             external=form.external,
+            login=login,
         )
     except Misuse:
         # What is wrong with it stays unsaid: a variable that was put in may be a secret.
         raise InvalidParams("this is no http:// or https:// address of an agent", field="url") from None
+
+
+def _login(auth: _AuthForm) -> PeerLogin | None:
+    if auth.scheme != "oauth2":
+        for name in ("token_url", "client_id", "scopes", "audience"):
+            if getattr(auth, name):
+                raise InvalidParams("this is of the scheme oauth2", field=f"auth.{_written(name)}")
+        return None
+    try:
+        check_address(auth.token_url)
+        is_safe = is_secret_safe(auth.token_url)
+    except Misuse:
+        is_safe = False
+    if not is_safe:
+        raise InvalidParams("give the https:// address of a token endpoint", field="auth.tokenUrl")
+    if not auth.client_id and auth.grant == "client_credentials":
+        raise InvalidParams("give the id of the client", field="auth.clientId")
+    return PeerLogin(
+        token_url=auth.token_url,
+        client_id=auth.client_id,
+        scopes=auth.scopes,
+        audience=auth.audience,
+        grant=auth.grant,
+    )
 
 
 def _import(form: _EntryForm) -> str:

@@ -19,6 +19,8 @@ from trunkline.yaml_reader import YamlPosition, read_text, read_yaml
 
 log = logging.getLogger("trunkline.fleet")
 LIST, FOLDER = "agents.yaml", "agents.d"
+# Agents elsewhere by name, as other gateways have them in such a file.
+REMOTE = "a2a_agents.json"
 # In the place of `agents.yaml` where it is set.
 JSON_VARIABLE = "TRUNKLINE_AGENTS_JSON"
 ENTRIES_LIMIT = 10_000
@@ -87,7 +89,7 @@ class CatalogueFiles:
     def _read(self) -> dict[str, str | Misuse]:
         given = self._variable(JSON_VARIABLE)
         texts: dict[str, str | Misuse] = {} if given is None else {JSON_VARIABLE: given}
-        paths = [*sorted((self._workspace / FOLDER).glob("*.yaml"))]
+        paths = [self._workspace / REMOTE, *sorted((self._workspace / FOLDER).glob("*.yaml"))]
         if given is None:
             paths.insert(0, self._workspace / LIST)
         for path in paths:
@@ -137,6 +139,8 @@ def parse(file: str, text: str, variable: Variable, *, searches: bool = False) -
             raise Misuse(f"{file}: it has no entry; begin with name: and url:")
         return []
     document, top = found
+    if file == REMOTE:
+        return _remote(document, top, variable)
     if file.startswith(f"{FOLDER}/"):
         return [_entry(document, top, variable, searches=searches)]
     if file == JSON_VARIABLE and isinstance(document, list):
@@ -160,6 +164,38 @@ def parse(file: str, text: str, variable: Variable, *, searches: bool = False) -
     return [
         _entry(raw, rows.child(str(n)) or rows, variable, searches=searches) for n, raw in enumerate(raws)
     ]
+
+
+def _remote(document: object, top: YamlPosition, variable: Variable) -> list[Entry]:
+    """Entries by name: each has a url, and as auth of the type bearer a token or the variable of one."""
+    listed = cast("dict[str, object]", document).get("agents") if isinstance(document, dict) else document
+    if listed is None:
+        return []
+    if not isinstance(listed, dict):
+        raise Misuse(f"{top('agents')}: agents is an object of entries by name")
+    at = top.child("agents") or top
+    named = cast("dict[str, object]", listed)
+    return [
+        _entry(_from_remote(name, raw), at.child(name) or at, variable, searches=False)
+        for name, raw in named.items()
+    ]
+
+
+def _from_remote(name: str, raw: object) -> object:
+    """An entry of such a file as `agents.yaml` has it; whatever is wrong with it is told by its reader."""
+    if not isinstance(raw, dict):
+        return raw
+    members = cast("dict[str, Any]", raw)
+    auth = members.get("auth")
+    if not isinstance(auth, dict):
+        return {**members, "name": name}
+    shown = cast("dict[str, Any]", auth)
+    token, rest = shown.get("token"), {**members, "name": name}
+    if isinstance(token, str) and token and shown.get("type", "bearer") == "bearer":
+        del rest["auth"]
+        return {**rest, "headers": {"Authorization": f"Bearer {token}"}}
+    named = {"scheme": shown.get("type", "bearer"), "credentialsEnv": shown.get("token_env", "")}
+    return {**rest, "auth": named}
 
 
 def merged(parsed: Mapping[str, list[Entry]], faults: Mapping[str, str]) -> list[Entry]:
