@@ -7,7 +7,7 @@ import re
 from tests.architecture.source import PACKAGE, ROOT
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-TOUR_LINES = 2_330
+TOUR_LINES = 1_800
 # For each file of the list a name in it that does the thing: a file that lost it has a stale row.
 SHOWN = {
     "http/connection.py": "HEAD_S",

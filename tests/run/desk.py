@@ -11,8 +11,9 @@ from tests.run.stores import Intercepted
 from trunkline.clock import Ids, now_ms
 from trunkline.errors import StoreError
 from trunkline.log import events as ev
+from trunkline.run.backlog import pages
 from trunkline.run.executor import OnCrash, Verdict, Work
-from trunkline.run.feed import Feed, pages
+from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Limits
 from trunkline.run.runner import Runner
 from trunkline.store.base import Log

@@ -11,8 +11,9 @@ from trunkline.errors import StoreError
 from trunkline.log import events as ev
 from trunkline.log.events import Recorded
 from trunkline.log.fold import State
+from trunkline.run.backlog import pages
 from trunkline.run.executor import Verdict, Work
-from trunkline.run.feed import PAGE, WINDOW, Feed, pages
+from trunkline.run.feed import PAGE, WINDOW, Feed
 from trunkline.wire.types import TaskState
 
 POINTS = 60

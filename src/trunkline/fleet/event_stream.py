@@ -13,7 +13,8 @@ from trunkline.fleet.views import event_row
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.exchange import EVENTS
 from trunkline.log.events import Recorded
-from trunkline.run.feed import Feed, pages
+from trunkline.run.backlog import pages
+from trunkline.run.feed import Feed
 from trunkline.store.base import Log
 from trunkline.wire import sse
 

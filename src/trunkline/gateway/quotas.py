@@ -16,7 +16,7 @@ from trunkline.clock import first_id, now_ms
 from trunkline.errors import TooManyRequests
 from trunkline.fleet.routing.dispatcher import DispatchOrder
 from trunkline.gateway.tenants import NO_QUOTA, TenantQuota
-from trunkline.store.base import Heads
+from trunkline.store.parts import Heads
 from trunkline.store.records import Where
 from trunkline.wire.types import TaskState
 

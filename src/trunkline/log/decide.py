@@ -12,17 +12,11 @@ from msgspec import Struct
 
 from trunkline import errors
 from trunkline.log import events as ev
+from trunkline.log.answers import check_answer
 from trunkline.log.delegation import Notify, RestChild, notify, rest_child
 from trunkline.log.fold import NEVER, State
 from trunkline.log.limits import BYTES_LIMIT, EVENTS_LIMIT, LIMITS, is_full
 from trunkline.log.push_targets import DeletePush, SetPush, delete_push, set_push
-from trunkline.wire.question import (
-    QUESTION_CLOSED,
-    QUESTION_KEY,
-    answered_question,
-    read_answer,
-    read_question,
-)
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TERMINAL, Message, TaskState
 
@@ -158,31 +152,13 @@ def _say(state: State, command: Say) -> tuple[ev.AnyEvent, ...]:
             f"task {state.task_id} has reached its limit ({LIMITS}); send without taskId to start another",
             field="message.taskId",
         )
-    _check_answer(state, message, command.by)
+    check_answer(state, message, command.by)
     push = () if command.push is None else set_push(state, command.push, state.principal)
     said = ev.Said(message, command.by)
     if not state.interrupted:
         return (*push, said)
     claim = (ev.Claimed(command.claim),) if command.claim and command.claim != state.node else ()
     return (*claim, *push, said, ev.Status(TaskState.WORKING))
-
-
-def _check_answer(state: State, message: Message, by: str) -> None:
-    """A message may name the question that it answers: an older one must not be taken for the open one.
-
-    Whoever is there to answer says nothing else.
-    """
-    named, question = answered_question(message), state.question
-    asks = question is not None and named in ("", question.message_id)
-    if (named and not asks) or (by and not (asks and state.state is TaskState.INPUT_REQUIRED)):
-        asked = f"the question {named!r}" if named else "anything"
-        raise errors.InvalidParams(
-            f"task {state.task_id} does not ask {asked} now; get the task to see what it asks",
-            field=f"message.metadata.{QUESTION_KEY}",
-            conflict=QUESTION_CLOSED,
-        )
-    if question is not None:
-        read_answer(read_question(question), message)
 
 
 def _cancel(state: State, command: Cancel) -> tuple[ev.AnyEvent, ...]:

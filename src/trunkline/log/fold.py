@@ -115,7 +115,9 @@ class State:
 
     def task(self, history_length: int | None = None, *, artifacts: bool = True) -> Task:
         """The task as the wire shows it, with the newest `history_length` messages."""
-        history = self._history if history_length is None else _newest(self._history, history_length)
+        history = self._history
+        if history_length is not None:
+            history = history[-history_length:] if history_length else []
         return Task(
             id=self.task_id,
             context_id=self.context_id,
@@ -281,10 +283,6 @@ class State:
 def deadline_of(event: ev.Status) -> int | None:
     """When the question of a status is closed without an answer; None if never, or if it asks nothing."""
     return event.deadline or None if event.state in INTERRUPTED else None
-
-
-def _newest(history: list[Message], length: int) -> list[Message]:
-    return history[-length:] if length else []
 
 
 def fold(task_id: str, recorded: Iterable[ev.Recorded]) -> State:

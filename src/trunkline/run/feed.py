@@ -1,38 +1,25 @@
 """One task as everybody in this process reads it: folded once, followed by many.
 
 A feed holds what is committed and nothing else. Readers keep only a place (a seq), so a slow
-one costs no memory; older events than the window are read from the store again.
+one costs no memory; events older than the window are read from the store again (`backlog`).
 """
 
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop, Future
-from collections.abc import AsyncIterator, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from trunkline.errors import StoreError
 from trunkline.log.encoding import encode_one
 from trunkline.log.events import AnyEvent, Compacted, Recorded, Stepped
 from trunkline.log.fold import State
-from trunkline.store.base import Log
+
+if TYPE_CHECKING:
+    from trunkline.run.owner import Owner
 
 WINDOW = 512
 PAGE = 500
-FIRST_PAGE = 16
-PAGE_BYTES = 16 << 10
-LONGEST_PAGE = 1 << 20
-
-
-class Watcher(Protocol):
-    """Whoever runs the task; told when the log has moved."""
-
-    def moved(self) -> None:
-        """The feed has taken events in, or the last caller has spoken."""
-        ...
-
-    def abandon(self) -> None:
-        """The feed is not what the log holds: leave the task as it is."""
-        ...
 
 
 class Feed:
@@ -51,7 +38,8 @@ class Feed:
         # Encoded frames by dialect and seq, made by one reader for the others.
         self.frames: dict[tuple[object, int], bytes] = {}
         self.readers = 0
-        self.runner: Watcher | None = None
+        # Who runs the task here, told whenever the log has moved.
+        self.runner: Owner | None = None
         # How many commands of callers are on their way; the runner's own events wait for them.
         self.callers = 0
         self._waiters: list[Future[None]] = []
@@ -167,28 +155,3 @@ def _release(futures: list[Future[None]]) -> None:
     for future in futures:
         if not future.done():
             future.set_result(None)
-
-
-async def pages(log: Log, feed: Feed, after: int) -> AsyncIterator[list[Recorded]]:
-    """Events after a seq up to the window, read from the store.
-
-    Raises:
-        StoreError: they are no longer there.
-    """
-    count = FIRST_PAGE
-    while after < feed.base:
-        batch = await log.read(feed.tenant, feed.state.task_id, after, min(count, feed.base - after))
-        if not batch:
-            # Pruned under the reader: it must end, or it would ask for them forever.
-            raise StoreError(f"the events of task {feed.state.task_id} after {after} are no longer kept")
-        after = batch[-1].seq
-        yield batch
-        # By weight and not by number: whoever reads slowly makes the server hold a page of it. But not event
-        # by event: a store reads an append whole, whatever is asked of it.
-        size = weight(batch)
-        if size > LONGEST_PAGE:
-            count = max(1, count // 4)
-        elif size > 2 * PAGE_BYTES:
-            count = max(min(count, FIRST_PAGE), count // 2)
-        elif size < PAGE_BYTES:
-            count = min(PAGE, 2 * count)

@@ -128,6 +128,13 @@ class Node:
         )
         return Status(TaskState.FAILED, message)
 
+    def raised(self, task: State, error: BaseException) -> Status:
+        """The end of a task whose executor raised; the log has the error under the reason that is told."""
+        reason = self.ids.new()
+        log.error("task.raised task=%s reason=%s", task.task_id, reason, exc_info=error)
+        detail = f" {type(error).__name__}: {error}." if self.dev else ""
+        return self.failed(task, f"The skill failed unexpectedly.{detail} Reason id {reason}.")
+
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         """Run something in the background until the runner stops."""
         task = self.tasks.loop.create_task(work)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from trunkline.errors import InvalidParams, StoreError, TaskNotCancelable, TaskNotFound
 from trunkline.log.fold import State
+from trunkline.run.buffer import RETRY_S
 from trunkline.run.feed import Feed
-from trunkline.run.owner import RETRY_S
 from trunkline.run.tasks import not_found
 from trunkline.telemetry import traces
 from trunkline.wire.types import Message, SendRequest

@@ -12,18 +12,19 @@ from asyncio import AbstractEventLoop
 from collections.abc import Callable, Collection, Sequence
 
 from trunkline.clock import now_ms
-from trunkline.errors import Misuse, StoreError, TaskFull, TurnOver
+from trunkline.errors import Misuse, TaskFull, TurnOver
 from trunkline.log.events import AnyEvent, Recorded, Replied, Status, Stepped
 from trunkline.log.fold import State
 from trunkline.log.limits import LIMITS
 from trunkline.run import contexts
-from trunkline.run.buffer import RETRY_S, UNFLUSHED_LIMIT, EventBuffer
+from trunkline.run.buffer import UNFLUSHED_LIMIT, EventBuffer
 from trunkline.run.executor import Again, ChildTasks, Verdict, never
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
 from trunkline.run.parking import Waits
+from trunkline.run.preparation import prepare
 from trunkline.run.questions import Questions, bounded
-from trunkline.run.replay import Replay, conclude, replay
+from trunkline.run.replay import Replay, conclude
 from trunkline.telemetry import traces
 from trunkline.wire.types import TERMINAL, Message, TaskState
 
@@ -318,7 +319,9 @@ class Owner:
             # Invariant: whoever leaves a task here has said how it ended; without an owner nobody else would.
             self._spoken = True
             self._buffer.opening = False
-            verdict = self._failed(error or asyncio.CancelledError("the executor was cancelled"))
+            verdict = self._node.raised(
+                self.feed.state, error or asyncio.CancelledError("the executor was cancelled")
+            )
             self._buffer.put_now(self._stop or verdict)
         if self._abandoned or not self._buffer.busy:
             self._leave()
@@ -370,21 +373,8 @@ class Owner:
 
     async def _prepare(self) -> None:
         """Read what the executor needs of the log before it begins."""
-        while True:
-            try:
-                if self._continues and not self.earlier:
-                    names = self._node.names_of(self.agent.id)
-                    self.earlier = await contexts.earlier(self._node.tasks, self.feed, names)
-                if self._again is not Again.NO:
-                    records = await self._node.tasks.records(self.feed)
-                    self._replay = replay(self._again, records, self.agent.executor.works_elsewhere)
-                break
-            except StoreError as error:
-                if self._again is Again.NO or error.damaged_task:
-                    raise
-                # It survived its process; a store that is away for a moment must not end it.
-                log.error("task.unread task=%s error=%s", self.feed.state.task_id, error)
-                await asyncio.sleep(RETRY_S)
+        found = await prepare(self._node, self.agent, self.feed, self._again, continues=self._continues)
+        self.earlier, self._replay = found
         if self._replay is not None:
             for event in self._replay.opening():
                 self._buffer.put(event)
@@ -408,7 +398,7 @@ class Owner:
                 return self._stop or self._node.failed(self.feed.state, self._replay.trouble)
             case _:
                 # Also an exit, which would end the process, or a cancel that is the executor's own.
-                failed = self._failed(error)
+                failed = self._node.raised(self.feed.state, error)
                 return self._stop or failed
 
     def _goes_on(self) -> bool:
@@ -426,14 +416,6 @@ class Owner:
                 self.feed.state, f"The task has reached its limit ({LIMITS}) and was ended."
             )
         else:
-            verdict = self._failed(error)
+            verdict = self._node.raised(self.feed.state, error)
         self.interrupt(verdict)
         return verdict
-
-    def _failed(self, error: BaseException) -> Status:
-        reason = self.ids.new()
-        log.error("task.raised task=%s reason=%s", self.feed.state.task_id, reason, exc_info=error)
-        detail = f" {type(error).__name__}: {error}." if self._node.dev else ""
-        return self._node.failed(
-            self.feed.state, f"The skill failed unexpectedly.{detail} Reason id {reason}."
-        )

@@ -36,8 +36,18 @@ async def perform(
         raise RouteNotFound(f"this path takes {verb} only", allow=verb)
     if path == _TASKS:
         submission = read_submission(await read_body(exchange))
-        request = request_of(submission, operations.skill_named(submission.agent_id))
+        request = request_of(submission, _skill_named(operations, submission.agent_id))
         # The correlation id is the engine's word for "the same step again": it never starts a second task.
         known = replace(caller, idempotency_key=submission.correlation_id)
         return _CREATED, record(await operations.submit(known, request))
     return 200, record(await operations.get(caller, TaskQuery(task_id)))
+
+
+def _skill_named(operations: Operations, name: str) -> str:
+    """The skill that a workflow engine means; the agent's own name means its default one.
+
+    Raises:
+        RouteNotFound: there is neither a skill nor an agent of that name.
+    """
+    # Of several agents, which skills there are is known to whoever opens the task.
+    return name if operations.executor is None else operations.executor.named(name)

@@ -19,6 +19,7 @@ from trunkline.log.events import DISPATCH_KEY, PushTarget
 from trunkline.log.fold import NOBODY, State
 from trunkline.log.ids import UUID
 from trunkline.log.limits import LIMITS
+from trunkline.run.executor import Executor
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
 from trunkline.run.tasks import not_found
@@ -37,6 +38,7 @@ DEDUP_MS = 24 * 3600 * 1000
 FIRST_WORD_S = 5.0
 # How often whoever waits for a rest is asked whether it is still let in.
 LOOK_S = 1.0
+UNAVAILABLE = "the store cannot take this now; send the same message again in a while"
 _encode = msgspec.json.Encoder().encode
 # Gives the task that a caller's message has opened: of which agent is decided there.
 OpenTask = Callable[[Caller, SendRequest, Dedup | None, PushTarget | None], Awaitable[Feed]]
@@ -141,7 +143,7 @@ class Operations:
         except errors.StoreError as error:
             if error.damaged_task:
                 raise
-            raise unavailable(error) from error
+            raise errors.Unavailable(UNAVAILABLE) from error
 
     async def _open(
         self,
@@ -210,16 +212,10 @@ class Operations:
         traces.about(feed.state.task_id)
         return view(caller.principal, feed.state)
 
-    def skill_named(self, name: str) -> str:
-        """The skill that a workflow engine means; the agent's own name means its default one.
-
-        Raises:
-            RouteNotFound: there is neither a skill nor an agent of that name.
-        """
-        if self._agent is None:
-            # Which skills there are is known to whoever opens the task.
-            return name
-        return self._runner.agent(self._agent).executor.named(name)
+    @property
+    def executor(self) -> Executor | None:
+        """Who does the work; None where that depends on the task."""
+        return None if self._agent is None else self._runner.agent(self._agent).executor
 
     async def cancel(self, caller: Caller, query: TaskQuery) -> Task:
         """Stop a task; gives the canceled task."""
@@ -229,7 +225,7 @@ class Operations:
         except errors.StoreError as error:
             if error.damaged_task:
                 raise
-            raise unavailable(error) from error
+            raise errors.Unavailable(UNAVAILABLE) from error
         return feed.state.task(query.history_length)
 
     async def list(self, caller: Caller, query: ListQuery) -> TaskPage:
@@ -292,12 +288,6 @@ class Operations:
         if request.push is None:
             return None
         return await self.push.inline(caller, request.push, known, by)
-
-
-def unavailable(error: errors.StoreError) -> errors.Unavailable:
-    """What a caller hears when the store cannot take its request."""
-    del error
-    return errors.Unavailable("the store cannot take this now; send the same message again in a while")
 
 
 def _dedup(caller: Caller, request: SendRequest) -> Dedup | None:

@@ -16,7 +16,7 @@ from trunkline.clock import random_bits
 from trunkline.errors import StoreError
 from trunkline.http.exchange import EVENTS, Exchange
 from trunkline.log.events import Compacted, Recorded
-from trunkline.run.feed import pages
+from trunkline.run.backlog import pages
 from trunkline.server.frames import WHOLE_LIMIT, frame, opening_frames, range_frames
 from trunkline.server.subscription import Subscription
 from trunkline.store.base import Log

@@ -12,10 +12,9 @@ from typing import Protocol
 
 from trunkline.log.events import AnyEvent, Recorded
 from trunkline.log.head import Head
-from trunkline.log.ids import Position
 from trunkline.store.group_commit import Ack, Observer
-from trunkline.store.parts import Clock, Docs, Maintenance, Nodes, Outbox
-from trunkline.store.records import Cursor, Dedup, HeadPage, Hint, OutboxEntry, Poll, TailRecord, Where
+from trunkline.store.parts import Clock, Docs, Heads, Maintenance, Nodes, Outbox
+from trunkline.store.records import Cursor, Dedup, Hint, OutboxEntry, Poll, TailRecord
 
 
 class Log(Protocol):
@@ -75,22 +74,6 @@ class Log(Protocol):
 
     async def end(self) -> Cursor:
         """The cursor behind everything that `tail` gives now; `START` if that is nothing."""
-        ...
-
-
-class Heads(Protocol):
-    """The folded rows that lists read."""
-
-    async def get(self, tenant: str, task_id: str) -> Head | None:
-        """The head of one task; None if there is no such task."""
-        ...
-
-    async def list(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
-        """A keyset page of heads."""
-        ...
-
-    async def rebuild(self, tenant: str | None = None) -> int:
-        """Drop the heads and fold them again from the log; gives how many."""
         ...
 
 

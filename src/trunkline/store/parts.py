@@ -1,4 +1,4 @@
-"""The parts of a store beside log and heads: nodes, outbox, clock, documents, maintenance.
+"""The parts of a store beside its log: heads, nodes, outbox, clock, documents, maintenance.
 
 What every store must do here is told once, as in `base`. Nothing of it is SQL.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+from trunkline.log.head import Head
+from trunkline.log.ids import Position
 from trunkline.store.records import (
     EVERYTHING,
     START,
@@ -20,6 +22,7 @@ from trunkline.store.records import (
     DocChange,
     DocHint,
     Fault,
+    HeadPage,
     NodeRecord,
     Orphan,
     Poll,
@@ -27,7 +30,24 @@ from trunkline.store.records import (
     TaskRef,
     TenantDoc,
     Waiting,
+    Where,
 )
+
+
+class Heads(Protocol):
+    """The folded rows that lists read."""
+
+    async def get(self, tenant: str, task_id: str) -> Head | None:
+        """The head of one task; None if there is no such task."""
+        ...
+
+    async def list(self, tenant: str, where: Where, *, size: int, after: Position | None = None) -> HeadPage:
+        """A keyset page of heads."""
+        ...
+
+    async def rebuild(self, tenant: str | None = None) -> int:
+        """Drop the heads and fold them again from the log; gives how many."""
+        ...
 
 
 class Nodes(Protocol):

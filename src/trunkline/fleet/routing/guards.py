@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from trunkline.fleet.journal import Journal, Journals
 from trunkline.fleet.routing.choose import Standing
-from trunkline.store.base import Heads
+from trunkline.store.parts import Heads
 from trunkline.store.records import Where
 from trunkline.wire.types import TaskState
 
