@@ -5,7 +5,7 @@ No bytes and no HTTP in here: JSON-RPC, REST and whoever comes next encode what 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from hashlib import blake2b
 
@@ -111,13 +111,13 @@ class Operations:
         dedup = _dedup(caller, request)
         if not request.message.message_id:
             request = replace(request, message=replace(request.message, message_id=new_id()))
-        message = request.message
+        message, config = request.message, request.push
         try:
             if message.task_id:
                 feed = await self._find_question(caller, TaskQuery(message.task_id))
                 by = answers_as(principal, feed.state)
                 # Clients send their config with every message: it stays one, and is its caller's alone.
-                push = await self._target(caller, request, feed.state.push, by)
+                push = config and await self.push.inline(caller, config, feed.state.push, by)
                 await self._runner.say(feed, message, dedup, push, by=by)
                 return feed, False
             permit(principal, WRITE)
@@ -127,7 +127,7 @@ class Operations:
                     "only a hub says by what its work was asked for; leave it out",
                     field=f"metadata.{DISPATCH_KEY}",
                 )
-            push = await self._target(caller, request)
+            push = config and await self.push.inline(caller, config, NOBODY)
             return await self._open(caller, request, dedup, push, wait=wait), True
         except errors.Duplicate as earlier:
             if dedup is None or earlier.digest != dedup.digest:
@@ -280,14 +280,6 @@ class Operations:
     def _check_streaming(self) -> None:
         if not self._streaming:
             raise errors.UnsupportedOperation("this agent does not stream; send and then get the task")
-
-    async def _target(
-        self, caller: Caller, request: SendRequest, known: Mapping[str, PushTarget] = NOBODY, by: str = ""
-    ) -> PushTarget | None:
-        """The webhook that comes with a message, if one does."""
-        if request.push is None:
-            return None
-        return await self.push.inline(caller, request.push, known, by)
 
 
 def _dedup(caller: Caller, request: SendRequest) -> Dedup | None:
