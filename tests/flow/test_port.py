@@ -107,6 +107,10 @@ async def test_a_wrong_submit_leaves_the_run_as_it_was() -> None:
                 "SUBMIT_VALIDATION_ERROR",
                 port.submit_activity(CALLER, "e", "one", ok, span=span, given={"a": 2}),
             ),
+            (
+                "SUBMIT_VALIDATION_ERROR",
+                port.submit_activity(CALLER, "e", "one", ok, span=span, given={"a": True}),
+            ),
             ("INVALID_RESUME_PAYLOAD", port.resume(CALLER, "e", {})),
             ("SIGNAL_NOT_AWAITING", port.signal(CALLER, "e", "go")),
             ("EXECUTION_NOT_FOUND", port.resume(CALLER, "nobody", {})),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from trunkline.errors import FlowInvalid
-from trunkline.flow.state import StateCheck, merged
+from trunkline.flow.state import StateCheck, merged, same_json
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,20 @@ def test_a_state_schema_fetches_nothing() -> None:
 def test_a_pattern_that_never_ends_ends() -> None:
     check = StateCheck({"properties": {"a": {"pattern": r"^(\w+\s?)+(?<!x)$"}}})
     assert check.wrong({"a": "a" * 60 + "!"}) is not None
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ({"a": [1, {"b": None}]}, {"a": [1.0, {"b": None}]}, True),
+        ({"a": [1]}, {"a": [True]}, False),
+        ({"a": {"b": 0}}, {"a": {"b": False}}, False),
+        ({"a": True}, {"a": True}, True),
+        ({"a": 1}, {"a": 1, "b": 1}, False),
+        ([1], [1, 2], False),
+        ({}, [], False),
+        ("1", 1, False),
+    ],
+)
+def test_values_are_compared_as_json(one: Any, other: Any, same: bool) -> None:
+    assert same_json(one, other) is same_json(other, one) is same

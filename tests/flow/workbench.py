@@ -38,17 +38,23 @@ async def seed(
     *,
     execution_id: str,
     mode: Any = "in_process",
+    by_hash: bool = False,
 ) -> None:
-    """Have the log of a run end behind these rows, as if its process had died there; somebody takes it up."""
+    """Have the log of a run end behind these rows, as if its process had died there; somebody takes it up.
+
+    With `by_hash` as older versions wrote it, with its definition beside the log.
+    """
     engine, store = flows.engine, flows.store
     loaded = engine.definitions.read(document)
-    await engine.definitions.keep("default", loaded)
+    if by_hash:
+        await engine.definitions.keep("default", loaded)
     task_id = run_task_id(execution_id)
     message = RunOrder(execution_id, loaded.definition.hash, mode).message(f"{task_id}:order", given)
     # PostgreSQL looks but now and then for tasks of nodes that it has never heard of, and at once for nobody's.
     node = "" if store.shared else "dead"
     first = Submitted(message, task_id, "anonymous", node, "workflow", agent=engine.parts.agent)
-    events = [first, Status(TaskState.WORKING), *([FlowRows(tuple(rows))] if rows else [])]
+    opening = [first] if by_hash else [first, loaded.step]
+    events = [*opening, Status(TaskState.WORKING), *([FlowRows(tuple(rows))] if rows else [])]
     at = now_ms()
     head = head_after(State(task_id), events, at)
     await store.log.append("default", task_id, 0, events, at=at, head=head)

@@ -51,7 +51,8 @@ class FlowEngine:
 
     def hosted(self, stall_s: float = 900.0, retention_s: float = 0.0) -> HostedAgent:
         """The agent that a runner carries."""
-        return HostedAgent(AGENT, FlowExecutor(self.parts), stall_s, retention_s)
+        executor = FlowExecutor(self.parts)
+        return HostedAgent(AGENT, executor, stall_s, retention_s, opening=executor.opening)
 
     def fetch_by(
         self, fetcher: Fetcher, signatures: SignaturePolicy, known: WorkflowRefs | None = None

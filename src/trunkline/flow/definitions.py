@@ -1,14 +1,16 @@
-"""Definitions in the store: each by its hash, so that a run is walked by the definition it was begun with.
+"""Definitions: read, held ready, recorded with the runs that they are walked by, registered under an id.
 
-A workflow that was registered under an id is a document that names a hash.
+A run is walked by the definition in the first append of its log, and that goes when the run is forgotten. A
+workflow that was registered is a document by its hash, and one by its id that names the hash.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
@@ -17,14 +19,17 @@ from trunkline.errors import Conflict, FlowRefused
 from trunkline.flow.definition.document import Definition
 from trunkline.flow.definition.read import read_definition
 from trunkline.flow.state import StateCheck
+from trunkline.log.events import Recorded, Stepped
 from trunkline.store.parts import Docs
 
 KIND, REGISTERED = "workflow", "workflow.id"
+# The step of a run that holds its definition, and its place.
+STEP, PLACE = "flow.definition", 0
 LARGEST = 2 << 20
 # How many workflows a tenant may register.
 TENANT_LIMIT = 1000
-# How many definitions are held ready, and how many are known to be in the store.
-CACHED, KNOWN = 256, 10_000
+# How many definitions are held ready.
+CACHED = 256
 # From this many bytes on, reading a definition takes more than some milliseconds.
 _LARGE = 32 << 10
 K = TypeVar("K")
@@ -33,7 +38,7 @@ Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 
-class Loaded(Struct, frozen=True):
+class Loaded(Struct, frozen=True, weakref=True):
     """A definition with its state's schema compiled."""
 
     definition: Definition
@@ -42,6 +47,11 @@ class Loaded(Struct, frozen=True):
     def wrong(self, state: dict[str, Any]) -> str | None:
         """What is wrong with a state, in words; None where it fits."""
         return self.check.wrong(state)
+
+    @property
+    def step(self) -> Stepped:
+        """What the log of a run says of the definition that it is walked by."""
+        return Stepped(PLACE, STEP, self.definition.document)
 
 
 class _Recent(OrderedDict[K, V], Generic[K, V]):
@@ -64,13 +74,13 @@ class _Recent(OrderedDict[K, V], Generic[K, V]):
 
 
 class Definitions:
-    """Reads definitions, keeps them in the store, and finds them there."""
+    """Reads definitions, and finds those of runs and those that were registered."""
 
     def __init__(self, docs: Docs) -> None:
         self._docs = docs
         self._by_text: _Recent[bytes, Loaded] = _Recent(CACHED)
-        self._by_hash: _Recent[str, Loaded] = _Recent(CACHED)
-        self._kept: _Recent[tuple[str, str], bool] = _Recent(KNOWN)
+        # Of each tenant by their hashes, while somebody has them in hand.
+        self._held: WeakValueDictionary[tuple[str, str], Loaded] = WeakValueDictionary()
 
     def read(self, document: object) -> Loaded:
         """The definition in a document; where others wait meanwhile, `load` is for that.
@@ -94,38 +104,53 @@ class Definitions:
         return self._keep_ready(text, await beside(len(text), _read, text))
 
     def _keep_ready(self, text: bytes, read: Loaded) -> Loaded:
-        loaded = self._by_hash.find(read.definition.hash) or read
-        self._by_hash.keep(loaded.definition.hash, loaded)
-        self._by_text.keep(text, loaded)
-        return loaded
+        self._by_text.keep(text, read)
+        return read
+
+    def hold(self, tenant: str, loaded: Loaded) -> None:
+        """Have a definition found by its hash for as long as the caller has it in hand."""
+        self._held[tenant, loaded.definition.hash] = loaded
+
+    def held(self, tenant: str, hash: str) -> Loaded | None:
+        """The definition of a hash, if somebody of the tenant has it in hand."""
+        return self._held.get((tenant, hash))
 
     async def keep(self, tenant: str, loaded: Loaded) -> None:
         """Have the store hold a definition."""
-        key = (tenant, loaded.definition.hash)
-        if self._kept.find(key):
-            return
         body = msgspec.json.encode(loaded.definition.document)
         try:
             await self._docs.put(tenant, KIND, loaded.definition.hash, body, 0)
         except Conflict:
             # It was there: by this hash it can be no other.
             pass
-        self._kept.keep(key, True)
+
+    async def recorded(self, tenant: str, records: Iterable[Recorded], hash: str) -> Loaded:
+        """The definition of a run, from its log; by its hash if a version began it that had none there.
+
+        Raises:
+            FlowRefused: there is none.
+        """
+        for one in records:
+            if isinstance(one.event, Stepped) and one.event.name == STEP:
+                return await self.load(one.event.result)
+        return await self.get(tenant, hash)
 
     async def get(self, tenant: str, hash: str) -> Loaded:
-        """The definition of a hash.
+        """The definition of a hash, where it is a document.
 
         Raises:
             FlowRefused: the store has none.
         """
-        found = self._by_hash.find(hash)
-        if found is not None and self._kept.find((tenant, hash)):
+        found = self.held(tenant, hash)
+        if found is not None:
             return found
         doc = await self._docs.get(tenant, KIND, hash)
         if doc is None:
             raise FlowRefused("WORKFLOW_NOT_FOUND", f"there is no definition with the hash {hash}")
-        self._kept.keep((tenant, hash), True)
-        return self._keep_ready(doc.body, await beside(len(doc.body), _read, doc.body))
+        found = self._by_text.find(doc.body)
+        found = found or self._keep_ready(doc.body, await beside(len(doc.body), _read, doc.body))
+        self.hold(tenant, found)
+        return found
 
     async def register(self, tenant: str, workflow_id: str, loaded: Loaded) -> None:
         """Give a definition an id.

@@ -80,8 +80,8 @@ def _fits(run: ListedRun, query: RunListQuery) -> bool:
 
 async def _listed(definitions: Definitions, tenant: str, head: Head, state: State) -> ListedRun | None:
     order = read_order(state.message) if state.seq and state.created_at else None
-    name = ""
-    if order is not None:
+    name = "" if order is None else order.name
+    if order is not None and not name:
         try:
             name = (await definitions.get(tenant, order.definition)).definition.name
         except FlowRefused:

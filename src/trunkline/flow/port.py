@@ -7,6 +7,7 @@ the run as the answer to the question that the run waits with, so that of severa
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
@@ -28,7 +29,8 @@ from trunkline.flow.engine.run_messages import (
 from trunkline.flow.engine.view import RunView, ShownRow
 from trunkline.flow.listing import RunListQuery, list_runs
 from trunkline.flow.results import CANCELLED, RunPage, RunResult, RunStatus, redacted, run_result, run_status
-from trunkline.log.events import FlowRows
+from trunkline.flow.state import same_json
+from trunkline.log.events import FlowRows, Recorded
 from trunkline.log.ids import is_task_id
 from trunkline.run.feed import Feed
 from trunkline.run.runner import Runner
@@ -61,10 +63,9 @@ class ActivitySubmission(Struct, frozen=True, kw_only=True):
 
 
 class FoundRun(Struct, frozen=True):
-    """A run that exists: its task, its definition, and how its rows read now."""
+    """A run that exists: its task, and how its rows read now."""
 
     feed: Feed
-    loaded: Loaded
     view: RunView
 
     @property
@@ -134,7 +135,7 @@ class FlowPort:
         async with self._starting.setdefault((caller.tenant, execution_id), asyncio.Lock()):
             run = None if is_new else await self._find(caller.tenant, execution_id)
             if run is None:
-                order = RunOrder(execution_id, loaded.definition.hash, mode)
+                order = RunOrder(execution_id, loaded.definition.hash, mode, name=loaded.definition.name)
                 feed = await self._submit(caller, loaded, given, order)
                 if feed is None and allow_existing:
                     # Another process was faster.
@@ -145,7 +146,7 @@ class FlowPort:
             return await self._go_on(caller, run, loaded, mode=mode, wait_s=wait_s)
         if feed is None:
             raise FlowRefused("DUPLICATE_EXECUTION_ID", f"there is a run {execution_id!r}; give another id")
-        run = FoundRun(feed, loaded, self._new_view(feed, execution_id, loaded, given))
+        run = FoundRun(feed, self._new_view(feed, execution_id, loaded, given))
         return await self._rested(run, wait_s)
 
     async def _go_on(
@@ -169,7 +170,7 @@ class FlowPort:
     ) -> Feed | None:
         """Open the task of a run; None if another start was faster."""
         task_id = run_task_id(order.execution, caller.tenant)
-        await self.definitions.keep(caller.tenant, loaded)
+        self.definitions.hold(caller.tenant, loaded)
         request = SendRequest(order.message(f"{task_id}:order", given))
         feed, ack = self._runner.submit(
             caller.tenant, caller.principal, request, agent=self._agent, task_id=task_id
@@ -347,7 +348,7 @@ class FlowPort:
             FlowRefused: there is no such run.
         """
         run = await self._existing(caller, execution_id)
-        view = RunView(execution_id, run.loaded.definition, given_to(run.feed.state.message))
+        view = RunView(execution_id, run.view.definition, given_to(run.feed.state.message))
         every = view.read(await self._tasks.records(run.feed))
         chosen = every[max(0, from_seq - 1) : to_seq]
         return [
@@ -368,7 +369,7 @@ class FlowPort:
         # Taken while it is read on: two that follow one run must not miss what the other has read.
         view = self._followed.pop(run.feed, None)
         if view is None or view.count != seen:
-            view = RunView(execution_id, run.loaded.definition, given_to(run.feed.state.message))
+            view = RunView(execution_id, run.view.definition, given_to(run.feed.state.message))
         records = run.feed.newer(view.seq)
         every = view.read(await self._tasks.records(run.feed) if records is None else records)
         self._followed[run.feed] = view
@@ -411,21 +412,14 @@ class FlowPort:
             return None
         view = self._views.get(feed)
         if view is None:
-            order = read_order(feed.state.message)
-            hash = (await self._recorded_hash(feed)) if order is None else order.definition
-            loaded = await self.definitions.get(tenant, hash)
+            order, records = read_order(feed.state.message), await self._tasks.records(feed)
+            hash = _recorded_hash(records) if order is None else order.definition
+            loaded = await self.definitions.recorded(tenant, records, hash)
             view = self._new_view(feed, execution_id, loaded, given_to(feed.state.message))
-        else:
-            loaded = await self.definitions.get(tenant, view.definition.hash)
-        run = FoundRun(feed, loaded, view)
+            view.fold(records)
+        run = FoundRun(feed, view)
         await self._read_on(run)
         return run
-
-    async def _recorded_hash(self, feed: Feed) -> str:
-        for recorded in await self._tasks.records(feed):
-            if isinstance(recorded.event, FlowRows):
-                return recorded.event.rows[0].payload.get("_hash", "")
-        return ""
 
     def _new_view(self, feed: Feed, execution_id: str, loaded: Loaded, given: dict[str, Any]) -> RunView:
         view = self._views[feed] = RunView(execution_id, loaded.definition, given)
@@ -453,12 +447,19 @@ class FlowPort:
         return await self._rested(run, wait_s)
 
     def _check_hash(self, run: FoundRun, loaded: Loaded | None, code: str) -> None:
-        if loaded is not None and loaded.definition.hash != run.loaded.definition.hash:
+        if loaded is not None and loaded.definition.hash != run.view.definition.hash:
             raise FlowRefused(code, "the definition is not the one that the run was started with")
 
     def _check_input(self, run: FoundRun, given: dict[str, Any] | None, code: str) -> None:
-        if given is not None and given != given_to(run.feed.state.message):
+        if given is not None and not same_json(given, given_to(run.feed.state.message)):
             raise FlowRefused(code, "the input is not the one that the run was started with")
+
+
+def _recorded_hash(records: Sequence[Recorded]) -> str:
+    for recorded in records:
+        if isinstance(recorded.event, FlowRows):
+            return recorded.event.rows[0].payload.get("_hash", "")
+    return ""
 
 
 def _branch(span: dict[str, str] | None) -> str:

@@ -43,6 +43,26 @@ def _deep(before: Any, update: Any) -> dict[str, Any]:
     return made
 
 
+def same_json(one: object, other: object) -> bool:
+    """Whether two values are the same as JSON: to Python `True` is 1, there it is not."""
+    pairs = [(one, other)]
+    while pairs:
+        left, right = pairs.pop()
+        if isinstance(left, dict) and isinstance(right, dict):
+            here, there = cast("dict[str, object]", left), cast("dict[str, object]", right)
+            if here.keys() != there.keys():
+                return False
+            pairs += [(value, there[key]) for key, value in here.items()]
+        elif isinstance(left, list) and isinstance(right, list):
+            items, others = cast("list[object]", left), cast("list[object]", right)
+            if len(items) != len(others):
+                return False
+            pairs += zip(items, others, strict=True)
+        elif left != right or isinstance(left, bool) != isinstance(right, bool):
+            return False
+    return True
+
+
 class StateCheck:
     """Checks states against the `state_schema` of a definition."""
 

@@ -264,9 +264,8 @@ class CarriedAgents:
         self._workflows[key] = loaded
         if name not in self._hosted:
             executor = flows.executor(name, lambda tenant: self._workflow(tenant, name))
-            self._hosted[name] = [
-                HostedAgent(name, executor, self._settings.stall_limit, self._settings.kept_s)
-            ]
+            silent_s, kept_s = self._settings.stall_limit, self._settings.kept_s
+            self._hosted[name] = [HostedAgent(name, executor, silent_s, kept_s, opening=executor.opening)]
         told = definition.document["document"].get("description") or definition.name
         skill = EntrySkill(id=name, name=definition.name, description=told)
         self._catalogue.learn(

@@ -14,7 +14,7 @@ from msgspec import Struct
 from trunkline.clock import Ids
 from trunkline.log.events import Status, Stepped, Submitted
 from trunkline.log.fold import State
-from trunkline.run.executor import ChildTasks, Executor
+from trunkline.run.executor import Again, ChildTasks, Executor
 from trunkline.run.feed import Feed
 from trunkline.run.hops import Bounds
 from trunkline.run.tasks import Tasks
@@ -49,6 +49,12 @@ class HostedAgent(Struct, frozen=True):
     retention_s: float = 0.0
     answer_s: float = 0.0
     opening: Callable[[str, Submitted], tuple[Stepped, ...]] | None = None
+
+    @property
+    def unbegun(self) -> Again:
+        """How a task is run that nobody has begun: by its log, where that may say more than what is asked."""
+        tells = self.executor.works_elsewhere or self.opening is not None
+        return Again.RESUME if tells else Again.NO
 
 
 class Node:

@@ -248,8 +248,8 @@ class Runner:
                 until = None
             if state.seq and state.node == self.node and not state.resting and feed.runner is None:
                 agent = self.agent(state.agent)
-                is_new = state.seq == state.opened and not agent.executor.works_elsewhere
-                return self._begin(feed, agent, Again.NO if is_new else Again.RESUME)
+                is_new = state.seq == state.opened
+                return self._begin(feed, agent, agent.unbegun if is_new else Again.RESUME)
             if until is not None and self.tasks.loop.time() >= until:
                 return None
             await asyncio.sleep(RETRY_S)

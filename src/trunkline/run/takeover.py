@@ -225,8 +225,7 @@ class Takeover:
         if own and state.seq == state.opened:
             # Nothing of it was begun.
             log.warning("task.unrun task=%s", state.task_id)
-            again = Again.RESUME if agent.executor.works_elsewhere else Again.NO
-            self._claimed.append((feed, agent, again))
+            self._claimed.append((feed, agent, agent.unbegun))
             return
         if wake_at is not None:
             # Only what can be played again is ever parked, whatever the skill says today.

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from trunkline.errors import InvalidParams, RouteNotFound
-from trunkline.flow.definitions import Loaded
+from trunkline.flow.definitions import PLACE, STEP, Loaded
 from trunkline.flow.engine.children import OUTCOME
 from trunkline.flow.engine.parts import FlowParts
 from trunkline.flow.engine.replay import History
 from trunkline.flow.engine.run import Run
 from trunkline.flow.engine.run_messages import RunOrder, given_to, read_order
 from trunkline.flow.engine.walk import Ended
-from trunkline.log.events import Chunk, FlowRow, FlowRows, Status
+from trunkline.log.events import Chunk, FlowRow, FlowRows, Status, Stepped, Submitted
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.wire.types import Artifact, Message, Part, Role, SendRequest, TaskState
 
@@ -43,6 +43,15 @@ class FlowExecutor:
             raise InvalidParams("the message names no workflow", field="message.metadata")
         return self._skill
 
+    def opening(self, tenant: str, first: Submitted) -> tuple[Stepped, ...]:
+        """The definition of a new run: it stands in the run's own log, and goes with it."""
+        if self._own is not None:
+            loaded = self._own(tenant)
+        else:
+            order = read_order(first.message)
+            loaded = None if order is None else self.parts.definitions.held(tenant, order.definition)
+        return () if loaded is None else (loaded.step,)
+
     def named(self, name: str) -> str:
         """The one skill, by its name or the agent's."""
         if name == self._name:
@@ -66,13 +75,9 @@ class FlowExecutor:
         given = given_to(message)
         order = read_order(message) if self._own is None else None
         rows = await _rows(work)
-        if order is None:
-            loaded = await self._mine(work.tenant, rows)
-            order = RunOrder(state.task_id, loaded.definition.hash)
-            told = True
-        else:
-            loaded = await self.parts.definitions.get(work.tenant, order.definition)
-            told = False
+        told = order is None
+        loaded = await self._loaded(work, order, rows)
+        order = order or RunOrder(state.task_id, loaded.definition.hash)
         run = Run(self.parts, work, order, loaded, given=given, history=History(rows))
         ended = await run.go()
         if told and ended.ok:
@@ -85,17 +90,24 @@ class FlowExecutor:
         said = Message(work.ids.new(), state.context_id, state.task_id, Role.AGENT, (text,))
         return Status(TaskState.FAILED, said)
 
-    async def _mine(self, tenant: str, rows: list[FlowRow]) -> Loaded:
-        """The workflow of this agent: for a run that was begun, the one that it was begun with."""
+    async def _loaded(self, work: Work, order: RunOrder | None, rows: list[FlowRow]) -> Loaded:
+        """The definition that a run was opened with."""
         definitions = self.parts.definitions
-        begun = rows[0].payload.get("_hash") if rows else None
-        if begun:
-            return await definitions.get(tenant, begun)
+        step = work.recorded_step(PLACE, STEP)
+        if step is not None:
+            return await definitions.load(step.result)
+        # Opened by a version that kept definitions beside the logs.
+        begun = order.definition if order is not None else rows[0].payload.get("_hash") if rows else None
+        loaded = await definitions.get(work.tenant, begun) if begun else await self._mine(work.tenant)
+        work.put(loaded.step)
+        return loaded
+
+    async def _mine(self, tenant: str) -> Loaded:
         loaded = None if self._own is None else self._own(tenant)
         if loaded is None:
             raise InvalidParams("there is no such workflow now", field="message.metadata")
-        # Kept, so that whoever reads the rows of the run finds it.
-        await definitions.keep(tenant, loaded)
+        # Kept, as steps that are not of the opening go when the run has ended, and its rows may be read then.
+        await self.parts.definitions.keep(tenant, loaded)
         return loaded
 
 

@@ -232,11 +232,12 @@ class Run:
                     f"{config['workflow_ref']} is not the version that version_pin names: its hash is "
                     f"{loaded.definition.hash}",
                 )
-            await parts.definitions.keep(self._work.tenant, loaded)
+            parts.definitions.hold(self._work.tenant, loaded)
         except FlowRefused as error:
             self.walk.answer(lane, Done(ok=False, error=error.message, code=error.code))
             return
-        order = RunOrder(effect.child, loaded.definition.hash, self._mode, self._order.depth + 1)
+        depth, nested = self._order.depth + 1, loaded.definition
+        order = RunOrder(effect.child, nested.hash, self._mode, depth, nested.name)
         child = run_task_id(effect.child, self._work.tenant)
         message = order.message(f"{child}:order", effect.input)
         await self._open_child(lane, child, parts.agent, SendRequest(message), nested=True)

@@ -21,12 +21,14 @@ DEPTH_LIMIT = 4
 
 
 class RunOrder(Struct, frozen=True, omit_defaults=True):
-    """What a run is: its execution id, its definition by hash, and how deep it is nested in other runs."""
+    """What a run is: its execution id, its definition by hash and name, how deep it is nested in others."""
 
     execution: str
     definition: str
     mode: Mode = "in_process"
     depth: int = 0
+    # Empty in logs of versions that did not say it.
+    name: str = ""
 
     def message(self, message_id: str, given: dict[str, Any]) -> Message:
         """The message that opens the run."""
