@@ -7,6 +7,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from trunkline.auth.principal import Principal
+from trunkline.errors import InvalidParams
 from trunkline.server.extensions import Asked
 from trunkline.wire.writer import Dialect
 
@@ -23,3 +24,12 @@ class Caller(Struct, frozen=True, gc=False):
     extensions: Asked | None = None
     # Whether it is still let in; None for a token, which nobody can take back.
     lasting: Callable[[], bool] | None = None
+
+    def check_tenant(self, named: str) -> None:
+        """Let a request pass that names no tenant, or that of its caller.
+
+        Raises:
+            InvalidParams: it names another; whether there is one of that name is not told.
+        """
+        if named and named != self.principal.tenant:
+            raise InvalidParams(f"there is no tenant {named!r} here", field="tenant")

@@ -13,7 +13,6 @@ import msgspec
 from msgspec.structs import replace
 
 from trunkline import errors
-from trunkline.auth.principal import Principal
 from trunkline.clock import new_id
 from trunkline.log.events import DISPATCH_KEY, PushTarget
 from trunkline.log.fold import NOBODY, State
@@ -107,7 +106,7 @@ class Operations:
     async def _take(self, caller: Caller, request: SendRequest, *, wait: bool) -> tuple[Feed, bool]:
         """The task that has taken the message, and whether it is a new one."""
         principal = caller.principal
-        self._check_tenant(principal, request.tenant)
+        caller.check_tenant(request.tenant)
         dedup = _dedup(caller, request)
         if not request.message.message_id:
             request = replace(request, message=replace(request.message, message_id=new_id()))
@@ -176,10 +175,6 @@ class Operations:
             await opened
         return feed
 
-    def _check_tenant(self, principal: Principal, tenant: str) -> None:
-        if tenant and tenant != principal.tenant:
-            raise errors.InvalidParams(f"there is no tenant {tenant!r} here", field="tenant")
-
     async def get(self, caller: Caller, query: TaskQuery) -> Task:
         """A task as it stands."""
         feed = await self._find_question(caller, query)
@@ -230,7 +225,7 @@ class Operations:
 
     async def list(self, caller: Caller, query: ListQuery) -> TaskPage:
         """A page of the caller's tasks, newest status first; of what asks also others', if it may answer."""
-        self._check_tenant(caller.principal, query.tenant)
+        caller.check_tenant(query.tenant)
         return await self._pages.read(caller.principal, query)
 
     async def stream(self, caller: Caller, request: SendRequest) -> Subscription:

@@ -13,7 +13,7 @@ from trunkline.wire.operations import Operation
 from trunkline.wire.push import read_push_request
 from trunkline.wire.rest import RestCall, error_v03, error_v1
 from trunkline.wire.service_parameters import Version
-from trunkline.wire.types import PushQuery, TaskQuery
+from trunkline.wire.types import PushQuery
 from trunkline.wire.writer import Dialect
 
 A2A_JSON = b"application/a2a+json"
@@ -75,9 +75,9 @@ async def perform(
         case Operation.GET:
             return await encoded.get(caller, read.task_query_from(call.task_id, query))
         case Operation.CANCEL:
-            return await encoded.cancel(caller, TaskQuery(call.task_id))
+            return await encoded.cancel(caller, read.task_query_from(call.task_id, query, body))
         case Operation.SUBSCRIBE:
-            return await operations.subscribe(caller, TaskQuery(call.task_id))
+            return await operations.subscribe(caller, read.task_query_from(call.task_id, query, body))
         case Operation.LIST:
             return await encoded.list(caller, read.list_query_from(query))
         case Operation.EXTENDED_CARD:
@@ -85,9 +85,13 @@ async def perform(
         case Operation.PUSH_SET:
             return await encoded.set_push(caller, read_push_request(body, call.task_id))
         case Operation.PUSH_GET:
-            return await encoded.get_push(caller, PushQuery(call.task_id, call.config_id))
+            return await encoded.get_push(caller, _push_query(call, query))
         case Operation.PUSH_LIST:
-            return await encoded.list_push(caller, PushQuery(call.task_id))
+            return await encoded.list_push(caller, _push_query(call, query))
         case Operation.PUSH_DELETE:
-            await operations.push.delete(caller, PushQuery(call.task_id, call.config_id))
+            await operations.push.delete(caller, _push_query(call, query))
             return b"{}"
+
+
+def _push_query(call: RestCall, query: dict[str, str]) -> PushQuery:
+    return PushQuery(call.task_id, call.config_id, query.get("tenant", ""))

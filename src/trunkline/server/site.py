@@ -28,6 +28,7 @@ from trunkline.wire import jsonrpc, sse
 from trunkline.wire import rest as routes
 from trunkline.wire.jsonrpc import Envelope
 from trunkline.wire.operations import NAMES, Operation
+from trunkline.wire.read import read_tenant
 from trunkline.wire.service_parameters import Version, negotiate
 from trunkline.wire.writer import Dialect
 
@@ -114,7 +115,9 @@ class Site:
             permit(principal, NEEDED[operation], INSTEAD.get(operation))
             dialect = Dialect.V1 if version is Version.V1 else Dialect.V03
             caller = self._caller(exchange, principal, dialect, wait=self._wait)
-            answer = self._extended(exchange, operation, dialect, principal)
+            answer = None
+            if operation is Operation.EXTENDED_CARD:
+                answer = self._extended(exchange, caller, read_tenant(envelope.params))
             if answer is None:
                 answer = await rpc.perform(self.operations, operation, envelope, caller)
             self._name_extensions(exchange, caller)
@@ -167,9 +170,12 @@ class Site:
             body = await self._read_body.json(exchange)
             wait = self._wait and dialect is Dialect.V1
             caller = self._caller(exchange, principal, dialect, wait=wait)
-            answer = self._extended(exchange, call.operation, dialect, principal)
+            given = query(exchange)
+            answer = None
+            if call.operation is Operation.EXTENDED_CARD:
+                answer = self._extended(exchange, caller, given.get("tenant", ""))
             if answer is None:
-                answer = await rest.perform(self.operations, call, caller, body, query(exchange))
+                answer = await rest.perform(self.operations, call, caller, body, given)
             self._name_extensions(exchange, caller)
         except errors.Refused as refused:
             # Before 1.0 nobody named a version: who names an unknown one reads the errors of 1.0.
@@ -206,16 +212,12 @@ class Site:
             self._admission.lasting(exchange),
         )
 
-    def _extended(
-        self, exchange: Exchange, operation: Operation, dialect: Dialect, principal: Principal
-    ) -> bytes | None:
-        """The extended card, where that is what is asked for and there is one."""
-        if operation is not Operation.EXTENDED_CARD:
-            return None
-        own = self.cards_of(principal.tenant)
-        if own is not None:
-            return own.whole(exchange, pure=dialect is Dialect.V1)
-        return self.cards.extended(exchange, pure=dialect is Dialect.V1)
+    def _extended(self, exchange: Exchange, caller: Caller, tenant: str) -> bytes | None:
+        """The extended card, where there is one, for a caller who may have named its tenant."""
+        caller.check_tenant(tenant)
+        own = self.cards_of(caller.principal.tenant)
+        pure = caller.dialect is Dialect.V1
+        return self.cards.extended(exchange, pure=pure) if own is None else own.whole(exchange, pure=pure)
 
     def _name_extensions(self, exchange: Exchange, caller: Caller) -> None:
         if caller.extensions is not None:

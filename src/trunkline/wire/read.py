@@ -82,14 +82,25 @@ def read_task_query(body: bytes | Raw | None) -> TaskQuery:
     return TaskQuery(task_id, raw.history_length, raw.tenant or "")
 
 
-def task_query_from(task_id: str, query: dict[str, str]) -> TaskQuery:
-    """The same for REST: the id of the path and the query string.
+def task_query_from(task_id: str, query: dict[str, str], body: bytes = b"") -> TaskQuery:
+    """The same for REST: the id of the path, the query string, and the tenant of a body where there is one.
 
     Raises:
+        ParseError: the body is not JSON.
         InvalidParams: a parameter does not fit.
     """
     raw = read_query(RawTaskQuery, query)
-    return TaskQuery(task_id, raw.history_length, raw.tenant or "")
+    return TaskQuery(task_id, raw.history_length, raw.tenant or (read_tenant(body) if body else ""))
+
+
+def read_tenant(body: bytes | Raw | None) -> str:
+    """The tenant that a request names which has no other member that matters.
+
+    Raises:
+        ParseError: the bytes are not JSON.
+        InvalidParams: it is no text.
+    """
+    return read_params(_task, RawTaskQuery, body).tenant or ""
 
 
 def read_list_query(body: bytes | Raw | None) -> ListQuery:

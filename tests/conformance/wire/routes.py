@@ -152,6 +152,7 @@ OWN: dict[str, tuple[str, str]] = {
     "/agents/*": ("POST", KEYED),
     "/api/*": ("GET", KEYED),
     "/mcp/*": ("GET", KEYED),
+    "/ui/sign-in": ("GET", PUBLIC),
 }
 # The operator's API: each route with the queries and the bodies in which ids are named.
 API: dict[str, list[tuple[str, str]]] = {

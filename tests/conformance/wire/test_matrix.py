@@ -37,6 +37,7 @@ from trunkline import Agent, Turn
 from trunkline.auth.principal import RESERVED
 from trunkline.fleet import mount
 from trunkline.server.admin import Admin
+from trunkline.server.sign_in import SIGN_OUT
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 from trunkline.wire.rest import routes
 
@@ -175,7 +176,8 @@ def test_every_route_has_a_row() -> None:
     named = {name for _, path, _ in routes() for _, name, _, _ in string.Formatter().parse(path) if name}
     assert named <= set(Ids._fields), "an id in a path that the matrix does not fill"
     application = _agent().asgi(store="memory:", metrics=True)
-    assert set(application.host.router.paths) == set(OWN), "a path of the server without a row"
+    # Signing out takes a form and leads elsewhere, with a key and without one.
+    assert set(application.host.router.paths) == {*OWN, SIGN_OUT}, "a path of the server without a row"
     acts = re.findall(r'case "(\w+)", "(\w+)", ("?)\w*"?, "(\w*)":', inspect.getsource(Admin.perform))
     assert {(verb, kind if quoted else f"{kind}/{{id}}", act) for verb, kind, quoted, act in acts} == set(
         ACTS
