@@ -16,9 +16,7 @@ from tests.flow.surfaces import ASK, SIGNAL, workflow
 from tests.harness import ServerProcess
 from trunkline.cli.hub import check
 from trunkline.errors import Misuse
-from trunkline.flow.definitions import KIND, REGISTERED
 from trunkline.hub.hub import Hub
-from trunkline.hub.tenants import KINDS
 from trunkline.net.http import HttpRequest
 from trunkline.net.in_process import InProcessHttpClient
 
@@ -254,10 +252,6 @@ def test_what_is_wrong_with_a_workflow_is_told_by_check(tmp_path: Path, text: st
 def test_an_entry_whose_workflow_is_not_there_is_told_by_check(tmp_path: Path) -> None:
     folder = workspace(tmp_path, 'agents: [{name: a, workflow: "workflows/none.yaml"}]')
     assert check(str(folder)) == ["a: workflows/none.yaml: there is no such file"]
-
-
-def test_workflows_go_with_their_tenant() -> None:
-    assert {KIND, REGISTERED} <= set(KINDS)
 
 
 def test_a_variable_of_the_environment_that_is_wrong_stops_the_hub(

@@ -24,7 +24,7 @@ def test_every_name_is_used_and_every_use_has_a_name(dialect):
     used = {name for names in re.findall(given, code) for name in names if name}
     used |= set(re.findall(r"\"(filter_\w+|append_\w+|add_head|put_head|drop_\w+|unless_\w+)\"", code))
     used |= set(re.findall(r"self\._(?:rows|change)\(\"(\w+)\"", code))
-    used |= {f"filter_{name}" for name in filters(Where("p", "c", TaskState.WORKING, 1, ("",), "t"))}
+    used |= {f"filter_{name}" for name in filters(Where("p", "c", TaskState.WORKING, 1, ("",), "t", "b"))}
     assert used == {*named}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from trunkline.auth.identity import LAST_S
@@ -35,12 +35,11 @@ class TenantClosing:
         book: TenantBook,
         runner: Runner,
         *,
-        kinds: Sequence[str],
         kept_s: float,
         look: Callable[[], None],
         remove_files: Callable[[str], None] = lambda tenant: None,
     ) -> None:
-        """Take the kinds of documents that tenants have, and how long what ended is kept (0: for ever).
+        """Take how long what ended is kept (0: for ever).
 
         `remove_files` is called in a thread when the data of a tenant go.
         """
@@ -48,7 +47,6 @@ class TenantClosing:
         self._book = book
         self._runner = runner
         self._store = runner.tasks.store
-        self._kinds = kinds
         self._kept_ms = round(kept_s * 1000)
         self._look = look
         self._woken = asyncio.Event()
@@ -103,10 +101,10 @@ class TenantClosing:
         except OSError as error:
             log.error("tenant.files_left tenant=%s error=%s", tenant, error)
             return
-        for kind in self._kinds:
+        for kind in await docs.kinds(tenant):
             while found := await docs.list(tenant, kind):
                 for doc in found:
                     await docs.delete(tenant, kind, doc.id)
-        # Its keys stay, revoked: the last one must not leave the door open.
+        # Its keys, which are the operator's documents, stay, revoked: the last must not leave the door open.
         await self._book.forget(tenant)
         log.info("tenant.gone tenant=%s", tenant)

@@ -9,14 +9,8 @@ from trunkline.auth.identity import ClosedTenants
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.clock import now_ms
 from trunkline.fleet.answer import answer_route
-from trunkline.fleet.catalogue.documents import ENTRY_KIND, OVERRIDE_KIND
-from trunkline.fleet.ceremonies.ceremony_store import KIND as CEREMONY_KIND
-from trunkline.fleet.health.health_records import KIND as HEALTH_KIND
-from trunkline.fleet.journal import KIND as JOURNAL_KIND
-from trunkline.fleet.notify.task_updates import KIND as UPDATE_KIND
 from trunkline.gateway.audit import Audit
 from trunkline.gateway.closing import TenantClosing
-from trunkline.gateway.model.notes import NOTES, TODOS
 from trunkline.gateway.mounts import routes_of
 from trunkline.gateway.tenant_api import TenantApi
 from trunkline.gateway.tenants import TenantBook, TenantQuota, TenantSettings, filled
@@ -24,21 +18,6 @@ from trunkline.host import Host
 from trunkline.http.asgi import Receive, Send
 from trunkline.http.asgi import Scope as AsgiScope
 from trunkline.net.egress import Egress
-
-# Definitions, and the ids of registered ones: by name, as their room needs the libraries of the extra `flow`.
-WORKFLOW_KINDS = ("workflow", "workflow.id")
-# The documents of a tenant, which go when it is deleted.
-KINDS = (
-    ENTRY_KIND,
-    OVERRIDE_KIND,
-    CEREMONY_KIND,
-    JOURNAL_KIND,
-    HEALTH_KIND,
-    UPDATE_KIND,
-    NOTES,
-    TODOS,
-    *WORKFLOW_KINDS,
-)
 
 
 class Tenants:
@@ -67,7 +46,6 @@ class Tenants:
         self._closing = TenantClosing(
             self.book,
             host.runner,
-            kinds=KINDS,
             kept_s=host.settings.kept_s,
             look=self._look,
             remove_files=lambda tenant: self.remove_files(tenant),

@@ -186,6 +186,10 @@ class Docs(Protocol):
         """A page of the documents of a kind, by id, behind the id `after`."""
         ...
 
+    async def kinds(self, tenant: str) -> list[str]:
+        """The kinds of documents that a tenant has, in no order."""
+        ...
+
     async def list_all(
         self, kind: str, after: tuple[str, str] = ("", ""), limit: int = 1000
     ) -> list[TenantDoc]:

@@ -133,6 +133,23 @@ def test_a_list_over_tenants(run, store):
     assert second == [TenantDoc(B, "x", 1, f"{B}/x".encode())]
 
 
+def test_the_kinds_of_a_tenant(run, store):
+    async def case():
+        for tenant, kind, name in (
+            (A, "one", "x"),
+            (A, "two", "x"),
+            (A, "two", "y"),
+            (A, "gone", "x"),
+            (B, "b", "x"),
+        ):
+            await store.docs.put(tenant, kind, name, b"", 0)
+        await store.docs.delete(A, "gone", "x")
+        return await store.docs.kinds(A), await store.docs.kinds("nobody")
+
+    first, second = run(case())
+    assert (sorted(first), second) == (["one", "two"], [])
+
+
 async def follow(store, cursor, known):
     """Apply what has changed; gives the next cursor and whether anything was new."""
     changes, cursor = await store.docs.changes(KIND, cursor)

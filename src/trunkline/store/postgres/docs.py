@@ -67,6 +67,11 @@ class PostgresDocs:
         call = partial(fetch, name="list_docs", tenant=tenant, kind=kind, after=after, limit=limit)
         return [Doc(*row) for row in await self._database.read(tenant, call)]
 
+    async def kinds(self, tenant: str) -> list[str]:
+        """See `Docs`."""
+        call = partial(fetch, name="doc_kinds", tenant=tenant)
+        return [kind for (kind,) in await self._database.read(tenant, call)]
+
     async def list_all(
         self, kind: str, after: tuple[str, str] = ("", ""), limit: int = 1000
     ) -> list[TenantDoc]:

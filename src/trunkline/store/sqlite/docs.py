@@ -62,6 +62,13 @@ class SqliteDocs:
         )
         return [Doc(*row) for row in rows]
 
+    async def kinds(self, tenant: str) -> list[str]:
+        """See `Docs`."""
+        rows = await self._database.read(
+            lambda connection: connection.execute(_SQL["doc_kinds"], (tenant,)).fetchall()
+        )
+        return [kind for (kind,) in rows]
+
     async def list_all(
         self, kind: str, after: tuple[str, str] = ("", ""), limit: int = 1000
     ) -> list[TenantDoc]:

@@ -495,6 +495,11 @@ WHERE tenant = :tenant AND kind = :kind AND id > :after AND gone_at IS NULL
 ORDER BY id
 LIMIT :limit::bigint;
 
+-- name: doc_kinds
+SELECT DISTINCT kind
+FROM docs
+WHERE tenant = :tenant AND gone_at IS NULL;
+
 -- name: every_doc
 SELECT tenant, id, rev, body
 FROM docs

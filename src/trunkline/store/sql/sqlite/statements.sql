@@ -359,6 +359,11 @@ WHERE tenant = ? AND kind = ? AND id > ? AND gone_at IS NULL
 ORDER BY id
 LIMIT ?;
 
+-- name: doc_kinds
+SELECT DISTINCT kind
+FROM docs
+WHERE tenant = ? AND gone_at IS NULL;
+
 -- name: every_doc
 SELECT tenant, id, rev, body
 FROM docs
