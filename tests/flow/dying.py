@@ -24,6 +24,7 @@ from trunkline.flow.port import ActivitySubmission, FlowCaller
 from trunkline.flow.results import RunResult
 from trunkline.log.events import AnyEvent, Chunk, FlowRows, Status, Submitted
 from trunkline.log.fold import State
+from trunkline.log.head import head_after
 from trunkline.run import children
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.node import HostedAgent, Limits
@@ -140,7 +141,7 @@ class DyingLog:
         while len(self._events.get(task_id, [])) < expected:
             self._noted.clear()
             await self._noted.wait()
-        more["head"] = State(task_id).head_after([*self._events.get(task_id, []), *events], more["at"])
+        more["head"] = head_after(State(task_id), [*self._events.get(task_id, []), *events], more["at"])
         try:
             await self._append(tenant, task_id, expected, events, **more)
         except Conflict as error:
