@@ -18,7 +18,7 @@ def test_rows_are_in_order_and_well_written() -> None:
         *sorted([one for one in ids if one[1] == "W"]),
         *sorted([one for one in ids if one[1] == "P"]),
     ]
-    assert len(set(ids)) == len(ids) == len(re.findall(r"^\| G", PAGE, re.MULTILINE))
+    assert len(set(ROWS)) == len(ids) == len(re.findall(r"^\| G", PAGE, re.MULTILINE))
 
 
 @pytest.mark.parametrize(("path", "name"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])

@@ -206,6 +206,7 @@ HUB_API: dict[str, str] = {
     "POST /agents/{name}/drain": "admin",
     "PUT /announce/{name}": "announce",
     "POST /a2a/probe": "tasks:write",
+    "GET /roster": "tasks:read",
 }
 # What operators do: verb, path, body.
 ACTS = {

@@ -61,7 +61,9 @@ def test_pruning_costs_nothing_when_all_are_young(run, store):
             )
         cost = await look(
             store,
-            lambda connection: steps(connection, lambda c: maintenance._ended(c, before=AT, agents=None)),
+            lambda connection: steps(
+                connection, lambda c: maintenance._ended(c, before=AT, agents=None, tenant=None)
+            ),
         )
         return cost, await store.maintenance.prune(AT)
 

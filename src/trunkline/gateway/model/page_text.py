@@ -11,7 +11,6 @@ _BREAKS = frozenset(
 )
 _CHARSET = re.compile(r"charset=[\"']?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
 _SPACES = re.compile(r"[ \t\r\f\v\u00a0]+")
-_LINES = re.compile(r"\s*\n\s*")
 
 
 def page_text(body: bytes, content_type: str) -> str | None:
@@ -35,7 +34,8 @@ def _visible(html: str) -> str:
     reader = _Reader()
     reader.feed(html)
     reader.close()
-    return _LINES.sub("\n", _SPACES.sub(" ", "".join(reader.found))).strip()
+    lines = _SPACES.sub(" ", "".join(reader.found)).splitlines()
+    return "\n".join(line.strip() for line in lines if line and not line.isspace())
 
 
 class _Reader(HTMLParser):
