@@ -16,6 +16,7 @@ from tests.flow.surfaces import ASK, SIGNAL, workflow
 from tests.harness import ServerProcess
 from trunkline.cli.hub import check
 from trunkline.errors import Misuse
+from trunkline.flow.definitions import KIND
 from trunkline.hub.hub import Hub
 from trunkline.net.http import HttpRequest
 from trunkline.net.in_process import InProcessHttpClient
@@ -54,6 +55,7 @@ def workspace(tmp_path: Path, agents: str = AGENTS) -> Path:
 class Caller:
     def __init__(self, hub: Hub) -> None:
         self._client = InProcessHttpClient(hub.host)
+        self.docs = hub.host.store.docs
 
     async def __call__(self, asked: str, body: Any = None) -> tuple[int, Any]:
         method, path = asked.split(" ")
@@ -229,6 +231,8 @@ def test_a_file_that_changes_is_taken_up_and_begun_runs_keep_theirs(
                 f"GET {place}/tasks/{begun}", lambda one: one["status"]["state"] == "TASK_STATE_COMPLETED"
             )
             assert task["artifacts"][0]["parts"][0]["data"]["ok"] is True
+            # Each is in the logs of its runs, and nowhere else.
+            assert await ask.docs.list("default", KIND) == []
 
     run(scene())
 
