@@ -75,9 +75,7 @@ async def _after_webhook(hub: Server, scale: Scale) -> Sample:
         [(monotonic_ns() - int(at)) / 1e6 for at in LATE.findall(answer)]
     )
     window = await loads.call_loop_of(hub, load, scale, 16)
-    return Sample(
-        _share(delays, 0.99), window.bad, extra={"p50_ms": _share(delays, 0.5), "count": len(delays)}
-    )
+    return Sample(share(delays, 0.99), window.bad, extra={"p50_ms": share(delays, 0.5), "count": len(delays)})
 
 
 def updates(contender: Contender, scale: Scale) -> Sample:
@@ -102,9 +100,10 @@ async def _updates(hub: Server, agent: Server, scale: Scale) -> Sample:
         delays += [(at - int(told)) / 1e6 for told, at in came.items()]
         reader.close()
     missing = abs(TICKING * count - len(delays))
-    return Sample(_share(delays, 0.99), missing, extra={"p50_ms": _share(delays, 0.5)})
+    return Sample(share(delays, 0.99), missing, extra={"p50_ms": share(delays, 0.5)})
 
 
-def _share(values: list[float], share: float) -> float:
+def share(values: list[float], part: float) -> float:
+    """The value that this part of them does not exceed."""
     ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+    return ordered[min(len(ordered) - 1, int(len(ordered) * part))]

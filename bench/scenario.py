@@ -24,6 +24,7 @@ class Scale:
     kills: int = 30
     stored: int = 100_000
     unfinished: int = 10_000
+    tenants: int = 1_000
 
     @classmethod
     def quick(cls) -> Scale:
@@ -38,6 +39,7 @@ class Scale:
             kills=6,
             stored=20_000,
             unfinished=2_000,
+            tenants=50,
         )
 
 

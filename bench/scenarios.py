@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench import clients, hub, loads, replicas, webhooks
+from bench import clients, hub, loads, replicas, tenants, webhooks
 from bench.append import append
 from bench.flow import flow
 from bench.scenario import Hold, Scenario, served
@@ -269,5 +269,35 @@ SCENARIOS = (
         ("trunkline-hub",),
         (Hold("trunkline-hub", 500, at_least=False),),
         rounds=1,
+    ),
+    Scenario(
+        "tenants",
+        "the card of an agent, of each of many tenants with ten agents",
+        "ms, p99",
+        tenants.crowd,
+        (tenants.MANY, tenants.ONE),
+        (
+            Hold(tenants.MANY, 2, tenants.ONE, at_least=False),
+            Hold(tenants.MANY, 2, tenants.ONE, at_least=False, extra="list_ms"),
+            Hold(tenants.MANY, 2, at_least=False, extra="start_s"),
+        ),
+        rounds=2,
+    ),
+    Scenario(
+        "noisy-tenant",
+        "sends of a quiet tenant beside one at ten times its quota",
+        "ms, p99",
+        tenants.noisy,
+        (tenants.NOISE, "trunkline-calm"),
+        (Hold(tenants.NOISE, 1.3, "trunkline-calm", at_least=False),),
+    ),
+    Scenario(
+        "disable",
+        "from disabling a tenant to the last byte of its 50 streams",
+        "ms",
+        tenants.disable,
+        (tenants.ONE,),
+        (Hold(tenants.ONE, 1000, at_least=False),),
+        rounds=3,
     ),
 )

@@ -66,6 +66,7 @@ class Contender:
 KEY = "a-key-of-the-bench"
 OPTIONS = ("--host", HOST, "--port", "{port}", "--log-level", "warning", "--store")
 SERVE = ("serve", "trunkline.demo:agent", *OPTIONS)
+TENANTS = ("--set", "egress_networks=127.0.0.0/8", "--set", "rate_limit=1000000")
 SDK = ("a2a-sdk[http-server,postgresql,sqlite]==1.3.0", UVICORN)
 
 CONTENDERS = {
@@ -86,6 +87,22 @@ CONTENDERS = {
             path="/v1/a2a/agents/worker",
             keeps=False,
         ),
+        *[
+            Contender(
+                name,
+                f"Trunkline hub, {what}",
+                ("hub", "{scratch}", *OPTIONS, "sqlite:///{scratch}/tasks.db", "--key", KEY, *TENANTS),
+                path="/v1/a2a/agents/worker",
+                keeps=False,
+                key=KEY,
+            )
+            for name, what in (
+                ("trunkline-tenants", "many tenants"),
+                ("trunkline-tenant", "one tenant"),
+                ("trunkline-noise", "a noisy tenant"),
+                ("trunkline-calm", "a quiet tenant alone"),
+            )
+        ],
         Contender(
             "trunkline-quiet",
             "Trunkline, memory, without streams",

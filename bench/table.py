@@ -10,7 +10,12 @@ from bench.scenario import Hold, Sample, Scenario
 from bench.servers import CONTENDERS
 
 # How a target on a number beside the main one is told.
-EXTRAS = {"finish_s": "s until all ended", "events_s": "events/s reached"}
+EXTRAS = {
+    "finish_s": "s until all ended",
+    "events_s": "events/s reached",
+    "list_ms": "ms, p99 of a list",
+    "start_s": "s to start",
+}
 Results = Mapping[tuple[str, str], Sequence[Sample]]
 
 
@@ -69,7 +74,8 @@ def _judge(scenario: Scenario, hold: Hold, results: Results) -> Verdict:
     label = CONTENDERS[hold.ours].label
     if hold.peer:
         claim = f"{label} {sign} {hold.limit:g} × {CONTENDERS[hold.peer].label}"
-        peer = _median(results.get((scenario.name, hold.peer), ()), "")
+        claim += f" ({EXTRAS[hold.extra]})" if hold.extra else ""
+        peer = _median(results.get((scenario.name, hold.peer), ()), hold.extra)
         found = ours / peer if ours is not None and peer else None
         shown = "–" if found is None else f"{found:.2f} ×"
     else:

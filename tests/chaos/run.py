@@ -20,6 +20,7 @@ import uvloop
 from tests import postgres
 from tests.chaos import (  # noqa: F401 - their rows enter the table
     bounds,
+    canaries,
     disk,
     durability,
     elsewhere,

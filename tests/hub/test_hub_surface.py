@@ -278,6 +278,7 @@ def test_cards_tell_each_who_asks_its_own(tmp_path: Path, peer: str) -> None:
             assert b"etag" in dict(stub.headers)
             own = await made.put(Ask(path, "GET", path), made.north)
             assert len(json.loads(own.body)["skills"]) > 1 and b"etag" in dict(own.headers)
+        own = await made.put(Ask("card", "GET", ORIGIN_CARDS[0]), made.north)
         for extended in (
             Ask("1.0", "GET", "/extendedAgentCard", b"", V1),
             Ask("1.0", "GET", "/north/extendedAgentCard", b"", V1),
