@@ -34,13 +34,23 @@ agents:
   - {name: northern, url: "http://127.0.0.1:1", tenants: [north]}
 """
 SKILL = """
+from dataclasses import dataclass
+
 from trunkline import Agent, Turn
+
+@dataclass
+class Order:
+    count: int
 
 agent = Agent("Skill")
 
 @agent.skill
 async def answer(turn: Turn) -> str:
     return "here"
+
+@agent.skill(public=False)
+async def secret(turn: Turn, order: Order) -> str:
+    return "there"
 """
 V1 = ((b"a2a-version", b"1.0"),)
 VERSIONS = {"1.0": V1, "0.3": ()}
@@ -245,6 +255,8 @@ def test_cards_tell_each_who_asks_its_own(tmp_path: Path, peer: str) -> None:
                 again = await made.put(asked, made.north, (b"if-none-match", etag))
                 assert (again.status, again.body) == (304, b"")
                 assert (await made.put(asked)).status == 401
+                # A skill that is not public is named nowhere, also not where extensions speak of skills.
+                assert b"secret" not in card.body
             extended = [
                 Ask("1.0", "GET", f"{base}/extendedAgentCard", b"", V1),
                 Ask("1.0", "GET", f"{base}/north/extendedAgentCard", b"", V1),

@@ -31,6 +31,7 @@ from trunkline.peer.executor import remote_id
 from trunkline.peer.remote import Peer
 from trunkline.run.node import HostedAgent
 from trunkline.run.runner import Runner
+from trunkline.server.card import extensions_without
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.operations import OpenTask
 from trunkline.server.site import Site
@@ -235,7 +236,8 @@ class CarriedAgents:
             self._catalogue.fail(key, f"{entry.imported}: {error}")
             return
         self._kinds[entry.name] = ("skill", entry.imported)
-        self._declared[entry.name] = agent.extensions
+        private = [one.id for one in agent.skills.values() if not one.public]
+        self._declared[entry.name] = extensions_without(agent.extensions, private)
         made = self._executors.of(agent, self._settings, id=entry.name)
         self._hosted[entry.name] = [replace(one, answer_s=self._settings.inbox_ttl_s) for one in made]
         self._catalogue.learn(key, _facts(agent))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from hashlib import blake2b
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from trunkline.auth.identity import Identity
 from trunkline.config import Settings
 from trunkline.http.exchange import JSON, Exchange, Headers, query, text
 from trunkline.http.host_check import LOOPBACK, HostCheck, host_name, spelled
-from trunkline.wire.card import Card, card_hybrid, card_v1, check_card
+from trunkline.wire.card import Card, Extension, card_hybrid, card_v1, check_card
 from trunkline.wire.service_parameters import Version, negotiate
 from trunkline.wire.types import Metadata
 from trunkline.wire.writer import Dialect
@@ -184,12 +184,15 @@ def _without(card: Card, private: Collection[str]) -> Card:
     """The card without these skills, also where extensions speak of them."""
     if not private:
         return card
-    extensions = tuple(
-        replace(one, params=_params_without(one.params, private)) if one.params else one
-        for one in card.extensions
-    )
     skills = tuple(skill for skill in card.skills if skill.id not in private)
-    return replace(card, skills=skills, extensions=extensions)
+    return replace(card, skills=skills, extensions=extensions_without(card.extensions, private))
+
+
+def extensions_without(extensions: Iterable[Extension], private: Collection[str]) -> tuple[Extension, ...]:
+    """Extensions that do not speak of these skills."""
+    return tuple(
+        replace(one, params=_params_without(one.params, private)) if one.params else one for one in extensions
+    )
 
 
 def _params_without(params: Metadata, private: Collection[str]) -> Metadata:
