@@ -69,7 +69,7 @@ floors: js $(UV)  ## the suite with the lowest version of every dependency; ARGS
 	$(call lowest,$(EXTRAS))
 	.floors/env/bin/pytest -n auto --dist worksteal --deselect 'tests/architecture/test_project.py::test_lint[import-linter]' $(ARGS)
 	$(call lowest,$(EXTRAS) websocket)
-	.floors/env/bin/pytest tests/http/test_websocket.py tests/server/test_router.py
+	.floors/env/bin/pytest tests/http/test_websocket.py tests/server/test_router.py tests/hub/test_hub_browser.py
 
 frameworks: .venv/.run-stamp $(UV)  ## other frameworks' A2A clients against our server, our client against theirs; ARGS="--only adk"
 	$(BIN)/python frameworks/run.py --uv $(UV) $(ARGS)

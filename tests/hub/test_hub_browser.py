@@ -17,6 +17,9 @@ from tests.hub.test_hub import HubProcess, until
 from trunkline.hub.template import write_workspace
 from trunkline.mock.serve import BackgroundServer
 
+# The server of these tests needs the extra `websocket`.
+pytest.importorskip("trunkline.http.websocket", exc_type=ImportError)
+
 KEY = "key-of-ada-at-her-desk"
 KEYS = "keys: {ada: {env: T_ADA, scopes: [admin]}}"
 FIRST_TOPIC = "agent.skill.request"
