@@ -9,7 +9,7 @@ UV := .floors/uv/bin/uv
 ARGS ?=
 EXTRAS := flow langchain mcp metrics model notify postgres pydantic-ai
 # As of the version that wants something of what we need, where it matters.
-NEIGHBOURS := langgraph pydantic-ai openai-agents google-adk>=2.13 crewai>=1.15 agno llama-index mcp a2a-sdk
+NEIGHBOURS := langgraph pydantic-ai openai-agents google-adk>=2.13 crewai>=1.15 agno llama-index>=0.14 mcp a2a-sdk
 
 .PHONY: help setup dev js demo test quick chaos lint format bench tck floors neighbours frameworks lock clean
 .DEFAULT_GOAL := help
@@ -75,9 +75,10 @@ frameworks: .venv/.run-stamp $(UV)  ## other frameworks' A2A clients against our
 	$(BIN)/python frameworks/run.py --uv $(UV) $(ARGS)
 
 neighbours: $(UV)  ## whether we can be installed beside the frameworks of the field
-	@: "With every extra; crewai alone wants an mcp below 2."; \
+	@: "With every extra, but crewai wants an mcp below 2, and it and llama-index an openai below 3."; \
 	for one in $(foreach one,$(NEIGHBOURS),'$(one)'); do \
-		case $$one in crewai*) extras='$(filter-out mcp,$(EXTRAS)) websocket';; *) extras='$(EXTRAS) websocket';; esac; \
+		case $$one in crewai*) extras='$(filter-out mcp model,$(EXTRAS)) websocket';; \
+			llama-index*) extras='$(filter-out model,$(EXTRAS)) websocket';; *) extras='$(EXTRAS) websocket';; esac; \
 		echo "$$one" | $(UV) pip compile --quiet --python-version 3.12 $$(printf -- '--extra %s ' $$extras) \
 			pyproject.toml - -o .floors/neighbour.txt >/dev/null \
 			&& echo "$$one: $$(grep -i "^$${one%%[>]*}==" .floors/neighbour.txt)" || exit 1; \
