@@ -31,7 +31,7 @@ class TenantFetchers:
         self._made: dict[str, tuple[Egress, Fetcher]] = {}
 
     def find(self, tenant: str) -> Fetcher:
-        """What fetches for a tenant."""
+        """The fetcher that obeys the egress rule of a tenant."""
         egress = self._egress_of(tenant)
         if egress is self._host.egress:
             return self._host.fetcher

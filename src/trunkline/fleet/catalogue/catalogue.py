@@ -246,7 +246,7 @@ class Catalogue:
 
 
 def _source(entry: Entry) -> tuple[object, ...]:
-    """Who does the work of an entry."""
+    """The fields of an entry that say who does its work."""
     return entry.peer, entry.imported, entry.model
 
 

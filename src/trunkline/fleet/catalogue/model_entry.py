@@ -100,7 +100,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
 
     @property
     def description(self) -> str:
-        """What the card says of it."""
+        """The description of the agent on its card."""
         return " — ".join([one for one in (self.role, self.goal) if one])
 
 

@@ -35,7 +35,7 @@ def cost_of(report: Metadata) -> float | None:
 
 
 def price_of(model: str, tokens_in: int, tokens_out: int) -> float:
-    """What tokens of a model cost, in dollars."""
+    """The price of tokens of a model, in dollars."""
     name = model.lower()
     into, out = next(((into, out) for part, into, out in PRICES if part in name), DEFAULT)
     return (tokens_in * into + tokens_out * out) / 1e6

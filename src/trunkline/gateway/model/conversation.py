@@ -55,7 +55,7 @@ def conversation(said: Sequence[Message], memory: ModelMemory) -> list[ModelMess
 
 
 def text_of(message: Message) -> str:
-    """What a message says, as text."""
+    """The text parts of a message as one text, and of data its JSON."""
     is_caller = message.role is not Role.AGENT
     lines = [
         part.text if part.text is not None else msgspec.json.encode(part.data).decode()

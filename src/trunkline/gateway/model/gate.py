@@ -14,7 +14,7 @@ _WHY = 500
 
 
 class GateVerdict(Struct, frozen=True):
-    """What an advisor decided, and why."""
+    """The decision of an advisor on an answer, and its reason."""
 
     kind: Literal["continue", "redirect", "halt"]
     why: str = ""

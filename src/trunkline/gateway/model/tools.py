@@ -43,7 +43,7 @@ class McpServerTools(Protocol):
     async def call_tool(
         self, server: str, tool: str, arguments: dict[str, Any], timeout_s: float
     ) -> dict[str, Any]:
-        """What a tool gave."""
+        """The result of calling a tool of an MCP server."""
         ...
 
     async def list_tools(self, server: str, timeout_s: float) -> list[dict[str, Any]]:
@@ -309,7 +309,7 @@ class ModelTool(Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """What it is for."""
+        """The sentence by which a model knows what the tool does."""
         return (self.form.__doc__ or "").strip()
 
     @property
