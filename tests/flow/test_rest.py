@@ -286,7 +286,7 @@ async def test_of_a_hundred_submits_that_race_one_wins_each_run(flow_store: str)
             assert told["result"] == {"by": racer}
             return told["status"]
 
-        found = await asyncio.gather(*[submit(run, racer) for racer in range(racers) for run in range(runs)])
+        # One run after the other: whom a store refuses because it is busy is not what is shown here.
         for run in range(runs):
-            codes = sorted(found[run::runs])
-            assert codes == sorted(["completed", *["ACTIVITY_SUBMIT_NOT_AWAITING"] * (racers - 1)])
+            codes = await asyncio.gather(*[submit(run, racer) for racer in range(racers)])
+            assert sorted(codes) == sorted(["completed", *["ACTIVITY_SUBMIT_NOT_AWAITING"] * (racers - 1)])

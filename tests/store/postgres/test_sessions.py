@@ -69,6 +69,36 @@ def test_a_busy_store_says_so_within_a_second(run, postgres_url, opened):
     assert (last, length) == (1, 1)
 
 
+def test_a_session_that_cannot_be_had_does_not_matter_while_another_comes_free(
+    run, postgres_url, postgres_database, opened
+):
+    user = postgres_database.user
+
+    async def case():
+        async with opened(postgres_url) as store:
+            pool = store.database._pool
+            await store.log.read("a", "t1")
+            held = asyncio.create_task(pool.read("*", sleep(0.2)))
+            await asyncio.sleep(0)
+            dialled = asyncio.Event()
+            dial = pool._dial
+
+            async def slow():
+                dialled.set()
+                await held
+                return await dial()
+
+            pool._dial = slow
+            await asyncio.to_thread(postgres_database.execute, f'ALTER ROLE "{user}" CONNECTION LIMIT 2')
+            try:
+                found = await store.log.read("a", "t1")
+            finally:
+                await asyncio.to_thread(postgres_database.execute, f'ALTER ROLE "{user}" CONNECTION LIMIT -1')
+            return found, dialled.is_set()
+
+    assert run(case()) == ([], True)
+
+
 def test_too_many_connections_are_an_error_and_pass(run, postgres_url, postgres_database, opened):
     user = postgres_database.user
 

@@ -286,14 +286,24 @@ class Pool:
             return result
 
     async def _take(self, tenant: str) -> _TenantSession:
+        if (session := self._free_session(tenant)) is not None:
+            return session
+        # The tenant is set by a statement, never by the start of a session, whose settings end at a NUL.
+        try:
+            return _TenantSession(await self._dial(), EVERY_TENANT)
+        except StoreError:
+            # A burst dials for every place at once, which a busy machine may not manage in time.
+            if (session := self._free_session(tenant)) is not None:
+                return session
+            raise
+
+    def _free_session(self, tenant: str) -> _TenantSession | None:
+        """A live session that nobody uses, set to this tenant already if there is such a one."""
         self._free = [session for session in self._free if not session.connection.is_closed()]
         for place, session in enumerate(self._free):
             if session.tenant == tenant:
                 return self._free.pop(place)
-        if self._free:
-            return self._free.pop(0)
-        # The tenant is set by a statement, never by the start of a session, whose settings end at a NUL.
-        return _TenantSession(await self._dial(), EVERY_TENANT)
+        return self._free.pop(0) if self._free else None
 
     async def _dial(self) -> Connection:
         try:
