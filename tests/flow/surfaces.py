@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from mcp import Client
+
 from trunkline.auth.principal import DEFAULT_TENANT, Principal
+from trunkline.errors import FlowRefused
 from trunkline.flow.client import FlowClient
+from trunkline.flow.codes import details_of, error_body
 from trunkline.flow.control import Control
 from trunkline.flow.definition.signing import SignaturePolicy
 from trunkline.flow.local import LocalFlows
+from trunkline.flow.mcp_server import FlowTools
 from trunkline.flow.port import FlowCaller
-from trunkline.flow.rest import FlowApi
+from trunkline.flow.rest import FlowApi, slug
 from trunkline.net.in_process import InProcessHttpClient
 from trunkline.run.node import Limits
 
 UNSIGNED = SignaturePolicy()
 # What waits is dropped until it goes on, at once, so that nobody waits for it at the end.
 PARKING = Limits(park_after_s=0.0)
+Call = Callable[[str, dict[str, Any]], Awaitable[tuple[str, dict[str, Any]]]]
+SURFACES = ["library", "mcp", "rest"]
 
 
 def workflow(*nodes: dict[str, Any], name: str = "Small one", **more: Any) -> dict[str, Any]:
@@ -70,15 +77,70 @@ class Door:
 
 
 @asynccontextmanager
-async def served(flows: LocalFlows, tenant: str = DEFAULT_TENANT) -> AsyncGenerator[FlowClient]:
+async def served(
+    flows: LocalFlows, tenant: str = DEFAULT_TENANT, signatures: SignaturePolicy = UNSIGNED
+) -> AsyncGenerator[FlowClient]:
     """A client of flows over REST."""
-    http_client = InProcessHttpClient(Door(FlowApi(lambda: flows.port, UNSIGNED), tenant))
+    http_client = InProcessHttpClient(Door(FlowApi(lambda: flows.port, signatures), tenant))
     try:
         yield FlowClient("http://localhost", http_client)
     finally:
         await http_client.close()
 
 
-def control(flows: LocalFlows, tenant: str = DEFAULT_TENANT) -> Control:
+def control(
+    flows: LocalFlows, tenant: str = DEFAULT_TENANT, signatures: SignaturePolicy = UNSIGNED
+) -> Control:
     """The operations of flows, without a surface."""
-    return Control(flows.port, FlowCaller(tenant), UNSIGNED)
+    return Control(flows.port, FlowCaller(tenant), signatures)
+
+
+@asynccontextmanager
+async def surface(
+    name: str, flows: LocalFlows, signatures: SignaturePolicy = UNSIGNED
+) -> AsyncGenerator[Call]:
+    """Calls by a surface, each with its code if it failed; each surface has a tenant of its own name."""
+    plain = control(flows, name, signatures)
+    async with AsyncExitStack() as stack:
+        if name == "mcp":
+            tools = await stack.enter_async_context(Client(FlowTools(plain).server()))
+        else:
+            client = await stack.enter_async_context(served(flows, name, signatures))
+
+        async def call(operation: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+            try:
+                if name == "library":
+                    found = await plain.call(operation, given)
+                    failed = found.get("status") == "failed"
+                    return (found.get("code") or "ENGINE_FAILURE") if failed else "", found
+                if name == "rest":
+                    return "", await _over_rest(client, operation, given)
+            except FlowRefused as refused:
+                return refused.code, error_body(refused.code, refused.message, details_of(refused))
+            found = await tools.call_tool(f"workflow_{operation}", given)
+            told = found.structured_content or {}
+            return told["error"]["code"] if found.is_error else "", told
+
+        yield call
+
+
+async def _over_rest(client: FlowClient, operation: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Call an operation; a run is started by a registered definition, as by a host that has none in its hands."""
+    if operation != "start":
+        return await client.call(operation, given)
+    definition = given["definition"]
+    try:
+        await client.register(definition)
+    except FlowRefused as known:
+        if known.code != "DUPLICATE_WORKFLOW_ID":
+            raise
+    rest = {name: value for name, value in given.items() if name != "definition"}
+    return await client.start(slug(definition["document"]["name"]), rest)
+
+
+def snake(members: dict[str, Any]) -> dict[str, Any]:
+    """An outcome or a span of a vector, as surfaces spell its members."""
+    words = {"delegateCorrelationId": "delegate_correlation_id", "externalTaskId": "external_task_id"}
+    words |= {"parallelNodeId": "parallel_node_id", "joinTargetId": "join_target_id"}
+    words |= {"branchName": "branch_name", "branchEntryNodeId": "branch_entry_node_id"}
+    return {words.get(name, name): value for name, value in members.items()}

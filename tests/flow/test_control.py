@@ -1,67 +1,24 @@
-"""The parity vectors on every surface and store: the operations alone, the tools of MCP, and REST by its client."""
+"""Vectors on every surface: the operations alone, the tools of MCP, and REST by its client; parity on each store."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 import pytest
-from mcp import Client
+from msgspec import convert
 
 from tests.flow import vectors
 from tests.flow.conftest import KEY
-from tests.flow.surfaces import PARKING, control, served
+from tests.flow.surfaces import PARKING, SURFACES, Call, snake, surface
 from tests.harness import ServerProcess
 from trunkline.auth.references import KeyReference, Secrets
-from trunkline.errors import FlowRefused
 from trunkline.flow.activities.composite import StubActivities
+from trunkline.flow.definition.diagnostics import Diagnostic
 from trunkline.flow.delegates.tasks import HttpTasks, TasksConfig, TasksDelegate
 from trunkline.flow.local import LocalFlows
-from trunkline.flow.mcp_server import FlowTools
 from trunkline.net.egress import Egress
 from trunkline.net.http_client import SocketHttpClient
-
-Call = Callable[[str, dict[str, Any]], Awaitable[tuple[str, dict[str, Any]]]]
-SURFACES = ["library", "mcp", "rest"]
-
-
-@asynccontextmanager
-async def surface(name: str, flows: LocalFlows) -> AsyncGenerator[Call]:
-    """Calls by a surface; each has a tenant of its own, so that all may have the same execution ids."""
-
-    async def plain(operation: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        found = await control(flows, name).call(operation, given)
-        return (found.get("code") or "ENGINE_FAILURE") if found.get("status") == "failed" else "", found
-
-    if name == "library":
-        yield plain
-    elif name == "mcp":
-        async with Client(FlowTools(control(flows, name)).server()) as client:
-
-            async def tool(operation: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-                found = await client.call_tool(f"workflow_{operation}", given)
-                told = found.structured_content or {}
-                return told["error"]["code"] if found.is_error else "", told
-
-            yield tool
-    else:
-        async with served(flows, name) as client:
-
-            async def rest(operation: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-                if operation != "start":
-                    return "", await client.call(operation, given)
-                # As a host does it that has no definition in its hands: by one that is registered.
-                definition = given.pop("definition")
-                try:
-                    await client.register(definition)
-                except FlowRefused as known:
-                    assert known.code == "DUPLICATE_WORKFLOW_ID"
-                name = definition["document"]["name"].lower()
-                return "", await client.start(name, given)
-
-            yield rest
 
 
 @pytest.mark.parametrize("vector", vectors.vectors("parity"))
@@ -89,10 +46,7 @@ async def test_parity_vectors(
 
 
 async def _step(call: Call, vector: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
-    try:
-        code, told = await call(step["op"], _arguments(vector, step))
-    except FlowRefused as refused:
-        code, told = refused.code, {}
+    code, told = await call(step["op"], _arguments(vector, step))
     assert bool(code) == bool(step.get("expectError")), (step, code, told)
     if "expectErrorCode" in step:
         assert code == step["expectErrorCode"]
@@ -126,15 +80,36 @@ def _arguments(vector: dict[str, Any], step: dict[str, Any]) -> dict[str, Any]:
         "reason": "reason", "listPhase": "phase", "listLimit": "limit", "listCursor": "cursor",
         "activityExecutionMode": "activity_execution_mode",
     }  # fmt: skip
-    for camel, snake in names.items():
+    for camel, name in names.items():
         if camel in step:
             value = step[camel]
-            given[snake] = _snake(value) if camel in ("outcome", "expectedParallelSpan") else value
+            given[name] = snake(value) if camel in ("outcome", "expectedParallelSpan") else value
     return msgspec.json.decode(msgspec.json.encode(given))
 
 
-def _snake(members: dict[str, Any]) -> dict[str, Any]:
-    words = {"delegateCorrelationId": "delegate_correlation_id", "externalTaskId": "external_task_id"}
-    words |= {"parallelNodeId": "parallel_node_id", "joinTargetId": "join_target_id"}
-    words |= {"branchName": "branch_name", "branchEntryNodeId": "branch_entry_node_id"}
-    return {words.get(name, name): value for name, value in members.items()}
+# Nothing is done by it, so that definitions whose work nobody here can do may be started too.
+BEGUN: dict[str, Any] = {"input": {}, "activity_execution_mode": "host_mediated"}
+
+
+@pytest.mark.parametrize("name", SURFACES)
+async def test_schema_vectors_on_surfaces(name: str) -> None:
+    """A definition is refused where it is started, with the diagnostics that the vector names."""
+    async with LocalFlows(limits=PARKING) as flows, surface(name, flows) as call:
+        for vector in vectors.of_kind("schema"):
+            given = {**BEGUN, "definition": vectors.document(vector["definition"])}
+            code, told = await call("start", given)
+            expected = vector["expect"]
+            assert (code != "VALIDATION_ERROR") is expected["ok"], (vector["id"], told)
+            if not expected["ok"]:
+                found = told["error"]["details"]["errors"]
+                vectors.check_diagnostics(vector, [convert(one, Diagnostic) for one in found])
+
+
+@pytest.mark.parametrize("name", SURFACES)
+async def test_signing_vectors_on_surfaces(name: str) -> None:
+    """A definition whose signature is not as it must be is not started, and one with a right one is."""
+    for vector in vectors.of_kind("signing"):
+        document, policy = vectors.signed(vector)
+        async with LocalFlows(limits=PARKING) as flows, surface(name, flows, policy) as call:
+            code, told = await call("start", {**BEGUN, "definition": document})
+            assert code == ("" if vector["expect"]["ok"] else "VALIDATION_ERROR"), (vector["id"], told)

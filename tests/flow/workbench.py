@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from typing import Any, cast
 
+from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.clock import now_ms
 from trunkline.flow.activities.base import Activity, DelegateOrder, Outcome, failed
 from trunkline.flow.engine.run_messages import RunOrder, run_task_id
@@ -39,6 +40,7 @@ async def seed(
     execution_id: str,
     mode: Any = "in_process",
     by_hash: bool = False,
+    tenant: str = DEFAULT_TENANT,
 ) -> None:
     """Have the log of a run end behind these rows, as if its process had died there; somebody takes it up.
 
@@ -47,8 +49,8 @@ async def seed(
     engine, store = flows.engine, flows.store
     loaded = engine.definitions.read(document)
     if by_hash:
-        await engine.definitions.keep("default", loaded)
-    task_id = run_task_id(execution_id)
+        await engine.definitions.keep(tenant, loaded)
+    task_id = run_task_id(execution_id, tenant)
     message = RunOrder(execution_id, loaded.definition.hash, mode).message(f"{task_id}:order", given)
     # PostgreSQL looks but now and then for tasks of nodes that it has never heard of, and at once for nobody's.
     node = "" if store.shared else "dead"
@@ -57,7 +59,7 @@ async def seed(
     events = [*opening, Status(TaskState.WORKING), *([FlowRows(tuple(rows))] if rows else [])]
     at = now_ms()
     head = head_after(State(task_id), events, at)
-    await store.log.append("default", task_id, 0, events, at=at, head=head)
+    await store.log.append(tenant, task_id, 0, events, at=at, head=head)
     flows.runner._takeover.call()  # pyright: ignore[reportPrivateUsage] - as a look that comes by itself
 
 

@@ -25,7 +25,7 @@ from trunkline.flow.definition.signing import (
     written_public_key,
 )
 
-KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+KEY = vectors.KEY
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))
 POLICY = SignaturePolicy("require", {"ours": KEY.public_key()})
 SIGNED = sign(line(), KEY, "ours")
@@ -71,15 +71,14 @@ def test_a_definition_without_a_signature() -> None:
     assert caught.value.code == "VALIDATION_ERROR"
 
 
-def last_sign_changed(value: str) -> str:
-    return value[:-1] + "X"
-
-
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
         ({**SIGNED, "edges": []}, "of another document"),
-        (resigned(value=last_sign_changed(SIGNED["document"]["signature"]["value"])), "no compact JWS"),
+        (
+            resigned(value=vectors.last_sign_changed(SIGNED["document"]["signature"]["value"])),
+            "no compact JWS",
+        ),
         (resigned(value=sign(line(), OTHER, "ours")["document"]["signature"]["value"]), "is wrong"),
         (sign(line(), KEY, "unknown"), "'unknown', which this server does not know"),
         (resigned(keyId="another"), "names the key 'another'"),
@@ -159,17 +158,7 @@ def test_what_cannot_be_signed(document: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("vector", vectors.vectors("signing"))
 def test_signing_vectors(vector: dict[str, Any]) -> None:
-    """The private half of the vectors' key is not supplied: where one is to sign, a key of ours does."""
-    document = vectors.document(vector["definition"])
-    keys = msgspec.json.encode(vector["publicKeys"]).decode()
-    policy = signature_policy(vector["signingPolicy"]["mode"], keys)
-    if vector.get("signFixture"):
-        (key_id,) = vector["publicKeys"]
-        document = sign(document, KEY, key_id)
-        policy = SignaturePolicy(policy.mode, {key_id: KEY.public_key()})
-    if vector.get("tamperSignatureValue"):
-        block = document["document"]["signature"]
-        block["value"] = last_sign_changed(block["value"])
+    document, policy = vectors.signed(vector)
     expected = vector["expect"]
     if expected["ok"]:
         assert policy.check(document).verified is expected.get("verified", True)

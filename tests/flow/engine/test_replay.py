@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any, cast
 
 import pytest
 
 from tests.flow import vectors
 from tests.flow.documents import DELEGATE, flow_document, fork, tool
-from tests.flow.surfaces import PARKING
+from tests.flow.surfaces import PARKING, SURFACES, Call, snake, surface
 from tests.flow.workbench import CALLER, Counting, RejectingActivities, RejectingDelegate, seed
-from trunkline.errors import FlowRefused
 from trunkline.flow.activities.base import Activity, Outcome
 from trunkline.flow.activities.composite import StubActivities
 from trunkline.flow.activities.steps import StepExecutor, StepRegistry
@@ -19,7 +19,7 @@ from trunkline.flow.engine.rows import is_command
 from trunkline.flow.engine.run_messages import run_task_id
 from trunkline.flow.engine.view import ShownRow
 from trunkline.flow.local import LocalFlows
-from trunkline.flow.port import ActivitySubmission
+from trunkline.flow.port import ActivitySubmission, FlowCaller
 from trunkline.flow.results import RunResult
 from trunkline.log.events import FlowRow, FlowRows
 
@@ -40,81 +40,70 @@ def _activities(vector: dict[str, Any]) -> Any:
 
 
 class _Retried:
-    def __init__(self, failing: Outcome, count: int, output: dict[str, Any]) -> None:
-        self._failing, self._left, self._output = failing, count, output
+    """Fails so many times in each run, then gives an output."""
 
-    async def execute(self, activity: Any) -> Outcome:
-        del activity
-        self._left -= 1
-        return self._failing if self._left >= 0 else Outcome(ok=True, output=self._output)
+    def __init__(self, failing: Outcome, count: int, output: dict[str, Any]) -> None:
+        self._failing, self._count, self._output = failing, count, output
+        self._calls = Counter[str]()
+
+    async def execute(self, activity: Activity) -> Outcome:
+        self._calls[activity.execution_id] += 1
+        failing = self._calls[activity.execution_id] <= self._count
+        return self._failing if failing else Outcome(ok=True, output=self._output)
 
 
 @pytest.mark.parametrize("vector", vectors.vectors("replay"))
 async def test_replay_vectors(vector: dict[str, Any], flow_store: str) -> None:
-    document, given = vectors.document(vector["definition"]), vector.get("input", {})
-    execution, mode = f"{vector['id']}::exec", vector.get("activityExecutionMode", "in_process")
-    prefix = [FlowRow(row["name"], row.get("payload", {})) for row in vector.get("historyPrefix", [])]
+    """On each surface: where a vector begins with rows, the log of the run does, and the start goes on with it."""
     delegates = RejectingDelegate() if vector.get("assertNoDelegateExecutorInvocation") else MockDelegate()
     async with LocalFlows(
         flow_store, limits=PARKING, activities=_activities(vector), delegates=delegates
     ) as flows:
         if not vector.get("assertNoSubworkflowInvocation"):
             flows.engine.workflows.add(vectors.UNIT_TESTS, vectors.child_workflow())
-        if prefix:
-            await seed(flows, document, given, prefix, execution_id=execution, mode=mode)
-            result = await flows.handle(execution).wait()
+        for name in SURFACES:
+            async with surface(name, flows) as call:
+                await _replay(flows, vector, name, call)
+
+
+async def _replay(flows: LocalFlows, vector: dict[str, Any], tenant: str, call: Call) -> None:
+    document, given = vectors.document(vector["definition"]), vector.get("input", {})
+    mode = {"activity_execution_mode": vector.get("activityExecutionMode", "in_process")}
+    # The executors of all surfaces are the same: they know the runs apart by their ids.
+    run: dict[str, Any] = {"execution_id": f"{vector['id']}::{tenant}", "definition": document}
+    execution = run["execution_id"]
+    prefix = [FlowRow(row["name"], row.get("payload", {})) for row in vector.get("historyPrefix", [])]
+    if prefix:
+        await seed(
+            flows, document, given, prefix, execution_id=execution, mode=mode["activity_execution_mode"],
+            tenant=tenant,
+        )  # fmt: skip
+    existing = {"allow_existing_execution_id": bool(prefix)}
+    status = _status(await call("start", {**run, "input": given, **mode, **existing}))
+    for submission in vector.get("activitySubmissions", []):
+        told: dict[str, Any] = {"node_id": submission["nodeId"], "outcome": snake(submission["outcome"])}
+        if "expectedParallelSpan" in submission:
+            told["parallel_span"] = snake(submission["expectedParallelSpan"])
+        changed = {"definition": {**document, **submission.get("definitionTamper", {})}}
+        answer = await call("submit_activity", {**run, **changed, **told, "input": given, **mode})
+        if (failure := submission.get("expectFailure")) is not None:
+            assert answer[0] == failure["code"], answer
         else:
-            started = await flows.start(document, given, execution_id=execution, mode=mode)
-            result = await started.wait()
-        for submission in vector.get("activitySubmissions", []):
-            result = await _submit(flows, vector, submission, result, mode=mode)
-        if "resumePayload" in vector:
-            tampered = {**document, **vector.get("resumeDefinitionTamper", {})}
-            try:
-                result = await flows.port.resume(
-                    CALLER, execution, vector["resumePayload"], definition=tampered
-                )
-            except FlowRefused as refused:
-                result = RunResult(execution_id=execution, status="failed", code=refused.code)
-        _compare(vector, result, await flows.port.rows(CALLER, execution), len(prefix))
+            status = _status(answer)
+    if "resumePayload" in vector:
+        changed = {"definition": {**document, **vector.get("resumeDefinitionTamper", {})}}
+        status = _status(await call("resume", {**run, **changed, "resume_payload": vector["resumePayload"]}))
+    _compare(vector, status, await flows.port.rows(FlowCaller(tenant), execution), len(prefix))
 
 
-async def _submit(
-    flows: LocalFlows, vector: dict[str, Any], submission: dict[str, Any], before: RunResult, *, mode: Any
-) -> RunResult:
-    document = {**vectors.document(vector["definition"]), **submission.get("definitionTamper", {})}
-    told = submission["outcome"]
-    outcome = ActivitySubmission(
-        ok=told["ok"],
-        result=told.get("result"),
-        error=told.get("error", ""),
-        code=told.get("code", ""),
-        delegate_correlation_id=told.get("delegateCorrelationId", ""),
-        external_task_id=told.get("externalTaskId", ""),
-    )
-    try:
-        result = await flows.port.submit_activity(
-            CALLER,
-            before.execution_id,
-            submission["nodeId"],
-            outcome,
-            definition=document,
-            given=vector.get("input", {}),
-            span=submission.get("expectedParallelSpan"),
-            mode=mode,
-        )
-        code = result.code
-    except FlowRefused as refused:
-        result, code = before, refused.code
-    if (expected := submission.get("expectFailure")) is not None:
-        assert code == expected["code"]
-        return before
-    return result
+def _status(answer: tuple[str, dict[str, Any]]) -> str:
+    code, told = answer
+    return "failed" if code else told["status"]
 
 
-def _compare(vector: dict[str, Any], result: RunResult, rows: list[ShownRow], prefix: int) -> None:
+def _compare(vector: dict[str, Any], status: str, rows: list[ShownRow], prefix: int) -> None:
     expect = vector["expect"]
-    assert result.status == expect["status"], result
+    assert status == expect["status"], rows[-1]
     if "tailCommands" in expect:
         tail = [row for row in rows[prefix:] if is_command(row.name)]
         assert [

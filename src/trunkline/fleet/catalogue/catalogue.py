@@ -247,7 +247,7 @@ class Catalogue:
 
 def _source(entry: Entry) -> tuple[object, ...]:
     """The fields of an entry that say who does its work."""
-    return entry.peer, entry.imported, entry.model
+    return entry.peer, entry.imported, entry.model, entry.workflow
 
 
 def _told(listed: Listed) -> Listed:
