@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp import Client
@@ -101,27 +101,28 @@ async def surface(
 ) -> AsyncGenerator[Call]:
     """Calls by a surface, each with its code if it failed; each surface has a tenant of its own name."""
     plain = control(flows, name, signatures)
-    async with AsyncExitStack() as stack:
-        if name == "mcp":
-            tools = await stack.enter_async_context(Client(FlowTools(plain).server()))
-        else:
-            client = await stack.enter_async_context(served(flows, name, signatures))
+    if name == "library":
+        yield lambda operation, given: _coded(plain.call(operation, given))
+    elif name == "mcp":
+        async with Client(FlowTools(plain).server()) as tools:
+            yield lambda operation, given: _by_tool(tools, operation, given)
+    else:
+        async with served(flows, name, signatures) as client:
+            yield lambda operation, given: _coded(_over_rest(client, operation, given))
 
-        async def call(operation: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-            try:
-                if name == "library":
-                    found = await plain.call(operation, given)
-                    failed = found.get("status") == "failed"
-                    return (found.get("code") or "ENGINE_FAILURE") if failed else "", found
-                if name == "rest":
-                    return "", await _over_rest(client, operation, given)
-            except FlowRefused as refused:
-                return refused.code, error_body(refused.code, refused.message, details_of(refused))
-            found = await tools.call_tool(f"workflow_{operation}", given)
-            told = found.structured_content or {}
-            return told["error"]["code"] if found.is_error else "", told
 
-        yield call
+async def _coded(answer: Awaitable[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    try:
+        found = await answer
+    except FlowRefused as refused:
+        return refused.code, error_body(refused.code, refused.message, details_of(refused))
+    return (found.get("code") or "ENGINE_FAILURE") if found.get("status") == "failed" else "", found
+
+
+async def _by_tool(tools: Client, operation: str, given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    found = await tools.call_tool(f"workflow_{operation}", given)
+    told: dict[str, Any] = found.structured_content or {}
+    return told["error"]["code"] if found.is_error else "", told
 
 
 async def _over_rest(client: FlowClient, operation: str, given: dict[str, Any]) -> dict[str, Any]:

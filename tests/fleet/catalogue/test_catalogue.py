@@ -134,6 +134,15 @@ def test_another_address_is_another_agent() -> None:
     assert ids(made, "a") == []
 
 
+def test_another_workflow_is_another_agent() -> None:
+    entry = Entry(name="a", owner="file", kind="flow", workflow="flows/broken.yaml")
+    made, _ = catalogue(entry)
+    made.fail((OF_FILES, "a"), "broken.yaml: it has no nodes")
+    made.take_files([replace(entry, workflow="flows/whole.yaml")])
+    found = made.find("default", "a")
+    assert found is not None and (found.state, found.reason) == ("discovering", "")
+
+
 def test_the_breaker_is_shown() -> None:
     made, clock = catalogue(written("a"), written("b"))
     for _ in range(FAILURES):
