@@ -10,12 +10,65 @@ import pytest
 
 from tests.conformance.agent.talk import VERSIONS, Talk
 from tests.conftest import Shelf
-from tests.harness import Agent, ServerProcess
+from tests.harness import SECRET, Agent, ServerProcess
+from tests.hub.test_hub import HubProcess
 
-ROOT = Path(__file__).parents[3]
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
 KEY = "an-agent-key-of-the-tests"
-_ENV = {"PYTHONPATH": str(ROOT)}
+_ENV = {"PYTHONPATH": str(ROOT), **SECRET}
 _SUBJECT = "tests.conformance.agent.subject"
+# What a hub answers otherwise, by the checks that show it.
+_AT_A_HUB = {
+    "test_AG_03_a_false_streaming_flag_is_honest": "a hub streams for agents that do not",
+    "test_AG_10_parts_that_no_skill_reads": "a refusal is a task born rejected",
+    "test_AG_21_a_bad_send_answers_400[hub-no such skill]": "a refusal is a task born rejected",
+    "test_AG_56_declared_skills_exist": "effects of skills are on the cards of their agents",
+    "test_AG_59_what_a_skill_declares_is_what_its_runs_do": "effects of skills are on the cards of their agents",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what does not hold of a hub."""
+    for item in items:
+        if item.path.parent == HERE and "[hub-" in item.name:
+            names = (item.name, item.name.partition("[")[0])
+            if reason := next((_AT_A_HUB[name] for name in names if name in _AT_A_HUB), ""):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+class Place:
+    """Where the agents under test are served: each alone, or as the one that answers for a hub."""
+
+    def __init__(self, shelf: Shelf, directories: pytest.TempPathFactory, *, at_hub: bool) -> None:
+        self._shelf = shelf
+        self._directories = directories
+        self._at_hub = at_hub
+
+    def serve(
+        self, target: str = "trunkline.demo:agent", *flags: str, store: str = "sqlite:///tasks.db"
+    ) -> ServerProcess:
+        directory = self._directories.mktemp("agent")
+        if not self._at_hub:
+            return ServerProcess(directory, target, *flags, store=self._shelf.store(store), env=_ENV)
+        (directory / "agents.yaml").write_text(f"agents: [{{name: subject, import: '{target}'}}]\n")
+        (directory / "hub.yaml").write_text("helm: subject\n")
+        return HubProcess(directory, "--store", store, *flags, env=_ENV)
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgres", "hub"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """Every check of an agent is one of a hub too, and of both stores."""
+    at_postgres = request.param == "postgres"
+    shelf = Shelf(request.getfixturevalue("postgres_database") if at_postgres else None)
+    return Place(shelf, tmp_path_factory, at_hub=request.param == "hub")
+
+
+@pytest.fixture(scope="session")
+def demo_server(place: Place) -> Iterator[ServerProcess]:
+    """The demo agent."""
+    with place.serve() as server:
+        yield server
 
 
 @pytest.fixture(params=VERSIONS)
@@ -38,10 +91,8 @@ def talk(demo_server: ServerProcess, version: str) -> Iterator[Talk]:
 
 
 @pytest.fixture(scope="session")
-def subject_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
-    with ServerProcess(
-        tmp_path_factory.mktemp("subject"), f"{_SUBJECT}:agent", store=shelf.store(), env=_ENV
-    ) as server:
+def subject_server(place: Place) -> Iterator[ServerProcess]:
+    with place.serve(f"{_SUBJECT}:agent") as server:
         yield server
 
 
@@ -53,11 +104,8 @@ def subject(subject_server: ServerProcess, version: str) -> Iterator[Talk]:
 
 
 @pytest.fixture(scope="session")
-def mute_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
-    directory, flags = tmp_path_factory.mktemp("mute"), ("--set", "push=false")
-    with ServerProcess(
-        directory, f"{_SUBJECT}:mute", *flags, store=shelf.store("memory:"), env=_ENV
-    ) as server:
+def mute_server(place: Place) -> Iterator[ServerProcess]:
+    with place.serve(f"{_SUBJECT}:mute", "--set", "push=false", store="memory:") as server:
         yield server
 
 
@@ -69,9 +117,8 @@ def mute(mute_server: ServerProcess, version: str) -> Iterator[Talk]:
 
 
 @pytest.fixture(scope="session")
-def receipt_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
-    directory, store = tmp_path_factory.mktemp("receipt"), shelf.store()
-    with ServerProcess(directory, "trunkline.demo:agent", "--set", "reply=receipt", store=store) as server:
+def receipt_server(place: Place) -> Iterator[ServerProcess]:
+    with place.serve("trunkline.demo:agent", "--set", "reply=receipt") as server:
         yield server
 
 
@@ -83,9 +130,8 @@ def receipt(receipt_server: ServerProcess, version: str) -> Iterator[Talk]:
 
 
 @pytest.fixture(scope="session")
-def lively_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
-    directory, flags = tmp_path_factory.mktemp("lively"), ("--set", "keep_alive=0.3")
-    with ServerProcess(directory, f"{_SUBJECT}:agent", *flags, store=shelf.store(), env=_ENV) as server:
+def lively_server(place: Place) -> Iterator[ServerProcess]:
+    with place.serve(f"{_SUBJECT}:agent", "--set", "keep_alive=0.3") as server:
         yield server
 
 
@@ -97,9 +143,8 @@ def lively(lively_server: ServerProcess, version: str) -> Iterator[Talk]:
 
 
 @pytest.fixture(scope="session")
-def keyed_server(tmp_path_factory: pytest.TempPathFactory, shelf: Shelf) -> Iterator[ServerProcess]:
-    directory, store = tmp_path_factory.mktemp("keyed"), shelf.store()
-    with ServerProcess(directory, "trunkline.demo:agent", "--key", KEY, store=store) as server:
+def keyed_server(place: Place) -> Iterator[ServerProcess]:
+    with place.serve("trunkline.demo:agent", "--key", KEY) as server:
         yield server
 
 
