@@ -32,6 +32,9 @@ class RemoteWork:
         self.parts: list[dict[str, Any]] = message.get("parts", [])
         self.push = push
         self.said = [text]
+        # The parts of each answer, and what it asks with where that is more than a word.
+        self.answered: list[list[dict[str, Any]]] = []
+        self.question: dict[str, Any] | None = None
         self.state = WORKING
         self.word = ""
         self.artifacts: list[dict[str, Any]] = []
@@ -43,7 +46,11 @@ class RemoteWork:
 
     @property
     def status(self) -> dict[str, Any]:
-        said = {"messageId": f"{self.id}-word", "role": "ROLE_AGENT", "parts": [{"text": self.word}]}
+        said = self.question or {
+            "messageId": f"{self.id}-word",
+            "role": "ROLE_AGENT",
+            "parts": [{"text": self.word}],
+        }
         return {"state": self.state, **({"message": said} if self.word else {})}
 
     def task(self, *, seen: bool = False) -> dict[str, Any]:
@@ -97,7 +104,8 @@ class RemoteAgent:
         known = self.work.get(message.get("taskId", ""))
         if known is not None:
             known.said.append(text)
-            known.state, known.word = WORKING, ""
+            known.answered.append(message["parts"])
+            known.state, known.word, known.question = WORKING, "", None
             return known
         configuration: dict[str, Any] = params.get("configuration") or {}
         push = configuration.get("taskPushNotificationConfig")

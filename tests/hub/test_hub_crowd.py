@@ -1,4 +1,4 @@
-"""A hub as a process with a hundred agents asks each for its card once."""
+"""Hubs with many agents: each is asked for its card once, and each can be called."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gateway.model.hub import opened, run
 from tests.harness import Agent
 from tests.hub.remote_agents import RemoteAgent, RemoteAgents, until
 from tests.hub.test_hub import HubProcess
@@ -13,6 +14,16 @@ from tests.sample import at_most
 from trunkline.mock.serve import BackgroundServer
 
 AGENTS = 100
+CROWD = 1000
+ECHO = """
+from trunkline import Agent, Turn
+
+agent = Agent("Echo")
+
+@agent.skill
+async def answer(turn: Turn) -> str:
+    return turn.text
+"""
 
 
 @pytest.mark.sampled
@@ -39,3 +50,19 @@ def test_hb37_a_hundred_agents_are_asked_for_their_cards_once_each(tmp_path: Pat
             assert caller.http.post(f"{hub.base}/api/agents/a7/refresh").status_code == 200
             assert sum(one.calls["card"] for one in agents) == AGENTS + 1
             caller.close()
+
+
+def test_each_of_a_thousand_agents_has_a_card_and_can_be_called(tmp_path: Path) -> None:
+    (tmp_path / "crowd_agent.py").write_text(ECHO)
+    lines = [f'  - {{name: c{place}, import: "crowd_agent:agent"}}' for place in range(CROWD)]
+
+    async def whole() -> None:
+        async with opened(tmp_path, "agents:\n" + "\n".join(lines)) as caller:
+            for place in range(CROWD):
+                status, card = await caller(f"GET /v1/a2a/agents/c{place}/agent-card.json")
+                assert (status, card["name"]) == (200, f"c{place}")
+            for place in (0, 199, 200, 201, CROWD - 1):
+                task = await caller.say(f"c{place}", f"to {place}")
+                assert task["artifacts"][0]["parts"] == [{"text": f"to {place}"}], task
+
+    run(whole())

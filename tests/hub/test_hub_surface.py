@@ -243,6 +243,17 @@ def test_a_tenant_that_is_not_the_callers_is_one_that_there_is_not(tmp_path: Pat
     _with(tmp_path, peer, case)
 
 
+def test_a_skill_of_the_extended_card_is_done_when_it_is_named(tmp_path: Path, peer: str) -> None:
+    async def case(made: World) -> None:
+        base = "/v1/a2a/agents/skill"
+        given = params("", metadata={"skillHint": "secret"})
+        given["message"]["parts"] = [{"data": {"count": 3}}]
+        task = await made.told(rpc(base, "1.0", 0, given))
+        assert plain_state(task) == "completed" and "there" in json.dumps(task), task
+
+    _with(tmp_path, peer, case)
+
+
 def test_cards_tell_each_who_asks_its_own(tmp_path: Path, peer: str) -> None:
     async def case(made: World) -> None:
         for kind in KINDS:
@@ -264,10 +275,17 @@ def test_cards_tell_each_who_asks_its_own(tmp_path: Path, peer: str) -> None:
                 *[rpc(f"{base}/a2a", version, 2, {}) for version in VERSIONS],
                 rpc(f"{base}/a2a", "1.0", 2, {"tenant": "north"}),
             ]
-            # Whose card does not declare one has none, which each version says by its own code.
-            assert not json.loads(card.body)["capabilities"].get("extendedAgentCard")
+            declared = bool(json.loads(card.body)["capabilities"].get("extendedAgentCard"))
+            assert declared is (kind == "skill")
             told = [(await made.put(one, made.north)).body for one in extended]
-            assert [b"-32004" in told[3], b"-32007" in told[4], b"-32004" in told[5]] == [True] * 3
+            if declared:
+                # Who is let in is shown every skill, and each of them is done when it is asked for.
+                shown = [json.loads(one) for one in told]
+                named = [{skill["id"] for skill in one.get("result", one)["skills"]} for one in shown]
+                assert named == [{"answer", "secret"}] * len(extended)
+            else:
+                # Whose card does not declare one has none, which each version says by its own code.
+                assert [b"-32004" in told[3], b"-32007" in told[4], b"-32004" in told[5]] == [True] * 3
             assert {(await made.put(one)).status for one in extended} == {401}
         # An agent of somebody else is one that there is not, whatever is said to it, JSON-RPC or not.
         for form in (b"no JSON", rpc("", "1.0", 0, params("x")).body, rpc("", "0.3", 0, params("x")).body):

@@ -13,7 +13,8 @@ from collections.abc import Iterable
 
 from trunkline.agent.agent import IDEMPOTENT
 from trunkline.agent.declaration import REPORTED
-from trunkline.fleet.catalogue.listed import Listed, ListedSkill
+from trunkline.fleet.catalogue.entry import EntrySkill
+from trunkline.fleet.catalogue.listed import Listed
 from trunkline.wire.card import Card, Extension, plain_name, plain_prose
 from trunkline.wire.card import Skill as CardSkill
 from trunkline.wire.spellings import timestamp
@@ -25,10 +26,10 @@ _MODES, _EXAMPLES, _LONGEST_EXAMPLE, _LONGEST_VERSION = 64, 16, 1024, 64
 
 
 def card_of(listed: Listed, declared: tuple[Extension, ...] = REPORTED) -> Card:
-    """The card of an agent, at whose address the hub answers, with the extensions that it declares."""
+    """The whole card of an agent, at whose address the hub answers, with the extensions that it declares."""
     name, own = listed.entry.name, listed.card
     detailed = {} if own is None else {one.id: one for one in own.skills}
-    skills = tuple([_skill(one, name, detailed.get(one.id)) for one in listed.skills])
+    skills = tuple([_skill(one, name, detailed.get(one.id)) for one in (*listed.skills, *listed.private)])
     given = _TEXT if listed.entry.model is None else (*_TEXT, "application/json")
     return Card(
         name=name,
@@ -52,7 +53,7 @@ def _version(listed: Listed) -> str:
     return ("" if own is None else plain_name(own.version)[:_LONGEST_VERSION]) or _VERSION
 
 
-def _skill(skill: ListedSkill, agent: str, own: CardSkill | None) -> CardSkill:
+def _skill(skill: EntrySkill, agent: str, own: CardSkill | None) -> CardSkill:
     return CardSkill(
         id=skill.id,
         name=skill.name or skill.id,

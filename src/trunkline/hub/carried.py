@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from trunkline.agent.agent import Agent
-from trunkline.agent.declaration import REPORTED
 from trunkline.auth.principal import DEFAULT_TENANT
 from trunkline.clock import now_ms
 from trunkline.config import Settings
@@ -31,7 +30,6 @@ from trunkline.peer.executor import remote_id
 from trunkline.peer.remote import Peer
 from trunkline.run.node import HostedAgent
 from trunkline.run.runner import Runner
-from trunkline.server.card import extensions_without
 from trunkline.server.encoding import EncodedOperations
 from trunkline.server.operations import OpenTask
 from trunkline.server.site import Site
@@ -236,8 +234,7 @@ class CarriedAgents:
             self._catalogue.fail(key, f"{entry.imported}: {error}")
             return
         self._kinds[entry.name] = ("skill", entry.imported)
-        private = [one.id for one in agent.skills.values() if not one.public]
-        self._declared[entry.name] = extensions_without(agent.extensions, private)
+        self._declared[entry.name] = agent.extensions
         made = self._executors.of(agent, self._settings, id=entry.name)
         self._hosted[entry.name] = [replace(one, answer_s=self._settings.inbox_ttl_s) for one in made]
         self._catalogue.learn(key, _facts(agent))
@@ -362,20 +359,21 @@ class CarriedAgents:
             return None
         if made is None or made[0] is not listed:
             is_skill = self._kinds.get(name, ("", ""))[0] == "skill"
-            card = card_of(listed, self._declared[name] if is_skill else REPORTED)
-            site = made[2] if made is not None and made[1] == card else self._new_site(name, card)
+            card = card_of(listed, self._declared[name]) if is_skill else card_of(listed)
+            private = [one.id for one in listed.private]
+            site = made[2] if made is not None and made[1] == card else self._new_site(name, card, private)
             made = listed, card, site
         self._made[tenant, name] = made
         if len(self._made) > _SITES_LIMIT:
             del self._made[next(iter(self._made))]
         return made[2]
 
-    def _new_site(self, name: str, card: Card) -> Site:
+    def _new_site(self, name: str, card: Card, private: Collection[str]) -> Site:
         operations = self._operations.get(name)
         if operations is not None:
-            cards = self._sites.cards(card, self._settings)
+            cards = self._sites.cards(card, self._settings, private)
             return self._sites.showing(operations, cards, self._settings)
-        site = self._sites.make(name, card, self._settings, open_task=self._opening(name))
+        site = self._sites.make(name, card, self._settings, private, open_task=self._opening(name))
         self._operations[name] = site.operations
         return site
 
@@ -386,16 +384,15 @@ def _names(agent: str) -> tuple[str, str]:
 
 
 def _facts(agent: Agent) -> CardFacts:
-    skills = [one for one in agent.skills.values() if one.public]
+    found = [
+        (one.public, EntrySkill(id=one.id, name=one.name, description=one.description, tags=one.tags))
+        for one in agent.skills.values()
+    ]
     return CardFacts(
         at=now_ms(),
         description=agent.description,
-        skills=tuple(
-            [
-                EntrySkill(id=one.id, name=one.name, description=one.description, tags=one.tags)
-                for one in skills
-            ]
-        ),
+        skills=tuple([one for is_public, one in found if is_public]),
+        private=tuple([one for is_public, one in found if not is_public]),
         streaming=agent.streaming,
         versions=("1.0", "0.3"),
         card=read_card(card_v1(agent.card())),

@@ -27,12 +27,14 @@ class ListedSkill(EntrySkill, frozen=True, kw_only=True):
 class CardFacts(Struct, frozen=True, kw_only=True):
     """What a card says that the catalogue needs; `at` is when it came, in milliseconds.
 
-    `note` is what is odd about it. `card` is the whole of it.
+    `note` is what is odd about it, `private` are the skills that only who is let in is shown. `card` is the
+    whole of it.
     """
 
     at: int
     description: str = ""
     skills: tuple[EntrySkill, ...] = ()
+    private: tuple[EntrySkill, ...] = ()
     streaming: bool = False
     push: bool = False
     versions: tuple[str, ...] = ()
@@ -41,13 +43,17 @@ class CardFacts(Struct, frozen=True, kw_only=True):
 
 
 class Listed(Struct, frozen=True, kw_only=True):
-    """An agent of a tenant as it is now; `card_at` is 0 before the first card."""
+    """An agent of a tenant as it is now; `card_at` is 0 before the first card.
+
+    Its `private` skills are done for who names the agent and the skill, and nobody is led to them.
+    """
 
     entry: Entry
     state: ListedState
     reason: str = ""
     description: str = ""
     skills: tuple[ListedSkill, ...] = ()
+    private: tuple[EntrySkill, ...] = ()
     streaming: bool = False
     push: bool = False
     versions: tuple[str, ...] = ()
@@ -69,6 +75,7 @@ def list_entry(entry: Entry, facts: CardFacts | None, failure: str, override: Ov
         reason=reason,
         description=entry.description or ("" if facts is None else facts.description),
         skills=_skills(entry, () if facts is None else facts.skills),
+        private=() if facts is None else _private(entry, facts),
         streaming=entry.streaming if facts is None else facts.streaming,
         push=facts is not None and facts.push,
         versions=() if facts is None else facts.versions,
@@ -97,6 +104,11 @@ def _skills(entry: Entry, from_card: Sequence[EntrySkill]) -> tuple[ListedSkill,
     found = [_with_source(one, source) for one in own.values()]
     found += [_with_source(one, "card") for one in from_card if one.id not in own]
     return tuple(found[:_SKILLS_LIMIT])
+
+
+def _private(entry: Entry, facts: CardFacts) -> tuple[EntrySkill, ...]:
+    shown = {one.id for one in entry.skills}
+    return tuple([one for one in facts.private if one.id not in shown])
 
 
 def _with_source(skill: EntrySkill, source: Literal["file", "card", "api"]) -> ListedSkill:

@@ -87,4 +87,5 @@ class CatalogueFleet:
 def _skills(listed: Listed) -> frozenset[str] | None:
     if not listed.skills and not listed.card_at:
         return None
-    return frozenset([one.id for one in listed.skills])
+    # Who names one that is not shown to everybody knows of it.
+    return frozenset([one.id for one in (*listed.skills, *listed.private)])
