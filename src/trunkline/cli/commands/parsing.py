@@ -74,10 +74,7 @@ class UsageCommand(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters of the command; those that are plain need nothing to be loaded."""
-        params = super().get_params(ctx)
-        for each in params:
-            _take_plainly(each)
-        return params
+        return _taken_plainly(super().get_params(ctx))
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Parse what was typed; a mistake of usage ends here."""
@@ -122,6 +119,10 @@ class ClientGroup(TyperGroup):
     """A group whose first command is meant when none is named: `trunkline card URL` is `card get URL`."""
 
     default = ""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters of the group itself; they are read before those of any of its commands."""
+        return _taken_plainly(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the name of the default command in front where none is named."""
@@ -226,8 +227,14 @@ def _help(option: Option) -> str:
     return f"{option.help} ({noted})" if noted else option.help
 
 
+def _taken_plainly(parameters: list[Any]) -> list[Any]:
+    """Have parameters that ask for nothing beyond their type taken as they were typed."""
+    for each in parameters:
+        _take_plainly(each)
+    return parameters
+
+
 def _take_plainly(parameter: Any) -> None:
-    """Have a parameter that asks for nothing beyond its type taken as it was typed."""
     kind = getattr(parameter, "type_descriptor", None)
     if kind is None or "get_runtime_param" in vars(parameter):
         return
