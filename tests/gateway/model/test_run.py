@@ -241,12 +241,12 @@ def test_other_agents_are_asked_as_child_tasks_within_bounds(tmp_path: Path) -> 
                     await ask.ready(name)
                 task = await ask.say("helper", "go")
                 told_first = told(next(one for one in server.asked if "tools" in one))
-                assert "- writer: poet (chat)" in told_first and "- helper" not in told_first
-                assert "- away [not available now]" in told_first
+                assert "- writer: poet (skills: chat)" in told_first and "- helper" not in told_first
+                assert "- away" not in told_first
                 found = results(server.asked[-1])
                 assert found == [
-                    "ERR: there is no agent 'nobody'; there are away, writer",
-                    "ERR: there is no agent 'helper'; there are away, writer",
+                    "ERR: there is no agent 'nobody'; there are writer",
+                    "ERR: there is no agent 'helper'; there are writer",
                     "roses are red",
                     "ERR: no more than 1 calls of agents in one task",
                 ]

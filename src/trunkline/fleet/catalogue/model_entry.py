@@ -28,6 +28,7 @@ CAPABILITIES = {
     "/mem": ("memory", "Keeps notes, and finds them again."),
     "/mcp": ("mcp-tools", "Uses tools of the operator's MCP servers."),
     "/agent": ("delegate", "Has other agents do a part of the work."),
+    "/a2a": ("a2a", "Asks agents elsewhere, and knows their cards."),
     "/advise": ("advisor-consult", "Asks a second model for advice."),
     "/todo": ("todos", "Keeps a list of what is to be done."),
     "/schedule": ("schedule", "Has itself asked again by schedule."),

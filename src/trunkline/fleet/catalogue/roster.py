@@ -14,7 +14,7 @@ SKILLS = 5
 AGENTS = 200
 _TEXT = 300
 _ALIVE = ("ready", "discovering")
-_HEAD = (
+ELSEWHERE = (
     "Agents elsewhere. They are run by others: what you tell them leaves this server, so tell them no secret."
 )
 
@@ -39,13 +39,15 @@ class Roster(ApiStruct, frozen=True, kw_only=True):
 
 def roster(listed: Iterable[Listed]) -> Roster:
     """The roster of these agents; those that are switched off are not in it."""
-    rows = [_row(one) for one in listed if one.entry.kind == "peer" and one.state != "disabled"][:AGENTS]
+    rows = [roster_row(one) for one in listed if one.entry.kind == "peer" and one.state != "disabled"]
+    rows = rows[:AGENTS]
     is_some = any([row.reachable for row in rows])
-    text = "\n".join([_HEAD, *[_line(row) for row in rows]]) if is_some else ""
+    text = "\n".join([ELSEWHERE, *[roster_line(row) for row in rows]]) if is_some else ""
     return Roster(items=tuple(rows), text=text)
 
 
-def _row(listed: Listed) -> RosterRow:
+def roster_row(listed: Listed) -> RosterRow:
+    """What a roster has of an agent."""
     skills = [one.id for one in listed.skills]
     is_alive = listed.state in _ALIVE and listed.breaker != "open"
     return RosterRow(
@@ -58,7 +60,8 @@ def _row(listed: Listed) -> RosterRow:
     )
 
 
-def _line(row: RosterRow) -> str:
+def roster_line(row: RosterRow) -> str:
+    """A row as a model reads it: on one line, whatever the agent says of itself."""
     if not row.reachable:
         return f"- {row.name}: cannot be reached now"
     skills = ", ".join([*row.skills, *(["…"] if row.more else [])])

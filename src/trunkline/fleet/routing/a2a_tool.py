@@ -6,21 +6,27 @@ its own. What went wrong begins with `ERR:`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Struct
 
 from trunkline.config import Secret
-from trunkline.errors import TrunklineError
+from trunkline.errors import Misuse, TrunklineError
+from trunkline.fleet.call import ApiStruct
+from trunkline.fleet.catalogue.entry import EntrySkill
+from trunkline.fleet.catalogue.listed import Listed
+from trunkline.fleet.catalogue.roster import RosterRow
 from trunkline.fleet.hub_client import HubClient
+from trunkline.net.egress import shown
 from trunkline.net.http import HttpClient
 
 BODY_LIMIT = 16_384
 WAIT_S = 300
 _SHOWN = 300
-_USAGE = "usage: /a2a list | /a2a card NAME | /a2a call NAME MESSAGE"
+USAGE = "usage: /a2a list | /a2a card NAME | /a2a call NAME MESSAGE"
 _CUT = "\n… cut here"
 # The tool as models are told of it.
 A2A: dict[str, Any] = {
@@ -28,7 +34,7 @@ A2A: dict[str, Any] = {
     "description": "Agents elsewhere: `list` them, read the `card` of one, or `call` one with a message.",
     "parameters": {
         "type": "object",
-        "properties": {"line": {"type": "string", "description": _USAGE.partition(": ")[2]}},
+        "properties": {"line": {"type": "string", "description": USAGE.partition(": ")[2]}},
         "required": ["line"],
         "additionalProperties": False,
     },
@@ -60,56 +66,118 @@ class A2aTool:
         await self._hub.close()
 
 
+class A2aLine(Struct, frozen=True):
+    """What a line asks for; `name` and `message` only where the verb takes them."""
+
+    verb: Literal["list", "card", "call"]
+    name: str = ""
+    message: str = ""
+
+
+class AgentCardLines(ApiStruct, frozen=True, kw_only=True):
+    """What `card` shows of an agent elsewhere."""
+
+    name: str
+    url: str = ""
+    versions: tuple[str, ...] = ()
+    state: str = ""
+    reason: str = ""
+    description: str = ""
+    skills: tuple[EntrySkill, ...] = ()
+
+
+def read_line(line: str) -> A2aLine:
+    """What a line asks for, with or without its `/a2a`.
+
+    Raises:
+        Misuse: it is none of the three; the text says how they are written.
+    """
+    verb, _, rest = _words(line).partition(" ")
+    name, _, message = rest.strip().partition(" ")
+    message = message.strip()
+    match verb:
+        case "list" if not name:
+            return A2aLine("list")
+        case "card" if name and not message:
+            return A2aLine("card", name)
+        case "call" if name and message:
+            return A2aLine("call", name, message)
+        case _:
+            raise Misuse(USAGE)
+
+
+def framed(line: str, body: str) -> str:
+    """A result between its header and its footer, cut where it is too long."""
+    encoded = body.encode(errors="replace")
+    if len(encoded) > BODY_LIMIT:
+        body = encoded[:BODY_LIMIT].decode(errors="ignore") + _CUT
+    words = _words(line).split()
+    head = " ".join(words[: 1 if words[:1] == ["list"] else 2])
+    return f"[/a2a {head[:_SHOWN]}]\n{body}\n[END A2A]"
+
+
 async def perform_line(line: str, ask: AskHub) -> str:
     """The framed result of a line: a header, the body, and a footer."""
-    words = line.strip().removeprefix("/a2a").strip()
-    verb, _, rest = words.partition(" ")
     try:
-        body = await _performed(verb, rest.strip(), ask)
+        body = await _performed(read_line(line), ask)
     except TrunklineError as error:
         body = f"ERR: {str(error)[:_SHOWN]}"
     except msgspec.DecodeError:
         body = "ERR: the hub gave an answer that is no JSON"
-    encoded = body.encode(errors="replace")
-    if len(encoded) > BODY_LIMIT:
-        body = encoded[:BODY_LIMIT].decode(errors="ignore") + _CUT
-    head = " ".join(words.split()[: 1 if verb == "list" else 2])
-    return f"[/a2a {head}]\n{body}\n[END A2A]"
+    return framed(line, body)
 
 
-async def _performed(verb: str, rest: str, ask: AskHub) -> str:
-    name, _, message = rest.partition(" ")
-    if verb == "list" and not rest:
-        return _list((await ask("GET", "/roster", None))["items"])
-    if verb == "card" and name and not message:
-        return _card(await ask("GET", f"/agents/{quote(name, safe='')}", None))
-    if verb == "call" and name and message.strip():
-        form = {"agent": name, "message": message.strip(), "wait": WAIT_S}
-        return _answer(name, (await ask("POST", "/dispatch", form))["tasks"][0])
-    return f"ERR: {_USAGE}"
+async def _performed(asked: A2aLine, ask: AskHub) -> str:
+    if asked.verb == "list":
+        return list_text(msgspec.convert((await ask("GET", "/roster", None))["items"], list[RosterRow]))
+    if asked.verb == "card":
+        found = await ask("GET", f"/agents/{quote(asked.name, safe='')}", None)
+        return card_text(msgspec.convert(found, AgentCardLines))
+    form = {"agent": asked.name, "message": asked.message, "wait": WAIT_S}
+    return _answer(asked.name, (await ask("POST", "/dispatch", form))["tasks"][0])
 
 
-def _list(rows: list[dict[str, Any]]) -> str:
+def _words(line: str) -> str:
+    return line.strip().removeprefix("/a2a").strip()
+
+
+def list_text(rows: Sequence[RosterRow]) -> str:
+    """What `list` shows: how many there are, and a line for each."""
     count = f"{len(rows)} agent{'' if len(rows) == 1 else 's'} elsewhere"
     return "\n".join([count, *[_row(row) for row in rows]])
 
 
-def _row(row: dict[str, Any]) -> str:
-    if not row["reachable"]:
-        return f"{row['name']}: no card now ({row.get('reason', '')})"
-    skills = [*row["skills"], *(["…"] if row["more"] else [])]
-    return f"{row['name']}: {row['description']} [{', '.join(skills)}]"
+def _row(row: RosterRow) -> str:
+    if not row.reachable:
+        return f"{row.name}: no card now ({row.reason})"
+    skills = [*row.skills, *(["…"] if row.more else [])]
+    return f"{row.name}: {row.description} [{', '.join(skills)}]"
 
 
-def _card(agent: dict[str, Any]) -> str:
-    skills = [f"  {one['id']}: {one.get('description', '')}".rstrip(": ") for one in agent["skills"]]
+def card_lines(listed: Listed) -> AgentCardLines:
+    """What `card` shows of an agent of the catalogue."""
+    peer = listed.entry.peer
+    return AgentCardLines(
+        name=listed.entry.name,
+        url="" if peer is None else shown(peer.url),
+        versions=listed.versions,
+        state=listed.state,
+        reason=listed.reason,
+        description=listed.description,
+        skills=listed.skills,
+    )
+
+
+def card_text(card: AgentCardLines) -> str:
+    """What `card` shows."""
+    skills = [f"  {one.id}: {one.description}".rstrip(": ") for one in card.skills]
     return "\n".join(
         [
-            f"name: {agent['name']}",
-            f"url: {agent.get('url', '')}",
-            f"protocol: {', '.join(agent['versions'])}",
-            f"state: {agent['state']} {agent.get('reason', '')}".rstrip(),
-            f"description: {agent['description']}",
+            f"name: {card.name}",
+            f"url: {card.url}",
+            f"protocol: {', '.join(card.versions)}",
+            f"state: {card.state} {card.reason}".rstrip(),
+            f"description: {card.description}",
             "skills:",
             *skills,
         ]

@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from trunkline.fleet.catalogue.listed import Listed
+from trunkline.fleet.catalogue.roster import ELSEWHERE, roster_line, roster_row
 
-_AGENTS, _SKILLS, _WORDS = 100, 5, 200
+_AGENTS = 100
+_HERE = "Agents that you may ask with the tool agent; they see nothing but your message:"
 
 
-def roster(agents: Sequence[Listed], own: str) -> list[str]:
-    """A line for each agent but the model itself, those that cannot work now marked; empty without any."""
-    others = [one for one in agents if one.entry.name != own]
-    rows = [_row(one) for one in others[:_AGENTS]]
-    if len(others) > _AGENTS:
-        rows.append(f"- and {len(others) - _AGENTS} more")
-    head = "Agents that you may ask with the tool agent; they see nothing but your message:"
+def told_of(agents: Sequence[Listed], own: str, tools: Collection[str]) -> list[str]:
+    """A line for each agent but the model itself, those that cannot work now marked; empty without any.
+
+    With the tool `agent` it may ask all of them, with `a2a` those elsewhere. Agents that are switched off are
+    no agents to it.
+    """
+    known = others(agents, own)
+    here = [one for one in known if one.entry.kind != "peer"]
+    elsewhere = [one for one in known if one.entry.kind == "peer"]
+    asked_by = " or ".join([f"the tool {name}" for name in ("agent", "a2a") if name in tools])
+    return [
+        *(_lines(_HERE, here) if "agent" in tools else ()),
+        *(_lines(f"{ELSEWHERE} Ask them with {asked_by}:", elsewhere) if asked_by else ()),
+    ]
+
+
+def others(agents: Iterable[Listed], own: str) -> list[Listed]:
+    """The agents but the one of this name, without those that are switched off."""
+    return [one for one in agents if one.entry.name != own and one.state != "disabled"]
+
+
+def _lines(head: str, agents: Sequence[Listed]) -> list[str]:
+    rows = [roster_line(roster_row(one)) for one in agents[:_AGENTS]]
+    if len(agents) > _AGENTS:
+        rows.append(f"- and {len(agents) - _AGENTS} more")
     return [head, *rows] if rows else []
-
-
-def _row(listed: Listed) -> str:
-    skills = [one.id for one in listed.skills]
-    shown = ", ".join(skills[:_SKILLS]) + (", …" if len(skills) > _SKILLS else "")
-    state = "" if listed.state == "ready" and listed.breaker != "open" else " [not available now]"
-    return f"- {listed.entry.name}{state}: {listed.description[:_WORDS]}" + (f" ({shown})" if shown else "")

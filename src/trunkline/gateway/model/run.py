@@ -12,6 +12,7 @@ from mimetypes import guess_type
 from typing import Any, NoReturn, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 from pydantic_ai.direct import model_request, model_request_stream
 from pydantic_ai.messages import (
     ModelMessage,
@@ -37,34 +38,29 @@ from trunkline.errors import CallFailed, Misuse, Refused, Unreachable
 from trunkline.fleet.catalogue.model_entry import Advisor, ModelEntry
 from trunkline.fleet.health.prices import price_of
 from trunkline.gateway.model.conversation import conversation, instructions
+from trunkline.gateway.model.delegation import Delegation
 from trunkline.gateway.model.failures import EXPECTED, code_of, reason_of
 from trunkline.gateway.model.gate import GATE, gate_question, verdict_of
-from trunkline.gateway.model.roster import roster
+from trunkline.gateway.model.roster import told_of
 from trunkline.gateway.model.tools import (
+    NAME_SHOWN,
     TOOLS,
+    A2aForm,
     AdviceForm,
     AgentForm,
+    McpForm,
     ModelParts,
     ModelTool,
     ToolUse,
+    Used,
     WriteForm,
     read_arguments,
 )
 
 log = logging.getLogger("trunkline.gateway")
-RESPONSE, TOOL_CALL, SUB_AGENT = "response", "tool_call", "sub_agent_response"
+RESPONSE, TOOL_CALL = "response", "tool_call"
 _ADVICE = "You advise another agent. Answer its question briefly and plainly."
-# Of a tool that there is not the model may say any name.
-_NAME = 80
 _CUT = "\n[cut: the rest is left out]"
-
-
-class Used(Struct, frozen=True):
-    """What a use of a tool gave, as it is recorded: its text, and the tokens of an advisor."""
-
-    ok: bool
-    text: str
-    response: list[Any] = []
 
 
 class ModelRun:
@@ -76,7 +72,7 @@ class ModelRun:
         self._entry = entry
         self._parts = parts
         self._uses = 0
-        self._delegated = 0
+        self._delegation = Delegation(turn, agent, entry, parts)
         self._redirected = 0
         advisor = entry.advisor or Advisor(model=entry.model)
         self._advisor = advisor
@@ -90,8 +86,8 @@ class ModelRun:
         """Answer the task; what was said is written to it."""
         turn, entry = self._turn, self._entry
         turn.answer_name = RESPONSE
-        known = self._parts.agents(turn.tenant) if "agent" in self._offered else ()
-        told = instructions(self._agent, entry, roster(known, self._agent))
+        known = self._parts.agents(turn.tenant) if self._offered.keys() & {"agent", "a2a"} else ()
+        told = instructions(self._agent, entry, told_of(known, self._agent, self._offered))
         messages = conversation(turn.history, entry.memory)
         cast("ModelRequest", messages[-1]).instructions = told
         for _ in range(entry.limits.model_calls):
@@ -187,12 +183,12 @@ class ModelRun:
 
     async def _use(self, call: ToolCallPart) -> ToolReturnPart:
         """Do what the model calls for; whatever comes of it, the model is told."""
-        turn, name = self._turn, call.tool_name[:_NAME]
         self._uses += 1
         used = await self._used(call)
         if self._entry.artifacts:
-            await turn.artifact(data={"tool": name, "ok": used.ok}, name=TOOL_CALL)
-        text = used.text if used.ok else f"ERR: {used.text}"
+            label = (used.label or call.tool_name)[:NAME_SHOWN]
+            await self._turn.artifact(data={"tool": label, "ok": used.ok}, name=TOOL_CALL)
+        text = used.text if used.ok or used.is_framed else f"ERR: {used.text}"
         return ToolReturnPart(
             tool_name=call.tool_name,
             content=_bounded(text, self._entry.limits.result_bytes),
@@ -207,9 +203,9 @@ class ModelRun:
                 self._turn.tenant,
                 self._agent,
                 self._turn.task_id,
-                f"/{name}"[:80],
+                f"/{name}"[:NAME_SHOWN],
             )
-            return Used(False, f"the capability /{name[:80]} is not granted to this agent")
+            return Used(False, f"the capability /{name[:NAME_SHOWN]} is not granted to this agent")
         if self._uses > self._entry.limits.tool_calls:
             return Used(False, f"no more than {self._entry.limits.tool_calls} tool calls in one task")
         try:
@@ -217,12 +213,16 @@ class ModelRun:
         except Misuse as error:
             return Used(False, str(error))
         if isinstance(form, AgentForm):
-            return await self._delegate(form)
+            return await self._delegation.ask(form, "agent")
+        if isinstance(form, A2aForm):
+            return await self._delegation.perform(form)
         if isinstance(form, AdviceForm):
             return await self._advised(form)
         used = await self._turn.step(f"tool {name}", self._act, tool, form)
         if used.ok and isinstance(form, WriteForm):
             await self._hand_over(form)
+        if isinstance(form, McpForm) and form.tool:
+            return replace(used, label=f"mcp:{form.server}.{form.tool}")
         return used
 
     async def _hand_over(self, form: WriteForm) -> None:
@@ -243,34 +243,6 @@ class ModelRun:
         except OSError as error:
             log.error("tool.failed task=%s error=%a", turn.task_id, str(error))
             return Used(False, "it failed; the log of the server says why")
-
-    async def _delegate(self, form: AgentForm) -> Used:
-        """Have another agent of the tenant do something, as a child task."""
-        # Who may be asked is decided once: the catalogue may be another one when the run is played again.
-        refused = await self._turn.step("tool agent", self._refusal, form)
-        if not refused.ok:
-            return refused
-        self._delegated += 1
-        try:
-            if form.skill:
-                result = await self._turn.call(form.name, form.message, skill=form.skill)
-            else:
-                result = await self._turn.call(form.name, form.message)
-        except (CallFailed, Misuse, Refused) as error:
-            return Used(False, str(error))
-        if self._entry.artifacts:
-            content = {"agent": form.name, "depth": 1, "content": result.text}
-            await self._turn.artifact(data=content, name=SUB_AGENT)
-        return Used(True, result.text)
-
-    async def _refusal(self, form: AgentForm) -> Used:
-        limit = self._entry.limits.delegations
-        if self._delegated >= limit:
-            return Used(False, f"no more than {limit} calls of agents in one task")
-        known = {one.entry.name for one in self._parts.agents(self._turn.tenant)} - {self._agent}
-        if form.name not in known:
-            return Used(False, f"there is no agent {form.name[:80]!r}; there are {', '.join(sorted(known))}")
-        return Used(True, "")
 
     # Its advisor.
 

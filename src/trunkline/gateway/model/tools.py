@@ -24,6 +24,7 @@ from trunkline.fleet.catalogue.listed import Listed
 from trunkline.fleet.catalogue.model_entry import ModelEntry
 from trunkline.fleet.ceremonies.api import CeremonyApi
 from trunkline.fleet.ceremonies.ceremony import CeremonyForm
+from trunkline.fleet.routing.a2a_tool import USAGE
 from trunkline.gateway.model.folder import TenantFolder
 from trunkline.gateway.model.notes import Note, NoteBook, listed, search
 from trunkline.gateway.model.page_text import page_text
@@ -31,6 +32,8 @@ from trunkline.gateway.model.providers import ModelSource
 from trunkline.net.fetch import Fetcher
 
 MCP_S = 45.0
+# Of a tool or an agent that there is not a model may say any name.
+NAME_SHOWN = 80
 _CEREMONIES = 20
 _SEARCHED = 10
 _ACCEPT = (("accept", "text/html, text/plain, application/json, */*;q=0.5"),)
@@ -76,6 +79,20 @@ class ToolUse(Struct, frozen=True):
     caller: str
     entry: ModelEntry
     parts: ModelParts
+
+
+class Used(Struct, frozen=True):
+    """What a use of a tool gave, as it is recorded: its text, and the tokens of an advisor.
+
+    `label` is what callers are shown in the place of the tool's name; a text that is framed says itself what
+    went wrong.
+    """
+
+    ok: bool
+    text: str
+    response: list[Any] = []
+    label: str = ""
+    is_framed: bool = False
 
 
 class FetchForm(Struct, forbid_unknown_fields=True):
@@ -145,6 +162,12 @@ class AgentForm(Struct, forbid_unknown_fields=True):
     name: Annotated[str, Meta(description="The name of the agent.")]
     message: Annotated[str, Meta(description="All that it needs to know: it sees nothing else.")]
     skill: Annotated[str, Meta(description="One of its skills; empty for any.")] = ""
+
+
+class A2aForm(Struct, forbid_unknown_fields=True):
+    """Agents elsewhere: `list` them, read the `card` of one, or `call` one with a message."""
+
+    line: Annotated[str, Meta(description=USAGE.partition(": ")[2])]
 
 
 class AdviceForm(Struct, forbid_unknown_fields=True):
@@ -297,7 +320,7 @@ async def _schedule(use: ToolUse, form: ScheduleForm) -> str:
     return f"{form.id} is planned" + (f", next at {item.next_fires[0]}." if item.next_fires else ".")
 
 
-async def _elsewhere(use: ToolUse, form: Any) -> str:
+async def _of_the_run(use: ToolUse, form: Any) -> str:
     raise Misuse("this is done by the run itself")
 
 
@@ -305,7 +328,7 @@ class ModelTool(Struct, frozen=True):
     """A tool as models are told of it: its arguments are the members of its form."""
 
     form: type[Struct]
-    act: Callable[[ToolUse, Any], Awaitable[str]] = _elsewhere
+    act: Callable[[ToolUse, Any], Awaitable[str]] = _of_the_run
 
     @property
     def description(self) -> str:
@@ -339,6 +362,7 @@ TOOLS: dict[str, ModelTool] = {
     "mem": ModelTool(MemoryForm, _mem),
     "mcp": ModelTool(McpForm, _mcp),
     "agent": ModelTool(AgentForm),
+    "a2a": ModelTool(A2aForm),
     "advise": ModelTool(AdviceForm),
     "todo": ModelTool(TodoForm, _todo),
     "schedule": ModelTool(ScheduleForm, _schedule),
