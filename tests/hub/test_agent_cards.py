@@ -8,6 +8,8 @@ from trunkline.fleet.catalogue.card_facts import facts_of
 from trunkline.fleet.catalogue.entry import Entry, EntrySkill
 from trunkline.fleet.catalogue.listed import list_entry
 from trunkline.hub.agent_cards import card_of
+from trunkline.hub.front import hub_card
+from trunkline.hub.workspace import HubFile
 from trunkline.peer.remote import Peer
 from trunkline.wire.card import card_hybrid, card_v1, check_card
 from trunkline.wire.peer_card import read_card
@@ -57,3 +59,17 @@ def test_an_agent_without_a_card_is_shown_by_its_entry() -> None:
         ("text/plain",),
         ("writer",),
     )
+
+
+def test_a_hub_reads_and_writes_what_any_of_its_agents_does() -> None:
+    facts = facts_of(read_card(json.dumps(CARD).encode()), INSIDE, 1)
+    writer = list_entry(Entry(name="writer", owner="file", peer=Peer(url=INSIDE)), facts, "", "")
+    plain = list_entry(
+        Entry(name="plain", owner="file", skills=(EntrySkill(id="draft", name="Draft"),)), None, "", ""
+    )
+    card = hub_card(HubFile(), [writer, plain])
+    check_card(card)
+    assert card.default_input_modes == ("audio/wav", "image/png", "text/plain")
+    assert card.default_output_modes == ("application/json", "text/plain")
+    assert [(one.id, one.tags) for one in card.skills] == [("draft", ("routed", "writer", "plain"))]
+    assert hub_card(HubFile(), []).default_input_modes == ("text/plain",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Sequence
 
 from msgspec import ValidationError, convert
 from msgspec.structs import replace
@@ -14,8 +15,10 @@ from trunkline.config import Settings
 from trunkline.errors import InvalidParams, Misuse, RouteNotFound
 from trunkline.fleet.catalogue.catalogue import Catalogue, Key
 from trunkline.fleet.catalogue.entry import Entry
+from trunkline.fleet.catalogue.listed import Listed
 from trunkline.fleet.routing.dispatcher import Dispatcher, DispatchOrder
 from trunkline.hosting import SiteFactory
+from trunkline.hub.agent_cards import card_of
 from trunkline.hub.workspace import HubFile
 from trunkline.log.events import PushTarget
 from trunkline.run.executor import OnCrash, Verdict, Work
@@ -32,6 +35,8 @@ log = logging.getLogger("trunkline.hub")
 _VERSION = "1"
 _SKILLS_LIMIT = 1000
 _CARDS_LIMIT = 256
+_MODES_LIMIT = 64
+_TEXT = ("text/plain",)
 _HINTS = ("skillHint", "skill", "skillId")
 _TARGETS = "targets"
 
@@ -85,7 +90,9 @@ class Front:
         self._catalogue = catalogue
         self._sites = sites
         self._own = own
-        self.site: Site = sites.make(None, hub_card(about, catalogue), own, open_task=opening(dispatcher))
+        self.site: Site = sites.make(
+            None, hub_card(about, catalogue.listed(DEFAULT_TENANT)), own, open_task=opening(dispatcher)
+        )
         # By tenant, the longest unread first.
         self._cards: dict[str, Cards] = {}
         self._stub = sites.cards(stub_card(about), own)
@@ -97,7 +104,7 @@ class Front:
             return self._stub
         cards = self._cards.pop(tenant, None)
         if cards is None:
-            card = hub_card(self._about, self._catalogue, tenant)
+            card = hub_card(self._about, self._catalogue.listed(tenant))
             cards = self._sites.cards(card, self._own)
             cards.show(self._sites.whole(card), extends=True)
         self._cards[tenant] = cards
@@ -110,7 +117,9 @@ class Front:
         del key, before, after
         self._cards.clear()
         try:
-            self.site.cards.show(self._sites.whole(hub_card(self._about, self._catalogue)))
+            self.site.cards.show(
+                self._sites.whole(hub_card(self._about, self._catalogue.listed(DEFAULT_TENANT)))
+            )
         except Misuse as error:
             log.error("card.unshown error=%a", str(error))
 
@@ -157,27 +166,34 @@ def stub_card(about: HubFile) -> Card:
     return _card(about, (skill,))
 
 
-def hub_card(about: HubFile, catalogue: Catalogue, tenant: str = DEFAULT_TENANT) -> Card:
-    """The card of a hub: each skill once, with the names of the agents that have it among its tags."""
+def hub_card(about: HubFile, agents: Iterable[Listed]) -> Card:
+    """The card of a hub: each skill once, with the names of the agents that have it among its tags.
+
+    It reads and writes what any of its agents does: a client sends no file where the card names text alone.
+    """
     skills: dict[str, Skill] = {}
-    for listed in catalogue.listed(tenant):
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for listed in agents:
         if listed.state in ("disabled", "invalid"):
             continue
-        for one in listed.skills:
+        card = card_of(listed)
+        reads.update(card.default_input_modes)
+        writes.update(card.default_output_modes)
+        for one in card.skills:
             known = skills.get(one.id)
             if known is None and len(skills) == _SKILLS_LIMIT:
                 continue
             tags = ("routed",) if known is None else known.tags
-            skills[one.id] = Skill(
-                id=one.id,
-                name=one.name or one.id,
-                description=one.description or one.name or one.id,
-                tags=(*tags, listed.entry.name),
-            )
-    return _card(about, tuple(skills.values()))
+            reads.update(one.input_modes)
+            writes.update(one.output_modes)
+            skills[one.id] = Skill(one.id, one.name, one.description, (*tags, listed.entry.name))
+    return _card(about, tuple(skills.values()), sorted(reads), sorted(writes))
 
 
-def _card(about: HubFile, skills: tuple[Skill, ...]) -> Card:
+def _card(
+    about: HubFile, skills: tuple[Skill, ...], reads: Sequence[str] = (), writes: Sequence[str] = ()
+) -> Card:
     return Card(
         name=about.name,
         description=about.description,
@@ -185,6 +201,8 @@ def _card(about: HubFile, skills: tuple[Skill, ...]) -> Card:
         rpc_url="",
         rest_url="",
         skills=skills,
+        default_input_modes=tuple(reads[:_MODES_LIMIT]) or _TEXT,
+        default_output_modes=tuple(writes[:_MODES_LIMIT]) or _TEXT,
         extensions=(*REPORTED, IDEMPOTENT),
     )
 
