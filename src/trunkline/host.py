@@ -49,9 +49,8 @@ from trunkline.run.runner import Runner
 from trunkline.server.admin import Admin
 from trunkline.server.admission import Admission
 from trunkline.server.cors import Cors
-from trunkline.server.health import Health
 from trunkline.server.refusals import BodyReader, Refusals
-from trunkline.server.router import AGENTS, FleetSites, Render, Router
+from trunkline.server.router import AGENTS, FleetSites, Health, Render, Router
 from trunkline.server.site import Site
 from trunkline.server.streams import Streams
 from trunkline.store.url import shown, store_from_url

@@ -13,8 +13,7 @@ import pytest
 
 from tests.agent.drive import field_of, parts, refusal, send, state, text
 from trunkline import Agent, Misuse, SyncTurn, Turn
-from trunkline.agent.binding import bind
-from trunkline.agent.schema import refuse_unknown
+from trunkline.agent.binding import bind, refuse_unknown
 
 
 @dataclass

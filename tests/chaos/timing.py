@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from tests.chaos.rows import SQLITE, Result, Run, row
 from trunkline import Agent
 from trunkline.net import webhook_signature
-from trunkline.server import failed_attempts
+from trunkline.server import admission
 from trunkline.webhook import Notification, Receiver
 
 LIMIT = 4.5
@@ -76,7 +76,7 @@ async def _server() -> AsyncGenerator[dict[str, Pair]]:
     agent = Agent("Timed", version="1.0.0")
     agent.skill(id="echo")(_echo)
     # What is to be timed is how a key is looked at: nobody is refused before that here.
-    failed_attempts.PLACE_BURST = failed_attempts.ALL_BURST = 10**12
+    admission.PLACE_BURST = admission.ALL_BURST = 10**12
     application = agent.asgi(store="memory:", keys=[FIXED], log_level="error")
     async with application.lifespan():
         made = await application.host.key_store.create("somebody")

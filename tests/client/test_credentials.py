@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.client.web import Asked, Page, Web
-from trunkline.client.credentials import ApiKey, Basic, Bearer, Guarded, Unset, choose, credentials
-from trunkline.client.httpx_auth import HttpxAuth
+from trunkline.client.credentials import ApiKey, Basic, Bearer, Guarded, HttpxAuth, Unset, choose, credentials
 from trunkline.client.oauth import ClientCredentials
 from trunkline.config import Secret
 from trunkline.errors import Misuse

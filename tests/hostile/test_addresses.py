@@ -11,8 +11,7 @@ import pytest
 import uvloop
 
 from trunkline.errors import Unreachable
-from trunkline.net.addresses import judge
-from trunkline.net.egress import Egress
+from trunkline.net.egress import Egress, judge
 from trunkline.net.fetch import Fetcher
 
 VERDICTS = {

@@ -11,9 +11,8 @@ import pytest
 
 from tests.net.targets import Wire
 from trunkline.errors import Unreachable
-from trunkline.net.addresses import judge
 from trunkline.net.connection import ClientConnection
-from trunkline.net.egress import Egress
+from trunkline.net.egress import Egress, judge
 from trunkline.net.fetch import Fetcher
 from trunkline.net.http_client import MakeConnection
 

@@ -13,7 +13,7 @@ from trunkline.log.decide import Cancel, Claim, Emit, ForceCancel, Park, Release
 from trunkline.log.delegation import RestChild
 from trunkline.log.fold import State, fold
 from trunkline.log.limits import BYTES_LIMIT, EVENTS_LIMIT, is_full
-from trunkline.log.push_targets import PUSH_EVENTS_LIMIT, PUSH_LIMIT, DeletePush, SetPush
+from trunkline.log.notifications import PUSH_EVENTS_LIMIT, PUSH_LIMIT, DeletePush, SetPush
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import STATES, Artifact, TaskState
 

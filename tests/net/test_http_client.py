@@ -19,8 +19,7 @@ from trunkline.net import http_client as module
 from trunkline.net import pool
 from trunkline.net.egress import Egress
 from trunkline.net.http import UNREAD_BYTES, HttpRequest
-from trunkline.net.http_client import SocketHttpClient
-from trunkline.net.trust import tls_context
+from trunkline.net.http_client import SocketHttpClient, tls_context
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 HEAD = b"HTTP/1.1 200 OK\r\n"

@@ -18,8 +18,7 @@ from trunkline.net import http_client as module
 from trunkline.net.connection import ClientConnection
 from trunkline.net.egress import Egress
 from trunkline.net.http import HttpRequest
-from trunkline.net.http_client import MakeConnection, SocketHttpClient
-from trunkline.net.trust import tls_context
+from trunkline.net.http_client import MakeConnection, SocketHttpClient, tls_context
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 

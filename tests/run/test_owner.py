@@ -30,7 +30,7 @@ from tests.run.desk import (
 from trunkline.errors import TurnOver
 from trunkline.log import events as ev
 from trunkline.log.decide import Cancel
-from trunkline.run import buffer, preparation
+from trunkline.run import buffer, replay
 from trunkline.run import owner as owner_module
 from trunkline.run.executor import OnCrash, Verdict, Work
 from trunkline.run.node import Limits
@@ -773,7 +773,7 @@ def spoken(events: list[ev.AnyEvent]) -> list[object]:
 def test_a_task_of_a_dead_process_waits_for_its_store(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(preparation, "RETRY_S", 0.01)
+    monkeypatch.setattr(replay, "RETRY_S", 0.01)
 
     class Away(Flaky):
         """Cannot be read for a while once a task was claimed."""

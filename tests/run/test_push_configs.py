@@ -10,7 +10,7 @@ from trunkline.auth.vault import Vault
 from trunkline.errors import InvalidParams, TaskNotFound, Unavailable
 from trunkline.log import encoding
 from trunkline.log import events as ev
-from trunkline.log.push_targets import PUSH_LIMIT
+from trunkline.log.notifications import PUSH_LIMIT
 from trunkline.net.egress import Egress
 from trunkline.net.resolver import ResolverBusy
 from trunkline.run.push_configs import Proof, PushConfigs, proof_of

@@ -14,9 +14,9 @@ from trunkline.log import events as ev
 from trunkline.run.executor import Verdict, Work
 from trunkline.server.caller import Caller
 from trunkline.server.encoding import EncodedOperations
-from trunkline.server.frames import opening_frames
 from trunkline.server.operations import Operations
 from trunkline.server.push_operations import INLINE
+from trunkline.server.streams import opening_frames
 from trunkline.wire.question import question_metadata
 from trunkline.wire.types import (
     ListQuery,

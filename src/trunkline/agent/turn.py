@@ -20,15 +20,17 @@ import msgspec
 from trunkline.agent.binding import AuthorFunction
 from trunkline.agent.extensions import Change, RunReport, Usage
 from trunkline.agent.mcp_tools import TOOL_TIMEOUT_S, McpTools
-from trunkline.agent.question import LONGEST_S, moment_of, typed_question
 from trunkline.agent.step import encoded, fitted, perform
 from trunkline.agent.validation import (
+    LONGEST_S,
+    moment_of,
     read_back,
     read_flag,
     read_metadata,
     read_part,
     read_parts,
     read_text,
+    typed_question,
 )
 from trunkline.clock import now_ms
 from trunkline.errors import Misuse, TurnOver, Unanswered

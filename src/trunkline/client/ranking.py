@@ -34,8 +34,7 @@ from trunkline.errors import (
     Unreadable,
     VersionNotSupported,
 )
-from trunkline.net.addresses import judge
-from trunkline.net.egress import shown
+from trunkline.net.egress import judge, shown
 from trunkline.wire.peer_card import Interface, PeerCard
 from trunkline.wire.types import TaskQuery
 

@@ -9,7 +9,7 @@ from trunkline.auth.principal import Scope as AuthScope
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.mounts import PUBLIC, WEBSOCKET, App, Mount, Route
 from trunkline.telemetry.counters import AgentSample
-from trunkline.wire.problem import write_problem
+from trunkline.wire.codes import write_problem
 
 if TYPE_CHECKING:
     from trunkline.fleet.api import ApiHost

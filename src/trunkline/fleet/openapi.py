@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from trunkline.fleet.route import ApiRoute
-from trunkline.wire.problem import Problem
+from trunkline.wire.codes import Problem
 
 _JSON = "application/json"
 _NAMED = re.compile(r"\{(\w+)\}")

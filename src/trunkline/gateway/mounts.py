@@ -19,7 +19,7 @@ from trunkline.gateway.tenant_api import TenantApi, audit_routes, tenant_routes
 from trunkline.gateway.tenants import TenantBook
 from trunkline.http.mounts import App, Mount, Route
 from trunkline.store.base import Store
-from trunkline.wire.problem import write_problem
+from trunkline.wire.codes import write_problem
 
 TENANTS, AUDIT = "/admin/tenants", "/admin/audit"
 _BODY_LIMIT = 64 << 10

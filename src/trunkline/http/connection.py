@@ -16,10 +16,9 @@ from typing import cast
 
 import httptools
 
-from trunkline.http.connections import ServerState
+from trunkline.http.connections import LARGE_BYTES, ServerState
 from trunkline.http.exchange import is_list
 from trunkline.http.request import ConnectionRequest
-from trunkline.http.unread import LARGE_BYTES
 
 log = logging.getLogger("trunkline.server")
 HEAD_LIMIT = 64 << 10

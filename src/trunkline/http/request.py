@@ -10,8 +10,8 @@ from urllib.parse import unquote
 
 import httptools
 
+from trunkline.http.connections import LARGE_BYTES
 from trunkline.http.exchange import JSON, Disconnected, Headers, check_announced, too_large, too_late
-from trunkline.http.unread import LARGE_BYTES
 
 if TYPE_CHECKING:
     from trunkline.http.connection import ServerConnection

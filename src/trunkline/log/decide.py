@@ -16,7 +16,7 @@ from trunkline.log.answers import check_answer
 from trunkline.log.delegation import Notify, RestChild, notify, rest_child
 from trunkline.log.fold import NEVER, State
 from trunkline.log.limits import BYTES_LIMIT, EVENTS_LIMIT, LIMITS, is_full
-from trunkline.log.push_targets import DeletePush, SetPush, delete_push, set_push
+from trunkline.log.notifications import DeletePush, SetPush, delete_push, set_push
 from trunkline.wire.spellings import plain_state
 from trunkline.wire.types import TERMINAL, Message, TaskState
 

@@ -11,8 +11,7 @@ from types import MappingProxyType
 from typing import assert_never
 
 from trunkline.log import events as ev
-from trunkline.log.artifact import Artifacts
-from trunkline.log.progress import RunProgress
+from trunkline.log.artifact import Artifacts, RunProgress
 from trunkline.wire.spellings import timestamp
 from trunkline.wire.types import INTERRUPTED, TERMINAL, Message, Metadata, Task, TaskState, TaskStatus
 

@@ -16,7 +16,7 @@ from trunkline.http.mounts import PUBLIC, Mount, Route
 from trunkline.mcp.protected_resource import METADATA, challenge, metadata_of
 from trunkline.run.runner import Runner
 from trunkline.server.router import Router
-from trunkline.wire.problem import write_problem
+from trunkline.wire.codes import write_problem
 
 if TYPE_CHECKING:
     from trunkline.mcp.host_source import HostSource

@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from trunkline.clock import now_ms, random_bits
 from trunkline.errors import Misuse, StoreError, Unreachable
+from trunkline.log.notifications import DeletePush
 from trunkline.log.notifications import lane as lane_of
-from trunkline.log.push_targets import DeletePush
 from trunkline.net.breaker import Breaker
 from trunkline.net.fetch import Fetcher
 from trunkline.net.resolver import on_behalf_of

@@ -22,9 +22,8 @@ from trunkline.run.executor import Again, ChildTasks, Verdict, never
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Node
 from trunkline.run.parking import Waits
-from trunkline.run.preparation import prepare
 from trunkline.run.questions import Questions, bounded
-from trunkline.run.replay import Replay, conclude
+from trunkline.run.replay import Replay, conclude, prepare
 from trunkline.telemetry import traces
 from trunkline.wire.types import TERMINAL, Message, TaskState
 

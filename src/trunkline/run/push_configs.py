@@ -16,7 +16,7 @@ from trunkline.clock import Ids
 from trunkline.errors import InvalidParams, Refused, TaskNotFound, Unavailable, Unreachable
 from trunkline.log.events import PushTarget
 from trunkline.log.fold import NOBODY
-from trunkline.log.push_targets import DeletePush, SetPush
+from trunkline.log.notifications import DeletePush, SetPush
 from trunkline.net.egress import refusal_text
 from trunkline.net.fetch import Fetcher
 from trunkline.run.feed import Feed

@@ -1,11 +1,15 @@
 """What a run need not say again: the records of a task against what its function says now.
 
-Pure. A resumed run is compared with the log as it speaks: what stands there already is dropped, the
+Pure but for `prepare`, which reads the log.
+
+A resumed run is compared with the log as it speaks: what stands there already is dropped, the
 rest goes out, and what differs replaces what stood there. A restarted run says everything anew.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Protocol
@@ -13,14 +17,19 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from trunkline.errors import Misuse
+from trunkline.errors import Misuse, StoreError
 from trunkline.log.events import AnyEvent, Chunk, Delta, Recorded, Status, Stepped
+from trunkline.run import contexts
+from trunkline.run.buffer import RETRY_S
 from trunkline.run.executor import Again, Verdict
-from trunkline.wire.types import TaskState
+from trunkline.run.feed import Feed
+from trunkline.run.node import HostedAgent, Node
+from trunkline.wire.types import Message, TaskState
 
 # A piece of an artifact: text, parts, or the word that this was the last.
 _Token = str | Chunk | None
 _ANEW = Stepped(-1, "")
+log = logging.getLogger("trunkline.run")
 
 
 class Replay(Protocol):
@@ -398,3 +407,28 @@ def _json(value: object) -> bytes:
     except (TypeError, ValueError, OverflowError, RecursionError):
         # It cannot be recorded, so it equals nothing that is.
         return repr(id(value)).encode()
+
+
+async def prepare(
+    node: Node, agent: HostedAgent, feed: Feed, again: Again, *, continues: bool
+) -> tuple[tuple[Message, ...], Replay | None]:
+    """What was said before in the context, if it `continues`; and the replay of a run that is done again.
+
+    Raises:
+        StoreError: the log cannot be read.
+    """
+    earlier: tuple[Message, ...] = ()
+    while True:
+        try:
+            if continues and not earlier:
+                earlier = await contexts.earlier(node.tasks, feed, node.names_of(agent.id))
+            if again is Again.NO:
+                return earlier, None
+            records = await node.tasks.records(feed)
+            return earlier, replay(again, records, agent.executor.works_elsewhere)
+        except StoreError as error:
+            if again is Again.NO or error.damaged_task:
+                raise
+            # It survived its process; a store that is away for a moment must not end it.
+            log.error("task.unread task=%s error=%s", feed.state.task_id, error)
+            await asyncio.sleep(RETRY_S)

@@ -23,11 +23,10 @@ from trunkline.log.events import AnyEvent, PushTarget, Routed, Status, Submitted
 from trunkline.log.fold import NEVER
 from trunkline.run import hops
 from trunkline.run.buffer import RETRY_S
-from trunkline.run.children import Children
+from trunkline.run.children import Children, OpenedTasks
 from trunkline.run.executor import Again, OnCrash
 from trunkline.run.feed import Feed
 from trunkline.run.node import HostedAgent, Limits, Node
-from trunkline.run.opened_tasks import OpenedTasks
 from trunkline.run.owner import Owner
 from trunkline.run.replication import Replication
 from trunkline.run.retention import Retention

@@ -32,7 +32,6 @@ from trunkline.server.admin import LOCAL, PREFIX, Admin
 from trunkline.server.admission import Admission
 from trunkline.server.card import CARD_BESIDE, Cards, etag_of, respond
 from trunkline.server.cors import PREFLIGHT, Cors
-from trunkline.server.health import Health
 from trunkline.server.page import HEADERS, HTML, page, wants_page
 from trunkline.server.permissions import ADMIN, METRICS, permit
 from trunkline.server.refusals import BodyReader, Refusals, internal, note
@@ -54,6 +53,10 @@ CARDS = frozenset({CARD, "/.well-known/agent.json", CARD_BESIDE})
 # Beside the address itself, where a catalogue's readers look.
 CARD_HERE = "agent-card.json"
 _NOT_ALLOWED = 1008
+_ALIVE = b'{"status":"ok"}'
+_READY = b'{"status":"ready"}'
+_CACHED = (b"cache-control", b"no-store")
+_GET = (b"allow", b"GET, HEAD")
 
 
 class FleetSites(Protocol):
@@ -392,3 +395,31 @@ class Router:
         headers = [(b"content-type", media_type), *self._refusals.headers(refused)]
         await exchange.send({"type": "websocket.http.response.start", "status": status, "headers": headers})
         await exchange.send({"type": "websocket.http.response.body", "body": body})
+
+
+class Health:
+    """Answers probes; a kubelet calls them by the address of the pod, which no list of hosts knows."""
+
+    def __init__(self, unready: Callable[[], str]) -> None:
+        # Why the server takes no work now, in a word of ours; nothing if it does.
+        self._unready = unready
+
+    async def alive(self, exchange: Exchange) -> None:
+        """The process answers, so its loop turns."""
+        await self._answer(exchange, 200, _ALIVE)
+
+    async def ready(self, exchange: Exchange) -> None:
+        """Whether the store takes writes and the server is not going down."""
+        reason = self._unready()
+        if reason:
+            await self._answer(exchange, 503, b'{"status":"unready","reason":"%b"}' % reason.encode())
+        else:
+            await self._answer(exchange, 200, _READY)
+
+    async def _answer(self, exchange: Exchange, status: int, body: bytes) -> None:
+        if exchange.method not in ("GET", "HEAD"):
+            await exchange.respond(405, b"", headers=[_GET])
+        elif status == 200:
+            await exchange.respond(status, body, headers=[_CACHED])
+        else:
+            await exchange.respond(status, body, headers=[_CACHED, (b"retry-after", b"1")])

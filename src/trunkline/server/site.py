@@ -7,35 +7,42 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from msgspec.structs import replace
+
 from trunkline import errors
 from trunkline.auth.principal import Principal
 from trunkline.config import Settings
 from trunkline.http.exchange import EVENTS, Disconnected, Exchange, query
-from trunkline.server import delegate, rest, rpc
+from trunkline.server import rest, rpc
 from trunkline.server.admission import Admission
-from trunkline.server.caller import Caller
+from trunkline.server.caller import SPELLED, Caller, read_asked
 from trunkline.server.card import CARD_BESIDE, Cards
 from trunkline.server.encoding import EncodedOperations
-from trunkline.server.extensions import SPELLED, read_asked
-from trunkline.server.frames import NO_WHOLE, WHOLE_LIMIT
 from trunkline.server.permissions import INSTEAD, NEEDED, READ, WRITE, permit
 from trunkline.server.refusals import BodyReader, Refusals, internal, note
-from trunkline.server.streams import StreamEncoding
+from trunkline.server.streams import NO_WHOLE, WHOLE_LIMIT, StreamEncoding
 from trunkline.server.subscription import Subscription
 from trunkline.telemetry import traces
 from trunkline.telemetry.traces import TraceSeen
 from trunkline.wire import jsonrpc, sse
 from trunkline.wire import rest as routes
+from trunkline.wire.delegate import read_submission, record, request_of
 from trunkline.wire.jsonrpc import Envelope
 from trunkline.wire.operations import NAMES, Operation
 from trunkline.wire.read import read_tenant
 from trunkline.wire.service_parameters import Version, negotiate
+from trunkline.wire.types import TaskQuery
 from trunkline.wire.writer import Dialect
 
 _UNREAD = Envelope()
 # What a stream shall tell, and how it is written.
 Following = tuple[Subscription, StreamEncoding]
 Handler = Callable[[Exchange, TraceSeen], Awaitable[Following | None]]
+# The task API of workflow engines, where it cannot collide with A2A's own paths.
+DELEGATE = "/delegate/"
+_TASKS = DELEGATE + "tasks"
+# Which verb each of its paths takes.
+DELEGATE_ROUTES = {_TASKS: "POST", _TASKS + "/{task}": "GET"}
 
 
 class Site:
@@ -78,7 +85,7 @@ class Site:
         found = self.handlers.get(path)
         if found is not None:
             return found
-        return self._delegated if path.startswith(delegate.PREFIX) else self._rest
+        return self._delegated if path.startswith(DELEGATE) else self._rest
 
     async def _card(self, exchange: Exchange, seen: TraceSeen) -> None:
         seen.operation = "AgentCard"
@@ -91,10 +98,26 @@ class Site:
         permit(principal, WRITE if exchange.method == "POST" else READ)
         rest.check_path(exchange)
         caller = Caller(principal, Dialect.V03, wait=False, trace=traces.recorded(exchange.headers))
-        status, body = await delegate.perform(
-            self.operations.operations, exchange, caller, self._read_body.json
-        )
-        await exchange.respond(status, body)
+        operations, path = self.operations.operations, exchange.path
+        task_id = path.removeprefix(_TASKS + "/")
+        if path != _TASKS and (task_id == path or not task_id or "/" in task_id):
+            raise errors.RouteNotFound(
+                "no such path here; submit to /delegate/tasks, poll /delegate/tasks/{id}"
+            )
+        verb = DELEGATE_ROUTES[_TASKS if path == _TASKS else _TASKS + "/{task}"]
+        if exchange.method != verb:
+            raise errors.RouteNotFound(f"this path takes {verb} only", allow=verb)
+        if path != _TASKS:
+            await exchange.respond(200, record(await operations.get(caller, TaskQuery(task_id))))
+            return
+        submission = read_submission(await self._read_body.json(exchange))
+        # The agent's own name means its default skill. Of several agents, which skills there are is known to
+        # whoever opens the task.
+        agent, executor = submission.agent_id, operations.executor
+        request = request_of(submission, agent if executor is None else executor.named(agent))
+        # The correlation id is the engine's word for "the same step again": it never starts a second task.
+        known = replace(caller, idempotency_key=submission.correlation_id)
+        await exchange.respond(201, record(await operations.submit(known, request)))
 
     async def _rpc(self, exchange: Exchange, seen: TraceSeen) -> Following | None:
         envelope = _UNREAD

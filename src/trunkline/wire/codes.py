@@ -1,16 +1,22 @@
 """How an error looks on the wire: one table of codes for every binding, and the details beside a code.
 
-The details are google.rpc ErrorInfo and BadRequest, the same on every binding.
+The details are google.rpc ErrorInfo and BadRequest, the same on every binding. Who speaks plain HTTP and no
+A2A gets problem details (RFC 9457).
 """
 
 from __future__ import annotations
 
+from http import HTTPStatus
+
+import msgspec
 from msgspec import Struct
 
 from trunkline import errors as e
+from trunkline.errors import Refused, RouteNotFound, TaskNotCancelable, UnsupportedOperation
 
 _DOMAIN = "a2a-protocol.org"
 _TYPES = "type.googleapis.com/google.rpc."
+PROBLEM = b"application/problem+json"
 
 
 class Code(Struct, frozen=True):
@@ -104,3 +110,32 @@ def details(refused: e.Refused) -> tuple[Detail, ...]:
     if not refused.field:
         return (info,)
     return (info, BadRequest((FieldViolation(refused.field, refused.message),)))
+
+
+class Problem(Struct, frozen=True, omit_defaults=True):
+    """What is wrong with a request; `code` is the word that programs compare, `field` the member at fault."""
+
+    status: int
+    title: str
+    detail: str
+    code: str
+    field: str = ""
+
+
+def problem_of(refused: Refused) -> Problem:
+    """The problem details of a refusal; one that the state of a task causes is a conflict."""
+    code = code_of(refused)
+    conflict = refused.details.get("conflict", "")
+    if conflict or isinstance(refused, TaskNotCancelable | UnsupportedOperation):
+        status = HTTPStatus.CONFLICT
+    elif isinstance(refused, RouteNotFound) and refused.allow:
+        status = HTTPStatus.METHOD_NOT_ALLOWED
+    else:
+        status = HTTPStatus(415 if refused.field == "Content-Encoding" else code.http)
+    return Problem(status.value, status.phrase, refused.message, conflict or code.reason, refused.field)
+
+
+def write_problem(refused: Refused) -> tuple[int, bytes, bytes]:
+    """Status, body and media type of a refusal."""
+    problem = problem_of(refused)
+    return problem.status, msgspec.json.encode(problem), PROBLEM

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from trunkline.server import delegate
+from trunkline.server.site import DELEGATE_ROUTES
 from trunkline.wire.operations import METHODS_V03, METHODS_V1, Operation
 from trunkline.wire.rest import routes
 
@@ -302,7 +302,7 @@ def every(ids: Ids) -> Iterator[tuple[Operation | None, Ask]]:
             for name, probe in PROBES[operation].items():
                 made = rest(verb, path, operation, probe(ids), prefix, ids.tenant)
                 yield operation, made._replace(name=f"{made.name} {name}")
-    for path, verb in delegate.ROUTES.items():
+    for path, verb in DELEGATE_ROUTES.items():
         # Nobody waits for it, so that it must not get further than its first word.
         work = {"agent_id": "echo", "correlation_id": ids.key, "input": {"text": "hold ours"}}
         body = json.dumps(work).encode() if verb == "POST" else b""

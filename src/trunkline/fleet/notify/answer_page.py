@@ -22,8 +22,8 @@ from trunkline.fleet.inbox import AnswerForm, Inbox, InboxItem
 from trunkline.fleet.notify.links import PREFIX, AnswerLinks, AnswerRight
 from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.mounts import PUBLIC, App, Mount, Route
+from trunkline.wire.codes import write_problem
 from trunkline.wire.decode import DECODE_ERRORS, check_structure
-from trunkline.wire.problem import write_problem
 
 _BODY_LIMIT = 256 << 10
 _FIELDS = 10

@@ -27,7 +27,7 @@ from trunkline.http.asgi import Receive, Scope, Send
 from trunkline.http.exchange import JSON
 from trunkline.http.mounts import PUBLIC, App, Mount, Route
 from trunkline.net.fetch import Fetcher
-from trunkline.wire.problem import write_problem
+from trunkline.wire.codes import write_problem
 
 PREFIX = "/discord"
 _BODY_LIMIT = 256 << 10

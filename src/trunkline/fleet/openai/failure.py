@@ -10,7 +10,7 @@ from trunkline.fleet.openai.completion import AnswerMetadata, ending_text, metad
 from trunkline.fleet.routing.dispatcher import HUB
 from trunkline.http.exchange import JSON
 from trunkline.log.fold import State
-from trunkline.wire.problem import problem_of
+from trunkline.wire.codes import problem_of
 from trunkline.wire.types import TaskState
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}

@@ -11,8 +11,7 @@ import pytest
 from joserfc.jwk import RSAKey
 
 from tests.auth.issuing import JWKS, NAME, Net, Time, issuer, key, public, token, tokens
-from trunkline.auth.jwks import FIRST_PAUSE_S, FRESH_S, PAUSE_S
-from trunkline.auth.jwt import KEPT_S, TokenVerifier
+from trunkline.auth.jwt import FIRST_PAUSE_S, FRESH_S, KEPT_S, PAUSE_S, TokenVerifier
 from trunkline.errors import Unauthenticated, Unavailable
 
 DISCOVERY = f"{NAME}/.well-known/openid-configuration"

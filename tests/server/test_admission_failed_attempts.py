@@ -12,7 +12,7 @@ from trunkline.auth.principal import Principal
 from trunkline.errors import TooManyRequests, Unauthenticated
 from trunkline.http.asgi import AsgiExchange
 from trunkline.http.host_check import LOOPBACK, HostCheck
-from trunkline.server import failed_attempts
+from trunkline.server import admission
 from trunkline.server.admission import Admission
 from trunkline.telemetry.traces import TraceSeen
 
@@ -74,8 +74,8 @@ class Door:
 
 @pytest.fixture(autouse=True)
 def few_attempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failed_attempts, "PLACE_BURST", 100)
-    monkeypatch.setattr(failed_attempts, "ALL_BURST", 1000)
+    monkeypatch.setattr(admission, "PLACE_BURST", 100)
+    monkeypatch.setattr(admission, "ALL_BURST", 1000)
 
 
 @pytest.mark.parametrize("place", ["93.184.216.34", "127.0.0.1", "10.0.0.7", "2606:4700::1"])
@@ -83,9 +83,9 @@ def test_a_guesser_is_stopped_before_its_next_key_is_looked_at(place: str) -> No
     """2.8: 4 581 wrong keys a second were answered."""
     door = Door()
     said = Counter(door.come(place) for _ in range(400))
-    assert said == {"401": failed_attempts.PLACE_BURST, "429": 400 - failed_attempts.PLACE_BURST}
+    assert said == {"401": admission.PLACE_BURST, "429": 400 - admission.PLACE_BURST}
     looked = door.keys.looked
-    assert looked <= failed_attempts.PLACE_BURST + 1
+    assert looked <= admission.PLACE_BURST + 1
     assert door.come(place, RIGHT) == "429", "else it would know the right one when it finds it"
     assert door.keys.looked == looked
     # The rightful holder is elsewhere; and who says nothing hears what is needed.
@@ -98,14 +98,14 @@ def test_a_guesser_is_stopped_before_its_next_key_is_looked_at(place: str) -> No
 def test_tokens_count_too() -> None:
     door = Door()
     said = Counter(door.come("1.1.1.1", "", authorization=f"Bearer ey{n}") for n in range(150))
-    assert said["429"] == 150 - failed_attempts.PLACE_BURST
+    assert said["429"] == 150 - admission.PLACE_BURST
 
 
 def test_many_addresses_are_bounded_together_and_lock_out_nobody_else() -> None:
     door = Door()
     places = [f"93.184.{n // 50}.{n % 50}" for n in range(50)]
     said = Counter(door.come(place) for _ in range(40) for place in places)
-    assert said["401"] == failed_attempts.ALL_BURST
+    assert said["401"] == admission.ALL_BURST
     assert [door.come(place, RIGHT) for place in places[:3]] == ["429"] * 3
     assert door.come("8.8.8.8", RIGHT) == "200"
 
@@ -114,7 +114,7 @@ def test_behind_a_proxy_that_is_not_trusted_the_right_key_is_let_in() -> None:
     """There everybody has one address, and a stranger would lock out all of them."""
     door = Door()
     said = Counter(door.come("10.0.0.1", x_forwarded_for="1.2.3.4") for _ in range(300))
-    assert said == {"401": failed_attempts.PLACE_BURST, "429": 300 - failed_attempts.PLACE_BURST}
+    assert said == {"401": admission.PLACE_BURST, "429": 300 - admission.PLACE_BURST}
     assert door.come("10.0.0.1", RIGHT, x_forwarded_for="5.6.7.8") == "200"
     # From outside the header is of no use.
     assert {door.come("93.184.216.34", x_forwarded_for="x") for _ in range(300)} == {"401", "429"}

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.http.transport import Line, echo, get, post, run
+from trunkline.http.connections import LARGE_BYTES, UnreadAnswers
 from trunkline.http.exchange import Exchange
-from trunkline.http.unread import LARGE_BYTES, UnreadAnswers
 
 
 class Reader:

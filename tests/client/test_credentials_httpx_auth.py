@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.client.web import Asked, Page, Web
-from trunkline.client.httpx_auth import STEPS, HttpxAuth
+from trunkline.client.credentials import STEPS, HttpxAuth
 from trunkline.errors import Misuse
 from trunkline.net.http import HttpRequest
 

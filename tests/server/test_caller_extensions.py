@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trunkline.http.asgi import AsgiExchange
-from trunkline.server.extensions import read_asked
+from trunkline.server.caller import read_asked
 
 SPOKEN = frozenset({"urn:a", "urn:b"})
 

@@ -12,8 +12,8 @@ from tests.agent.drive import drive, field_of, parts, said, send, state, text
 from tests.agent.test_turn import doing
 from trunkline import Misuse, SyncTurn, Turn, Unanswered
 from trunkline.agent.agent import Agent
-from trunkline.agent.question import moment_of
 from trunkline.agent.testing import CallFailed, TestClient
+from trunkline.agent.validation import moment_of
 from trunkline.clock import now_ms
 
 SCHEMA = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}

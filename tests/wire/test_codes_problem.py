@@ -7,8 +7,7 @@ import json
 import pytest
 
 from trunkline import errors
-from trunkline.wire.codes import CODES
-from trunkline.wire.problem import PROBLEM, write_problem
+from trunkline.wire.codes import CODES, PROBLEM, write_problem
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from trunkline.net.addresses import _TABLE, judge
+from trunkline.net.egress import _TABLE, judge
 
 ROWS = [(ip_network(text), why) for text, why in _TABLE.items()]
 
